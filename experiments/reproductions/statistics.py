@@ -38,10 +38,16 @@ def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.r
     return float(low), float(high)
 
 
-def t_interval(values: Floats) -> tuple[float, float]:
-    """Return the t interval of the mean of independent values, shape (repetitions,), at least two of them."""
+def t_interval(values: Floats, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Return the t interval of the mean of independent values.
+
+    Parameters
+    ----------
+    values, confidence
+        Shape (repetitions,), at least two of them; of the interval, above 0 and below 1.
+    """
     mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(values.size)
-    reach = float(stdtrit(values.size - 1, (1 + CONFIDENCE) / 2)) * error
+    reach = float(stdtrit(values.size - 1, (1 + confidence) / 2)) * error
     return mean - reach, mean + reach
 
 
