@@ -9,6 +9,7 @@ import argparse
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -31,6 +32,19 @@ CLAIMS = "claims.csv"
 CLAIM_COLUMNS = ("paper", "item", "claim", "verdict", "measured", "low", "high", "worlds")
 MOST_BYTES = 3_000_000  # of all files together
 _ROWS_AT_ONCE = 60
+_KEPT = (
+    "schema",
+    "paper",
+    "item",
+    "extent",
+    "settings",
+    "commit",
+    "run_commits",
+    "worlds",
+    "minutes",
+    "made",
+    "claims",
+)
 _QUICK = (
     "**Quick form.** These numbers come from few worlds and short training: they show that everything works, and prove "
     "little. The full form takes hours."
@@ -67,7 +81,7 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
     for paper in PAPERS:
         own = _best(paper, found)
         if own:
-            made[paper.key] = [record for _, record in own]
+            made[paper.key] = [{key: one for key, one in record.items() if key not in _LEFT_OUT} for _, record in own]
             _write_page(paper, own, docs)
     _write(docs / MADE, json.dumps(made, indent=1, ensure_ascii=False) + "\n")
     _write(docs / CLAIMS, _claims_csv(record for records in made.values() for record in records))
@@ -182,9 +196,10 @@ def _origin(record: Record) -> str:
 
 
 def _one_block(html: str) -> str:
-    """Return HTML without empty lines, at which Markdown would take it apart, and without the heading of a report."""
+    """Return HTML without empty lines, at which Markdown would take it apart, and without what only a report needs."""
     plain = html.replace("<h3>Where ours differs, and why</h3>", "")
-    return "\n".join(line for line in plain.splitlines() if line.strip())
+    bare = re.sub(r' (?:class|data-label|scope|tabindex|role|aria-label)="[^"]*"', "", plain)
+    return "\n".join(line for line in bare.splitlines() if line.strip())
 
 
 def _claims_csv(records: Iterable[Record]) -> str:

@@ -1,5 +1,6 @@
 """What is kept of a finished table or figure so that a page can be made of it without its runs, as JSON."""
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from math import isfinite
@@ -12,6 +13,7 @@ from experiments.runs.provenance import commit_of_sources
 
 SCHEMA = 1
 """Version of these records, and of what pages are made of them."""
+_IN_BRACKETS = re.compile(r" \((?:[^()]|\([^()]*\))*\)")
 
 
 def record_of(
@@ -40,7 +42,8 @@ def record_of(
         "worlds": spent.worlds,
         "minutes": round(spent.minutes, 1) if isfinite(spent.minutes) else None,
         "made": datetime.now(UTC).date().isoformat(),
-        "said": (*made.warnings, *made.remarks, *made.left_out),
+        # Reasons in brackets name places of the machine that played.
+        "said": (*made.warnings, *(_IN_BRACKETS.sub("", line) for line in (*made.remarks, *made.left_out))),
         "played": result.played,
         "differences": differences_html(result),
         "claims": [claim.to_json() for claim in result.claims],

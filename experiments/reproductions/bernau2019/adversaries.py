@@ -1,6 +1,7 @@
 """Who learns more about the same models at the same epsilon: the adversaries of all three papers side by side."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from matplotlib.axes import Axes
 
@@ -57,6 +58,8 @@ def _draw(axes: Axes, data: MembershipData, runs: Runs) -> None:
     central = [run for run in runs_of_method(runs, data, Method.CENTRAL) if INSIDER in run.areas_of_worlds]
     axes.axhline(0.5, color=MUTED, linewidth=4, alpha=0.35)
     for attack, look in LOOKS.items():
+        if not all(attack in run.areas_of_worlds for run in central):
+            continue
         found = [area_of(run, attack) for run in central]
         ends = [one.low for one in found], [one.high for one in found]
         draw_measured(axes, [run.epsilon for run in central], [one.value for one in found], *ends, look, look.name)
@@ -68,11 +71,12 @@ def _rows(data: MembershipData, runs: Runs) -> Iterator[ItemRow]:
         if INSIDER not in run.areas_of_worlds:
             continue
         setting = f"{run.setting.label}, epsilon {run.epsilon:.4g}"
-        for attack, look in LOOKS.items():
-            found = area_of(run, attack)
+        there = [attack for attack in LOOKS if attack in run.areas_of_worlds]
+        for attack in there:
+            found, look = area_of(run, attack), LOOKS[attack]
             yield ItemRow(setting, f"AUC, {look.name}", measured=found.value, low=found.low, high=found.high,
                           repetitions=run.worlds)  # fmt: skip
-        for one, other in ((INSIDER, WHITE_BOX), (WHITE_BOX, BLACK_BOX), (BLACK_BOX, "loss")):
+        for one, other in pairwise(there):
             found = gain([run], one, other, CONFIDENCE)
             yield ItemRow(setting, f"AUC, {one} less {other}", measured=found.value, low=found.low, high=found.high,
                           repetitions=run.worlds, note=f"interval at {CONFIDENCE:.1%}, worlds as pairs")  # fmt: skip

@@ -82,7 +82,7 @@ def make(items: Sequence[MembershipItem], context: Context) -> MadeItems:
     for remark in remarks:
         context.announce(remark)
     data = tuple(one for one in found.data if one.size(context.extent) is not None)
-    runs = play(data, context)
+    runs = play(data, context, adding=any(item.key == "claims" for item in items))
     makeable = [item for item in items if not item.studies or _data_of(item, data)]
     others = [item for item in items if item not in makeable]
     results = tuple((item, _made(item, _data_of(item, data), runs, context)) for item in makeable)

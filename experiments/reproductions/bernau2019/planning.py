@@ -21,7 +21,7 @@ Parts = dict[str, int]  # how many parts of each setting, by its name
 Runs = dict[MembershipSetting, MembershipFindings]
 
 
-def play(data: Sequence[MembershipData], context: Context) -> Runs:
+def play(data: Sequence[MembershipData], context: Context, adding: bool) -> Runs:
     """Carry out what is planned and not finished yet, and read what all settings found.
 
     Every setting is played once. Then, in the full form, claims that are not decided are given the worlds that they
@@ -32,6 +32,8 @@ def play(data: Sequence[MembershipData], context: Context) -> Runs:
     ----------
     data, context
         The data sets; where the runs are kept, how much is computed, and within how many minutes.
+    adding
+        Whether worlds are added: where all claims are asked for. Worlds that were added before are read in any case.
 
     Raises
     ------
@@ -41,18 +43,14 @@ def play(data: Sequence[MembershipData], context: Context) -> Runs:
         If a federation had to stop; the runs that were finished are kept.
     """
     settings = [setting for one in data for setting in settings_of(one, context.extent)]
-    if not settings:
-        return {}
-    looks = LOOKS if context.extent is Extent.FULL else 1
-    plans = _read(context.runs / PLAN)
-    runs: Runs = {}
-    for look in range(looks):
+    plans = _read(context.runs / PLAN) or [{setting.name: 1 for setting in settings}]
+    adding = adding and context.extent is Extent.FULL and bool(settings)
+    runs = _played(settings, plans[0] if adding else plans[-1], context)
+    for look in range(1, LOOKS if adding else 1):
         if look == len(plans):
-            before = plans[-1] if plans else {}
-            first = {setting.name: max(1, before.get(setting.name, 1)) for setting in settings}
-            left = _seconds_left(context, first, settings) if look else 0.0
-            share = left if look == looks - 1 else left / 2
-            plans.append(planned(claims_of(data, runs), first, _seconds_a_part(context, settings), share))
+            before = {setting.name: plans[-1].get(setting.name, 1) for setting in settings}
+            left = _seconds_left(context, before, settings) * (1.0 if look == LOOKS - 1 else 0.5)
+            plans.append(planned(claims_of(data, runs), before, _seconds_a_part(context, settings), left))
             write_json(context.runs / PLAN, plans)
         runs = _played(settings, plans[look], context)
     return runs
