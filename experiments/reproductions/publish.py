@@ -32,19 +32,7 @@ CLAIMS = "claims.csv"
 CLAIM_COLUMNS = ("paper", "item", "claim", "verdict", "measured", "low", "high", "worlds")
 MOST_BYTES = 3_000_000  # of all files together
 _ROWS_AT_ONCE = 60
-_KEPT = (
-    "schema",
-    "paper",
-    "item",
-    "extent",
-    "settings",
-    "commit",
-    "run_commits",
-    "worlds",
-    "minutes",
-    "made",
-    "claims",
-)
+_LEFT_OUT = ("title", "caption", "said", "played", "differences")  # what stands on the page
 _QUICK = (
     "**Quick form.** These numbers come from few worlds and short training: they show that everything works, and prove "
     "little. The full form takes hours."
@@ -206,9 +194,13 @@ def _claims_csv(records: Iterable[Record]) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(CLAIM_COLUMNS)
+    known: set[tuple[str, str]] = set()  # the item of all claims repeats those of the figures
     for record in records:
         for claim in record["claims"]:
             said = f"{claim['statement']} [{'; '.join(filter(None, (claim['where'], claim['quantity'])))}]"
+            if (record["paper"], said) in known:
+                continue
+            known.add((record["paper"], said))
             numbers = (claim[name] for name in ("measured", "low", "high"))
             cells = ("" if number is None else f"{number:.6g}" for number in numbers)
             writer.writerow((record["paper"], record["item"], said, claim["verdict"], *cells, claim["worlds"]))

@@ -23,7 +23,7 @@ from experiments.reproductions.negoescu2023.studies import (
 )
 from experiments.reproductions.papers import Context, Extent
 from experiments.reproductions.spent import spent_on
-from experiments.reproductions.statistics import paired_interval, t_interval
+from experiments.reproductions.statistics import mean_of_shares, paired_interval
 from experiments.runs.engines import RayOptions
 from experiments.runs.run_directory import read_public
 from experiments.sweeps.grid import Point
@@ -184,8 +184,7 @@ def _by_world(checks: pd.DataFrame) -> Floats:
 
 
 def _share_of(checks: pd.DataFrame) -> Interval:
-    values = _by_world(checks)
-    return Interval(float(values.mean()), *t_interval(values))
+    return Interval(*mean_of_shares(_by_world(checks)))
 
 
 def _apart(checks: pd.DataFrame, others: pd.DataFrame) -> Interval:

@@ -20,7 +20,7 @@ from experiments.reproductions.negoescu2023.studies import (
 )
 from experiments.reproductions.papers import Context, NoDataError
 from experiments.reproductions.spent import spent_on
-from experiments.reproductions.statistics import paired_interval, resampling, share_interval, t_interval, welch_interval
+from experiments.reproductions.statistics import mean_of_shares, paired_interval, resampling, t_interval, welch_interval
 from experiments.runs.engines import RayOptions
 from experiments.runs.plan import resolve
 from experiments.runs.run_directory import RunDirectory
@@ -227,7 +227,7 @@ def _claims_of_utility(found: Landscape, claim: "partial[PaperClaim]") -> Iterat
         first = next(values for name, values in plain.items() if name.endswith(f"epochs={min(found.baselines)}"))
         beaten = np.mean([first > values for values in private.values()], axis=0)
         yield claim("4.2", "the model of one epoch is more useful than most private models", title,
-                    "share of private settings with a lower utility", _of_shares(beaten), 0.5)  # fmt: skip
+                    "share of private settings with a lower utility", Interval(*mean_of_shares(beaten)), 0.5)  # fmt: skip
     lost = np.mean(list(plain.values()), axis=0) - np.mean(list(private.values()), axis=0)
     yield claim("4.2", "privacy costs utility", title,
                 f"mean {column.replace('_', ' ')}, baselines less private models",
@@ -249,15 +249,6 @@ def _largest(settings: Mapping[str, Floats]) -> Interval:
     confidence = 1 - (1 - CONFIDENCE) / len(settings)
     found = [(float(values.mean()), *t_interval(values, confidence)) for values in settings.values()]
     return Interval(*(max(one[end] for one in found) for end in range(3)))
-
-
-def _of_shares(shares: Floats) -> Interval:
-    """Return the mean of shares of repetitions; where all agree, as many coins that fell alike."""
-    low, high = t_interval(shares)
-    if np.ptp(shares) == 0:
-        # A t interval would have no width where all repetitions agree.
-        low, high = share_interval(round(shares[0] * len(shares)), len(shares))
-    return Interval(float(shares.mean()), max(low, 0.0), min(high, 1.0))
 
 
 def _level_rows(found: Landscape) -> Iterator[ItemRow]:
