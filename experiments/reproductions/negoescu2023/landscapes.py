@@ -227,7 +227,8 @@ def _claims_of_utility(found: Landscape, claim: "partial[PaperClaim]") -> Iterat
         first = next(values for name, values in plain.items() if name.endswith(f"epochs={min(found.baselines)}"))
         beaten = np.mean([first > values for values in private.values()], axis=0)
         yield claim("4.2", "the model of one epoch is more useful than most private models", title,
-                    "share of private settings with a lower utility", Interval(*mean_of_shares(beaten)), 0.5)  # fmt: skip
+                    "share of private settings with a lower utility", Interval(*mean_of_shares(beaten)),
+                    0.5)  # fmt: skip
     lost = np.mean(list(plain.values()), axis=0) - np.mean(list(private.values()), axis=0)
     yield claim("4.2", "privacy costs utility", title,
                 f"mean {column.replace('_', ' ')}, baselines less private models",
