@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments.reproductions.claims import PaperClaim
-from experiments.reproductions.spent import Spent
+from experiments.reproductions.spent import RunCosts
 from fl_audit.report.wording import number_text
 
 COLUMNS = ("setting", "quantity", "published", "theory", "measured", "low", "high", "repetitions", "note")
@@ -55,7 +55,7 @@ class ItemResult:
     # What it shows where that is a known departure from theory, which is then not counted as missed; else empty.
     finding: str = ""
     claims: tuple[PaperClaim, ...] = ()  # what the paper says in words, held against the numbers
-    spent: Spent = field(default_factory=Spent)  # the runs behind it, and how long they took
+    spent: RunCosts = field(default_factory=RunCosts)  # the runs behind it, and how long they took
 
     @property
     def differences(self) -> tuple[str, ...]:

@@ -162,7 +162,7 @@ def _section(record: Record, frame: pd.DataFrame) -> str:
     table = rows_html(shown, len(frame), f"{record['item']}.csv", look="")
     return "\n\n".join(
         [
-            f"## {title} {{#{record['item']}}}",
+            f"## {title}",
             f"![{title}]({place}.svg)",
             f"{escape(record['caption'], quote=False)} [All rows]({place}.csv).",
             _origin(record),

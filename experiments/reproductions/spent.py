@@ -13,7 +13,7 @@ from fl_audit.stored_json import read_json
 
 
 @dataclass(frozen=True)
-class Spent:
+class RunCosts:
     """The runs behind a table or figure."""
 
     worlds: int = 0  # worlds of all runs together
@@ -52,7 +52,7 @@ def seconds_of(run: Path) -> float:
     return float(timing["setup_seconds"]) + float(timing["training_seconds"])
 
 
-def spent_on(runs: Mapping[Path, int]) -> Spent:
+def spent_on(runs: Mapping[Path, int]) -> RunCosts:
     """Return what runs took together.
 
     Parameters
@@ -65,10 +65,10 @@ def spent_on(runs: Mapping[Path, int]) -> Spent:
         origin = read_provenance(RunDirectory(run))
         commits |= {session.commit for session in origin.sessions if session.commit} if origin else set()
     seconds = sum(map(seconds_of, runs))
-    return Spent(sum(runs.values()), seconds / 60 if isfinite(seconds) else nan, tuple(sorted(commits)))
+    return RunCosts(sum(runs.values()), seconds / 60 if isfinite(seconds) else nan, tuple(sorted(commits)))
 
 
-def together(parts: Iterable[Spent]) -> Spent:
+def together(parts: Iterable[RunCosts]) -> RunCosts:
     """Return what several sets of runs without a common one took.
 
     Parameters
@@ -78,7 +78,7 @@ def together(parts: Iterable[Spent]) -> Spent:
     """
     own = list(parts)
     commits = sorted({commit for one in own for commit in one.commits})
-    return Spent(sum(one.worlds for one in own), sum(one.minutes for one in own), tuple(commits))
+    return RunCosts(sum(one.worlds for one in own), sum(one.minutes for one in own), tuple(commits))
 
 
 def _seconds_file(run: Path) -> Path:

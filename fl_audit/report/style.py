@@ -253,7 +253,8 @@ def to_svg(figure: Figure) -> bytes:
     buffer = io.BytesIO()
     with rc_context({"svg.hashsalt": "fl_audit", "svg.fonttype": "none"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    return re.sub(rb"(\d\.\d\d)\d+", rb"\1", buffer.getvalue())
+    # Numbers within tags alone: what stands between them is read.
+    return re.sub(rb"<[^>]*>", lambda tag: re.sub(rb"(\d\.\d\d)\d+", rb"\1", tag[0]), buffer.getvalue())
 
 
 def require_figure_path(path: Path) -> None:

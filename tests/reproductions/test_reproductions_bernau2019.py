@@ -38,8 +38,8 @@ from experiments.reproductions.bernau2019.settings import (
     MembershipData,
     MembershipSetting,
     Method,
-    Part,
     Size,
+    WorldPart,
     settings_of,
 )
 from experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_like_accuracy, gain, phi
@@ -127,11 +127,11 @@ def test_every_run_can_be_configured(data: MembershipData) -> None:
             assert settings_of(data, extent) == ()
             continue
         chosen = settings_of(data, extent)
-        parts = [Part(one, number) for one in chosen for number in (0, 1)]
+        parts = [WorldPart(one, number) for one in chosen for number in (0, 1)]
         assert len({one.name for one in parts} | {one.seed for one in parts}) == 2 * len(parts)
         assert len(chosen) == 1 + 2 * len(size.levels)
         for setting in chosen:
-            config = configuration(Part(setting), extent, None)
+            config = configuration(WorldPart(setting), extent, None)
             assert config.audit.targets == config.data.records
             assert config.privacy.private == (setting.method is Method.CENTRAL)
             assert (config.privacy.randomiser is not None) == (setting.method is Method.LOCAL)
@@ -141,9 +141,9 @@ def test_every_run_can_be_configured(data: MembershipData) -> None:
 def test_a_member_is_sampled_as_in_the_paper() -> None:
     # LFW keeps the n of the paper, so that q and epsilon of its noise follow.
     faces = CANDIDATES[MembershipStudy.LFW][0][0]
-    config = configuration(Part(MembershipSetting(faces, Method.CENTRAL, 4.0)), Extent.FULL, None)
+    config = configuration(WorldPart(MembershipSetting(faces, Method.CENTRAL, 4.0)), Extent.FULL, None)
     assert float(sampling_rate(config)) == pytest.approx(16 / 368)
-    config = configuration(Part(MembershipSetting(faces, Method.LOCAL, 0.1)), Extent.FULL, None)
+    config = configuration(WorldPart(MembershipSetting(faces, Method.LOCAL, 0.1)), Extent.FULL, None)
     assert config.training.local_batch == 32
     assert runs.most_epochs(config) == faces.full.epochs
     assert (config.privacy.pixelation_block, config.privacy.pixelation_pixels) == (1, 64)
@@ -168,7 +168,7 @@ def made_up(
     setting: MembershipSetting, auc: float, accuracy: float, worlds: int = 40, spread: float = 0.01
 ) -> MembershipFindings:
     """Return findings whose attacks reach about an AUC: scores of members are moved by as much."""
-    part = Part(setting)
+    part = WorldPart(setting)
     random = np.random.default_rng(part.seed)
     is_in = random.random((worlds, 60)) < 0.5
     shift = np.sqrt(2) * ndtri(auc)
@@ -361,7 +361,7 @@ def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
     by = frame.set_index(["setting", "quantity"])["measured"]
     label = f"{SKEWED.title}, LDP, epsilon_i 1"
     worlds = pd.read_parquet(
-        tmp_path / "runs-quick" / Part(MembershipSetting(SKEWED, Method.LOCAL, 1.0)).name / "worlds.parquet"
+        tmp_path / "runs-quick" / WorldPart(MembershipSetting(SKEWED, Method.LOCAL, 1.0)).name / "worlds.parquet"
     )
     assert by[label, "test accuracy"] == pytest.approx(worlds["test_accuracy"].mean())
     assert {"black-box AUC", "AUC of the loss", "training accuracy"} <= set(frame["quantity"])

@@ -10,9 +10,9 @@ from experiments.reproductions.bernau2019.settings import (
     WITH_INSIDER,
     MembershipSetting,
     Method,
-    Part,
     Randomiser,
     Size,
+    WorldPart,
     settings_of,
 )
 from experiments.reproductions.papers import Extent
@@ -27,7 +27,7 @@ EPOCHS_A_ROUND = 2
 """Epochs between two looks at the loss where nothing is added in training: there Adam's moments begin anew."""
 
 
-def configuration(part: Part, extent: Extent, data_dir: Path | None) -> RunConfig:
+def configuration(part: WorldPart, extent: Extent, data_dir: Path | None) -> RunConfig:
     """Return the configuration of a run.
 
     Parameters
@@ -48,11 +48,11 @@ def configuration(part: Part, extent: Extent, data_dir: Path | None) -> RunConfi
 def all_values(extent: Extent) -> dict[str, Any]:
     """Return what is set for the first part of every run, on every data set that may be used, by the run's name."""
     data = [one for groups in CANDIDATES.values() for forms in groups for one in forms]
-    parts = [Part(setting) for one in data for setting in settings_of(one, extent)]
+    parts = [WorldPart(setting) for one in data for setting in settings_of(one, extent)]
     return {part.name: _values_of(part, extent, None) for part in parts}
 
 
-def _values_of(part: Part, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
+def _values_of(part: WorldPart, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
     """Return the values of the configuration of a run, unchecked."""
     setting, seed = part.setting, part.seed
     data, size = setting.data, setting.data.size(extent)

@@ -13,7 +13,13 @@ from experiments.reproductions.bernau2019.figures import Runs, figure_of
 from experiments.reproductions.bernau2019.planning import play
 from experiments.reproductions.bernau2019.published import MembershipStudy
 from experiments.reproductions.bernau2019.runs import MembershipFindings, most_epochs
-from experiments.reproductions.bernau2019.settings import CANDIDATES, REPETITIONS, WITH_INSIDER, MembershipData, Part
+from experiments.reproductions.bernau2019.settings import (
+    CANDIDATES,
+    REPETITIONS,
+    WITH_INSIDER,
+    MembershipData,
+    WorldPart,
+)
 from experiments.reproductions.claims import ClaimVerdict, PaperClaim, verdicts_said
 from experiments.reproductions.items import ItemResult
 from experiments.reproductions.papers import Context, Extent, Item, MadeItems, Paper
@@ -100,7 +106,7 @@ def make(items: Sequence[MembershipItem], context: Context) -> MadeItems:
 def _made(item: MembershipItem, data: tuple[MembershipData, ...], runs: Runs, context: Context) -> ItemResult:
     """Return an item with what the runs behind it took."""
     own = [run for run in runs.values() if run.setting.data in data]
-    parts = {Part(run.setting, number): run.worlds // run.parts for run in own for number in range(run.parts)}
+    parts = {WorldPart(run.setting, number): run.worlds // run.parts for run in own for number in range(run.parts)}
     spent = spent_on({context.runs / part.name: worlds for part, worlds in parts.items()})
     return replace(item.build(data, runs), spent=spent)
 

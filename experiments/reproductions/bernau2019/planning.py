@@ -6,7 +6,7 @@ from pathlib import Path
 
 from experiments.reproductions.bernau2019.claims import LOOKS, claims_of
 from experiments.reproductions.bernau2019.runs import MembershipFindings, carry_out, cores, joined, read_part
-from experiments.reproductions.bernau2019.settings import MembershipData, MembershipSetting, Part, settings_of
+from experiments.reproductions.bernau2019.settings import MembershipData, MembershipSetting, WorldPart, settings_of
 from experiments.reproductions.claims import PaperClaim
 from experiments.reproductions.papers import Context, Extent
 from experiments.reproductions.spent import seconds_of
@@ -87,7 +87,7 @@ def planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, f
     return parts
 
 
-def parts_of(settings: Sequence[MembershipSetting], plan: Parts) -> list[Part]:
+def parts_of(settings: Sequence[MembershipSetting], plan: Parts) -> list[WorldPart]:
     """Return the parts of a plan.
 
     Parameters
@@ -95,7 +95,7 @@ def parts_of(settings: Sequence[MembershipSetting], plan: Parts) -> list[Part]:
     settings, plan
         The settings, and how many parts of each there are, by its name.
     """
-    return [Part(one, number) for one in settings for number in range(plan.get(one.name, 1))]
+    return [WorldPart(one, number) for one in settings for number in range(plan.get(one.name, 1))]
 
 
 def _played(settings: Sequence[MembershipSetting], plan: Parts, context: Context) -> Runs:
@@ -108,7 +108,7 @@ def _played(settings: Sequence[MembershipSetting], plan: Parts, context: Context
 
 def _seconds_a_part(context: Context, settings: Sequence[MembershipSetting]) -> dict[str, float]:
     """Return how long the first part of each setting took; 0 before it was played."""
-    found = {one.name: seconds_of(context.runs / Part(one).name) for one in settings}
+    found = {one.name: seconds_of(context.runs / WorldPart(one).name) for one in settings}
     return {name: seconds if isfinite(seconds) else 0.0 for name, seconds in found.items()}
 
 

@@ -16,7 +16,7 @@ from scipy.stats import rankdata
 
 from experiments.reproductions.bernau2019.configurations import configuration
 from experiments.reproductions.bernau2019.published import MembershipStudy
-from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, MembershipSetting, Method, Part
+from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, MembershipSetting, Method, WorldPart
 from experiments.reproductions.papers import Context
 from experiments.reproductions.playing import PlannedRun, planned_runs
 from experiments.runs.attacks import by_target
@@ -123,7 +123,7 @@ def _called_together(parts: Sequence[Called]) -> Called | None:
 
 
 def reduced(
-    part: Part,
+    part: WorldPart,
     config: RunConfig,
     summary: Mapping[str, Any],
     membership: Membership,
@@ -178,7 +178,7 @@ def areas(scores: Floats, is_in: Flags) -> Floats:
     return np.asarray((ranks - members * (members + 1) / 2) / (members * others), dtype=np.float64)
 
 
-def carry_out(parts: Iterable[Part], context: Context) -> dict[Part, PlannedRun]:
+def carry_out(parts: Iterable[WorldPart], context: Context) -> dict[WorldPart, PlannedRun]:
     """Carry out those parts that are not finished yet, and return the runs of all.
 
     Parameters
@@ -235,7 +235,7 @@ def cores() -> int:
     return min(_MOST_PROCESSES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
 
 
-def read_part(part: Part, config: RunConfig, run: RunDirectory) -> MembershipFindings:
+def read_part(part: WorldPart, config: RunConfig, run: RunDirectory) -> MembershipFindings:
     """Read what a finished part found.
 
     Parameters
@@ -272,7 +272,7 @@ def read_part(part: Part, config: RunConfig, run: RunDirectory) -> MembershipFin
 
 
 def _areas_against_test(
-    part: Part, run: RunDirectory, game: Game, targets: pd.DataFrame, membership: Membership
+    part: WorldPart, run: RunDirectory, game: Game, targets: pd.DataFrame, membership: Membership
 ) -> Floats | None:
     if part.setting.data.study is not MembershipStudy.SKEWED:
         return None

@@ -247,7 +247,7 @@ class MembershipSetting:
 
 
 @dataclass(frozen=True)
-class Part:
+class WorldPart:
     """A run: some worlds of a setting, which are the shadow models of each other and of no others.
 
     All parts have equally many worlds, and thereby equally strong attacks: their worlds are alike and can be counted

@@ -113,7 +113,7 @@ def _median(values: Floats) -> float:
     return float(np.median(values))
 
 
-def neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield whether dissimilar neighbours have larger sensitivities, with few outliers (section 6.1)."""
     at = partial(InsiderSetting, data, LS, REPLACED)
     most, least = (runs.get(at(neighbour=kind)) for kind in ("most-dissimilar", "least-dissimilar"))
@@ -131,7 +131,7 @@ def neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
                              worlds=found.repetitions)  # fmt: skip
 
 
-def sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield whether local sensitivities lie below the global one (section 6.2, Figure 5)."""
     replaced, removed = (runs[InsiderSetting(data, LS, relation)] for relation in (REPLACED, REMOVED))
     half = _ratio(_resampled(replaced, replaced.sensitivities, _median), 2 * CLIPPING_NORM)
@@ -145,7 +145,7 @@ def sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
                      worlds=removed.repetitions)  # fmt: skip
 
 
-def beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield whether beliefs stay where section 6.2 has them."""
     for setting in main_settings([data]):
         found = runs[setting]
@@ -159,7 +159,7 @@ def beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
                          worlds=found.repetitions, narrows=0.5 if exceeded.measured else 1.0)  # fmt: skip
 
 
-def advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield how the advantage depends on the noise (section 6.2, Table 2)."""
     of = {(one.scaling, one.relation): _found(identified(runs[one])[0]) for one in main_settings([data])}
     worlds = runs[main_settings([data])[0]].repetitions
@@ -182,7 +182,7 @@ def advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
                          "advantage LS U less GS U", apart, -CLOSE, CLOSE, worlds=worlds)  # fmt: skip
 
 
-def accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+def _accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield whether a global sensitivity that is too large costs accuracy (section 6.2, Figure 6d)."""
     pair = [runs[InsiderSetting(data, scaling, REPLACED)] for scaling in (LS, GS)]
     one, other = (
@@ -194,7 +194,7 @@ def accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
                      worlds=pair[0].repetitions)  # fmt: skip
 
 
-def audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield how near the three empirical epsilons are (section 6.3)."""
     settings = audit_settings([data])
     rows = {one: audit_rows(runs[one]) for one in settings}
@@ -231,7 +231,7 @@ def _mean(found: Sequence[Interval]) -> Interval:
     return Interval(*(float(np.mean([getattr(one, end) for one in found])) for end in ("value", "low", "high")))
 
 
-def adversaries(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+def _adversaries(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield whether the insider learns more than Yeom's adversary on the same worlds, whose bound is loose (6.3)."""
     for setting in audit_settings([data]):
         rows, worlds = audit_rows(runs[setting]), runs[setting].repetitions
@@ -247,7 +247,7 @@ def adversaries(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 TESTS: tuple[Callable[[InsiderData, Runs], Iterator[PaperClaim]], ...] = (
-    neighbours, sensitivities, beliefs, advantages, accuracy, audits, adversaries,
+    _neighbours, _sensitivities, _beliefs, _advantages, _accuracy, _audits, _adversaries,
 )  # fmt: skip
 
 UNTESTED = (
