@@ -214,7 +214,8 @@ def _play_wave(
     sink: ResultSink,
     on_round: Callable[[int], None],
 ) -> None:
-    challenger = SeededChallenger(plan.seed, plan.public.targets, plan.public.who_is_in)
+    prior = plan.public.prior_of_candidates if plan.public.candidate_prior else None
+    challenger = SeededChallenger(plan.seed, plan.public.targets, plan.public.who_is_in, prior)
     insiders = _insiders(game, challenger)
     recorder = ReleaseRecorder(plan.public.view, plan.keep_releases, on_round, tuple(insiders.get(game.insider, ())))
     initial = _initial_models(plan, game, wave, recorder)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
-from fl_audit.arrays import Flags, Integers
+from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.canaries.directions import canary_coin
 from fl_audit.game.game import Game
 from fl_audit.game.membership import Membership, WhoIsIn
@@ -30,16 +30,21 @@ class SeededChallenger(Challenger):
         Number of targets, at least 1.
     who
         Which of them are in.
+    prior
+        How likely each is to be the one that is in, (targets,); None where all are equally likely.
     """
 
-    def __init__(self, seed: int, targets: int = 1, who: WhoIsIn = WhoIsIn.BY_COINS) -> None:
+    def __init__(
+        self, seed: int, targets: int = 1, who: WhoIsIn = WhoIsIn.BY_COINS, prior: Floats | None = None
+    ) -> None:
         self._seed = seed
         self._targets = targets
         self._who = who
+        self._prior = prior
         self._is_in: dict[int, Flags] = {}
 
     def membership(self, worlds: Sequence[int]) -> Membership:
-        """Return which targets are in, world by world: every coin, or draw, is fair, whatever the prior.
+        """Return which targets are in, world by world: every coin is fair, whatever the prior of the claim.
 
         Where there is one target and it is in, the world trains on D, elsewhere on D'.
         """
@@ -53,7 +58,12 @@ class SeededChallenger(Challenger):
             case WhoIsIn.BY_COINS:
                 return source.integers(2, size=self._targets) == 1
             case WhoIsIn.EXACTLY_ONE:
-                return np.arange(self._targets) == source.integers(self._targets)
+                one = (
+                    source.integers(self._targets)
+                    if self._prior is None
+                    else source.choice(self._targets, p=self._prior)
+                )
+                return np.asarray(np.arange(self._targets) == one)
             case WhoIsIn.ALL:
                 return np.ones(self._targets, dtype=np.bool_)
             case _:

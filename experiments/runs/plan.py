@@ -15,7 +15,7 @@ from experiments.runs.laws import (
     standpoint_of,
 )
 from experiments.runs.pairs import choose_pair, with_crafted_records
-from experiments.runs.questions import with_questions
+from experiments.runs.questions import candidate_prior, with_questions
 from fl_audit.adjacency import NeighbourPair, Unit
 from fl_audit.adversaries.membership.names import Attack
 from fl_audit.data.catalogue import DataSpec, load_source
@@ -197,6 +197,9 @@ def _with_clients(config: RunConfig, split: Split) -> RunConfig:
 
 def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: NeighbourPair) -> PublicGame:
     data, audit = config.data, config.audit
+    prior = candidate_prior(config, load_source(data_spec(data)), split)
+    is_reconstruction = audit.game == "reconstruction"
+    column = str(audit.attribute) if is_reconstruction and audit.attribute is not None else None
     # The game says how many records are used, where a configuration names the most that are wanted.
     used = used_sizes(split, data.population_records, _taken(config, split, pair))
     return PublicGame(
@@ -218,8 +221,10 @@ def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: Neighbo
         with_insider=audit.insider,
         standpoint=standpoint_of(config),
         insiders=audit.insiders,
-        targets=_targets(config),
-        exactly_one=config.audit.game == "reconstruction",
+        targets=_targets(config) if column is None else len(prior),
+        exactly_one=is_reconstruction,
+        candidate_prior=prior,
+        candidate_column=column,
         ascent=_ASCENT if Attack.ACTIVE in (audit.attacks or ()) else 0.0,
         weights=find_weights(config.model.name, config.model.weights),
         randomiser=_randomiser(config),
@@ -277,7 +282,7 @@ def _targets(config: RunConfig) -> int:
     named = "candidates" if config.audit.game == "reconstruction" else "targets"
     of_clients = config.privacy.adjacency.unit is Unit.CLIENT
     units, name = (clients_of(config), "clients") if of_clients else (config.data.records, "records")
-    targets = getattr(config.audit, named) or min(_USUAL_TARGETS, units)
+    targets = getattr(config.audit, named) or len(config.audit.candidate_weights or ()) or min(_USUAL_TARGETS, units)
     require(targets <= units, f"{named} is {targets} of {units} {name}: accepted are 2 to {units}")
     return targets
 

@@ -1,12 +1,14 @@
 """What attackers ask the models of a run: which of the units, how often, and with which attribute left open."""
 
+import numpy as np
+
 from experiments.runs.config import RunConfig
 from fl_audit.adjacency import Unit
 from fl_audit.adversaries.membership.names import OF_ANY_UNIT, Attack, of_ours
 from fl_audit.adversaries.membership.queries import queries_for
 from fl_audit.data.attributes import Attribute, choose_attribute
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.records import Source
+from fl_audit.data.records import Records, Source
 from fl_audit.data.split import Split
 from fl_audit.errors import require
 from fl_audit.game.game import Game
@@ -40,11 +42,41 @@ def with_questions(config: RunConfig, source: Source, split: Split) -> RunConfig
         weights = config.model.weights
         require(weights is None, f"queries is {audit.queries} behind a frozen core: accepted is 1, or another model")
         queries_for(source, split.test.features, config.data.seed, audit.queries)
-    if Attack.ATTRIBUTE not in (audit.attacks or ()):
+    if Attack.ATTRIBUTE not in (audit.attacks or ()) and (audit.game != "reconstruction" or audit.attribute is None):
         return config
     named = None if audit.attribute is None else str(audit.attribute)
-    chosen = choose_attribute(source, split.test if split.outside is None else split.outside, named)
+    chosen = choose_attribute(source, _of_nobody(split), named)
     return config.model_copy(update={"audit": audit.model_copy(update={"attribute": chosen.column.name})})
+
+
+def candidate_prior(config: RunConfig, source: Source, split: Split) -> tuple[float, ...]:
+    """Return how likely each candidate of the game of reconstruction is; empty where all equally.
+
+    Parameters
+    ----------
+    config, source, split
+        As `with_questions` returns it, and its data: how common the values of an attribute are is told by records that
+        are in no world.
+
+    Raises
+    ------
+    InputError
+        If there are not as many weights as values.
+    """
+    weights, named = np.array(config.audit.candidate_weights or (), dtype=np.float64), config.audit.attribute
+    if config.audit.game == "reconstruction" and named is not None:
+        prior = choose_attribute(source, _of_nobody(split), str(named)).prior
+        fits = len(weights) in (0, len(prior))
+        require(
+            fits, f"candidate-weights are {len(weights)} for {len(prior)} values of {named}: accepted is one a value"
+        )
+        weights = weights if len(weights) else prior
+    return tuple((weights / weights.sum()).tolist()) if len(weights) else ()
+
+
+def _of_nobody(split: Split) -> Records:
+    """Return records that no model is trained on."""
+    return split.test if split.outside is None else split.outside
 
 
 def more_questions(config: RunConfig, game: Game) -> MoreQuestions:

@@ -100,6 +100,9 @@ def _neighbour_text(plan: AuditPlan) -> str:
     law, pair = plan.public.law, plan.public.pair
     if plan.public.exactly_one:
         many, seed = plan.public.targets, plan.public.data_seed
+        if plan.public.candidate_column is not None:
+            values = f"one of {many} values of {plan.public.candidate_column}"
+            return f"{law.adjacency}, record {pair.index} with {values} in each world, data seed {seed}"
         return f"{law.adjacency}, one of {many} candidates in each world, data seed {seed}"
     if plan.public.plays_membership:
         return f"{law.adjacency}, one of {plan.public.targets} targets in each world, data seed {plan.public.data_seed}"

@@ -432,7 +432,7 @@ def first_guesses() -> Plays:
     def play(draw: np.random.Generator, worlds: int, candidates: int, epsilon: float, delta: float) -> PrintedStatement:
         share = min(1.0, math.exp(epsilon) / candidates + delta)
         hits = int(draw.binomial(worlds, share))
-        return _at_least(epsilon_of_hits(hits, worlds, candidates, delta, CONFIDENCE), epsilon)
+        return _at_least(epsilon_of_hits(hits, worlds, 1 / candidates, delta, CONFIDENCE), epsilon)
 
     grid = product((10, 100, 1000), (2, 20, 1000), (0.0, 0.5, 3.0), (0.0, 1e-3))
     return {

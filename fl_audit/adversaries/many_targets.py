@@ -5,6 +5,7 @@ is told all coins and who takes part, works out the noise of the release, and us
 insider sees anyway, the release.
 """
 
+from collections.abc import Sequence
 from math import isinf
 from typing import NamedTuple, assert_never
 
@@ -18,9 +19,12 @@ from fl_audit.adversaries.membership.insider import increments, signal_to_noise
 from fl_audit.arrays import Flags, Floats
 from fl_audit.game.contributing import Moment, contributed
 from fl_audit.game.game import Game
+from fl_audit.game.hypotheses import whitened_steps
 from fl_audit.game.membership import Membership
-from fl_audit.game.seen import SeenRound
+from fl_audit.game.seen import SeenRound, SideInformation
 from fl_audit.learning.record_gradients import record_gradients
+from fl_audit.learning.sampling import Portion
+from fl_audit.learning.stacked import GRADIENT_BUDGET
 
 
 class TargetsObserved(NamedTuple):
@@ -53,7 +57,7 @@ def observe_targets(game: Game, seen: SeenRound, membership: Membership) -> Targ
     Parameters
     ----------
     game
-        The game, with central noise at a fixed clipping norm.
+        The game.
     seen
         What clients saw; where rounds are sampled, with everybody's participation.
     membership
@@ -62,21 +66,24 @@ def observe_targets(game: Game, seen: SeenRound, membership: Membership) -> Targ
     Notes
     -----
     Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; see `fl_audit.adversaries.membership.insider`.
+    Noise that is correlated over rounds is whitened first: there a target's contribution is that of several rounds.
     """
-    law, worlds = game.public.law, membership.worlds
-    sigma = law.noise_scale(np.zeros(worlds), game.public.standpoint)
-    part, clip = _taking_part(game, seen, worlds), None
-    if game.unit is Unit.RECORD:
-        clip = law.clipping_norm  # updates of clients are clipped already
+    public, worlds = game.public, membership.worlds
+    law, sees = public.law, public.standpoint.sees_participation
+    sigma = law.noise_scale(np.zeros(worlds), public.standpoint, seen.around.norms_array)
+    steps = [_Step(*step, _taking_part(game, seen, step.number, worlds)) for step in whitened_steps(game, seen)]
+    clip = None  # what is added up from formed contributions is clipped already
     match game.unit:
+        case Unit.RECORD if len(steps) == 1:
+            (products, norms), clip = _of_records(game, steps[0], membership), law.clipping_norm
         case Unit.RECORD:
-            products, norms = _of_records(game, seen, membership, part)
+            products, norms = _of_records_over_rounds(game, steps, membership)
         case Unit.CLIENT:
-            products, norms = _of_clients(game, seen, membership, part)
+            products, norms = _of_clients(game, steps, seen.around, membership, sigma)
         case _:
             assert_never(game.unit)
+    part = steps[-1].part if len(steps) == 1 else None
     takes_part = None if part is None else part[:, game.targets]
-    sees = game.public.standpoint.sees_participation
     added = increments(products, norms, clip, sigma, membership.is_in, takes_part, law.sampling_rate, sees)
     signal = signal_to_noise(norms, clip, sigma)
     if takes_part is not None and (sees or law.sampling_rate == 1):
@@ -84,9 +91,18 @@ def observe_targets(game: Game, seen: SeenRound, membership: Membership) -> Targ
     return TargetsObserved(added, signal)
 
 
-def _taking_part(game: Game, seen: SeenRound, worlds: int) -> Flags | None:
-    """Return which units take part in the round, if they are in, (worlds, units); None is all of them."""
-    members, shown = game.public.cohort(seen.number), seen.around.taking_part
+class _Step(NamedTuple):
+    """A round that is weighed, as `WhitenedStep` has it, and who took part."""
+
+    factor: float
+    number: int
+    start: Tensor
+    release: Tensor
+    part: Flags | None  # which units take part, if they are in, (worlds, units); None is all of them
+
+
+def _taking_part(game: Game, seen: SeenRound, number: int, worlds: int) -> Flags | None:
+    members, shown = game.public.cohort(number), seen.around.taking_part
     if members is not None:
         return np.broadcast_to(np.isin(np.arange(game.units), members), (worlds, game.units))
     return None if shown is None else shown.bool().cpu().numpy()
@@ -99,32 +115,75 @@ def _in_sum(game: Game, membership: Membership, part: Flags | None) -> Flags:
     return held if part is None else held & part
 
 
-def _of_records(game: Game, seen: SeenRound, membership: Membership, part: Flags | None) -> tuple[Floats, Floats]:
+def _noise_of_records(game: Game, step: _Step, membership: Membership) -> Tensor:
+    """Return a round's release less all gradients that are in it, float64 (worlds, parameters)."""
+    everything, norm = game.training, game.public.law.clipping_norm
+    held = torch.from_numpy(_in_sum(game, membership, step.part)).to(step.start.device)
+    total = game.model.clipped_sum(step.start, everything.features, everything.labels, norm, None, held)
+    noise = step.release.double() - total.double()
+    return noise - pushed_up(game, step.start).double() if game.public.ascent > 0 else noise
+
+
+def _of_records(game: Game, step: _Step, membership: Membership) -> tuple[Floats, Floats]:
     """Return the products of the targets' gradients with the noise, and their norms, before clipping."""
-    everything, held = game.training, torch.from_numpy(_in_sum(game, membership, part)).to(seen.start.device)
-    norm = game.public.law.clipping_norm
-    total = game.model.clipped_sum(seen.start, everything.features, everything.labels, norm, None, held)
-    noise = seen.sums(game.public.law).double() - total.double()
-    if game.public.ascent > 0:
-        noise -= pushed_up(game, seen.start).double()
-    found = record_gradients(game.model, seen.start, game.differing.features, game.differing.labels, noise)
+    noise = _noise_of_records(game, step, membership)
+    found = record_gradients(game.model, step.start, game.differing.features, game.differing.labels, noise)
     return _array(found.products), _array(found.norms)
 
 
-def _of_clients(game: Game, seen: SeenRound, membership: Membership, part: Flags | None) -> tuple[Floats, Floats]:
-    """Return the products of the target clients' clipped updates with the noise, and their norms."""
-    moment, held = Moment(seen.number), _in_sum(game, membership, part)
-    noise, updates = seen.sums(game.public.law).double(), {}
-    for client in range(game.units):
-        if held[:, client].any() or client in game.targets:
-            one = contributed(game, client, game.shard(client), seen.start, moment).total
-            rows = torch.from_numpy(held[:, client]).to(one.device)
-            noise = noise - one.double() * rows.unsqueeze(1)
-            if client in game.targets:
-                updates[client] = one
-    of_targets = [updates[int(client)].double() for client in game.targets]
+def _of_records_over_rounds(game: Game, steps: Sequence[_Step], membership: Membership) -> tuple[Floats, Floats]:
+    """Return the same of what several rounds hold of a target, each clipped and times its factor."""
+    noise = sum((step.factor * _noise_of_records(game, step, membership) for step in steps), torch.zeros(()))
+    shape, norm, differing = membership.is_in.shape, game.public.law.clipping_norm, game.differing
+    products, norms = np.empty(shape), np.empty(shape)
+    together = max(1, GRADIENT_BUDGET // steps[0].start.numel())
+    for first in range(0, shape[1], together):
+        some, whole = slice(first, first + together), torch.zeros(())
+        for step in steps:
+            portion = Portion(differing.features[some], differing.labels[some])
+            one = game.model.example_gradients(step.start, portion).double()
+            whole = whole + step.factor * one * (norm / one.norm(dim=2, keepdim=True)).clamp(max=1)
+        products[:, some] = _array(torch.bmm(whole, noise.unsqueeze(2)).squeeze(2))
+        norms[:, some] = _array(whole.norm(dim=2))
+    return products, norms
+
+
+def _of_clients(
+    game: Game, steps: Sequence[_Step], around: SideInformation, membership: Membership, sigma: Floats
+) -> tuple[Floats, Floats]:
+    """Return the products of the target clients' clipped updates with the noise, and their norms.
+
+    A client's bit for an adaptive norm is one coordinate more, in units in which its noise is that of the others.
+    """
+    law, unit = game.public.law, torch.from_numpy(sigma)
+    if law.is_adaptive:
+        unit = unit / law.bit_sigma
+    noise: Tensor | float = 0.0
+    updates: dict[int, Tensor] = {}
+    for step in steps:
+        held, moment = _in_sum(game, membership, step.part), Moment(step.number, around.norms)
+        noise = noise + step.factor * _with_bit(step.release, around.bits, unit)
+        for client in range(game.units):
+            is_target = client in game.targets and (step.part is None or bool(step.part[:, client].any()))
+            if not held[:, client].any() and not is_target:
+                continue
+            one = contributed(game, client, game.shard(client), step.start, moment)
+            added = step.factor * _with_bit(one.total, one.centred_bits if law.is_adaptive else None, unit)
+            noise = noise - added * torch.from_numpy(held[:, client]).to(added.device).unsqueeze(1)
+            if is_target:
+                updates[client] = updates.get(client, 0.0) + added
+    assert isinstance(noise, Tensor), "a round is weighed"
+    nothing = torch.zeros_like(noise)
+    of_targets = [updates.get(int(client), nothing) for client in game.targets]
     products = torch.stack([(noise * one).sum(dim=1) for one in of_targets], dim=1)
     return _array(products), _array(torch.stack([one.norm(dim=1) for one in of_targets], dim=1))
+
+
+def _with_bit(total: Tensor, bits: Tensor | None, unit: Tensor) -> Tensor:
+    """Return sums in float64, with one coordinate more where a bit goes with them."""
+    if bits is None:
+        return total.double()
+    return torch.cat([total.double(), (bits.double() * unit).unsqueeze(1).to(total.device)], dim=1)
 
 
 def pushed_up(game: Game, models: Tensor) -> Tensor:

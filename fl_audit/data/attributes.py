@@ -54,11 +54,8 @@ def choose_attribute(source: Source, outside: Records, named: str | None = None)
     kind = "graphs" if source.pool.graphs else "images"
     require(source.is_table, f"records of {source.name} are {kind}: accepted with attack attribute are tables")
     if named is not None:
-        column = _named(source, named)
-        values = np.unique(source.pool.features[:, column.places], axis=0)
-        accepted = f"accepted are columns of 2 to {MOST_VALUES} values"
-        require(2 <= len(values) <= MOST_VALUES, f"attribute {column.name} has {len(values)} values: {accepted}")
-        return _with_prior(column, values, outside)
+        column = named_column(source, named)
+        return _with_prior(column, values_of(source, column), outside)
     found = [
         _with_prior(column, np.unique(source.pool.features[:, column.places], axis=0), outside)
         for column in _of_two_values(source)
@@ -89,7 +86,55 @@ def _codes(own: Features, values: Features) -> Integers:
     return np.asarray(same.argmax(axis=1), dtype=np.int64)
 
 
-def _named(source: Source, named: str) -> TableColumn:
+def values_of(source: Source, column: TableColumn) -> Features:
+    """Return every value of a column as features, ascending, shape (values, width).
+
+    Parameters
+    ----------
+    source, column
+        A table, and one of its columns.
+
+    Raises
+    ------
+    InputError
+        If it has another number of values than 2 to 100.
+    """
+    values = np.unique(source.pool.features[:, column.places], axis=0)
+    accepted = f"accepted are columns of 2 to {MOST_VALUES} values"
+    require(2 <= len(values) <= MOST_VALUES, f"attribute {column.name} has {len(values)} values: {accepted}")
+    return values
+
+
+def with_values(records: Records, index: int, column: TableColumn, values: Features) -> Records:
+    """Return records with one of them in as many versions as a column has values, and nothing else changed.
+
+    Parameters
+    ----------
+    records
+        The records, n of them.
+    index
+        Which of them, from 0: the first value stands in its place, the others come after all records, from n.
+    column, values
+        The column, and its values (values, width).
+    """
+    found = records.take([*range(len(records)), *[index] * (len(values) - 1)])
+    found.features[[index, *range(len(records), len(found))], column.places] = values
+    return found
+
+
+def named_column(source: Source, named: str) -> TableColumn:
+    """Return a column of a table by its name, or by its number from 0.
+
+    Parameters
+    ----------
+    source, named
+        The table; the name or number.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
     columns = source.table_columns
     by_name = {one.name: one for one in columns}
     if named in by_name:

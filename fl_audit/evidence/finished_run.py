@@ -202,7 +202,10 @@ class FinishedRun:
             return None
         shape = (self.worlds, -1)
         truth = table["is_in"].to_numpy(dtype=np.bool_).reshape(shape).argmax(axis=1)
-        return ranks_of_truth(table["log_odds"].to_numpy(dtype=np.float64).reshape(shape), truth.astype(np.int64))
+        with np.errstate(divide="ignore"):
+            prior = np.log(self.facts.game.prior_of_candidates)
+        log_odds = table["log_odds"].to_numpy(dtype=np.float64).reshape(shape)
+        return ranks_of_truth(log_odds + prior, truth.astype(np.int64))
 
     @cached_property
     def signal(self) -> Floats:

@@ -15,7 +15,7 @@ from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.reconstruction import reconstruction_bound
 
 _METHOD = "clopper-pearson"
-_ASSUMPTION = "The candidates were equally likely, and nothing else is assumed."
+_ASSUMPTION = "The candidates were as likely as was said, and nothing else is assumed."
 _MOST_WORLDS = 2**40
 
 
@@ -50,7 +50,7 @@ def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
     return np.asarray(ahead.sum(axis=1) + 1, dtype=np.int64)
 
 
-def judge_hits(hits: int, worlds: int, candidates: int, guarantee: Guarantee, confidence: float) -> Judgement:
+def judge_hits(hits: int, worlds: int, chance: float, guarantee: Guarantee, confidence: float) -> Judgement:
     """Return whether first guesses that were right contradict the promise.
 
     Parameters
@@ -59,8 +59,8 @@ def judge_hits(hits: int, worlds: int, candidates: int, guarantee: Guarantee, co
         Worlds in which the first guess was right.
     worlds
         Number of worlds, at least 1; they are independent.
-    candidates
-        Number of equally likely candidates, at least 2.
+    chance
+        How likely the likeliest candidate was before anything was seen: 1 / m of m equally likely ones.
     guarantee
         The promise, for all neighbours.
     confidence
@@ -71,17 +71,16 @@ def judge_hits(hits: int, worlds: int, candidates: int, guarantee: Guarantee, co
     Judgement
         Violated where so many hits or more have a probability under `FAMILY_LEVEL` by the reconstruction bound;
         otherwise consistent if an attack that reaches the bound under two thirds of the noise would be found with
-        probability `DETECTION_POWER`, and inconclusive if not. The lower bound on epsilon is log((p - delta) m), p the
-        lower end of the share of hits: no mechanism with (epsilon, delta)-DP is hit more often than e^epsilon / m +
-        delta. Its limit is what first guesses that are all right would show.
+        probability `DETECTION_POWER`, and inconclusive if not. The lower bound on epsilon is log((p - delta) / chance),
+        p the lower end of the share of hits: no mechanism with (epsilon, delta)-DP is hit more often than e^epsilon
+        chance + delta. Its limit is what first guesses that are all right would show.
     """
-    chance = 1 / candidates
     bound = guarantee.reconstruction_bound(chance)
     assert bound is not None, "the game of reconstruction has global noise"
     test = _test_of_hits(hits, worlds, bound)
     at_breach = reconstruction_bound(guarantee.claim.with_noise(1 / BREACH), chance)
     lower, at_level = (
-        epsilon_of_hits(hits, worlds, candidates, guarantee.delta, one) for one in (confidence, 1 - FAMILY_LEVEL)
+        epsilon_of_hits(hits, worlds, chance, guarantee.delta, one) for one in (confidence, 1 - FAMILY_LEVEL)
     )
     conclusive = at_breach >= test.limit
     return Judgement(
@@ -96,7 +95,7 @@ def judge_hits(hits: int, worlds: int, candidates: int, guarantee: Guarantee, co
         epsilon_lower_bound_at_level=at_level,
         method=_METHOD,
         assumption=_ASSUMPTION,
-        limit_of_detection=epsilon_of_hits(worlds, worlds, candidates, guarantee.delta, 1 - FAMILY_LEVEL),
+        limit_of_detection=epsilon_of_hits(worlds, worlds, chance, guarantee.delta, 1 - FAMILY_LEVEL),
         worlds_needed=_worlds_needed(bound, at_breach),
         conclusive=conclusive,
     )
@@ -141,19 +140,19 @@ def _worlds_needed(bound: float, at_breach: float) -> int | None:
     return worlds
 
 
-def epsilon_of_hits(hits: int, worlds: int, candidates: int, delta: float, confidence: float) -> float:
-    """Return an epsilon that is passed at a confidence: no mechanism is hit more often than e^epsilon / m + delta.
+def epsilon_of_hits(hits: int, worlds: int, chance: float, delta: float, confidence: float) -> float:
+    """Return an epsilon that is passed at a confidence: who keeps it is hit at most e^epsilon chance + delta often.
 
     Parameters
     ----------
     hits, worlds
         Worlds in which the first guess was right, and their number.
-    candidates
-        m, how many were equally likely.
+    chance
+        How often the best guess is right where nothing is released, 1 / m of m equally likely candidates; positive.
     delta
         Of (epsilon, delta)-DP, from 0 and below 1.
     confidence
         Above 0.5 and below 1.
     """
     low = clopper_pearson(hits, worlds, 2 * confidence - 1)[0]
-    return max(0.0, math.log(max(low - delta, 1e-300) * candidates))
+    return max(0.0, math.log(max(low - delta, 1e-300) / chance))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.arrays import Flags, Floats, Floats32, Integers
+from fl_audit.data.attributes import named_column, values_of, with_values
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.client_neighbours import stand_in_shard
 from fl_audit.data.crafted import alone, with_crafted
@@ -94,7 +95,7 @@ class Game:
         """Number of units in D: of records, or of clients."""
         match self.unit:
             case Unit.RECORD:
-                return self.public.records
+                return self.public.records_held
             case Unit.CLIENT:
                 return len(self.shards)
             case _:
@@ -126,6 +127,8 @@ class Game:
         """Numbers of the units that are in or out by chance, ascending; one in the game of identifiability."""
         if not self.public.plays_membership:
             return np.array([self.target])
+        if self.public.candidate_column is not None:
+            return np.append(self.target, np.arange(self.public.records, self.public.records_held))
         others = np.delete(np.arange(self.units), self.target)
         draw = generator(self.public.data_seed, Purpose.TARGET_CHOICE)
         return np.sort(np.append(draw.choice(others, self.public.targets - 1, replace=False), self.target))
@@ -206,7 +209,7 @@ class Game:
     @cached_property
     def owner_of_records(self) -> Integers:
         """Which client holds each record of D."""
-        owner = np.empty(self.public.records, np.int64)
+        owner = np.empty(self.public.records_held, np.int64)
         owner[np.concatenate(self.shards)] = np.repeat(np.arange(len(self.shards)), [len(one) for one in self.shards])
         return owner
 
@@ -367,6 +370,11 @@ def load_game(public: PublicGame) -> Game:
     outside = _outside(public, split, shards[victim])
     population = _population(public, outside.left)
     inside = with_crafted(split.inside, public.pair.index, public.pair.crafted)
+    if public.candidate_column is not None:
+        column = named_column(source, public.candidate_column)
+        inside = with_values(inside, public.pair.index, column, values_of(source, column))
+        more = np.arange(public.records, public.records_held)
+        shards = tuple(np.append(one, more) if client == victim else one for client, one in enumerate(shards))
     model = StackedModel.of(model_for(public.model, split.inside))
     core = None if public.weights is None else load_core(public.weights)
 

@@ -175,19 +175,41 @@ def _less_known_noise(game: Game, observed: Tensor, seen: SeenRound) -> Tensor:
     return left
 
 
+class WhitenedStep(NamedTuple):
+    """A round, and by what it is multiplied before it is added to what an adversary weighs."""
+
+    factor: float  # an entry of C's newest row where the noise is correlated over rounds, 1 elsewhere
+    number: int  # the round, from 1
+    start: Tensor  # the models on which the clients worked, (worlds, parameters)
+    release: Tensor  # the noised sums, less the noise that the adversary knows, (worlds, parameters)
+
+
+def whitened_steps(game: Game, seen: SeenRound) -> list[WhitenedStep]:
+    """Return the rounds whose releases, each times its factor, add up to one whose noise is independent of all before.
+
+    Parameters
+    ----------
+    game, seen
+        What every party knows; what the adversary saw.
+    """
+    law, noise = game.public.law, game.public.law.noise
+    if not isinstance(noise, CorrelatedGaussian):
+        return [WhitenedStep(1.0, seen.number, seen.start, _less_known_noise(game, seen.sums(law), seen))]
+    row = strategy_matrix(noise.matrix, noise.rounds, noise.bands)[seen.number - 1]
+    steps = [*seen.earlier, (seen.start, seen.sums(law))]
+    first = seen.number - len(seen.earlier)
+    return [
+        WhitenedStep(float(row[number - 1]), number, start, release)
+        for number, (start, release) in enumerate(steps, start=first)
+        if row[number - 1] != 0
+    ]
+
+
 def _whitened(game: Game, seen: SeenRound, batch_worlds: int | None) -> Question:
     """Return the newest row of C times the releases, and of C times both sums: there the noise is independent again."""
-    noise = game.public.law.noise
-    assert isinstance(noise, CorrelatedGaussian)
-    row = strategy_matrix(noise.matrix, noise.rounds, noise.bands)[seen.number - 1]
-    first = seen.number - len(seen.earlier)
-    steps = [*seen.earlier, (seen.start, seen.sums(game.public.law))]
     observed = torch.zeros_like(seen.start, dtype=torch.float64)
     shared, present, absent = (torch.zeros_like(observed) for _ in range(3))
-    for number, (start, release) in enumerate(steps, start=first):
-        factor = float(row[number - 1])
-        if factor == 0:
-            continue
+    for factor, number, start, release in whitened_steps(game, seen):
         one = sums_of(game, start, Moment(number, None, batch_worlds), SideInformation())
         observed += factor * release.double()
         for whole, part in ((shared, one.shared), (present, one.present), (absent, one.absent)):

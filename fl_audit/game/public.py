@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import assert_never
 
+import numpy as np
 from pydantic import TypeAdapter
 
 from fl_audit.adjacency import Adjacency, NeighbourPair, Relation, Unit
-from fl_audit.arrays import Integers
+from fl_audit.arrays import Floats, Integers
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.data.randomisers import RecordRandomiser
@@ -63,6 +64,12 @@ class PublicGame:
     # Whether exactly one of the targets is in, each as likely as the others, in place of a coin for each: they are the
     # candidates of the game of reconstruction.
     exactly_one: bool = False
+    # How likely each of these candidates is before anything is seen: positive or 0, with a sum of 1, as many as there
+    # are targets. Empty where all are equally likely.
+    candidate_prior: tuple[float, ...] = ()
+    # The column whose values are the candidates: the differing record has one of them in each world. None where the
+    # candidates are units of D.
+    candidate_column: str | None = None
     # The file of the model's frozen core, which every party reads; None if the model has none.
     weights: CoreWeights | None = None
     # What every owner does to its own records, once, before anything is trained on them; None if nothing. What it draws
@@ -114,6 +121,18 @@ class PublicGame:
     def plays_membership(self) -> bool:
         """Whether many targets are in or out, and not one; the candidates of the game of reconstruction are such."""
         return self.targets > 1
+
+    @property
+    def records_held(self) -> int:
+        """How many records the owners hold, those among them that are in no world together."""
+        return self.records + (0 if self.candidate_column is None else self.targets - 1)
+
+    @property
+    def prior_of_candidates(self) -> Floats:
+        """How likely each target is, where exactly one is in, before anything is seen; float64 (targets,)."""
+        if not self.candidate_prior:
+            return np.full(self.targets, 1 / self.targets)
+        return np.array(self.candidate_prior, dtype=np.float64)
 
     @property
     def nodes(self) -> int:
@@ -177,16 +196,18 @@ class PublicGame:
         require(is_global, f"sensitivity is 'local' with {game}, where every target has its own: accepted is 'global'")
         alone = self.standpoint.place is Place.CLIENT and self.standpoint.colluders == 0 and self.insiders == 1
         require(alone, f"{game} has one insider, a client without colluders: leave out place, colluders and insiders")
+        shares = self.prior_of_candidates
+        is_law = self.exactly_one or not self.candidate_prior
+        is_law &= len(shares) == self.targets and bool((shares >= 0).all()) and abs(shares.sum() - 1) < 1e-9
+        require(is_law, f"candidates have the shares {self.candidate_prior}: accepted are {self.targets} numbers from "
+            "0 with a sum of 1, in the game of reconstruction")  # fmt: skip
+        if self.candidate_column is not None:
+            of_records = law.unit is Unit.RECORD and self.exactly_one and self.randomiser is None
+            require(of_records, f"the values of {self.candidate_column} are candidates: accepted are records that are "
+                "not randomised, in the game of reconstruction")  # fmt: skip
         if self.ascent > 0:
             of_records = isinstance(law.contribution, RecordGradients) and law.unit is Unit.RECORD
             require(of_records, "the active attack pushes records up: accepted with it is strategy 'dp-fedsgd'")
-        if self.with_insider:
-            is_plain = isinstance(law.noise, CentralGaussian)
-            require(
-                is_plain and not law.is_adaptive,
-                f"insider is true with {game}, and its log-odds are known for central noise at a fixed clipping norm: "
-                "with other noise, adaptive clipping or without a promise set insider = false in [audit]",
-            )
 
     def _require_canaries(self) -> None:
         """Refuse what the game of one run is not played with."""

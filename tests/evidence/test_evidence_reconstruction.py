@@ -14,8 +14,9 @@ from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.reconstruction import judge_hits, ranks_of_truth
 from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.privacy.reconstruction import reconstruction_bound
 
 SETTINGS = list(product((2, 10, 100, 1000, 10_000), (0.3, 1.0, 2.0, 6.0)))
 
@@ -51,7 +52,7 @@ def test_a_simplex_is_named_as_often_as_the_exact_attack_does_and_never_above_th
         ranks.append(ranks_of_truth(increments(products, norms, None, np.ones(len(true)), nobody), true))
     hits, exact = int(np.sum(np.concatenate(ranks) == 1)), exact_success(mu, candidates)
     assert abs(hits / worlds - exact) <= 3 * math.sqrt(exact * (1 - exact) / worlds) + 1e-9
-    found = judge_hits(hits, worlds, candidates, promise(mu), 0.95)
+    found = judge_hits(hits, worlds, 1 / candidates, promise(mu), 0.95)
     assert found.verdict is not Verdict.VIOLATED
     assert found.tests[0].promised >= exact * (1 - 1e-9)
 
@@ -62,25 +63,27 @@ def test_an_attack_that_reaches_the_bound_is_called_violated_at_most_once_in_a_t
         bound = kept.reconstruction_bound(1 / 50)
         assert bound is not None
         hits = np.arange(worlds + 1)
-        called = np.array([judge_hits(int(one), worlds, 50, kept, 0.95).verdict is Verdict.VIOLATED for one in hits])
+        called = np.array(
+            [judge_hits(int(one), worlds, 1 / 50, kept, 0.95).verdict is Verdict.VIOLATED for one in hits]
+        )
         assert binom.pmf(hits, worlds, bound)[called].sum() <= 0.001
 
 
 def test_hits_as_of_half_the_noise_are_violated_and_the_limit_is_found_nine_times_in_ten() -> None:
     kept, worlds = promise(2.0), 400
-    found = judge_hits(round(exact_success(4.0, 50) * worlds), worlds, 50, kept, 0.95)
+    found = judge_hits(round(exact_success(4.0, 50) * worlds), worlds, 1 / 50, kept, 0.95)
     assert found.verdict is Verdict.VIOLATED
     assert found.epsilon_lower_bound > 0
-    fewest = next(hits for hits in range(worlds) if judge_hits(hits, worlds, 50, kept, 0.95).broken)
+    fewest = next(hits for hits in range(worlds) if judge_hits(hits, worlds, 1 / 50, kept, 0.95).broken)
     assert binom.sf(fewest - 1, worlds, found.tests[0].limit) == pytest.approx(0.9, abs=1e-6)
 
 
 def test_few_worlds_are_inconclusive_and_the_number_that_is_asked_for_is_enough() -> None:
     kept = promise(2.0)
-    few = judge_hits(1, 3, 50, kept, 0.95)
+    few = judge_hits(1, 3, 1 / 50, kept, 0.95)
     assert few.verdict is Verdict.INCONCLUSIVE
     assert few.worlds_needed is not None
-    assert judge_hits(0, few.worlds_needed, 50, kept, 0.95).verdict is Verdict.CONSISTENT
+    assert judge_hits(0, few.worlds_needed, 1 / 50, kept, 0.95).verdict is Verdict.CONSISTENT
 
 
 def test_no_mechanism_that_keeps_epsilon_is_said_to_pass_it() -> None:
@@ -88,9 +91,29 @@ def test_no_mechanism_that_keeps_epsilon_is_said_to_pass_it() -> None:
     epsilon, delta, candidates, worlds = 1.0, 0.001, 10, 300
     kept = guarantee(Claim("add-remove-record", gaussian_rounds(1.0, 1), delta))
     share = math.exp(epsilon) / candidates + delta
-    bounds = {hits: judge_hits(hits, worlds, candidates, kept, 0.95).epsilon_lower_bound for hits in range(worlds + 1)}
+    bounds = {
+        hits: judge_hits(hits, worlds, 1 / candidates, kept, 0.95).epsilon_lower_bound for hits in range(worlds + 1)
+    }
     hits = np.random.default_rng(5).binomial(worlds, share, size=10_000)
     assert np.mean([bounds[int(one)] > epsilon for one in hits]) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 10_000)
+
+
+def test_a_coin_that_protects_an_answer_leaves_what_its_owner_is_told() -> None:
+    """The truth with one coin, another coin's side otherwise: eps = ln 3, and 3 of 4 answers are named rightly.
+
+    A bound that knows the trade-off curve alone allows a little more, for the answers of two owners cannot differ from
+    a third kind of answer on both sides.
+    """
+    epsilon = math.log(3)
+    promised = reconstruction_bound(Claim("replace-record", (RandomizedResponse(epsilon),), 1e-5), 0.5)
+    draw = np.random.default_rng(7)
+    for prior, exact in ((0.5, 0.75), (0.7, 0.75), (0.8, 0.8)):
+        truth = (draw.random(100_000) < prior).astype(np.int64)
+        told = np.where(draw.random(100_000) < 0.5, truth, draw.integers(2, size=100_000))
+        posterior = np.log([1 - prior, prior]) + epsilon * (told[:, None] == np.arange(2))
+        hits = float(np.mean(ranks_of_truth(posterior, truth) == 1))
+        assert abs(hits - exact) < 4 * math.sqrt(exact * (1 - exact) / 100_000)
+    assert 0.75 < promised < 0.75 + 0.25 / 3 + 1e-9
 
 
 def test_ranks_of_unusable_scores_are_refused() -> None:

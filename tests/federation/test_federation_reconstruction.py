@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from audits import small_settings
-from scipy.special import ndtr
+from scipy.special import ndtr, softmax
 from secret_noise import HalvedNoise
 
 from experiments.runs.config import parse_config
@@ -35,19 +35,7 @@ def plan_of(strategy: str = "dp-fedsgd", **changes: dict[str, Any]) -> AuditPlan
     return resolve(parse_config(small_settings(**values)))
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"training": {"sampling-rate": 0.5}},
-        {
-            "data": {"clients": 20},
-            "training": {"strategy": "dp-fedavg", "local-epochs": 1, "local-batch": 10, "local-learning-rate": 0.5},
-            "privacy": {"adjacency": "add-remove-client"},
-        },
-    ],
-    ids=["records", "sampled", "clients"],
-)
+@pytest.mark.parametrize("changes", [{}, {"training": {"sampling-rate": 0.5}}], ids=["records", "sampled"])
 def test_the_right_candidate_is_named_more_often_than_by_chance_and_within_the_bound(
     changes: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -61,6 +49,70 @@ def test_the_right_candidate_is_named_more_often_than_by_chance_and_within_the_b
     table = pd.read_parquet(tmp_path / "run" / "targets.parquet")
     assert (table.groupby("world")["is_in"].sum() == 1).all()
     assert np.isfinite(table["log_odds"]).all()
+
+
+CLIENTS: dict[str, dict[str, Any]] = {
+    "data": {"clients": 20},
+    "training": {"strategy": "dp-fedavg", "local-epochs": 1, "local-batch": 10, "local-learning-rate": 0.5},
+    "privacy": {"adjacency": "add-remove-client"},
+}
+
+
+def of_clients(training: dict[str, Any], **privacy: Any) -> dict[str, dict[str, Any]]:
+    return CLIENTS | {"training": CLIENTS["training"] | training, "privacy": CLIENTS["privacy"] | privacy}
+
+
+LAWS: dict[str, dict[str, dict[str, Any]]] = {
+    "distributed": {"privacy": {"noise": "distributed"}},
+    "weights": {"audit": {"candidates": None, "candidate-weights": [8, 4, 2, 1, 1, 0]}},
+    "banded": {"privacy": {"noise": "banded", "bands": 2}},
+    "adaptive": of_clients({}, clipping="adaptive", **{"quantile-noise": 0.3}),
+    "attribute": {
+        "data": {"name": "adult"},
+        "privacy": {"reconstruction": 0.9, "candidates": 2},
+        "audit": {"candidates": None, "attribute": "sex"},
+    },
+    "central": {},
+    "models": {"audit": {"view": "model"}},
+    "local": {"privacy": {"noise": "local"}},
+    "tree": {"privacy": {"noise": "tree"}},
+    "sampled": {"training": {"sampling-rate": 0.5}},
+    "seen": {"training": {"sampling-rate": 0.5}, "audit": {"participation": "seen"}},
+    "clients": CLIENTS,
+    "clients-distributed": of_clients({}, noise="distributed"),
+    "clients-tree": of_clients({}, noise="tree"),
+    "cohorts": of_clients({"cohort": 10}),
+    "cohorts-banded": of_clients({"cohort": 10}, noise="banded"),
+    "clients-sampled": of_clients({"client-sampling-rate": 0.5}),
+    "clients-sampled-adaptive": of_clients({"client-sampling-rate": 0.5}, clipping="adaptive"),
+}
+QUICK = 2
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] if place >= QUICK else []) for place, name in enumerate(LAWS)]
+)
+def test_beliefs_in_candidates_are_exact_under_every_law_and_hits_within_the_bound(name: str, tmp_path: Path) -> None:
+    """Of exact beliefs the largest is right as often as it says, on average; 2,000 worlds.
+
+    4 standard errors in two statistics of 18 laws: a false alarm in 440 seeds. The verdict's level is .001 for each.
+    """
+    changes = {section: dict(values) for section, values in LAWS[name].items()}
+    changes["audit"] = {"worlds": 2000} | changes.get("audit", {})
+    plan = plan_of(**changes, run={"worlds-per-batch": 500})
+    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    table = pd.read_parquet(tmp_path / "run" / "targets.parquet")
+    with np.errstate(divide="ignore"):
+        prior = np.log(plan.public.prior_of_candidates)
+    belief = softmax(table["log_odds"].to_numpy().reshape(2000, -1) + prior, axis=1)
+    is_in = table["is_in"].to_numpy().reshape(2000, -1)
+    for off in ((is_in[np.arange(2000), belief.argmax(1)] - belief.max(1)), (belief * (is_in - belief)).sum(1)):
+        assert abs(off.mean()) < 4 * off.std() / np.sqrt(2000)
+    first = contents.summary["reconstruction"]["success"][0]
+    assert contents.summary["verdict"] in ("consistent", "inconclusive")
+    assert first["chance"] == pytest.approx(np.exp(prior.max()))
+    assert first["bound"] > first["chance"]
+    assert np.var(belief.max(1)) > 1e-6  # something was learned
 
 
 def test_half_of_the_noise_is_named_beyond_the_bound(tmp_path: Path) -> None:
@@ -107,6 +159,9 @@ def test_the_insider_is_told_nothing_about_the_candidates() -> None:
     ("changes", "message"),
     [
         ({"audit": {"candidates": 61}}, "candidates is 61 of 60 records"),
+        ({"audit": {"candidate-weights": [1, 2]}}, "candidates = 20 with 2 candidate-weights"),
+        ({"audit": {"candidates": None, "candidate-weights": [0, 0]}}, "candidate-weights are all 0"),
+        ({"audit": {"attribute": "0"}}, "whose values are the candidates"),
         ({"audit": {"game": "identifiability"}}, "candidates = 20 needs game = reconstruction"),
         ({"audit": {"attacks": ["loss"]}}, "needs game = membership"),
         ({"privacy": {"adjacency": "replace-record"}}, "with game = 'reconstruction'"),

@@ -222,16 +222,27 @@ _CLIENTS = {"strategy": "dp-fedavg", "local-epochs": 1}
 
 
 @pytest.mark.parametrize(
-    "training",
-    [{}, {"expected-batch": 30}, _CLIENTS, _CLIENTS | {"cohort": 3}, _CLIENTS | {"client-sampling-rate": 0.6}],
-    ids=["records", "sampled-records", "clients", "cohorts", "sampled-clients"],
+    ("training", "privacy"),
+    [
+        ({}, {}),
+        ({}, {"noise": "distributed"}),
+        ({}, {"noise": "tree"}),
+        ({"expected-batch": 30}, {}),
+        (_CLIENTS, {}),
+        (_CLIENTS, {"clipping": "adaptive"}),
+        (_CLIENTS | {"cohort": 3}, {}),
+        (_CLIENTS | {"client-sampling-rate": 0.6}, {}),
+    ],
+    ids=["records", "distributed", "tree", "sampled-records", "clients", "adaptive", "cohorts", "sampled-clients"],
 )
-def test_insiders_of_all_targets_weigh_exactly(training: dict[str, Any], small_plan: MakePlan, tmp_path: Path) -> None:
+def test_insiders_of_all_targets_weigh_exactly(
+    training: dict[str, Any], privacy: dict[str, Any], small_plan: MakePlan, tmp_path: Path
+) -> None:
     """Normal innovations in one round, and a likelihood ratio in more; each check fails once in 10,000 by chance."""
     audit = {"game": "membership", "worlds": 400, "targets": 4, "attacks": ["loss"], "epsilon-star": False}
     common: dict[str, Any] = {
         "data": {"clients": 5},
-        "privacy": _PROMISE | {"epsilon": None, "noise-multiplier": 1.0},
+        "privacy": _PROMISE | {"epsilon": None, "noise-multiplier": 1.0} | privacy,
         "run": {"worlds-per-batch": 400, "keep-releases": 0},
     }
     sampled = training.keys() & {"expected-batch", "client-sampling-rate"}

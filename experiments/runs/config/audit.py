@@ -41,8 +41,8 @@ FEWEST_KNOWN = 60
 
 
 _OF_GAME = {
-    "membership": ("targets", "attacks", "attribute", "queries"),
-    "reconstruction": ("candidates",),
+    "membership": ("targets", "attacks", "queries"),
+    "reconstruction": ("candidates", "candidate_weights"),
     "one-run": ("canaries",),
 }
 """What belongs to one game alone."""
@@ -64,7 +64,8 @@ class AuditSection(ConfigSection):
     by `attacks`, and all other worlds are its shadow models.
 
     With `game = "reconstruction"` one of many `candidates` is in each world, all equally likely. The insider knows all
-    other records, weighs every candidate by the law of the releases, and names one.
+    other records, weighs every candidate by the law of the releases, and names one. With an `attribute` the candidates
+    are versions of one record, one for each value of that column.
 
     With `game = "one-run"` nobody weighs a pair: one training is the audit, and its canaries tell how much it leaks.
     """
@@ -77,6 +78,10 @@ class AuditSection(ConfigSection):
     that is the audit (`one-run`)."""
     candidates: Annotated[int, Field(ge=2, le=10**9)] | None = None
     """Units of which one is in, in the game of reconstruction; left out, 200, or all there are."""
+    candidate_weights: Annotated[tuple[Annotated[float, Field(ge=0, lt=float("inf"))], ...], Strict(False)] | None = (
+        None
+    )
+    """How likely each candidate is, up to a factor; left out, all equally, values of `attribute` as in the data."""
     targets: Annotated[int, Field(ge=2, le=10**9)] | None = None
     """Units that are in or out in the game of membership; left out, 200, or all there are."""
     canaries: Count | None = None
@@ -84,7 +89,8 @@ class AuditSection(ConfigSection):
     attacks: Annotated[tuple[OneOr[Attack], ...], Strict(False)] | None = None
     """Who attacks in the game of membership, or `package.module:name`; left out, all who can, but `attribute`."""
     attribute: str | Annotated[int, Field(ge=0, le=10**9)] | None = None
-    """Column that attack `attribute` guesses, by name or number from 0; left out, the most even one of two values."""
+    """Column that attack `attribute` guesses, by name or number from 0; left out, the most even one of two values. In
+    the game of reconstruction, the column of the differing record whose values are the candidates; left out, none."""
     queries: Annotated[int, Field(ge=1, le=1000)] | None = None
     """How many times `lira` asks about each target, in ways that vary its records; left out, 1."""
     pictures: Annotated[int, Field(ge=1, le=1000)] | None = None
@@ -136,7 +142,15 @@ class AuditSection(ConfigSection):
         attacks, shadowed = self.attacks or (), [one for one in self.attacks or () if has_shadows(one)]
         if self.pictures is None and (idle := chosen(self, ("pictures_time_limit",))):
             raise ValueError(f"{named(self, idle)} needs pictures, which is left out")
-        for name, attack in (("attribute", Attack.ATTRIBUTE), ("queries", Attack.LIRA)):
+        named_values = self.game == "reconstruction" and self.attribute is not None
+        if named_values and self.candidates is not None:
+            raise ValueError(f"candidates = {self.candidates} with an attribute, whose values are the candidates")
+        if self.candidate_weights is not None and sum(self.candidate_weights) <= 0:
+            raise ValueError("candidate-weights are all 0: accepted are numbers from 0, not all 0")
+        if self.candidate_weights and self.candidates not in (None, len(self.candidate_weights)):
+            raise ValueError(f"candidates = {self.candidates} with {len(self.candidate_weights)} candidate-weights")
+        asked = (("attribute", Attack.ATTRIBUTE), ("queries", Attack.LIRA))
+        for name, attack in asked[named_values:]:
             if chosen(self, (name,)) and attack not in attacks:
                 raise ValueError(f"{named(self, (name,))} needs {attack} among attacks, and they are {listed(attacks)}")
         if self.worlds < FEWEST_SHADOWS and shadowed:

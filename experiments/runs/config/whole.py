@@ -105,11 +105,10 @@ def _with_membership_defaults(
 ) -> dict[str, Any]:
     """Fill in what a game of many units decides: what is protected comes or goes, and who can attack does."""
     is_private, of_records = privacy.get("private") is not False, training.get("strategy", "dp-fedsgd") == "dp-fedsgd"
-    known = is_private and privacy.get("noise", "central") == "central" and privacy.get("clipping", "fixed") == "fixed"
     of_unit = str(Adjacency.ADD_REMOVE_RECORD if of_records else Adjacency.ADD_REMOVE_CLIENT)
     relation = privacy.get("adjacency", of_unit)
     attacks = [str(one) for one in (USUAL if str(relation).endswith("record") else OF_ANY_UNIT)]
-    filled: dict[str, Any] = {"insider": known, "membership": False}
+    filled: dict[str, Any] = {"insider": is_private, "membership": False}
     if audit.get("game") == "membership":
         filled["attacks"] = attacks
     return values | {"audit": filled | audit, "privacy": privacy if is_private else {"adjacency": relation} | privacy}

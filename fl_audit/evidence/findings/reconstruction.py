@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.arrays import Integers
+from fl_audit.arrays import Floats, Integers
 from fl_audit.evidence.belief.advantage import clopper_pearson
 from fl_audit.evidence.findings.found import Findings
 from fl_audit.evidence.finished_run import FinishedRun
@@ -32,7 +32,10 @@ class Success:
 class ReconstructionNumbers:
     """What an attacker named who knew everything but which of the candidates was in."""
 
-    candidates: int  # how many records, or clients, were equally likely
+    candidates: int  # how many records, clients, or values of a column there were
+    # Share of the worlds that `k` guesses hit where nothing is released, k from 1 to all, (candidates,): the sum of the
+    # k largest probabilities.
+    chances: Floats
     ranks: Integers  # place of the truth in the attacker's order, 1 being its first guess, (worlds,)
     successes: tuple[Success, ...]  # by number of guesses, ascending, that of one guess first
     confidence: float  # of each interval
@@ -40,6 +43,11 @@ class ReconstructionNumbers:
     # over the noise.
     longest: float
     median: float
+
+    @property
+    def are_even(self) -> bool:
+        """Whether all candidates were equally likely."""
+        return bool(abs(self.chances[0] - 1 / self.candidates) < 1e-9)
 
     @cached_property
     def first(self) -> Success:
@@ -72,10 +80,13 @@ def measure_reconstruction(run: FinishedRun, _: Findings) -> ReconstructionNumbe
     if ranks is None or table is None or promise is None:
         return None
     candidates, mu = run.facts.game.targets, table["mu"].to_numpy(dtype=np.float64)
+    chances = np.minimum(np.cumsum(np.sort(run.facts.game.prior_of_candidates)[::-1]), 1.0)
     confidence, found = run.facts.confidence, []
     for guesses in sorted({min(one, candidates - 1) for one in _GUESSES}):
-        hits, bound = int(np.sum(ranks <= guesses)), promise.reconstruction_bound(guesses / candidates)
+        chance = float(chances[guesses - 1])
+        hits, bound = int(np.sum(ranks <= guesses)), promise.reconstruction_bound(chance)
         assert bound is not None, "the game of reconstruction has global noise"
         low, high = clopper_pearson(hits, len(ranks), confidence)
-        found.append(Success(guesses, hits / len(ranks), low, high, guesses / candidates, bound))
-    return ReconstructionNumbers(candidates, ranks, tuple(found), confidence, float(mu.max()), float(np.median(mu)))
+        found.append(Success(guesses, hits / len(ranks), low, high, chance, bound))
+    mus = float(mu.max()), float(np.median(mu))
+    return ReconstructionNumbers(candidates, chances, ranks, tuple(found), confidence, *mus)

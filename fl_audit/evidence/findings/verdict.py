@@ -60,7 +60,7 @@ def measure_verdict(run: FinishedRun, _: Findings) -> VerdictNumbers:
         return VerdictNumbers(unjudged(promise), None)
     said = (promise, facts.confidence)
     if ranks is not None:
-        found = judge_hits(int((ranks == 1).sum()), len(ranks), facts.game.targets, *said)
+        found = judge_hits(int((ranks == 1).sum()), len(ranks), float(facts.game.prior_of_candidates.max()), *said)
     elif targets is not None:
         found = judge_scores(targets.members, targets.nonmembers, *said)
     elif scores is not None:

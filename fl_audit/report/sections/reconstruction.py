@@ -11,7 +11,7 @@ from fl_audit.report.wording import percent
 
 _HOW = (
     "share of worlds; the attacker orders the candidates by the exact likelihood of all releases; the bound is "
-    "1 - f(k/m), f the trade-off curve against the release without the candidate (Hayes et al. 2023)"
+    "1 - f(chance), f the trade-off curve against the release without the candidate (Hayes et al. 2023)"
 )
 
 
@@ -22,10 +22,12 @@ def _row(one: Success, numbers: ReconstructionNumbers) -> Row:
 
 
 def _sentence(numbers: ReconstructionNumbers, contents: RunContents) -> str:
-    first, one = numbers.first, contents.words.one
+    first, column = numbers.first, contents.facts.game.candidate_column
+    one = contents.words.one if column is None else f"value of {column}"
+    likely = "equally likely " if numbers.are_even else ""
     return (
-        f"Of {numbers.candidates:,} equally likely candidates an attacker who knew everything else named the right "
-        f"{one} in {percent(first.share)} of the trials ({percent(first.low)} to {percent(first.high)} at "
+        f"Of {numbers.candidates:,} {likely}candidates an attacker who knew everything else named the right {one} "
+        f"in {percent(first.share)} of the trials ({percent(first.low)} to {percent(first.high)} at "
         f"{percent(numbers.confidence)} confidence), where guessing has {percent(first.chance)} and the promise allows "
         f"{percent(first.bound)}{_row(first, numbers).aside}."
     )
@@ -56,10 +58,10 @@ def _draw(figure: Figure, numbers: ReconstructionNumbers, contents: RunContents)
     guesses = np.unique(np.geomspace(1, numbers.candidates, 200).astype(int))
     found = np.array([np.mean(numbers.ranks <= count) for count in guesses])
     few = np.unique(np.geomspace(1, numbers.candidates, 40).astype(int))
-    allowed = [promise.reconstruction_bound(float(count) / numbers.candidates) or 1.0 for count in few]
+    allowed = [promise.reconstruction_bound(float(numbers.chances[count - 1])) or 1.0 for count in few]
     axes.step(guesses, found, where="post", color=INK, label="named in this run")
     axes.plot(few, allowed, "--", color=INK, label="the promise allows")
-    axes.plot(guesses, guesses / numbers.candidates, ":", color=MUTED, label="by chance")
+    axes.plot(guesses, numbers.chances[guesses - 1], ":", color=MUTED, label="by chance")
     axes.set_xscale("log")
     axes.set_ylim(0, 1.02)
     finish_axes(axes, "Right one among the first guesses", "Guesses", "Share of worlds")
