@@ -27,7 +27,7 @@ _ROUND_NAMES = ("server-round", "server_round", "current_round")
 _NOTHING = 1e-3
 """What stands for nothing, in clipping norms: Flower's clipping divides by the norm of an update, so it cannot be 0."""
 _BESIDE = 10**6  # number of the direction, beside those of the canaries, along which that is sent
-_LAST = "fl-audit-last-model"
+_LAST, _LAST_ROUND = "fl-audit-last-model", "fl-audit-last-round"
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,9 @@ def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = Fa
 def watching_mod(watch: Watch) -> Mod:
     """Return a mod of a client that sees global models alone, and keeps what they say of the canaries of each round.
 
-    The difference of two models is what the round between them released, if the server averages and nothing else. That
-    of the last round is seen by nobody who only trains. Who answered is not seen: all are taken to have.
+    The difference of the models of two successive rounds is what the first released, if the server averages and nothing
+    else; equal models are a round that released nothing. That of the last round is seen by nobody who only trains. Who
+    answered is not seen: all are taken to have.
 
     Parameters
     ----------
@@ -156,10 +157,13 @@ def watching_mod(watch: Watch) -> Mod:
 
     def look(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         if message.metadata.message_type == "train":
-            now, last, number = _model(message), context.state.array_records.get(_LAST), _round(message)
-            if last is not None and number > 1:
-                watch.note(number - 1, _tensors(last), _tensors(now), range(watch.canaries))
-            context.state[_LAST] = ArrayRecord(dict(now))
+            now, number, records = _model(message), _round(message), context.state
+            last, seen = records.array_records.get(_LAST), records.config_records.get(_LAST_ROUND)
+            if last is not None and seen is not None and seen["round"] == number - 1:
+                before, after = _tensors(last), _tensors(now)
+                if not all(map(np.array_equal, before, after)):
+                    watch.note(number - 1, before, after, range(watch.canaries))
+            records[_LAST], records[_LAST_ROUND] = ArrayRecord(dict(now)), ConfigRecord({"round": number})
         return call_next(message, context)
 
     return look

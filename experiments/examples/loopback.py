@@ -165,6 +165,27 @@ class Loopback:
             "--auth-supernode-private-key", f"node-{one}", "--node-config", own, "--port", str(free_port()),
         )  # fmt: skip
 
+    def restart_node(self, one: int, seconds: float = 180.0) -> None:
+        """Start a killed SuperNode until it is let in.
+
+        For a minute after its last sign of life the SuperLink takes a node for present, and turns away a second one
+        with the same key, which ends with an error.
+
+        Raises
+        ------
+        RuntimeError
+            If it is not let in for so many seconds.
+        """
+        log, end = self.place / f"node-{one}.log", time.monotonic() + seconds
+        while time.monotonic() < end:
+            before = log.stat().st_size
+            self.start_node(one)
+            while self.running[f"node-{one}"].poll() is None:
+                if b"SuperNode ID" in log.read_bytes()[before:]:
+                    return
+                time.sleep(0.2)
+        raise RuntimeError(f"SuperNode {one} is not let in: see {log}")
+
     def flwr(self, *arguments: str, timeout: float = 600.0) -> str:
         """Return what a command of Flower's says."""
         command = [str(_BIN / "flwr"), *arguments]
@@ -204,13 +225,28 @@ class Loopback:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
-    def kill_serverapp(self) -> bool:
-        """End the process of the ServerApp alone; return whether there was one."""
-        children = psutil.Process(self.running["superlink"].pid).children(recursive=True)
-        apps = [one for one in children if any("flwr-serverapp" in word for word in one.cmdline())]
+    def kill_app(self, name: str = "superlink") -> bool:
+        """End the process of an app alone, the ServerApp of the SuperLink or the ClientApp of a node, if there is one.
+
+        Returns
+        -------
+        bool
+            Whether there was one.
+        """
+        children = psutil.Process(self.running[name].pid).children(recursive=True)
+        app = "flwr-serverapp" if name == "superlink" else "flwr-clientapp"
+        apps = [one for one in children if app in _words(one)]
         for one in apps:
             one.kill()
         return bool(apps)
+
+
+def _words(process: psutil.Process) -> str:
+    """Return how a process was called; one that has just ended was called by nothing."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
 
 
 @contextmanager

@@ -78,7 +78,8 @@ def play(case: Case, place: Path, coins: int) -> tuple[LiveNumbers | None, float
     grid = LocalGrid(hospital, answering, time_limit=60.0)  # type: ignore[arg-type]
     config: dict[str, str | int | float] = {
         "rounds": case.rounds, "hospitals": HOSPITALS, "answering": answering, "noise-multiplier": 1.0,
-        "added": case.added, "canaries": case.canaries, "data": str(place / "test.npz"), "out": str(out),
+        "added": case.added, "canaries": case.canaries, "answer-seconds": 120, "data": str(place / "test.npz"),
+        "out": str(out),
     }  # fmt: skip
     server_app(grid, Context(1, 1, UserConfig(), RecordDict(), UserConfig(config)))
     accuracy = json.loads((out / "rounds.jsonl").read_text().splitlines()[-1])["accuracy"]

@@ -40,6 +40,9 @@ class Watch:
     ) -> None:
         """Keep what a round released.
 
+        Rounds from this one on that lie there already belong to a training that ended early, and was started again:
+        they are set aside in `earlier-1`, `earlier-2`, ..., and count no more.
+
         Parameters
         ----------
         server_round
@@ -49,14 +52,12 @@ class Watch:
         present
             The canaries whose clients answered.
         """
+        _set_aside(self.directory, server_round)
         if self.terms is not None:
             promise = self.terms.to_json() | {"delta": self.delta, "canaries": self.canaries}
             _write(self.directory / _PROMISE, promise)
         scores = read_along(change(before, after), self.directions, server_round, self.canaries)
-        _write(
-            self.directory / f"round-{server_round:06d}.json",
-            asdict(KeptRound(server_round, tuple(sorted(present)), scores)),
-        )
+        _write(self.directory / _file_of(server_round), asdict(KeptRound(server_round, tuple(sorted(present)), scores)))
 
 
 @dataclass(frozen=True)
@@ -160,8 +161,22 @@ def read_along(release: ArrayLike, seed: int, round: int, canaries: int) -> tupl
     return tuple(canary_score(seen, canary_direction(seed, round, one, seen.size)) for one in range(canaries + DECOYS))
 
 
+def _file_of(server_round: int) -> str:
+    return f"round-{server_round:06d}.json"
+
+
+def _set_aside(directory: Path, server_round: int) -> None:
+    """Move the rounds from one on out of the way, into a directory of their own."""
+    later = [path for path in directory.glob("round-*.json") if path.name >= _file_of(server_round)]
+    if later:
+        aside = directory / f"earlier-{len(list(directory.glob('earlier-*'))) + 1}"
+        aside.mkdir()
+        for path in later:
+            path.rename(aside / path.name)
+
+
 def _write(path: Path, values: dict[str, Any]) -> None:
-    """Write a file; one that is written again replaces the earlier one."""
+    """Write a file, in the place of an earlier one."""
     with whole_file(path) as file:
         file.write_text(json.dumps(values), encoding="utf-8")
 

@@ -175,6 +175,24 @@ def test_only_rounds_in_which_every_canary_answered_count(tmp_path: Path) -> Non
         whole_rounds(tmp_path / "nowhere", 2)
 
 
+def test_a_client_that_watches_keeps_no_round_that_it_missed_or_that_released_nothing(tmp_path: Path) -> None:
+    look, context = watching_mod(Watch(tmp_path, DIRECTIONS, 1)), Context(1, 1, {}, RecordDict(), {})
+    for number, level in ((1, 0.0), (2, 1.0), (3, 1.0), (5, 2.0), (6, 3.0)):
+        model = ArrayRecord({"weight": Array(np.full(9, level, np.float32))})
+        content = RecordDict({"arrays": model, "config": ConfigRecord({"server-round": number})})
+        look(Message(content, 1, "train"), context, lambda message, context: message)
+    assert [one.number for one in whole_rounds(tmp_path, 1)[0]] == [1, 5]
+
+
+def test_rounds_of_a_training_that_was_started_again_count_no_more(tmp_path: Path) -> None:
+    watch, model = Watch(tmp_path, DIRECTIONS, 1), [np.zeros(9)]
+    for number in (1, 2, 3, 1, 2, 2):
+        watch.note(number, model, model, (0,))
+    assert [one.number for one in whole_rounds(tmp_path, 1)[0]] == [1, 2]
+    aside = {path.name: len(list(path.iterdir())) for path in tmp_path.glob("earlier-*")}
+    assert aside == {"earlier-1": 3, "earlier-2": 1}
+
+
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="coins and directions have one seed"):
         Canary(0, 5, 5, 1.0)
