@@ -232,6 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="a look: few worlds and few steps of the search")
     parser.add_argument("--only", choices=("rates", "pictures", "quality"), help="one part alone")
     parser.add_argument("--setting", default="", metavar="TEXT", help="only settings of `quality` that hold TEXT")
+    parser.add_argument("--worlds", type=int, default=WORLDS, help="trials at each epsilon (%(default)s)")
     parser.add_argument("--iterations", type=int, default=ITERATIONS, help="steps of the search (%(default)s)")
     parser.add_argument("--reference", nargs=2, metavar=("PYTHON", "DIR"), help="the authors' code, see above")
     asked = parser.parse_args(arguments)
@@ -240,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parts = (asked.only,) if asked.only else () if asked.reference else ("rates", "pictures", "quality")
     console, problems, figures = Console(width=150), list[str](), dict[str, Figure]()
     if "rates" in parts:
-        points = rates(QUICK_WORLDS if asked.quick else WORLDS)
+        points = rates(QUICK_WORLDS if asked.quick else asked.worlds)
         console.print(_rates_table(points))
         problems += _rates_problems(points)
         figures["rates"] = new_figure(4.6)
