@@ -177,17 +177,17 @@ def _rates_problems(points: Sequence[RatePoint]) -> list[str]:
     return problems
 
 
-def pictures_plan(directory: str | None) -> AuditPlan:
-    """Return the plan whose records are drawn: digits of MNIST, or the built-in ones where there is no directory.
+def pictures_plan(directory: str) -> AuditPlan:
+    """Return the plan whose records are drawn: digits of MNIST.
 
     Parameters
     ----------
     directory
-        Where data sets lie; None if nowhere.
+        Where mnist/ lies.
     """
-    sizes = {"records": 200, "clients": 4, "test-records": 1000, "population-records": 1000 if directory else 400}
+    sizes = {"records": 200, "clients": 4, "test-records": 1000, "population-records": 1000}
     values = {
-        "data": sizes | ({"name": "mnist", "data-dir": directory} if directory else {"name": "digits"}),
+        "data": sizes | {"name": "mnist", "data-dir": directory},
         "model": {"name": "dense-128"},
         "training": {"rounds": 30, "learning-rate": 0.1},
         "privacy": {"epsilon": 10.0, "delta": DELTA, "clipping-norm": 1.0, "adjacency": "add-remove-record"},
@@ -196,7 +196,7 @@ def pictures_plan(directory: str | None) -> AuditPlan:
     return resolve(parse_config(values))
 
 
-def _draw_pictures(directory: str | None) -> Figure:
+def _draw_pictures(directory: str) -> Figure:
     with steps_bar("drawing the pictures", DRAWING_STEPS) as on_step:
         drawn = drawn_by(pictures_plan(directory), on_step)
     figure = new_figure(6.2)
@@ -227,7 +227,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Of the command line; None takes those of the process.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-dir", help="where mnist/ and lfw/ lie; left out, FL_AUDIT_DATA")
+    parser.add_argument(
+        "--data-dir", help="where mnist/ and lfw/ lie; left out, FL_AUDIT_DATA, and without it `rates` alone"
+    )
     parser.add_argument("--out", type=Path, default=Path("reconstruction"), help="where figures go (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="a look: few worlds and few steps of the search")
     parser.add_argument("--only", choices=("rates", "pictures", "quality"), help="one part alone")
@@ -246,7 +248,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         problems += _rates_problems(points)
         figures["rates"] = new_figure(4.6)
         draw_rates(figures["rates"], points)
-    if "pictures" in parts:
+    if "pictures" in parts and directory is not None:
         figures["pictures"] = _draw_pictures(directory)
     descent = Descent(QUICK_ITERATIONS if asked.quick else asked.iterations)
     if "quality" in parts and directory is not None:

@@ -13,7 +13,6 @@ import math
 from dataclasses import replace
 from typing import assert_never
 
-from scipy.integrate import quad
 from scipy.special import log_ndtr
 
 from fl_audit.adjacency import Adjacency, Relation
@@ -131,6 +130,8 @@ def simplex_success(mu: float, candidates: int) -> float:
     >>> round(simplex_success(2.0, 1000), 4)
     0.1205
     """
+    from scipy.integrate import quad  # it takes longer to import than most answers take
+
     apart = mu * math.sqrt(candidates / (candidates - 1))
 
     def hit(x: float) -> float:

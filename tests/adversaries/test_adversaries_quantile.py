@@ -24,7 +24,7 @@ def test_members_are_told_as_well_as_the_law_of_their_confidence_allows() -> Non
     best = norm.cdf(SHIFT / np.sqrt(2))
     auc = np.mean([roc_auc_score(*one) for one in zip(is_in, scores, strict=True)])
     blind = np.mean([roc_auc_score(*one) for one in zip(is_in, asked, strict=True)])
-    assert blind < 0.6 < best - 0.02 < auc < best + 0.01
+    assert blind < 0.65 < best - 0.02 < auc < best + 0.01
     # Scores of others are standard normal: 5 % lie above the quantile of 5 % (3 standard errors are 1 %).
     assert np.mean(scores[~is_in] > norm.ppf(0.95)) == pytest.approx(0.05, abs=0.01)
 
