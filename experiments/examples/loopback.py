@@ -5,6 +5,7 @@ what the server has kept of its canaries, for `fl-audit live OUT/canaries --coin
 """
 
 import argparse
+import json
 import os
 import secrets
 import shutil
@@ -26,6 +27,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from sklearn.datasets import load_digits
+
+from fl_audit.canaries.kept import seed_in
+from fl_audit.evidence.live import measure_live
 
 APP = Path(__file__).parent / "hospitals"
 ROOT = Path(__file__).parents[2]
@@ -201,11 +205,23 @@ class Loopback:
         for one in range(self.hospitals):
             self.flwr("supernode", "register", f"node-{one}.pub", "loopback")
 
-    def train(self, **settings: object) -> str:
+    def write_plain_app(self) -> str:
+        """Write the app as it is without canaries, which lacks the line about them; return its directory's name."""
+        plain = f"plain-{APP.name}"
+        shutil.copytree(self.place / APP.name, self.place / plain, dirs_exist_ok=True)
+        client = self.place / plain / "client_app.py"
+        mod = client.read_text().split("mods=[")[1].split("]")[0]
+        lines = [one for one in client.read_text().splitlines() if "import canary_of_node" not in one]
+        client.write_text("\n".join(lines).replace(f"mods=[{mod}]", "") + "\n")
+        return plain
+
+    def train(self, app: str = APP.name, **settings: object) -> str:
         """Train the app until its run has ended, and return its log.
 
         Parameters
         ----------
+        app
+            Its directory.
         settings
             Of `[tool.flwr.app.config]`, with underscores.
         """
@@ -217,7 +233,7 @@ class Loopback:
         own |= {"data": str(self.place / "test.npz"), "out": str(self.place)}
         chosen = own | {name.replace("_", "-"): value for name, value in settings.items()}
         words = " ".join(f'{name}="{one}"' if isinstance(one, str) else f"{name}={one}" for name, one in chosen.items())
-        return self.flwr("run", APP.name, "loopback", "--stream", "--run-config", words)
+        return self.flwr("run", app, "loopback", "--stream", "--run-config", words)
 
     def kill(self, name: str) -> None:
         """End a process, and what it has started, in the hardest way."""
@@ -265,6 +281,37 @@ def federation(place: Path, hospitals: int = HOSPITALS, canaries: int = 1, down:
             made.kill(name)
 
 
+def compare(made: Loopback, trainings: int, rounds: int) -> list[dict[str, object]]:
+    """Train with canaries and without, in turn, and return a row for each training.
+
+    Parameters
+    ----------
+    made
+        A federation that is up.
+    trainings
+        How many of each.
+    rounds
+        Of a training.
+
+    Returns
+    -------
+    list
+        Of each training: whether it had canaries, the median seconds of a round, the model's accuracy, and the verdict.
+    """
+    plain, rows = made.write_plain_app(), []
+    for one in range(2 * trainings):
+        canaries = made.canaries if one % 2 == 0 else 0
+        out = made.place / f"{'canaries' if canaries else 'plain'}-{one // 2}"
+        made.train(APP.name if canaries else plain, rounds=rounds, canaries=canaries, out=str(out))
+        kept = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
+        seconds = float(np.median(np.diff([line["time"] for line in kept])))
+        said = measure_live(out / "canaries", seed_in(made.place / "coins")).verdict if canaries else "none asked"
+        row = {"canaries": canaries, "seconds": seconds, "accuracy": kept[-1]["accuracy"], "verdict": str(said)}
+        print(json.dumps(row), flush=True)
+        rows.append(row)
+    return rows
+
+
 def main() -> None:
     """Train on this machine."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -273,12 +320,17 @@ def main() -> None:
     parser.add_argument("--added", type=float, default=1.0, help="noise that is added, over the noise that is promised")
     parser.add_argument("--down", type=int, default=0, help="hospitals that never come")
     parser.add_argument("--canaries", type=int, default=1, help="hospitals that send canaries")
+    parser.add_argument("--compare", type=int, default=0, help="train so often with canaries, and without, in turn")
     parser.add_argument("--prepare", action="store_true", help="write the files and start nothing")
     chosen = parser.parse_args()
     if chosen.prepare:
         Loopback(chosen.out.absolute(), port=PORT).prepare()
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the federation's processes too
     with federation(chosen.out, canaries=chosen.canaries, down=chosen.down) as made:
+        if chosen.compare:
+            compare(made, chosen.compare, chosen.rounds)
+            return
         print(made.train(rounds=chosen.rounds, added=chosen.added))
     print(f"fl-audit live {chosen.out / 'canaries'} --coins {chosen.out / 'coins'}")
 

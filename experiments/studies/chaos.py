@@ -35,6 +35,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.runs.cluster.access import new_token
+from experiments.runs.guard import nothing_outlives
 from experiments.runs.run_directory import RunDirectory
 from experiments.studies.hosts import Host, NoHostsError, other_hosts
 from fl_audit.errors import InputError
@@ -44,7 +45,8 @@ BATCHES = 6
 SECONDS_OF_A_HANG = 60.0
 """So long after a blow a run must have gone on, or have ended: a batch more, or a status."""
 _SECONDS_FOR_A_RUN = 300.0
-_SECONDS_TO_VANISH = 15.0
+_SECONDS_TO_VANISH = 40.0
+"""A host that is cut off learns that the run is over when it gives up its head: see below."""
 _NOTICING = {"health_check_period_ms": 500, "health_check_timeout_ms": 1000, "health_check_failure_threshold": 5,
              "gcs_rpc_server_reconnect_timeout_s": 20}  # fmt: skip
 """By itself Ray takes about a minute to give up a machine that only falls silent."""
@@ -264,7 +266,7 @@ def play(
         What may befall it.
     """
     found, began, run = Outcome(number), time.monotonic(), place / f"run-{number}"
-    count = int(draw.integers(2, 5))
+    count = int(draw.integers(3, BATCHES + 1))
     planned = sorted(int(one) for one in draw.choice(BATCHES, size=count, replace=False))
     drawn = [kinds[int(one)] for one in draw.integers(len(kinds), size=count)]
     blows = [(batches, kind, float(draw.uniform(0, 0.8))) for batches, kind in zip(planned, drawn, strict=True)]
@@ -281,7 +283,7 @@ def play(
         found.orphans += cluster.left_of(driver.pid)
         if status == 0:
             break
-        if found.blows and found.blows[-1][0] == Blow.HEAD:
+        if found.blows and found.blows[-1][0] == Blow.HEAD and run.exists():
             run = _copied(run)
     found.seconds = time.monotonic() - began
     return found, run
@@ -371,6 +373,22 @@ def hosts_or_none() -> Iterator[Sequence[Host]]:
         yield ()
 
 
+@contextmanager
+def ends_at_sigterm() -> Iterator[None]:
+    """Unwind the block at SIGTERM as at Ctrl-C, so that hosts and directories are taken away.
+
+    Raises
+    ------
+    SystemExit
+        At SIGTERM.
+    """
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str, Any]]:
     """Play runs until there are so many kills, or the time is over, and return what became of all of them.
 
@@ -393,7 +411,9 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
     out.mkdir(parents=True, exist_ok=True)
     notes, deadline = out / "chaos.jsonl", time.monotonic() + 60 * minutes
     known = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
-    with TemporaryDirectory(prefix="chaos-") as scratch, hosts_or_none() as hosts:
+    with (
+        ends_at_sigterm(), TemporaryDirectory(prefix="chaos-") as scratch, hosts_or_none() as hosts, nothing_outlives(),
+    ):  # fmt: skip
         place, secret = Path(scratch), int(np.random.default_rng([seed, 1]).integers(2**62, 2**63))
         (place / "audit.toml").write_text(_AUDIT.replace("SEED", str(secret)))
         command = [*_COMMAND, str(place / "audit.toml"), "--out", str(place / "alone"), "--engine", "local"]

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 
 class NoHostsError(Exception):
@@ -43,7 +44,7 @@ def _do(*words: str) -> None:
 
 @contextmanager
 def other_hosts(count: int) -> Iterator[Sequence[Host]]:
-    """Make hosts that reach this machine.
+    """Make hosts that reach this machine and each other.
 
     Raises
     ------
@@ -65,6 +66,8 @@ def other_hosts(count: int) -> Iterator[Sequence[Host]]:
             _do("ip", "link", "add", f"{name}h", "type", "veth", "peer", "name", "uplink", "netns", name)
             _do("ip", "addr", "add", f"{host.gateway}/24", "dev", f"{name}h")
             _do("ip", "link", "set", f"{name}h", "up")
+            # Machines of a cluster reach each other: what one needs may lie on any other.
+            Path(f"/proc/sys/net/ipv4/conf/{name}h/forwarding").write_text("1")
             for words in (
                 ("addr", "add", f"{host.address}/24", "dev", "uplink"),
                 ("link", "set", "uplink", "up"),

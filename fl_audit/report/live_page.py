@@ -119,8 +119,11 @@ def _table(numbers: LiveNumbers) -> str:
     """Return what was known at each declared look."""
     if not numbers.looks:
         return "<p>No verdict yet: the first is passed after five whole rounds.</p>"
-    rows = [(f"{one.rounds:,}", *_cells(one.finding), "yes" if one.is_violated else "no") for one in numbers.looks]
-    columns = ("whole rounds", "mu of a round, at least", "epsilon of the training, at least", "breaks the promise")
+    rows = [
+        (plural(one.rounds, "whole round"), *_cells(one.finding), "yes" if one.is_violated else "no")
+        for one in numbers.looks
+    ]
+    columns = ("look after", "mu of a round, at least", "epsilon of the training, at least", "breaks the promise")
     at_most = f"a kept promise fails any of them in at most {one_in(FAMILY_LEVEL)} trainings"
     title = f"Looks that were declared beforehand: {at_most}"
     return page_table(columns, rows, numbers=(1, 2), title=title)

@@ -5,12 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import psutil
 import pytest
 from audits import MakePlan
 from faults import faulty_app
@@ -27,6 +30,7 @@ from experiments.runs.run import Parties, run_audit
 from experiments.studies.chaos import campaign
 from fl_audit.errors import InputError
 from fl_audit.protocol import Key, Record
+from fl_audit.worlds import WorldBatch
 from strategies.errors import FederationError
 
 SECONDS_TO_GO_ON = 90.0
@@ -132,7 +136,7 @@ def test_a_node_that_is_killed_costs_only_its_calls(
 
 
 def slow_app(mark: Path) -> ClientApp:
-    """Return an app whose calls from round 2 on take a while, and tell when the first of them has begun elsewhere."""
+    """Return an app whose calls from round 2 on take a while, and tell on which nodes the first of them have begun."""
 
     def slow(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         import ray
@@ -145,12 +149,29 @@ def slow_app(mark: Path) -> ClientApp:
     return build_app(mods=[slow])
 
 
+def waiting_app(mark: Path) -> ClientApp:
+    """Return an app whose calls from round 2 on tell on which node they have begun, and wait for one on another."""
+
+    def wait(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        import ray
+
+        if int(str(message.content.config_records[Record.CONFIG].get(Key.ROUND, 0))) >= 2:
+            (mark / str(ray.get_runtime_context().get_node_id())).touch()
+            deadline = time.monotonic() + 100.0
+            while len(list(mark.iterdir())) < 2 and time.monotonic() < deadline:
+                time.sleep(0.1)
+        return call_next(message, context)
+
+    return build_app(mods=[wait])
+
+
 @pytest.mark.long
 @pytest.mark.ray
 def test_a_node_that_joins_is_used(small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     from ray.cluster_utils import Cluster
 
-    plan, mark = small_plan(data={"clients": 6}, training={"rounds": 8}, run={"worlds-per-batch": 6}), tmp_path / "on"
+    settings = {"worlds-per-batch": 6, "client-time-limit": 150.0}
+    plan, mark = small_plan(data={"clients": 6}, run=settings), tmp_path / "on"
     mark.mkdir()
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     joined: list[subprocess.Popen[bytes]] = []
@@ -163,7 +184,7 @@ def test_a_node_that_joins_is_used(small_plan: MakePlan, tmp_path: Path, capfd: 
 
     try:
         threading.Thread(target=join, daemon=True).start()
-        parties = Parties(client_app=slow_app(mark))
+        parties = Parties(client_app=waiting_app(mark))
         found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
     finally:
         for node in joined:
@@ -175,12 +196,109 @@ def test_a_node_that_joins_is_used(small_plan: MakePlan, tmp_path: Path, capfd: 
     pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
 
 
+def test_hosts_reach_each_other_unless_one_is_cut_off() -> None:
+    """A campaign on hosts that do not would measure how long Ray asks one of them in vain for what it holds."""
+    listen = "import socket; server = socket.create_server(('', 40404)); print('on', flush=True); server.accept()"
+    call = "import socket, sys; socket.create_connection((sys.argv[1], 40404), timeout=2).close()"
+    with other_hosts(2) as (one, other):
+
+        def reached(*, cut_off: bool) -> bool:
+            command = one.command(sys.executable, "-c", listen)
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+                assert server.stdout is not None
+                assert server.stdout.readline() == "on\n"
+                if cut_off:
+                    one.cut_off()
+                words = other.command(sys.executable, "-c", call, one.address)
+                status = subprocess.run(words, stderr=subprocess.DEVNULL).returncode
+                server.kill()
+            return status == 0
+
+        assert reached(cut_off=False)
+        assert not reached(cut_off=True)
+
+
+def _marked(words: str) -> list[str]:
+    """Return the command lines of this machine's processes that hold some words."""
+    found = (" ".join(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"]))
+    return [line for line in found if words in line]
+
+
+@pytest.mark.long
+@pytest.mark.ray
+def test_a_campaign_that_is_ended_leaves_nothing() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:  # Ray's sockets have short names
+        command = [sys.executable, "-P", "-m", "experiments.studies.chaos", "--out", f"{place}/out"]
+        ended = subprocess.Popen(command, env=os.environ | {"TMPDIR": place}, start_new_session=True)
+        deadline, before = time.monotonic() + 120.0, set(Path("/run/netns").glob("*"))
+        while not list(Path(place).glob("chaos-*/run-0.log")) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert [line for line in _marked(f"{place}/chaos-") if "gcs_server" in line]
+        ended.terminate()
+        assert ended.wait(60.0) == 128 + signal.SIGTERM
+        assert not _marked(f"{place}/chaos-")
+        assert not list(Path(place).glob("chaos-*"))
+        assert set(Path("/run/netns").glob("*")) <= before
+
+
+def filling_app(mark: Path) -> ClientApp:
+    """Return an app of which a call of the second batch fills the object store, once."""
+
+    def fill(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        import ray
+        from ray.exceptions import ObjectStoreFullError, OutOfDiskError
+
+        if message.content.config_records[Record.CONFIG][Key.BATCH] == WorldBatch(1, 12, 12).name and not mark.exists():
+            mark.touch()
+            for size in (10_000_000, 1_000_000, 110_000):
+                with suppress(ObjectStoreFullError, OutOfDiskError):
+                    while True:
+                        HELD.append(ray.put(bytes(size)))
+        return call_next(message, context)
+
+    return build_app(mods=[fill])
+
+
+HELD: list[Any] = []
+
+
+@pytest.mark.long
+@pytest.mark.ray
+def test_an_object_store_that_is_full_ends_the_run_with_a_line_and_it_can_go_on(
+    small_plan: MakePlan, tmp_path: Path
+) -> None:
+    from ray.cluster_utils import Cluster
+
+    audit, run = {"worlds": 36, "epsilon-star": False}, {"worlds-per-batch": 12, "batches-in-flight": 1}
+    plan = small_plan(model={"name": "dense-128"}, audit=audit, run=run)
+    kept: list[Path] = []
+    # The smallest store that Ray makes, and no disk for what does not fit.
+    smallest = {"object_store_memory": 78_643_200, "_system_config": {"local_fs_capacity_threshold": 1e-6}}
+    for arguments in (smallest, {}):
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, **arguments})
+        parties = Parties(client_app=filling_app(tmp_path / "filled"))
+        settings = {"resume": bool(kept), "parties": parties, "with_report": False}
+        try:
+            if not arguments:
+                found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, **settings)
+            else:
+                with pytest.raises(FederationError, match=r"Ray's object store is full: give it more room") as said:
+                    run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, **settings)
+                kept = list((tmp_path / "run").glob("challenger/batches/batch-*"))
+        finally:
+            cluster.shutdown()
+    assert "\n" not in str(said.value)
+    assert [path.name for path in kept] == ["batch-00000"]
+    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
+
+
 @pytest.mark.long
 @pytest.mark.ray
 def test_a_small_campaign_of_kills_loses_nothing(tmp_path: Path) -> None:
-    """The first runs of the study: a driver, a worker's raylet and a head are among what is killed."""
-    known = campaign(tmp_path, kills=4, seed=0, minutes=5.0)
-    assert sum(len(one["blows"]) for one in known) >= 4
+    """A run of the study: where hosts can be made, a raylet, a host, the head and a client process in turn."""
+    known = campaign(tmp_path, kills=3, seed=650, minutes=4.0)
+    assert sum(len(one["blows"]) for one in known) >= 3
     assert all(one["identical"] for one in known)
     assert [sum(one[name] for one in known) for name in ("lost", "hangs", "orphans", "secrets")] == [0, 0, 0, 0]
 

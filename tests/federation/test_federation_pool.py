@@ -1,7 +1,9 @@
 """The pool of client processes, without a Ray: how often a call is made, where processes start, who shares one."""
 
 import threading
+import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict, UserConfig
 from ray.exceptions import ObjectStoreFullError
 
 from clients.app import build_app
+from experiments.runs.cluster import pool as pool_module
 from experiments.runs.cluster.luggage import compartment_of
 from experiments.runs.cluster.pool import ORDINARY, CallError, ClientPool, Node, _LostError, _Process
 from experiments.runs.local_engine import LocalGrid
@@ -26,6 +29,7 @@ class Pool(ClientPool):
         self._retries, self._nodes, self._outcomes = retries, {node.identity: node for node in nodes}, outcomes
         self._changed, self._closed = threading.Condition(), threading.Event()
         self._idle, self._processes, self._suspects = {}, [], Counter()
+        self._asked, self._welcome, self._watching = set(self._nodes), set(self._nodes), []
         self.calls: list[Node] = []
 
     def _started(self, node: Node, compartment: int) -> Any:
@@ -100,6 +104,28 @@ def test_processes_start_where_there_is_room_and_compartments_share_none() -> No
     pool.close()
     with pytest.raises(CallError, match="being ended"):
         pool._take(ORDINARY)
+
+
+def test_a_closed_pool_asks_nothing_of_ray_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Ray that is shut down while a thread asks it for something ends the program with a segmentation fault."""
+    asking = threading.Event()
+
+    def versions_of(nodes: list[str], is_over: Callable[[], bool]) -> dict[str, str]:
+        asking.set()
+        while not is_over():
+            time.sleep(0.01)
+        return {}
+
+    monkeypatch.setattr(pool_module, "versions_of", versions_of)
+    monkeypatch.setattr(pool_module, "_SECONDS_BETWEEN_LOOKS", 0.01)
+    pool = Pool(0, (HERE,), {})
+    monkeypatch.setattr(pool, "_living", lambda: {node.identity: node for node in (HERE, THERE)})
+    pool._watching.append(threading.Thread(target=pool._watch_nodes, daemon=True))
+    pool._watching[0].start()
+    assert asking.wait(5.0)
+    pool.close()
+    assert len(pool._watching) == 2
+    assert not any(thread.is_alive() for thread in pool._watching)
 
 
 def test_the_victim_and_the_insider_have_compartments_of_their_own(small_plan: MakePlan) -> None:

@@ -60,6 +60,22 @@ def test_noise_ten_times_too_small_is_found_in_twenty_rounds_by_one_canary(tmp_p
         assert numbers.verdict == "violated"
 
 
+def test_the_page_says_how_many_rounds_find_what() -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "one-training.md"
+    rows = [line.strip("| ").split(" | ") for line in page.read_text().splitlines() if line.startswith("| ")][2:]
+    promised, level = gdp_epsilon(DELTA, 10.0), FAMILY_LEVEL / len(declared_looks(100))
+    sought = (gdp_mu(1.5 * promised, DELTA) / 10, 2.0, 4.0, 10.0)
+    for row in rows:
+        canaries = int(row[0])
+        for mu, told in zip(sought, map(int, row[1:]), strict=True):
+            found = [
+                detectable_shift(one * canaries // 2, one * (canaries + 20) - one * canaries // 2, 1.0, level) <= mu
+                for one in (told - 1, told)
+            ]
+            assert found == [False, True] or (told == 1 and found[1]), row
+    assert [row[0] for row in rows] == ["1", "2", "4", "10"]
+
+
 def test_looks_are_declared_and_what_one_has_found_stays_found(tmp_path: Path) -> None:
     assert declared_looks(100) == (5, 10, 20, 40, 80, 100)
     assert declared_looks(3) == (3,)

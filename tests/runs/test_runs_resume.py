@@ -1,5 +1,6 @@
 """Going on with a run: what counts as the same run, what differs said by name, and more worlds of the same run."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -99,6 +100,22 @@ def test_the_same_records_may_lie_elsewhere_and_others_may_not(small_plan: MakeP
     pd.testing.assert_frame_equal(more.worlds[:6], first.worlds, check_exact=True)
     with pytest.raises(InputError, match="the records are others"):
         play(small_plan, tmp_path / "run", resume=True, data=named["others"], audit={"worlds": 9})
+
+
+def test_a_run_whose_machine_is_lost_goes_on_from_a_copy_of_its_directory(small_plan: MakePlan, tmp_path: Path) -> None:
+    _csv(tmp_path / "here.csv", 0.0)
+    data = {"name": "csv", "path": str(tmp_path / "here.csv"), "label": "y", "records": 80, "test-records": 30}
+    undisturbed = play(small_plan, tmp_path / "undisturbed", data=data, audit={"worlds": 9})
+    play(small_plan, tmp_path / "lost", data=data)
+    other = tmp_path / "other" / "machine"
+    shutil.copytree(tmp_path / "lost", other / "run")
+    (tmp_path / "here.csv").rename(other / "data.csv")
+    shutil.rmtree(tmp_path / "lost")
+    more = play(
+        small_plan, other / "run", resume=True, data=data | {"path": str(other / "data.csv")}, audit={"worlds": 9}
+    )
+    pd.testing.assert_frame_equal(more.worlds, undisturbed.worlds, check_exact=True)
+    pd.testing.assert_frame_equal(more.rounds, undisturbed.rounds, check_exact=True)
 
 
 def test_a_game_that_does_not_follow_from_its_configuration_is_noticed(small_plan: MakePlan, tmp_path: Path) -> None:

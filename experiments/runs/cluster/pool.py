@@ -23,6 +23,8 @@ from experiments import talk
 from experiments.runs.cluster.versions import is_alike, own_versions, versions_of
 
 _SECONDS_BETWEEN_LOOKS = 1.0
+_SECONDS_TO_END = 5.0
+"""How long a look at the nodes may go on once the pool is closed: a Ray that is shut down under it ends the program."""
 _SECONDS_UNTIL_A_NODE_IS_MISSED = 30.0
 """How long Ray may take to notice that a node is gone, once processes on it have died."""
 
@@ -106,7 +108,8 @@ class ClientPool:
         self._asked, self._welcome = set(self._nodes), set(self._nodes)
         if not self.capacity:
             raise CallError(f"no node of the cluster has room for a client, which takes {_in_words(share)}")
-        threading.Thread(target=self._watch_nodes, daemon=True).start()
+        self._watching = [threading.Thread(target=self._watch_nodes, daemon=True)]
+        self._watching[0].start()
 
     @property
     def capacity(self) -> int:
@@ -167,6 +170,8 @@ class ClientPool:
         for process in processes:
             with suppress(Exception):  # Ray may be gone already
                 ray.kill(process.handle)
+        for thread in self._watching:
+            thread.join(_SECONDS_TO_END)
 
     def _take(self, compartment: int) -> _Process:
         """Wait for a process that is idle, or for room to start one."""
@@ -251,7 +256,8 @@ class ClientPool:
             for node in found.values():
                 if node.identity not in self._asked:
                     self._asked.add(node.identity)
-                    threading.Thread(target=self._meet, args=(node,), daemon=True).start()
+                    self._watching.append(threading.Thread(target=self._meet, args=(node,), daemon=True))
+                    self._watching[-1].start()
             found = {identity: node for identity, node in found.items() if identity in self._welcome}
             with self._changed:
                 lost = [node for identity, node in self._nodes.items() if identity not in found]
@@ -263,7 +269,7 @@ class ClientPool:
     def _meet(self, node: Node) -> None:
         """Use a node that has joined from now on, if it has the Python and the Flower of this process."""
         own = own_versions()
-        for found in versions_of([node.identity]).values():
+        for found in versions_of([node.identity], self._closed.is_set).values():
             alike = is_alike(found, own)
             talk.tell(f"node {node.address} has joined" + ("" if alike else f" and is not used: it has {found}"))
             if alike:

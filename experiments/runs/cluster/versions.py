@@ -1,7 +1,8 @@
 """Whether a machine of a cluster has the Python and the Flower of the driver: calls fail oddly otherwise."""
 
 import platform
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from importlib import metadata
 from typing import Any
 
@@ -13,6 +14,7 @@ from fl_audit.errors import require
 
 _SECONDS_TO_ANSWER = 30.0
 """For all machines together: each starts a process to answer. One that has fallen silent is passed over."""
+_SECONDS_BETWEEN_LOOKS = 0.5
 _SECONDS_TO_FETCH = 5.0
 _ASKED = ((platform.python_version, ()), (metadata.version, ("flwr",)))
 """What a machine is asked. These are functions of Python itself, which any version of it finds by their names."""
@@ -23,11 +25,21 @@ def own_versions() -> str:
     return _in_words(platform.python_version(), metadata.version("flwr"))
 
 
-def versions_of(nodes: Iterable[str]) -> dict[str, str]:
-    """Return in words what machines have, by Ray's names of them; of a machine that is lost nothing."""
+def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: False) -> dict[str, str]:
+    """Return in words what machines have, by Ray's names of them; of a machine that is lost nothing.
+
+    Parameters
+    ----------
+    nodes
+        Ray's names of the machines.
+    is_over
+        Tells that nobody waits for the answers any more.
+    """
     asked = {node: [_ask(node, *one) for one in _ASKED] for node in nodes}
     every = [one for answers in asked.values() for one in answers]
-    there, _ = ray.wait(every, num_returns=len(every), timeout=_SECONDS_TO_ANSWER) if every else ([], [])
+    there, left, deadline = list[Any](), every, time.monotonic() + _SECONDS_TO_ANSWER
+    while left and time.monotonic() < deadline and not is_over():
+        there, left = ray.wait(every, num_returns=len(every), timeout=_SECONDS_BETWEEN_LOOKS)
     found = {node: [_answer(one) if one in there else None for one in answers] for node, answers in asked.items()}
     return {node: _in_words(*answers) for node, answers in found.items() if None not in answers}
 
