@@ -42,7 +42,13 @@ def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def steps_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show the same of work that is counted in steps; the block tells how many more are done."""
+    """Show the same of work that is counted in steps; the block tells how many more are done.
+
+    Parameters
+    ----------
+    what, total
+        What goes on, and how many steps it has at most.
+    """
     with _display(total, "steps") as show:
         show(0, what)
         yield lambda done: show(done, what)
