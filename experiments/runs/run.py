@@ -51,7 +51,12 @@ UNKNOWN_TIMING: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_secon
 """Of a run that was ended between its last batch and its report."""
 
 
-_FOR_THE_END = ("experiments.runs.attacks", "experiments.runs.summary", "fl_audit.report.page.writing")
+_FOR_THE_END = (
+    "pyarrow.dataset",
+    "experiments.runs.attacks",
+    "experiments.runs.summary",
+    "fl_audit.report.page.writing",
+)
 """What takes seconds to import and is needed after the last round: imported while the clients work."""
 
 
@@ -197,10 +202,7 @@ def _start(
             ahead = read_ahead if settings.worlds_per_batch == 1 else None
             run_locally(server_app, client_app, clients, settings.client_time_limit, max(1, settings.actors), ahead)
         case Engine.RAY:
-            options = RayOptions(
-                ray_address, settings.actors, settings.threads, settings.device, settings.client_retries
-            )
-            run_on_ray(server_app, client_app, clients, options, interrupted)
+            run_on_ray(server_app, client_app, clients, RayOptions.of(settings, ray_address), interrupted)
         case _:
             assert_never(engine)
 
