@@ -8,10 +8,10 @@ two batches one after the other on one; the target is 1.7. Memory: the Adult aud
 batches of 250, each in a process of its own; the peak is that of the run and its client processes together.
 Membership: the same for the game of membership on built-in digits, 500 targets, with 64 and with 1024 worlds in
 batches of 64, all in one process, attacks and report included. The table of all scores has to grow with the worlds.
-Clients: seconds from the start of the command to the end of the first round, and memory of the driver, of DP-FedAvg
-with 10 to 10,000 clients on Ray and 1,000 to a million in one process, one record a client, with what that is a client;
-and on paper what the same number costs on 64 nodes of 16 cores. Targets: 8 s with 10 clients on Ray, 20 s with 10,000;
-60 s with 100,000 in one process; 2 GB with a million.
+Clients: seconds from the start of the command to the end of the first round, and processor seconds and memory of the
+driver, of DP-FedAvg with 10 to 10,000 clients on Ray and 1,000 to a million in one process, one record a client, with
+what a client adds to the latter two; and on paper what the same number costs on 64 nodes of 16 cores. Targets: 8 s with
+10 clients on Ray, 20 s with 10,000; 60 s with 100,000 in one process; 2 GB with a million.
 """
 
 import argparse
@@ -148,6 +148,7 @@ class FirstRound:
     """What it took until the first round was over."""
 
     seconds: float  # since the process was started
+    busy: float  # processor seconds of the driver, which others on the machine do not lengthen
     memory: float  # most resident memory of the driver, MiB
 
 
@@ -193,16 +194,16 @@ def _first_round(scratch: Path, engine: Engine) -> None:
     """Play a run, and print what it took until its first round was over."""
     from experiments.runs.config import parse_config
 
-    ended: list[float] = []
+    ended, own = list[tuple[float, float]](), psutil.Process()
 
     @contextmanager
     def noted(total: int) -> Iterator[Callable[[int], None]]:
-        yield lambda worlds: ended.append(time.time())
+        yield lambda worlds: ended.append((time.time() - own.create_time(), time.process_time()))
 
     plan = resolve(parse_config(json.loads((scratch / "audit.json").read_text())))
     run_audit(plan, scratch / "run", engine, progress=noted, with_report=False)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"seconds": ended[0] - psutil.Process().create_time(), "memory": peak}))
+    print(json.dumps({"seconds": ended[0][0], "busy": ended[0][1], "memory": peak}))
 
 
 def on_paper(clients: int, cohort: int) -> str:
@@ -227,13 +228,14 @@ def on_paper(clients: int, cohort: int) -> str:
 
 def clients_table(console: Console) -> None:
     """Measure and print a row for every number of clients."""
-    table = Table("engine", "clients", "cohort", "s to the end of round 1", "MiB", "us a client", "KiB a client",
-                  f"on {_NODES} nodes of {_CORES} cores, on paper")  # fmt: skip
+    table = Table("engine", "clients", "cohort", "s to the end of round 1", "processor s", "MiB", "us a client",
+                  "KiB a client", f"on {_NODES} nodes of {_CORES} cores, on paper")  # fmt: skip
     least = start_of(Engine.LOCAL, 10, 0)
     for engine, clients, cohort in _CLIENTS:
         found = start_of(engine, clients, cohort)
-        more = (found.seconds - least.seconds) * 1e6 / clients, (found.memory - least.memory) * 1024 / clients
-        cells = f"{found.seconds:.1f}", f"{found.memory:,.0f}", f"{more[0]:,.0f}", f"{more[1]:,.2f}"
+        more = (found.busy - least.busy) * 1e6 / clients, (found.memory - least.memory) * 1024 / clients
+        times = f"{found.seconds:.1f}", f"{found.busy:.1f}"
+        cells = *times, f"{found.memory:,.0f}", f"{more[0]:,.0f}", f"{more[1]:,.2f}"
         table.add_row(str(engine), f"{clients:,}", f"{cohort or clients:,}", *cells, on_paper(clients, cohort))
     console.print(table)
 

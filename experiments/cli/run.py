@@ -1,8 +1,10 @@
 """The commands that play runs, and those that look at them again: demo, run, replay, report."""
 
 import json
+import threading
+from contextlib import ExitStack
 from datetime import datetime
-from importlib import resources
+from importlib import import_module, resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +29,7 @@ from fl_audit.device import Device
 from fl_audit.errors import InputError
 
 if TYPE_CHECKING:
+    from experiments.runs.config.run import RunSection
     from fl_audit.data.records import Source
     from fl_audit.report.finding import RunContents
 
@@ -195,32 +198,57 @@ def _run(
         require_place(other, resume and is_begun(other))
     from experiments.runs.progress import at_work, progress_bar
 
-    with at_work("getting ready"):
-        from experiments.runs.plan import resolve
-        from experiments.runs.run import rebuild_report, require_playable, run_audit
-        from fl_audit.data.catalogue import load_source
+    with ExitStack() as ray:
+        with at_work("getting ready"):
+            if chosen is Engine.RAY and ray_address is None and not resume:
+                _start_ray(ray, settings.run)
+            from experiments.runs.plan import resolve
+            from experiments.runs.run import rebuild_report, require_playable, run_audit
+            from fl_audit.data.catalogue import load_source
 
-    def way_on() -> list[str] | None:
-        if not is_begun(directory):
-            return None
-        flags = options(engine=engine, ray_address=ray_address, data_dir=data_dir, out=directory)
-        flags += ["--without-privacy"] * without_privacy
-        return ["run", str(config), *without_seed(overrides), *flags, "--resume"]
+        def way_on() -> list[str] | None:
+            if not is_begun(directory):
+                return None
+            flags = options(engine=engine, ray_address=ray_address, data_dir=data_dir, out=directory)
+            flags += ["--without-privacy"] * without_privacy
+            return ["run", str(config), *without_seed(overrides), *flags, "--resume"]
 
-    with goes_on_with(way_on):
-        with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
-            plan = resolve(settings)
-        if plan.public.weights is not None:
-            with at_work(f"passing records through the frozen core of {plan.public.model}"):
-                require_playable(plan)
-        if not (as_json or is_quiet()):
-            _tell_data(load_source(plan.public.data))
-        contents = run_audit(plan, directory, chosen, ray_address, resume, progress_bar, with_report=plain is None)
-        if plain is not None:
-            run_audit(resolve(plain), other, chosen, ray_address, is_begun(other), progress_bar, with_report=False)
-            contents = rebuild_report(directory, other)
+        with goes_on_with(way_on):
+            with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
+                plan = resolve(settings)
+            if plan.public.weights is not None:
+                with at_work(f"passing records through the frozen core of {plan.public.model}"):
+                    require_playable(plan)
+            if not (as_json or is_quiet()):
+                _tell_data(load_source(plan.public.data))
+            contents = run_audit(plan, directory, chosen, ray_address, resume, progress_bar, with_report=plain is None)
+            if plain is not None:
+                run_audit(resolve(plain), other, chosen, ray_address, is_begun(other), progress_bar, with_report=False)
+                contents = rebuild_report(directory, other)
     _print(contents, directory, as_json)
     return str(contents.summary["verdict"])
+
+
+def _start_ray(stack: ExitStack, settings: "RunSection") -> None:
+    """Start the Ray of a run, and import meanwhile what the run needs: each takes seconds, mostly on a core of its own.
+
+    Parameters
+    ----------
+    stack
+        Holds Ray open.
+    settings
+        Of the run.
+    """
+    import ray  # noqa: F401
+
+    from experiments.runs.cluster.access import RayOptions, ray_ahead
+
+    importing = threading.Thread(target=import_module, args=("experiments.runs.run",), daemon=True)
+    importing.start()
+    try:
+        stack.enter_context(ray_ahead(RayOptions.of(settings, None)))
+    finally:
+        importing.join()
 
 
 def _tell_data(source: "Source") -> None:

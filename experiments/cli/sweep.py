@@ -99,7 +99,7 @@ def sweep(
         found = run_sweep(
             points,
             directory,
-            RayOptions(ray_address, run.actors, run.threads, run.device, run.client_retries),
+            RayOptions.of(run, ray_address),
             Utility(utility) if utility else None,
             runs_progress_bar,
             title,

@@ -293,6 +293,7 @@ def test_an_object_store_that_is_full_ends_the_run_with_a_line_and_it_can_go_on(
     pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.long
 @pytest.mark.ray
 def test_a_small_campaign_of_kills_loses_nothing(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from fl_audit.canaries.kept import Watch, opened, whole_rounds
 from fl_audit.errors import InputError
 from fl_audit.evidence.live import measure_live
 from fl_audit.privacy.terms import TrainingTerms
+from strategies.flower_versions import make_messages_for
 from strategies.live.watch import watched
 
 DIRECTIONS, COINS, SIZES = 11, 12, ((40, 60), (100,), (50, 10))
@@ -176,6 +177,7 @@ def test_only_rounds_in_which_every_canary_answered_count(tmp_path: Path) -> Non
 
 
 def test_a_client_that_watches_keeps_no_round_that_it_missed_or_that_released_nothing(tmp_path: Path) -> None:
+    make_messages_for(1, 1)
     look, context = watching_mod(Watch(tmp_path, DIRECTIONS, 1)), Context(1, 1, {}, RecordDict(), {})
     for number, level in ((1, 0.0), (2, 1.0), (3, 1.0), (5, 2.0), (6, 3.0)):
         model = ArrayRecord({"weight": Array(np.full(9, level, np.float32))})

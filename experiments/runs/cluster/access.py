@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 from flwr.app.typing import ConfigRecordValues
@@ -25,6 +25,9 @@ from fl_audit.device import Device
 from fl_audit.errors import InputError, require
 from strategies.errors import FederationError
 
+if TYPE_CHECKING:
+    from experiments.runs.config.run import RunSection
+
 _ACTORS_ON_A_CARD = 4
 """Client processes that share a graphics card unless the configuration says otherwise."""
 _SECONDS_TO_ANSWER = 5.0
@@ -32,6 +35,8 @@ _ASKED = "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo"
 """What is asked of a cluster to learn whether it wants a token, without one and then with ours."""
 
 
+_ahead: list["RayOptions"] = []
+"""Of a Ray that was started before the run that takes it; Flower ends it with that run."""
 _EARLY = {"RAY_preload_python_modules": "clients.app"}
 """Has processes that Ray starts in advance import what clients need, while this process still gets ready."""
 
@@ -47,6 +52,19 @@ class RayOptions:
     device: Device = Device.CPU  # what clients compute on; all client processes of a machine share its graphics card
     # How often a client call is made again, on a new process, after the process that it ran on has died.
     retries: int = 2
+
+    @classmethod
+    def of(cls, run: "RunSection", address: str | None) -> "RayOptions":
+        """Return what the settings of a run say.
+
+        Parameters
+        ----------
+        run
+            The settings.
+        address
+            Of a running cluster, or None.
+        """
+        return cls(address, run.actors, run.threads, run.device, run.client_retries)
 
     def backend_config(self) -> BackendConfig:
         """Return Flower's backend configuration."""
@@ -101,6 +119,9 @@ def ray_for(options: RayOptions) -> Iterator[None]:
     """
     import ray
 
+    if _ahead and ray.is_initialized():
+        yield
+        return
     if options.address is not None:
         _join(options)
         try:
@@ -123,6 +144,23 @@ def ray_for(options: RayOptions) -> Iterator[None]:
                 ray.shutdown()
     finally:
         _read_environment_anew()
+
+
+@contextmanager
+def ray_ahead(options: RayOptions) -> Iterator[None]:
+    """Have a Ray of its own ready for the first run in the block: it starts while the program still gets ready.
+
+    Raises
+    ------
+    FederationError
+        If no Ray can be started here.
+    """
+    with ray_for(options):
+        _ahead.append(options)
+        try:
+            yield
+        finally:
+            _ahead.clear()
 
 
 @contextmanager
