@@ -1,6 +1,7 @@
 """The command that holds a foreign strategy to its claim: strategy."""
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +9,7 @@ import typer
 
 from experiments.cli.options import AdjacencyOption, JsonOption, among
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError, choice
+from fl_audit.errors import InputError, choice, require
 from fl_audit.user_modules import require_named
 
 if TYPE_CHECKING:
@@ -65,6 +66,14 @@ OnlyOption = Annotated[
     list[str] | None,
     typer.Option("--only", metavar="GAME", help="Play this kind of game and no other one; may be repeated."),
 ]
+SecondsOption = Annotated[
+    float | None,
+    typer.Option(
+        "--seconds",
+        metavar="S",
+        help="Time for the games, above 0: what it is too short for is said.  [default: as long as they take]",
+    ),
+]
 OutOption = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Write report.html and summary.json there.")
 ]
@@ -87,6 +96,7 @@ def strategy(
     confidence: Annotated[float, typer.Option("--confidence", metavar="P", help="Confidence, in (0.5, 1).")] = 0.95,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer games: half a minute at most, not three.")] = False,
     processes: Annotated[int, typer.Option("--processes", metavar="N", help="Games played at the same time.")] = 2,
+    seconds: SecondsOption = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the games.")] = 0,
     out: OutOption = None,
     as_json: JsonOption = False,
@@ -109,6 +119,7 @@ def strategy(
         for name in games or []:
             if name not in names:
                 raise InputError(f"{flag} {name!r}: accepted are {', '.join(names)}")
+    require(seconds is None or seconds > 0, f"--seconds is {seconds}: accepted are numbers above 0")
     claim = StatedClaim(neighbours, claim_epsilon, claim_delta, claim_noise_multiplier, rounds)
     subject = subject_of(factory, mod or [], clients, clipping_norm, not clients_clip, observer)
     with at_work(f"games against {factory}"):
@@ -121,6 +132,7 @@ def strategy(
             processes=processes,
             without=without or [],
             only=only,
+            seconds=math.inf if seconds is None else seconds,
         )
     found = findings(trial, {name: kind.words for name, kind in BY_NAME.items()}, MENDS)
     path = None

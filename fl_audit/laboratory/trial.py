@@ -55,6 +55,9 @@ class Budget:
     deep: int = 2
     # Whether the trial ends with the first lead that breaks the claim, and says nothing of the others.
     until_broken: bool = False
+    # Whether, of leads that promise about the same, those of the plainer kinds are tried: what a page names first does
+    # not hang on luck then.
+    plainest: bool = False
     scout: int = 100  # games of every kind that find out which ones to look at closely; no more than `pilot` are played
     kept: int = 12  # kinds that are looked at closely
 
@@ -191,7 +194,8 @@ def put_on_trial(
         scouted = {kind: scouted[kind] for kind in closely}
         pilots += (budget.pilot - scout) * len(closely)
     found, low_bits = _by_bits(scouted)
-    found.sort(key=lambda lead: -lead.margin)
+    # Kinds come plainest first, and equals stay in that order.
+    found.sort(key=lambda lead: -round(lead.margin, 1 if budget.plainest else 9))
     chosen = found[: min(budget.most, max(budget.tried, sum(lead.margin > 0 for lead in found)))]
     finest = max((lead for lead in low_bits if lead.margin > 0), key=lambda lead: lead.margin, default=None)
     level = (1 - confidence) / max(1, len(chosen) + (finest is not None))

@@ -97,15 +97,19 @@ class Agreement:
             return (self.contribution,)
         if self.is_about_records:
             return (Contribution.OWN,)
-        from flwr.serverapp.strategy import (
-            DifferentialPrivacyServerSideAdaptiveClipping,
-            DifferentialPrivacyServerSideFixedClipping,
-        )
+        import flwr.server.strategy as old
+        import flwr.serverapp.strategy as new
 
+        from strategies.games.bridge import layers_of
+
+        clipping = (
+            new.DifferentialPrivacyServerSideFixedClipping,
+            new.DifferentialPrivacyServerSideAdaptiveClipping,
+            old.DifferentialPrivacyServerSideFixedClipping,
+            old.DifferentialPrivacyServerSideAdaptiveClipping,
+        )
         # Elsewhere the app's clients may clip by themselves: a crafted update of others would be no fair one.
-        if isinstance(
-            strategy, (DifferentialPrivacyServerSideFixedClipping, DifferentialPrivacyServerSideAdaptiveClipping)
-        ):
+        if any(isinstance(layer, clipping) for layer in layers_of(strategy)):
             return (Contribution.CRAFTED, Contribution.OWN)
         kinds = {value.dtype.kind for value in model.values()}
         # A model of whole numbers alone is bytes of trees, say, and no vector.

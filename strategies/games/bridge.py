@@ -1,6 +1,6 @@
 """Strategies of Flower's old interface (`configure_fit`, `aggregate_fit`) behind the new one, so that they can play."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -31,6 +31,16 @@ def as_strategy(found: object) -> Strategy:
     if isinstance(found, OldStrategy):
         return Bridged(found)
     raise InputError(f"strategy is a {type(found).__name__}: accepted are Flower's strategies, of either interface")
+
+
+def layers_of(strategy: object) -> Iterator[object]:
+    """Yield a strategy and what it is wrapped around, the outermost first."""
+    seen = list[object]()
+    while strategy is not None and not any(strategy is one for one in seen):
+        seen.append(strategy)
+        yield strategy
+        inside = vars(strategy)
+        strategy = next((inside[name] for name in ("old", "strategy", "_strategy", "_inner") if name in inside), None)
 
 
 def initial_model(found: object) -> Arrays | None:

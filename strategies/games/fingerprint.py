@@ -1,4 +1,4 @@
-"""To which app games belong: digests of the code and the numbers of a strategy, and of what clients run."""
+"""To which app games belong: digests of the code and the settings of a strategy, and of what clients run."""
 
 import functools
 import inspect
@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from flwr.app import ConfigRecord
 from flwr.clientapp import ClientApp
 from flwr.server.strategy import Strategy as OldStrategy
 from flwr.serverapp.strategy import Strategy
@@ -17,18 +18,23 @@ _FRAMES = 50
 """How far above a modifier its app is looked for."""
 
 
-def fingerprint(strategy: object) -> str:
-    """Return a digest of a strategy, with those that it wraps: their code, and the numbers and switches they hold.
+def fingerprint(strategy: object, arguments: Mapping[str, object] | None = None) -> str:
+    """Return a digest of a strategy, with those that it wraps: their code, and the settings that they hold.
 
-    Texts are left out, since many name files by the time of a run. Code is that of the modules of the app which define
-    it, with those that they import from the app; of an installed library it is the class alone.
+    Settings are numbers, switches and plain words; other texts are left out, since many name files by the time of a
+    run. Code is that of the modules of the app which define it, with those that they import from the app; of an
+    installed library it is the class alone.
 
     Parameters
     ----------
     strategy
         A strategy of either of Flower's interfaces.
+    arguments
+        What its `start` is called with: settings of clients in configurations belong to it; None for nothing.
     """
-    return _digest(_of_strategy(strategy))
+    records = {name: one for name, one in (arguments or {}).items() if isinstance(one, ConfigRecord)}
+    told = [f"{name}: {line}" for name, one in sorted(records.items()) for line in _settings(one)]
+    return _digest([*_of_strategy(strategy), *told])
 
 
 def client_fingerprint(call_next: object, config: Mapping[str, object]) -> str:
@@ -39,13 +45,13 @@ def client_fingerprint(call_next: object, config: Mapping[str, object]) -> str:
     call_next
         The app, or the modifiers nearer to it: what is known where the app itself is not found among the callers.
     config
-        The settings of the run; texts are left out.
+        The settings of the run; texts that are no plain words are left out.
     """
     app = _calling_app()
     parts = [call_next] if app is None else [*app._mods, app._call, *app._registered_funcs.values()]
     seen = set[int]()
     lines = [line for part in parts for line in _of_callable(part, seen)]
-    return _digest([*lines, *_numbers(config)])
+    return _digest([*lines, *_settings(config)])
 
 
 def joined(*digests: str) -> str:
@@ -64,28 +70,36 @@ def _of_strategy(strategy: object) -> list[str]:
             lines += [name, *_of_strategy(value)]
         elif isinstance(value, FunctionType):
             lines += [name, _source(value)]
-    return [*lines, *_numbers(vars(strategy))]
+    return [*lines, *_settings(vars(strategy))]
 
 
 def _of_callable(found: object, seen: set[int]) -> list[str]:
-    """Return the code and the numbers of a function or a callable object, with the functions that it closes over."""
+    """Return the code and the settings of a function or a callable object, with the functions that it closes over."""
     if id(found) in seen or found is None:
         return []
     seen.add(id(found))
     if isinstance(found, functools.partial):
         held: dict[Any, Any] = {**dict(enumerate(found.args)), **found.keywords}
         inner = [one for one in (found.func, *held.values()) if callable(one)]
-        return [line for one in inner for line in _of_callable(one, seen)] + _numbers(held)
+        return [line for one in inner for line in _of_callable(one, seen)] + _settings(held)
     if not isinstance(found, FunctionType):
         kind = found if isinstance(found, type) else type(found)
-        return [_source(kind), *_numbers(getattr(found, "__dict__", {}))] if callable(found) else []
+        return [_source(kind), *_settings(getattr(found, "__dict__", {}))] if callable(found) else []
     cells = dict(zip(found.__code__.co_freevars, (cell.cell_contents for cell in found.__closure__ or ()), strict=True))
     inner = [value for value in cells.values() if callable(value)]
-    return [_source(found), *_numbers(cells), *(line for one in inner for line in _of_callable(one, seen))]
+    return [_source(found), *_settings(cells), *(line for one in inner for line in _of_callable(one, seen))]
 
 
-def _numbers(held: Mapping[Any, object]) -> list[str]:
-    return sorted(f"{name} = {value!r}" for name, value in held.items() if isinstance(value, (bool, int, float)))
+def _settings(held: Mapping[Any, object]) -> list[str]:
+    return sorted(f"{name} = {value!r}" for name, value in held.items() if _is_setting(value))
+
+
+def _is_setting(value: object) -> bool:
+    """Return whether a value is a number, a switch, a plain word, or a list of such."""
+    if isinstance(value, (list, tuple)):
+        return all(_is_setting(one) for one in value)
+    is_word = isinstance(value, str) and value.replace("-", "").replace("_", "").isalpha()
+    return is_word or isinstance(value, (bool, int, float))
 
 
 def _source(found: type | FunctionType) -> str:

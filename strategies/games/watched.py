@@ -115,7 +115,8 @@ class WatchedStrategy(Strategy):
         tried = audit.contributions(self._inner, arrays)
         least = LESSONS * len(tried)
         require(audit.games > least, f"games are {audit.games}: accepted are whole numbers from {least + 1}")
-        plan = Arrangement(audit, tried, _app_of(grid), fingerprint(self._inner))
+        code = fingerprint(self._inner, start.arguments)
+        plan = Arrangement(audit, tried, _app_of(grid), code)
         return GameTable(plan, start.copied(), grid, RollCall(arrays, audit.replies), sketch(shapes_of(arrays)))
 
     def summary(self) -> None:

@@ -1,6 +1,6 @@
 """What an app says of its privacy, in its own words: the parameters of its wrappers and modifiers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, log, sqrt
 
@@ -9,6 +9,7 @@ from flwr.clientapp.mod import LocalDpMod
 from fl_audit.adjacency import Adjacency
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
+from strategies.games.bridge import layers_of
 from strategies.games.subject import Mod, Observer
 
 _NOISE = ("noise_multiplier", "dp_noise_multiplier", "server_noise_multiplier")
@@ -82,16 +83,6 @@ def stated_by(
             source += f"; of its accountant: target_delta = {delta:g}, max_epsilon = {own.max_epsilon}"
         return Stated(claim, source, norm[1], clients=int(count[1]) if count else None)
     return Stated(None, "no noise is named by the strategy, its wrappers or the modifiers of its clients")
-
-
-def layers_of(strategy: object) -> Iterator[object]:
-    """Yield a strategy and what it is wrapped around, the outermost first."""
-    seen = list[object]()
-    while strategy is not None and not any(strategy is one for one in seen):
-        seen.append(strategy)
-        yield strategy
-        inside = vars(strategy)
-        strategy = next((inside[name] for name in ("old", "strategy", "_strategy", "_inner") if name in inside), None)
 
 
 def epsilon_words(stated: Stated, rounds: int) -> str:

@@ -15,20 +15,19 @@ from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.trial import QUICK, Budget
 from strategies.games.arrays import Arrays, arrays_of
-from strategies.games.bridge import as_strategy
+from strategies.games.bridge import as_strategy, layers_of
 from strategies.games.grid import Room
 from strategies.games.kinds import OF_FEW_TENSORS, Kind, Model
 from strategies.games.models import is_moved_by
 from strategies.games.start import Start, spared_generators
 from strategies.games.watched import no_news_from_flower
 from strategies.review.beside import NUMBERS, Aside
-from strategies.review.claims import layers_of
 from strategies.review.seats import USUAL_NODES
 
 # A reviewer wants to know all that breaks a claim: every kind is looked at closely.
-_USUAL = replace(Budget(), scout=200, pilot=200, most=12)
-_FEWER = replace(QUICK, scout=120, pilot=120, most=10)
-_FEWEST = Budget(pilot=60, stages=(400,), shares=(1.0,), tried=2, most=4, deep=1)
+_USUAL = replace(Budget(), scout=200, pilot=200, most=12, plainest=True)
+_FEWER = replace(QUICK, scout=120, pilot=120, most=10, plainest=True)
+_FEWEST = Budget(pilot=60, stages=(400,), shares=(1.0,), tried=2, most=4, deep=1, plainest=True)
 """Enough to show what carries no noise at all."""
 _LEVEL, _MOST_TRIED = 0.05, 6400
 _MOST_LOOKS = 5
@@ -87,22 +86,11 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
     strategy, named, made_for
         The strategy; the number that the user or the app names, and the one that its wrapper is made for, or None.
     """
-    least = [
-        value
-        for layer in layers_of(strategy)
-        for name, value in vars(layer).items()
-        if name.startswith("min_") and isinstance(value, int)
-    ]
-    nodes = max(named or USUAL_NODES, *least, 2)
+    nodes = max(named or USUAL_NODES, _least_of(strategy))
     asked = asked_of(strategy, nodes)
     if made_for is None:
         return nodes, []
-    first = max(*least, 2)
-    early = asked_of(strategy, first)
-    said = [
-        f"it begins as soon as {first} clients are there and asks {early} of them, and its noise is for {made_for}: "
-        "games do not show that"
-    ] * (0 < early < made_for)
+    said = list[str]()
     if named is None and 0 < asked < made_for:
         low, high = nodes, nodes
         while asked_of(strategy, high) < made_for and high < 1000 * made_for:
@@ -116,6 +104,25 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
     if asked != made_for:
         said.append(f"its noise is made for {made_for} clients a round, and of {nodes} clients it asks {asked}")
     return nodes, said
+
+
+def early_of(strategy: Strategy, made_for: int | None) -> tuple[int, int] | None:
+    """Return with how many clients a strategy begins, and how many it asks then; None if its wrapper is made for these.
+
+    Parameters
+    ----------
+    strategy, made_for
+        The strategy, and the number of clients a round that its wrapper is made for, or None.
+    """
+    first = _least_of(strategy)
+    asked = 0 if made_for is None else asked_of(strategy, first)
+    return (first, asked) if made_for is not None and 0 < asked < made_for else None
+
+
+def _least_of(strategy: Strategy) -> int:
+    """Return how many clients a strategy waits for, at least 2."""
+    held = [entry for layer in layers_of(strategy) for entry in vars(layer).items()]
+    return max([2, *(value for name, value in held if name.startswith("min_") and isinstance(value, int))])
 
 
 def own_model(start: Start) -> tuple[Arrays | None, list[str]]:

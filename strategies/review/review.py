@@ -10,6 +10,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.trial import Budget, Tell, Trial
+from strategies.games.bridge import layers_of
 from strategies.games.campaign import hold_to_claim, kinds_of
 from strategies.games.models import template_of
 from strategies.games.start import spared_generators
@@ -18,17 +19,17 @@ from strategies.games.watched import no_news_from_flower
 from strategies.review.app import read_app
 from strategies.review.beside import NUMBERS, Aside, Leak, leaks
 from strategies.review.capture import Caught, catch
-from strategies.review.claims import Stated, layers_of, stated_by
+from strategies.review.claims import Stated, stated_by
 from strategies.review.options import ReviewOptions
-from strategies.review.plan import asked_of, fewest, nodes_of, own_model, plan_of, telling_kinds, usual_rounds
+from strategies.review.plan import asked_of, early_of, fewest, nodes_of, own_model, plan_of, telling_kinds, usual_rounds
 from strategies.review.seats import USUAL_NODES
 from strategies.review.stage import Seating, rehearsed
 from strategies.review.stand_ins import StandIns
 
 REFERENCE = 3.0
 """The epsilon that is tried where nothing is claimed, and of numbers beside the model, which carry no noise."""
-_OF_MODEL, _OF_NUMBERS = 0.75, 0.85
-"""Shares of the time after which the games about the model, and those about numbers, end; the page takes the rest."""
+_OF_MODEL, _OF_EARLY, _OF_NUMBERS = 0.75, 0.8, 0.85
+"""Shares of the time after which the games about the model end, those with few clients, and those about numbers."""
 
 
 @dataclass(frozen=True)
@@ -99,14 +100,20 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
             composed = telling_kinds(kinds_of(subject, claim), own, has_claim=True)
             names += [kind.name for kind in composed if kind not in kinds]
 
-        def held(to: StatedClaim, names: Sequence[str], budget: Budget, share: float) -> Trial:
+        def held(to: StatedClaim, names: Sequence[str], budget: Budget, share: float, what: Subject = subject) -> Trial:
             seconds = max(1.0, share * wishes.seconds - (time.monotonic() - began))
             return hold_to_claim(
-                subject, to, budget=budget, seed=wishes.seed, processes=wishes.processes, only=names, seconds=seconds,
+                what, to, budget=budget, seed=wishes.seed, processes=wishes.processes, only=names, seconds=seconds,
                 tell=tell,
             )  # fmt: skip
 
         trial = held(claim, names, plan.budget, _OF_MODEL)
+        early = early_of(start.strategy, stated.clients)
+        if early is not None:
+            few = Seating(start, early[0], max(2, early[1]))
+            plain = [kind.name for kind in kinds_of(subject, claim) if kind.name in ("removed", "opposite")]
+            came = held(claim, plain, fewest(claim), _OF_EARLY, replace(subject, strategy=few.made, clients=few.seats))
+            remark.append(_early_words(*early, stated.clients, came))
         about = [kind for aside, kind in NUMBERS.items() if asked["evaluate"] or aside is not Aside.EVALUATION]
         of_numbers = _of_numbers(claim)
         is_beside = stated.observer is Observer.CLIENT
@@ -126,6 +133,16 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
         nodes, asked, None if own is None else template_of(own).size, tuple(names), plan.words,
         trial, beside, told, tuple(remarks),
     )  # fmt: skip
+
+
+def _early_words(first: int, asked: int, made_for: int | None, came: Trial) -> str:
+    """Return what it means that an app begins with fewer clients than its noise is for."""
+    said = f"it begins as soon as {first} clients are there and asks {asked} of them, and its noise is for {made_for}"
+    if came.worst is None:
+        return f"{said}: no games were played with so few"
+    broken = "which breaks the claim" if came.verdict is Verdict.VIOLATED else "which does not refute the claim"
+    told = f"{came.worst.right / came.worst.games:.0%} of {came.worst.games} games were guessed rightly"
+    return f"{said}: with so few {told}, where the claim allows {came.claim.success:.0%}, {broken}"
 
 
 def _stated(caught: Caught, wishes: ReviewOptions, rounds: int) -> Stated:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import flwr.server.strategy as old
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -19,6 +20,7 @@ from fl_audit.errors import InputError
 from fl_audit.laboratory.claim import StatedClaim
 from strategies.games import Audit, insider
 from strategies.games.arrays import record_of
+from strategies.games.bridge import as_strategy
 from strategies.games.fingerprint import fingerprint
 
 _HOOKS = {
@@ -153,6 +155,10 @@ def test_a_fingerprint_follows_code_and_numbers_and_nothing_else() -> None:
     assert len({plain, fingerprint(Noisy(2.0)), fingerprint(FedAvg(fraction_evaluate=0.0))}) == 3
     wrapped = [DifferentialPrivacyServerSideFixedClipping(Noisy(spread), 1.0, 1.0, CLIENTS) for spread in (1.0, 2.0)]
     assert fingerprint(wrapped[0]) != fingerprint(wrapped[1])
+    told = [{"train_config": ConfigRecord(one)} for one in ({"lr": 0.1}, {"lr": 0.2}, {"by": "adam"}, {"by": "sgd"})]
+    assert len({plain, *(fingerprint(Noisy(1.0), one) for one in told)}) == 5
+    files = [{"train_config": ConfigRecord({"log": f"runs/2026-01-0{day}"})} for day in (1, 2)]
+    assert len({fingerprint(Noisy(1.0), one) for one in files}) == 1
 
 
 COUNTER = "bn.num_batches_tracked"
@@ -184,6 +190,21 @@ def test_counters_under_flowers_wrapper_are_found_by_default(
     assert (COUNTER in found["findings"][0]["cause"]) if expected == "violated" else "cause" in found["findings"][0]
 
 
+def test_flowers_wrappers_get_crafted_updates_wherever_they_stand() -> None:
+    """Theirs of the old interface too, behind the bridge, and within a strategy of one's own."""
+    audit = Audit(StatedClaim("add-remove-client", epsilon=1.0))
+    model = {"weight": np.zeros(6, np.float32), COUNTER: np.zeros((), np.int64)}
+    kinds: list[Any] = [old.DifferentialPrivacyServerSideFixedClipping, DifferentialPrivacyServerSideFixedClipping]
+    for wrapper, inner in zip(kinds, (old.FedAvg(), FedAvg()), strict=True):
+        made = as_strategy(wrapper(inner, 1.0, 1.0, CLIENTS))
+        assert audit.contributions(made, model) == ("crafted", "own")
+        around = FedAvg()
+        around._inner = made  # type: ignore[attr-defined]
+        assert audit.contributions(around, model) == ("crafted", "own")
+    assert audit.contributions(FedAvg(), model) == ("own", "own, with crafted whole numbers")
+    assert audit.contributions(FedAvg(), {"weight": model["weight"]}) == ("own",)
+
+
 class OfWeights(Noisy):
     """Adds noise to the weights, and passes the counter on."""
 
@@ -194,17 +215,24 @@ class OfWeights(Noisy):
         return record_of(values | {"weight": noisy}), metrics
 
 
-@pytest.mark.parametrize(("relation", "length"), [("add-remove-client", 1000.0), ("replace-client", 1.0)])
-def test_whole_numbers_carry_a_canary_by_default_under_any_strategy(
-    tmp_path: Path, relation: str, length: float
+@pytest.mark.parametrize(
+    ("relation", "length", "beside"),
+    [
+        ("add-remove-client", 1000.0, {COUNTER: np.full((), 7, np.int64)}),
+        ("replace-client", 1.0, {COUNTER: np.full((), 7, np.int64)}),
+        ("add-remove-client", 1000.0, {"mask": np.zeros(4, np.bool_)}),
+    ],
+)
+def test_whole_numbers_and_switches_carry_a_canary_by_default_under_any_strategy(
+    tmp_path: Path, relation: str, length: float, beside: dict[str, np.ndarray]
 ) -> None:
-    """No client of this app ever moves its counter: only a crafted one shows that it is passed on."""
+    """No client of this app ever moves what is beside its weights: only a crafted one shows that it is passed on."""
 
     def idle(message: Message, _context: Any, _call_next: Any) -> Message:
         content = {"arrays": message.content["arrays"], "metrics": MetricRecord({"num-examples": 10})}
         return Message(RecordDict(content), reply_to=message)
 
-    start = {"weight": np.zeros(6, np.float32), COUNTER: np.full((), 7, np.int64)}
+    start = {"weight": np.zeros(6, np.float32), **beside}
     verdicts = []
     for contribution in (None, "own"):
         claim = StatedClaim(relation, epsilon=1.0)

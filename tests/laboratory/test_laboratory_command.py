@@ -77,6 +77,16 @@ def test_exchanging_a_client_tells_twice_as_much_as_leaving_it_out() -> None:
     assert finding["if_gaussian"]["mu"] == pytest.approx(2.0, abs=0.5)
 
 
+def test_an_answer_comes_when_the_time_is_over_and_says_what_is_missing() -> None:
+    out = _strategy(
+        "strategies_of_mine:plain", "--claim-epsilon", "4", "--adjacency", "add-remove-client", "--processes", "1",
+        "--seconds", "0.5", "--json",
+    )  # fmt: skip
+    told = json.loads(out)
+    assert "wrong shape" in told["unplayed"]
+    assert told["verdict"] in ("violated", "inconclusive")
+
+
 @pytest.mark.parametrize(
     ("arguments", "wrong"),
     [
@@ -90,6 +100,7 @@ def test_exchanging_a_client_tells_twice_as_much_as_leaving_it_out() -> None:
         (("strategies_of_mine:plain", "--claim-epsilon", "1", "--only", "all"), "--only 'all'"),
         (("strategies_of_mine:plain", "--claim-epsilon", "1", "--observer", "me"), "--observer 'me'"),
         (("strategies_of_mine:plain", "--claim-epsilon", "1", "--clients", "1"), "clients are 1"),
+        (("strategies_of_mine:plain", "--claim-epsilon", "1", "--seconds", "0"), "--seconds is 0"),
     ],
 )
 def test_bad_input_is_one_line(arguments: tuple[str, ...], wrong: str) -> None:

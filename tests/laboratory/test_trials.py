@@ -154,6 +154,19 @@ def test_a_trial_may_end_with_the_first_lead_that_breaks_the_claim() -> None:
     assert (len(fewer.passed_over), fewer.untried) == (1, ())
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_of_equally_sure_leads_the_plainest_are_tried_whatever_the_luck(seed: int) -> None:
+    random = np.random.default_rng(seed)
+
+    def play(_kind: str, _first: int, count: int) -> tuple[Games, Bits]:
+        bits = random.random(count) < 0.5
+        return gaussian(30.0)(bits, random), bits
+
+    budget = Budget(60, (400,), (1.0,), 2, 2, 1, plainest=True)
+    trial = put_on_trial(_CLAIM, [*"abcdefgh"], play, frozenset(), str, budget)
+    assert {attempt.lead.kind for attempt in trial.attempts} == {"a", "b"}
+
+
 def test_kinds_are_scouted_and_the_best_are_looked_at_closely() -> None:
     """Of twenty kinds, one of which leaks: all are played a little, five of them and the floating-point one more."""
     random, asked = np.random.default_rng(0), list[tuple[str, int, int]]()

@@ -37,7 +37,7 @@ from strategies.review.beside import Aside
 from strategies.review.capture import Caught, catch
 from strategies.review.claims import Stated, epsilon_words, stated_by
 from strategies.review.options import ReviewOptions
-from strategies.review.plan import asked_of, fewest, nodes_of, plan_of, telling_kinds
+from strategies.review.plan import asked_of, early_of, fewest, nodes_of, plan_of, telling_kinds
 from strategies.review.review import review
 from strategies.review.seats import Seated
 from strategies.review.stand_ins import StandIns
@@ -314,12 +314,14 @@ def test_as_many_clients_are_taken_as_a_wrapper_is_made_for() -> None:
     assert nodes == 50
     assert said[-1] == "its noise is made for 20 clients a round, and of 50 clients it asks 10"
     # Flower's FedAvg begins with two clients, whose mean gets the noise of a mean of twenty.
-    assert "as soon as 2 clients are there and asks 2" in said[0]
+    assert early_of(strategy, 20) == (2, 2)
     waiting = FedAvg(fraction_evaluate=0.0)
     waiting.configure_train = _waits_for_twenty  # type: ignore[method-assign, assignment]
     assert nodes_of(DifferentialPrivacyServerSideFixedClipping(waiting, 1.0, 1.0, 20), 20, 20) == (20, [])
     patient = FedAvg(fraction_train=0.2, fraction_evaluate=0.0, min_available_nodes=100)
     assert nodes_of(DifferentialPrivacyServerSideFixedClipping(patient, 1.0, 1.0, 20), None, 20) == (100, [])
+    assert early_of(patient, 20) is None
+    assert early_of(strategy, None) is None
 
 
 def _waits_for_twenty(_round: int, _arrays: ArrayRecord, _config: ConfigRecord, grid: Room) -> list[Message]:
@@ -431,6 +433,21 @@ app = ServerApp()""",
     found = review(write_app(tmp_path, name, server), ReviewOptions(processes=1, seconds=30, rounds=1, nodes=4))
     assert found.stated.source == "Own: noise_multiplier = 1, clip_norm = 2"
     assert str(found.verdict) == verdict
+
+
+@pytest.mark.long
+def test_games_show_what_it_means_to_begin_with_fewer_clients_than_the_noise_is_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two clients' mean with the noise of ten has mu 5 where 1 is claimed: Phi(2.5) = .994 of games, .69 allowed."""
+    server = with_strategy(PRIVATE.format(noise=1.0).replace("4)", "10)"))
+    directory = write_app(tmp_path, "early_app", server)
+    monkeypatch.setattr("strategies.review.review.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
+    monkeypatch.setattr("strategies.review.review.NUMBERS", {Aside.METRICS: "metrics"})
+    found = review(directory, ReviewOptions(processes=1, seconds=400, rounds=1, is_quick=True))
+    said = next(remark for remark in found.remarks if "as soon as 2 clients are there" in remark)
+    assert "asks 2 of them, and its noise is for 10: with so few 9" in said
+    assert said.endswith("where the claim allows 69%, which breaks the claim")
 
 
 def test_the_command_reviews_an_app_that_stays_as_it_is(tmp_path: Path) -> None:
