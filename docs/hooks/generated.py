@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import get_plugin_logger
+from mkdocs.structure.files import Files
 from typer.main import get_command
 
 if TYPE_CHECKING:
     from experiments.runs.config.described import Setting
 
 MARKER = re.compile(r"<!-- generated: ([\w-]+) -->")
+LOGGER = get_plugin_logger("generated")
 WIDTH = 84
 """Columns of the help of a command."""
 ROOT = Path(__file__).parents[2]
@@ -33,6 +36,26 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     if config.repo_url is None and (address := asked.stdout.strip()).startswith("https://"):
         config.repo_url = address.removesuffix(".git")
     return config
+
+
+def on_files(files: Files, **_: Any) -> Files:
+    """Warn of published tables and figures of papers that were made with other settings; called by MkDocs.
+
+    Parameters
+    ----------
+    files
+        What the site is made of.
+
+    Returns
+    -------
+    Files
+        The same.
+    """
+    from experiments.reproductions.publish import stale_pages
+
+    for line in stale_pages(ROOT / "docs" / "papers"):
+        LOGGER.warning("papers: %s; reproduce and publish it again", line)
+    return files
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

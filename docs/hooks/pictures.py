@@ -214,6 +214,13 @@ def _promise(runs: Path, out: Path) -> None:
     _write_small(Image.open(plot), out)
 
 
+def _study(part: str, runs: Path, out: Path) -> None:
+    """Draw a part of the study of reconstruction; digits of MNIST where FL_AUDIT_DATA has them."""
+    command = [sys.executable, "-m", "experiments.studies.reconstruction", "--only", part, "--out", str(runs)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=1800, stdout=subprocess.DEVNULL)
+    _write_small(Image.open(runs / f"{part}.png"), out)
+
+
 DRAWN: dict[str, Callable[[Path, Path], None]] = {
     **{f"verdict-{verdict}": partial(_verdict, verdict) for verdict in _RUNS},
     "first-screen": _annotated,
@@ -223,6 +230,8 @@ DRAWN: dict[str, Callable[[Path, Path], None]] = {
     "games": _games,
     "live": _live,
     "promise": _promise,
+    "reconstruction": partial(_study, "pictures"),
+    "reconstruction-rates": partial(_study, "rates"),
 }
 """Pictures by name, and what draws each, told where runs are kept and which file to write."""
 

@@ -35,14 +35,20 @@ def reproduce(
             autocompletion=among(Engine),
         ),
     ] = None,
+    minutes: Annotated[
+        float,
+        typer.Option(
+            "--minutes", min=1, help="Bernau et al. 2019: minutes within which worlds are added where claims lack them."
+        ),
+    ] = 120.0,
     ray_address: AddressOption = None,
 ) -> None:
     """Compute a table or figure of a paper again, beside what is printed or what theory says.
 
     Finished runs in --out are used, interrupted ones go on. Bernau et al. 2019: bernau2019 (all), or bernau2019- with
     table2, table3, fig3 to fig7, or claims. Bernau et al. 2021: bernau2021 (all), or bernau2021- with table2, table3,
-    or fig1 to fig9. Negoescu et al. 2023: negoescu2023 (all), or negoescu2023- with
-    fig1 to fig6; its models are trained as points of a sweep, over Ray.
+    fig1 to fig9, or claims. Negoescu et al. 2023: negoescu2023 (all), or negoescu2023- with
+    fig1 to fig6, or claims; its models are trained as points of a sweep, over Ray.
     """
     require_known(name)
     chosen = None if engine is None else require_engine(engine)
@@ -58,7 +64,7 @@ def reproduce(
     console = Console(stderr=True)
 
     def way_on() -> list[str] | None:
-        flags = options(out=directory, data_dir=data_dir, engine=engine, ray_address=ray_address)
+        flags = options(out=directory, data_dir=data_dir, engine=engine, minutes=minutes, ray_address=ray_address)
         return ["reproduce", name, *(["--quick"] if quick else []), *flags] if directory.is_dir() else None
 
     with goes_on_with(way_on):
@@ -71,6 +77,7 @@ def reproduce(
             runs_progress_bar,
             lambda line: None if is_quiet() else console.print(line, highlight=False),
             ray_address,
+            minutes,
         )
     table = Table("item", "rows", "printed", "of these differ", "theory", "of these missed")
     for item, result in made.results:

@@ -1,13 +1,15 @@
-"""What is made of a table or figure of a paper: rows of numbers, a figure, a caption and remarks."""
+"""What is made of a table or figure of a paper: rows of numbers, a figure, a caption, remarks and claims."""
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from experiments.reproductions.claims import PaperClaim
+from experiments.reproductions.spent import RunCosts
 from fl_audit.report.wording import number_text
 
 COLUMNS = ("setting", "quantity", "published", "theory", "measured", "low", "high", "repetitions", "note")
@@ -52,6 +54,8 @@ class ItemResult:
     data: tuple[str, ...] = ()  # the data sets that it shows; empty if the page says so elsewhere
     # What it shows where that is a known departure from theory, which is then not counted as missed; else empty.
     finding: str = ""
+    claims: tuple[PaperClaim, ...] = ()  # what the paper says in words, held against the numbers
+    spent: RunCosts = field(default_factory=RunCosts)  # the runs behind it, and how long they took
 
     @property
     def differences(self) -> tuple[str, ...]:

@@ -5,9 +5,9 @@ from difflib import get_close_matches
 from fl_audit.errors import InputError
 
 ITEMS = {
-    "bernau2019": ("table2", "table3", "fig3", "fig4", "fig5", "fig6", "fig7", "claims"),
-    "bernau2021": ("table2", "table3", *(f"fig{number}" for number in range(1, 10))),
-    "negoescu2023": tuple(f"fig{number}" for number in range(1, 7)),
+    "bernau2019": ("table2", "table3", "fig3", "fig4", "fig5", "fig6", "fig7", "adversaries", "claims"),
+    "bernau2021": ("table2", "table3", *(f"fig{number}" for number in range(1, 10)), "claims"),
+    "negoescu2023": (*(f"fig{number}" for number in range(1, 7)), "claims"),
 }
 """The papers, in the order of their years, and the last part of the name of each of their items."""
 

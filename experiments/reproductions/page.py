@@ -6,6 +6,8 @@ from html import escape
 from string import Template
 from typing import Any
 
+import pandas as pd
+
 from experiments.reproductions.items import COLUMNS, ItemResult
 from experiments.reproductions.papers import Extent, Item, MadeItems, Paper
 from fl_audit.report.banner import Banner, VerdictLook
@@ -110,11 +112,18 @@ def _item(item: Item, result: ItemResult, png: bytes) -> str:
     figure = html_figure(png, f"{item.title}: {result.caption}", escape(result.caption))
     return (
         f'<h2 id="{escape(item.key)}">{escape(item.title)}</h2>\n'
-        f"{figure}\n{_differences(result)}\n{_rows(item, result)}"
+        f"{figure}\n{differences_html(result)}\n{_rows(item, result)}"
     )
 
 
-def _differences(result: ItemResult) -> str:
+def differences_html(result: ItemResult) -> str:
+    """Return which printed and theoretical numbers of an item lie outside our intervals, and its remarks.
+
+    Parameters
+    ----------
+    result
+        The item.
+    """
     parts = ["<h3>Where ours differs, and why</h3>"]
     if result.compared:
         outside = result.differences
@@ -141,19 +150,30 @@ def _listed(said: str, lines: Sequence[str]) -> str:
 
 
 def _rows(item: Item, result: ItemResult) -> str:
-    shown = result.frame.head(result.shown_rows)
+    return rows_html(result.frame.head(result.shown_rows), len(result.frame), f"{item.key}.csv")
+
+
+def rows_html(shown: pd.DataFrame, rows: int, file: str, look: str = "numbers") -> str:
+    """Return rows of an item as a table, and how many more its CSV file has.
+
+    Parameters
+    ----------
+    shown, rows
+        The rows that are shown, of how many.
+    file, look
+        Name of the CSV file; class of the table, see `page_table`.
+    """
     cells = {column: [_cell(column, value) for value in shown[column]] for column in COLUMNS}
     told = [column for column in COLUMNS if any(cells[column])]  # a column without a number tells nothing
-    rows = list(zip(*(cells[column] for column in told), strict=True))
+    lines = list(zip(*(cells[column] for column in told), strict=True))
     numbers = [place for place, column in enumerate(told) if column not in _WORDS]
-    left = len(result.frame) - len(shown)
-    rest = f"<p>{left:,} more rows in {escape(item.key)}.csv.</p>" if left else ""
-    return page_table(tuple(column.capitalize() for column in told), rows, numbers) + rest
+    rest = f"<p>{rows - len(shown):,} more rows in {escape(file)}.</p>" if rows > len(shown) else ""
+    return page_table(tuple(column.capitalize() for column in told), lines, numbers, look=look) + rest
 
 
 def _cell(column: str, value: Any) -> str:
     if column in _WORDS:
-        return str(value)
+        return "" if value != value else str(value)  # a file has no empty words
     if column == "repetitions":
-        return f"{value:,}" if value else ""
+        return f"{int(value):,}" if value else ""
     return "" if math.isnan(value) else number_text(float(value))

@@ -1,13 +1,15 @@
 """What the reproductions know of a paper: its name, its tables and figures, and a function that makes some of them."""
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from html import escape
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from experiments.reproductions.items import ItemResult
+from experiments.reproductions.items import COLUMNS, ItemResult
 from experiments.runs.engines import Engine
 from experiments.runs.progress import RunsProgress, no_runs_progress
 from fl_audit.errors import InputError
@@ -18,6 +20,10 @@ class Extent(StrEnum):
 
     FULL = "full"
     QUICK = "quick"
+
+
+MINUTES = 120.0
+"""Within which worlds are added, unless another number is named; a first part of everything is played in any case."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,7 @@ class Context:
     progress: RunsProgress = no_runs_progress  # shows the progress of all runs together
     # Called with a line of text as soon as a data set or item is replaced or left out.
     announce: Callable[[str], None] = field(default=lambda line: None)
+    minutes: float = MINUTES  # within which worlds are added where claims lack them, on all cores
     # Address of a running Ray cluster; None starts a Ray on this machine where one is needed.
     ray_address: str | None = None
 
@@ -76,6 +83,13 @@ class Paper(Generic[ItemT]):
     items: tuple[ItemT, ...]  # every table and figure that shows results, in the order of the paper
     # Makes some of the items. Those whose data are missing are left out, and the result names them.
     make: Callable[[Sequence[ItemT], Context], MadeItems]
+    # Returns all that is set for its runs, on every data set, as JSON would have it: what published numbers rest on.
+    settings: Callable[[Extent], Any]
+
+    def digest(self, extent: Extent) -> str:
+        """Return a short digest of all settings, full or quick: numbers with another one are no longer ours."""
+        text = json.dumps([COLUMNS, self.settings(extent)], sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def name_of(self, item: Item) -> str:
         """Return the item's name on the command line."""

@@ -1,11 +1,13 @@
 """Runs that tables and figures share: planned by settings, carried out unless they are finished, then read."""
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from experiments.reproductions.papers import Context, Extent
+from experiments.reproductions.spent import note_seconds
 from experiments.runs.config import RunConfig
 from experiments.runs.engines import Engine
 from experiments.runs.laws import rounds_of
@@ -77,6 +79,7 @@ class PlannedRun:
         with_report
             Whether the report is written.
         """
+        begun = time.monotonic()
         run_audit(
             resolve(self.config, pair),
             self.path,
@@ -86,6 +89,7 @@ class PlannedRun:
             progress=part_of(on_round, self.world_rounds),
             with_report=with_report,
         )
+        note_seconds(self.path, time.monotonic() - begun)
 
 
 def planned_runs(

@@ -1,5 +1,6 @@
 """Reproduces what a name stands for: writes CSV files, pictures and one page."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,11 +9,12 @@ from typing import Any
 from experiments.reproductions.catalogue import PAPERS, chosen_items
 from experiments.reproductions.items import ItemResult
 from experiments.reproductions.page import render_page
-from experiments.reproductions.papers import Context, Extent, Item, MadeItems, Paper
+from experiments.reproductions.papers import MINUTES, Context, Extent, Item, MadeItems, Paper
+from experiments.reproductions.records import record_of
 from experiments.runs.engines import Engine
 from experiments.runs.progress import RunsProgress, no_runs_progress
 from fl_audit.errors import require
-from fl_audit.report.style import to_png
+from fl_audit.report.style import to_png, to_svg
 from fl_audit.whole_files import whole_file
 
 
@@ -36,6 +38,7 @@ def reproduce(
     progress: RunsProgress = no_runs_progress,
     announce: Callable[[str], None] = lambda line: None,
     ray_address: str | None = None,
+    minutes: float = MINUTES,
 ) -> Reproduction:
     """Compute a table or figure of a paper, or all of them, and set it beside what is printed.
 
@@ -44,8 +47,9 @@ def reproduce(
     name
         One of `item_names()`.
     directory
-        Where all files are written: a CSV file and a PNG of every item, NAME.html, and the runs under `runs/` (for the
-        quick form `runs-quick/`). Finished runs in it are not computed again, and interrupted ones are continued.
+        Where all files are written: of every item a CSV file, a PNG, an SVG and what is published of it as
+        JSON; NAME.html; and the runs under `runs/` (for the quick form `runs-quick/`). Finished runs in it are not
+        computed again, and interrupted ones are continued.
     data_dir
         Data directory; None means that of the environment.
     extent
@@ -58,6 +62,8 @@ def reproduce(
         Called with a line of text as soon as a data set or item is replaced or left out.
     ray_address
         Address of a running Ray cluster; None starts a Ray on this machine where one is needed.
+    minutes
+        Within which worlds are added where claims of Bernau et al. 2019 lack them, on all cores together.
 
     Raises
     ------
@@ -69,7 +75,7 @@ def reproduce(
     """
     paper, items = chosen_items(name)
     _require_free(directory, paper)
-    context = Context(directory, data_dir, extent, engine, progress, announce, ray_address)
+    context = Context(directory, data_dir, extent, engine, progress, announce, minutes, ray_address)
     made = paper.make(items, context)
     missing = made.remarks or made.left_out
     require(bool(made.results), f"{name} cannot be made, none of its data sets is there: {'; '.join(missing)}")
@@ -87,6 +93,8 @@ def _require_free(directory: Path, paper: Paper[Any]) -> None:
 
 def _write(context: Context, name: str, paper: Paper[Any], made: MadeItems) -> Path:
     """Draw and render everything first, then write the files, and return the path of the page."""
+    records = {item.key: record_of(context, paper, made, item, result) for item, result in made.results}
+    drawings = {item.key: to_svg(result.figure) for item, result in made.results}
     pictures = {item.key: to_png(result.figure) for item, result in made.results}
     page = render_page(name, context.extent, paper, made, pictures)
     for item, result in made.results:
@@ -94,6 +102,10 @@ def _write(context: Context, name: str, paper: Paper[Any], made: MadeItems) -> P
             result.frame.to_csv(file, index=False)
         with whole_file(context.directory / f"{item.key}.png") as file:
             file.write_bytes(pictures[item.key])
+        with whole_file(context.directory / f"{item.key}.svg") as file:
+            file.write_bytes(drawings[item.key])
+        with whole_file(context.directory / f"{item.key}.json") as file:
+            file.write_text(json.dumps(records[item.key], indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     path = context.directory / f"{name}.html"
     with whole_file(path) as file:
         file.write_text(page, encoding="utf-8")

@@ -38,10 +38,16 @@ def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.r
     return float(low), float(high)
 
 
-def t_interval(values: Floats) -> tuple[float, float]:
-    """Return the t interval of the mean of independent values, shape (repetitions,), at least two of them."""
+def t_interval(values: Floats, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Return the t interval of the mean of independent values.
+
+    Parameters
+    ----------
+    values, confidence
+        Shape (repetitions,), at least two of them; of the interval, above 0 and below 1.
+    """
     mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(values.size)
-    reach = float(stdtrit(values.size - 1, (1 + CONFIDENCE) / 2)) * error
+    reach = float(stdtrit(values.size - 1, (1 + confidence) / 2)) * error
     return mean - reach, mean + reach
 
 
@@ -156,3 +162,19 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
     """
     found = binomtest(successes, trials).proportion_ci(CONFIDENCE)
     return float(found.low), float(found.high)
+
+
+def mean_of_shares(shares: Floats) -> tuple[float, float, float]:
+    """Return the mean of shares of repetitions, and its t interval; where all agree, that of coins that fell alike.
+
+    A t interval would have no width where all repetitions agree.
+
+    Parameters
+    ----------
+    shares
+        One of each repetition, in [0, 1], (repetitions,), at least two.
+    """
+    low, high = t_interval(shares)
+    if np.ptp(shares) == 0:
+        low, high = share_interval(round(float(shares[0]) * len(shares)), len(shares))
+    return float(shares.mean()), max(low, 0.0), min(high, 1.0)

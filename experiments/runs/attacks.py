@@ -98,11 +98,21 @@ def _answers(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> ModelAn
         logits=logits if single else None,
         labels=load_game(plan.public).differing.labels.cpu().numpy() if single else None,
         population=np.minimum(population.astype(np.float64), 0.0),
+        records=_records(load_game(plan.public)) if single else None,
         white_box=_white_box(kept, load_game(plan.public)) if WHITE_BOX[0] in kept[0] else None,
         known=_known(plan, targets) if WHITE_BOX[0] in kept[0] else None,
         under_ascent=by_target(targets, UNDER_ASCENT) if UNDER_ASCENT in targets else None,
         queries=torch.cat([one[QUERIES] for one in kept]).double().numpy() if QUERIES in kept[0] else None,
     )
+
+
+def _records(game: Game) -> tuple[Floats, Floats]:
+    """Return the features and, as one column a class, the labels of the targets, and those of the population sample."""
+    both = (game.differing, game.population)
+    flat = [one.features.flatten(1).double().cpu().numpy() for one in both]
+    classes = [np.eye(game.classes)[one.labels.cpu().numpy()] for one in both]
+    own, others = (np.hstack(pair) for pair in zip(flat, classes, strict=True))
+    return own, others
 
 
 def _white_box(kept: list[dict[str, Tensor]], game: Game) -> WhiteBoxFeatures:

@@ -8,7 +8,7 @@ import numpy as np
 from experiments.runs.plan import AuditPlan
 from fl_audit.adjacency import Unit
 from fl_audit.adversaries.inversion.attack import MOST_OTHERS, OtherPictures, require_pictures
-from fl_audit.adversaries.inversion.descent import Descent
+from fl_audit.adversaries.inversion.descent import USUAL, Descent
 from fl_audit.adversaries.inversion.shared import SharedUpdate
 from fl_audit.errors import require
 from fl_audit.evidence.inversion import Drawn, Level, Victims, drawings
@@ -21,6 +21,8 @@ from fl_audit.randomness import Purpose, generator
 
 EPSILONS = (math.inf, 100.0, 10.0, 1.0)
 """What the run's own promise is shown beside."""
+DRAWING_STEPS = USUAL.iterations
+"""Only without noise is a picture sought; with it, it is worked out."""
 _SECONDS = 120.0
 
 
@@ -48,13 +50,15 @@ def require_drawable(plan: AuditPlan) -> None:
     require_pictures(game.model.feature_shape, float(features.min()), float(features.max()))
 
 
-def drawn_by(plan: AuditPlan) -> Drawn:
+def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None) -> Drawn:
     """Return what an attacker draws of the first records of D, from releases at the first weights of world 0.
 
     Parameters
     ----------
     plan
         Of which `require_drawable` holds.
+    on_step
+        Told one for every step of the search, of which there are at most `DRAWING_STEPS`.
     """
     game, audit = load_game(plan.public), plan.config.audit
     assert audit.pictures is not None, "pictures are asked for"
@@ -64,7 +68,7 @@ def drawn_by(plan: AuditPlan) -> Drawn:
     victims = Victims(game.training.features[: audit.pictures], game.training.labels[: audit.pictures], candidates)
     levels, own = _levels(plan, len(candidates) + 1)
     descent = Descent(seconds=_SECONDS if audit.pictures_time_limit is None else audit.pictures_time_limit)
-    found = drawings(shared, victims, _others(game), levels, _draws(game), descent)
+    found = drawings(shared, victims, _others(game), levels, _draws(game), descent, lambda _: on_step(1))
     return Drawn(victims.pictures.cpu().numpy(), tuple(found), levels.index(own))
 
 

@@ -41,6 +41,20 @@ def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
+def steps_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show the same of work that is counted in steps; the block tells how many more are done.
+
+    Parameters
+    ----------
+    what, total
+        What goes on, and how many steps it has at most.
+    """
+    with _display(total, "steps") as show:
+        show(0, what)
+        yield lambda done: show(done, what)
+
+
+@contextmanager
 def no_runs_progress(total: int) -> Iterator[Callable[[str], Callable[[int], None]]]:
     """Show nothing over several runs."""
     yield lambda name: lambda done: None
@@ -120,19 +134,19 @@ def _said_again(line: Callable[[], str]) -> Iterator[None]:
         telling.join()
 
 
-def _display(total: int) -> AbstractContextManager[_Show]:
+def _display(total: int, of: str = "world-rounds") -> AbstractContextManager[_Show]:
     if talk.is_quiet():
         return nullcontext(lambda done, what: None)
-    return _bar(total) if Console(stderr=True).is_terminal else _lines(total)
+    return _bar(total, of) if Console(stderr=True).is_terminal else _lines(total, of)
 
 
 @contextmanager
-def _bar(total: int) -> Iterator[_Show]:
+def _bar(total: int, of: str) -> Iterator[_Show]:
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("world-rounds,"),
+        TextColumn(f"{of},"),
         TimeElapsedColumn(),
         TextColumn("gone,"),
         TimeRemainingColumn(),
@@ -144,7 +158,7 @@ def _bar(total: int) -> Iterator[_Show]:
 
 
 @contextmanager
-def _lines(total: int) -> Iterator[_Show]:
+def _lines(total: int, of: str) -> Iterator[_Show]:
     """Print a line every so often: a log has no place for a bar that is drawn over itself."""
     begun, reached, doing = time.monotonic(), 0, ""
     first = (begun, 0)
@@ -160,7 +174,7 @@ def _lines(total: int) -> Iterator[_Show]:
         left = (
             f", about {(now - since) / (reached - before) * (total - reached):.0f} s left" if reached > before else ""
         )
-        return f"{doing}: {reached:,} of {total:,} world-rounds, {now - begun:.0f} s gone{left}"
+        return f"{doing}: {reached:,} of {total:,} {of}, {now - begun:.0f} s gone{left}"
 
     with _said_again(line):
         yield show

@@ -69,7 +69,7 @@ def _this_session(arguments: Sequence[str], seed: int, device: str) -> Session:
     return Session(
         began=datetime.now(UTC).isoformat(timespec="seconds"),
         command=command_text(arguments, seed),
-        commit=_commit(),
+        commit=commit_of_sources(),
         versions={"Python": platform.python_version(), **_versions()},
         hardware=_hardware(device),
     )
@@ -115,7 +115,7 @@ def _versions() -> dict[str, str]:
 
 
 @cache
-def _commit() -> str | None:
+def commit_of_sources() -> str | None:
     """Return the commit of the sources, with a plus where they were changed; None where they are under no control."""
     place = Path(fl_audit.__file__).parent
 

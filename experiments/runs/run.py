@@ -20,9 +20,9 @@ from experiments.runs.engines import Engine, run_on_ray
 from experiments.runs.first_step import require_finite_steps
 from experiments.runs.footprint import require_room
 from experiments.runs.local_engine import run_locally
-from experiments.runs.pictures import require_drawable
+from experiments.runs.pictures import DRAWING_STEPS, drawn_by, require_drawable
 from experiments.runs.plan import AuditPlan
-from experiments.runs.progress import Progress, at_work, no_progress
+from experiments.runs.progress import Progress, at_work, no_progress, steps_bar
 from experiments.runs.provenance import note_session, read_provenance
 from experiments.runs.questions import more_questions
 from experiments.runs.run_directory import RunDirectory, read_plan
@@ -303,8 +303,13 @@ def finish(
         for label, frame in frames.items():
             with whole_file(run.path / f"{label}.parquet") as file:
                 write_table(frame, file)
+    drawn = None
+    if plan.config.audit.pictures is not None:
+        with steps_bar("drawing the pictures", DRAWING_STEPS) as on_step:
+            drawn = drawn_by(plan, on_step)
     with at_work("holding what was measured against the promise"):
-        contents = summarise(plan, RunTables(**frames), _timing(run), read_provenance(run), read_unprotected(run))
+        known = _timing(run), read_provenance(run), read_unprotected(run)
+        contents = summarise(plan, RunTables(**frames), *known, drawn)
     write_sealed(run.path, run.summary, contents.summary)
     if with_report:
         with at_work("drawing the figures, writing the report"):

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from experiments.runs.pairs import looked_at
-from experiments.runs.pictures import drawn_by
 from experiments.runs.plan import AuditPlan
 from fl_audit.adjacency import Unit
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
+from fl_audit.evidence.inversion import Drawn
 from fl_audit.evidence.origin import Provenance, Unprotected
 from fl_audit.evidence.run_tables import RunTables, Timing
 from fl_audit.evidence.star.epsilon_star import StarSettings
@@ -30,6 +30,7 @@ def summarise(
     timing: dict[str, Any],
     provenance: Provenance | None = None,
     unprotected: Unprotected | None = None,
+    drawn: Drawn | None = None,
 ) -> RunContents:
     """Return what a finished run found: the numbers of every finding, and the content of `summary.json` among them.
 
@@ -43,8 +44,10 @@ def summarise(
         Where the run comes from; None where that was not noted.
     unprotected
         What the same training without privacy is worth; None where no such run was named.
+    drawn
+        The pictures that were drawn of its records, if any.
     """
-    run = FinishedRun(run_facts(plan), tables, Timing.of_json(timing), provenance, unprotected)
+    run = FinishedRun(run_facts(plan, drawn), tables, Timing.of_json(timing), provenance, unprotected)
     return report_contents(replace(run, facts=replace(run.facts, guarantee=_promise_kept_by(run))))
 
 
@@ -59,8 +62,14 @@ def _promise_kept_by(run: FinishedRun) -> Guarantee | None:
     return guarantee(replace(promise.claim, sensitivities=Sensitivities.ADAPTIVE))
 
 
-def run_facts(plan: AuditPlan) -> RunFacts:
-    """Return what a report says about a plan, without the challenger's seed."""
+def run_facts(plan: AuditPlan, drawn: Drawn | None = None) -> RunFacts:
+    """Return what a report says about a plan, without the challenger's seed.
+
+    Parameters
+    ----------
+    plan, drawn
+        What was played, and the pictures that were drawn of its records, if any.
+    """
     audit, privacy = plan.config.audit, plan.config.privacy
     configuration = plan.config.as_dict()
     configuration["run"].pop("seed", None)
@@ -76,7 +85,7 @@ def run_facts(plan: AuditPlan) -> RunFacts:
         crafted=_crafted(plan),
         commonest=_commonest(plan),
         canaries=canary_facts(load_game(plan.public)),
-        drawn=None if audit.pictures is None else drawn_by(plan),
+        drawn=drawn,
     )
 
 

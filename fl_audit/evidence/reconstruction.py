@@ -3,14 +3,14 @@
 import math
 
 import numpy as np
-from scipy.special import bdtr, bdtrc, bdtri
+from scipy.special import bdtrc, bdtri
 
 from fl_audit.arrays import Floats, Integers
 from fl_audit.errors import require
 from fl_audit.evidence.belief.advantage import clopper_pearson
 from fl_audit.evidence.belief.family import DETECTION_POWER, FAMILY_LEVEL, Missing, TestName, TestResult
-from fl_audit.evidence.belief.noise_estimate import BREACH, no_estimate
-from fl_audit.evidence.belief.verdict import FAMILY, Judgement, verdict_on
+from fl_audit.evidence.belief.noise_estimate import BREACH
+from fl_audit.evidence.belief.verdict import Judgement, judged_by_one
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.reconstruction import reconstruction_bound
 
@@ -79,26 +79,15 @@ def judge_hits(hits: int, worlds: int, chance: float, guarantee: Guarantee, conf
     assert bound is not None, "the game of reconstruction has global noise"
     test = _test_of_hits(hits, worlds, bound)
     at_breach = reconstruction_bound(guarantee.claim.with_noise(1 / BREACH), chance)
-    lower, at_level = (
-        epsilon_of_hits(hits, worlds, chance, guarantee.delta, one) for one in (confidence, 1 - FAMILY_LEVEL)
+    bounds = (
+        epsilon_of_hits(hits, worlds, chance, guarantee.delta, confidence),
+        epsilon_of_hits(hits, worlds, chance, guarantee.delta, 1 - FAMILY_LEVEL),
     )
-    conclusive = at_breach >= test.limit
-    return Judgement(
-        verdict=verdict_on(test.violated, conclusive),
-        tests=(test,),
-        broken=(test,) if test.violated else (),
-        level=FAMILY_LEVEL,
-        noise=no_estimate(confidence),
-        not_offered=tuple((name, Missing.CANDIDATES_ALONE) for name in FAMILY),
-        epsilon_lower_bound=lower,
-        confidence=confidence,
-        epsilon_lower_bound_at_level=at_level,
-        method=_METHOD,
-        assumption=_ASSUMPTION,
-        limit_of_detection=epsilon_of_hits(worlds, worlds, chance, guarantee.delta, 1 - FAMILY_LEVEL),
-        worlds_needed=_worlds_needed(bound, at_breach),
-        conclusive=conclusive,
-    )
+    limit = epsilon_of_hits(worlds, worlds, chance, guarantee.delta, 1 - FAMILY_LEVEL)
+    return judged_by_one(
+        test, at_breach >= test.limit, bounds, confidence, _METHOD, _ASSUMPTION, limit,
+        _worlds_needed(bound, at_breach), Missing.CANDIDATES_ALONE,
+    )  # fmt: skip
 
 
 def _test_of_hits(hits: int, worlds: int, bound: float) -> TestResult:
@@ -132,12 +121,20 @@ def _share_found(worlds: int, bound: float) -> float:
 
 def _worlds_needed(bound: float, at_breach: float) -> int | None:
     """Return how many worlds would find hits as frequent as under the breach; None where no number would."""
-    worlds = 1
-    while bdtr(min(_fewest_found(worlds, bound), worlds + 1) - 1, worlds, at_breach) > 1 - DETECTION_POWER:
-        worlds *= 2
-        if worlds > _MOST_WORLDS or at_breach <= bound:
+
+    def is_enough(worlds: int) -> bool:
+        return _share_found(worlds, bound) <= at_breach
+
+    few, enough = 0, 1
+    while not is_enough(enough):
+        few, enough = enough, 2 * enough
+        if enough > _MOST_WORLDS or at_breach <= bound:
             return None
-    return worlds
+    # Hits are whole numbers, so that a few more worlds may be too few again: the number that is returned is enough.
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        few, enough = (few, middle) if is_enough(middle) else (middle, enough)
+    return enough
 
 
 def epsilon_of_hits(hits: int, worlds: int, chance: float, delta: float, confidence: float) -> float:

@@ -92,7 +92,8 @@ def _insider(contents: RunContents) -> Fact:
     if found is None:
         return Fact("The insider", "not played", "no insider took part")
     shown = f"≥ {number_text(found.epsilon_lower_bound, 3)}"
-    by = "canaries" if verdict_of(contents).judges_canaries else "scores"
+    verdict = verdict_of(contents)
+    by = "canaries" if verdict.judges_canaries else "first guesses" if verdict.names_candidates else "scores"
     return Fact(f"Epsilon shown by {by}", shown, f"{percent(found.confidence)} confidence")
 
 

@@ -5,8 +5,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
-from scipy.special import log_ndtr
 from scipy.stats import binom
 
 from fl_audit.adversaries.membership.insider import increments
@@ -16,23 +14,13 @@ from fl_audit.evidence.reconstruction import judge_hits, ranks_of_truth
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, guarantee
-from fl_audit.privacy.reconstruction import reconstruction_bound
+from fl_audit.privacy.reconstruction import reconstruction_bound, simplex_success
 
 SETTINGS = list(product((2, 10, 100, 1000, 10_000), (0.3, 1.0, 2.0, 6.0)))
 
 
 def promise(mu: float) -> Guarantee:
     return guarantee(Claim("add-remove-record", gaussian_rounds(1 / mu, 1), 1e-5))
-
-
-def exact_success(mu: float, candidates: int) -> float:
-    """Return how often the best attack names the right corner of a simplex whose corners have norm mu, unit noise."""
-    apart = mu * math.sqrt(candidates / (candidates - 1))
-
-    def hit(x: float) -> float:
-        return math.exp(-((x - apart) ** 2) / 2 + (candidates - 1) * float(log_ndtr(x))) / math.sqrt(2 * math.pi)
-
-    return quad(hit, -10, apart + 12, limit=400, points=[0.0, apart])[0]
 
 
 @pytest.mark.parametrize(("candidates", "mu"), SETTINGS)
@@ -50,7 +38,7 @@ def test_a_simplex_is_named_as_often_as_the_exact_attack_does_and_never_above_th
         products[np.arange(len(true)), true] += length**2
         norms, nobody = np.full_like(products, length), np.zeros(products.shape, dtype=np.bool_)
         ranks.append(ranks_of_truth(increments(products, norms, None, np.ones(len(true)), nobody), true))
-    hits, exact = int(np.sum(np.concatenate(ranks) == 1)), exact_success(mu, candidates)
+    hits, exact = int(np.sum(np.concatenate(ranks) == 1)), simplex_success(mu, candidates)
     assert abs(hits / worlds - exact) <= 3 * math.sqrt(exact * (1 - exact) / worlds) + 1e-9
     found = judge_hits(hits, worlds, 1 / candidates, promise(mu), 0.95)
     assert found.verdict is not Verdict.VIOLATED
@@ -71,7 +59,7 @@ def test_an_attack_that_reaches_the_bound_is_called_violated_at_most_once_in_a_t
 
 def test_hits_as_of_half_the_noise_are_violated_and_the_limit_is_found_nine_times_in_ten() -> None:
     kept, worlds = promise(2.0), 400
-    found = judge_hits(round(exact_success(4.0, 50) * worlds), worlds, 1 / 50, kept, 0.95)
+    found = judge_hits(round(simplex_success(4.0, 50) * worlds), worlds, 1 / 50, kept, 0.95)
     assert found.verdict is Verdict.VIOLATED
     assert found.epsilon_lower_bound > 0
     fewest = next(hits for hits in range(worlds) if judge_hits(hits, worlds, 1 / 50, kept, 0.95).broken)

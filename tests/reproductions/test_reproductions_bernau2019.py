@@ -1,5 +1,6 @@
 """Bernau et al. 2019: printed numbers against the accountant, settings, trade-offs, claims, and a slice of the runs."""
 
+import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -12,8 +13,9 @@ from scipy.special import ndtri
 from sklearn.metrics import roc_auc_score
 
 from experiments.reproductions import reproduce
-from experiments.reproductions.bernau2019 import configurations, paper, runs
-from experiments.reproductions.bernau2019.claims import TESTS, ClaimVerdict, PaperClaim, claims_of
+from experiments.reproductions.bernau2019 import configurations, paper, planning, runs
+from experiments.reproductions.bernau2019.adversaries import adversaries_item
+from experiments.reproductions.bernau2019.claims import TESTS, claims_of
 from experiments.reproductions.bernau2019.confidences import surest
 from experiments.reproductions.bernau2019.configurations import configuration
 from experiments.reproductions.bernau2019.epsilons import (
@@ -27,19 +29,22 @@ from experiments.reproductions.bernau2019.epsilons import (
 from experiments.reproductions.bernau2019.figures import figure_of
 from experiments.reproductions.bernau2019.models import small_faces
 from experiments.reproductions.bernau2019.published import RECIPES, TABLE_2, TABLE_3, MembershipStudy
-from experiments.reproductions.bernau2019.runs import MembershipFindings, areas
+from experiments.reproductions.bernau2019.runs import MembershipFindings, areas, joined, reduced
 from experiments.reproductions.bernau2019.settings import (
     BLACK_BOX,
     CANDIDATES,
+    INSIDER,
     WHITE_BOX,
     MembershipData,
     MembershipSetting,
     Method,
     Size,
+    WorldPart,
     settings_of,
 )
 from experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_like_accuracy, gain, phi
-from experiments.reproductions.papers import Extent
+from experiments.reproductions.claims import ClaimVerdict, PaperClaim
+from experiments.reproductions.papers import Context, Extent
 from experiments.reproductions.sources import DataFound, find_data
 from experiments.runs.engines import Engine
 from experiments.runs.laws import sampling_rate
@@ -122,10 +127,11 @@ def test_every_run_can_be_configured(data: MembershipData) -> None:
             assert settings_of(data, extent) == ()
             continue
         chosen = settings_of(data, extent)
-        assert len({one.name for one in chosen} | {one.seed for one in chosen}) == 2 * len(chosen)
+        parts = [WorldPart(one, number) for one in chosen for number in (0, 1)]
+        assert len({one.name for one in parts} | {one.seed for one in parts}) == 2 * len(parts)
         assert len(chosen) == 1 + 2 * len(size.levels)
         for setting in chosen:
-            config = configuration(setting, extent, None)
+            config = configuration(WorldPart(setting), extent, None)
             assert config.audit.targets == config.data.records
             assert config.privacy.private == (setting.method is Method.CENTRAL)
             assert (config.privacy.randomiser is not None) == (setting.method is Method.LOCAL)
@@ -135,9 +141,9 @@ def test_every_run_can_be_configured(data: MembershipData) -> None:
 def test_a_member_is_sampled_as_in_the_paper() -> None:
     # LFW keeps the n of the paper, so that q and epsilon of its noise follow.
     faces = CANDIDATES[MembershipStudy.LFW][0][0]
-    config = configuration(MembershipSetting(faces, Method.CENTRAL, 4.0), Extent.FULL, None)
+    config = configuration(WorldPart(MembershipSetting(faces, Method.CENTRAL, 4.0)), Extent.FULL, None)
     assert float(sampling_rate(config)) == pytest.approx(16 / 368)
-    config = configuration(MembershipSetting(faces, Method.LOCAL, 0.1), Extent.FULL, None)
+    config = configuration(WorldPart(MembershipSetting(faces, Method.LOCAL, 0.1)), Extent.FULL, None)
     assert config.training.local_batch == 32
     assert runs.most_epochs(config) == faces.full.epochs
     assert (config.privacy.pixelation_block, config.privacy.pixelation_pixels) == (1, 64)
@@ -151,7 +157,7 @@ def test_the_small_network_for_faces() -> None:
 def test_missing_data_are_named_and_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FL_AUDIT_DATA", raising=False)
     found = find_data(CANDIDATES, tmp_path, (MembershipStudy.TEXAS, MembershipStudy.COLLAB, MembershipStudy.SKEWED))
-    assert [one.study for one in found.data] == [MembershipStudy.SKEWED] * 3
+    assert [one.study for one in found.data] == [MembershipStudy.SKEWED] * 4
     assert [line.partition(" is left out")[0] for line in found.remarks] == ["Texas", "COLLAB"]
 
 
@@ -162,7 +168,8 @@ def made_up(
     setting: MembershipSetting, auc: float, accuracy: float, worlds: int = 40, spread: float = 0.01
 ) -> MembershipFindings:
     """Return findings whose attacks reach about an AUC: scores of members are moved by as much."""
-    random = np.random.default_rng(setting.seed)
+    part = WorldPart(setting)
+    random = np.random.default_rng(part.seed)
     is_in = random.random((worlds, 60)) < 0.5
     shift = np.sqrt(2) * ndtri(auc)
     scores = {
@@ -171,12 +178,10 @@ def made_up(
     }
     right = np.clip(accuracy + spread * random.normal(size=worlds), 0, 1)
     epsilon = {"guarantee": {"epsilon": 10 / max(setting.level, 0.1)}}
-    config = configuration(setting, Extent.FULL, None)
-    losses = np.abs(scores[BLACK_BOX])
-    chosen, sure = np.full(worlds, 3.0), np.clip(right[:, np.newaxis] + 0.02 * scores[BLACK_BOX], 0, 1)
-    return MembershipFindings(
-        setting, config, epsilon, Membership(is_in), scores, right, right, chosen, sure, losses, None
-    )
+    sure = np.clip(right[:, np.newaxis] + 0.02 * scores[BLACK_BOX], 0, 1)
+    by_world = {"train_accuracy": right, "test_accuracy": right, "chosen_epoch": np.full(worlds, 3.0)}
+    config = configuration(part, Extent.FULL, None)
+    return reduced(part, config, epsilon, Membership(is_in), scores, sure, by_world)
 
 
 def test_areas_are_those_of_scikit_learn() -> None:
@@ -198,7 +203,7 @@ def test_phi_is_that_of_the_means_and_its_interval_covers_it() -> None:
     assert found.low < relative_tradeoff(0.8, 0.6, 0.9, 0.5, 10) < found.high
     assert found.high - found.low < 0.5
     # An attack that guessed from the start gives no phi.
-    guessing = replace(original, scores={BLACK_BOX: -original.scores[BLACK_BOX]})
+    guessing = replace(original, areas_of_worlds={BLACK_BOX: 1 - original.areas_of_worlds[BLACK_BOX]})
     assert np.isnan(phi(guessing, private, BLACK_BOX, np.random.default_rng(0)).low)
 
 
@@ -319,7 +324,7 @@ class _Stub:
 
 def test_runs_side_by_side_are_counted_and_fail_with_their_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "ProcessPoolExecutor", ThreadPoolExecutor)
-    monkeypatch.setattr(runs, "_cores", lambda: 2)
+    monkeypatch.setattr(runs, "cores", lambda: 2)
     done: list[str] = []
     counted: list[int] = []
     tasks = [_Stub(label, done) for label in ("a", "b", "c")]
@@ -342,7 +347,7 @@ def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
     # The white-box attack takes seconds a run: its panels are drawn from made-up runs above.
     monkeypatch.setattr(configurations, "ATTACKS", ("loss", "shadow"))
     monkeypatch.setattr(shadow, "_EPOCHS", 2)
-    monkeypatch.setattr(runs, "_cores", lambda: 1)
+    monkeypatch.setattr(runs, "cores", lambda: 1)
 
 
 @pytest.mark.usefixtures("_slice")
@@ -351,13 +356,12 @@ def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
     made = reproduce.reproduce("bernau2019-fig7", tmp_path, extent=Extent.QUICK, announce=said.append)
     assert said == ["Texas is gone"]
     frame = pd.read_csv(tmp_path / "fig7.csv")
-    assert sorted(path.name.rpartition("10-")[2] for path in (tmp_path / "runs-quick").iterdir()) == [
-        "cdp-4", "ldp-1", "original",
-    ]  # fmt: skip
+    played = (path.name.rpartition("10-")[2] for path in (tmp_path / "runs-quick").glob("*-10-*") if path.is_dir())
+    assert sorted(played) == ["cdp-4-part0", "ldp-1-part0", "original-part0"]
     by = frame.set_index(["setting", "quantity"])["measured"]
     label = f"{SKEWED.title}, LDP, epsilon_i 1"
     worlds = pd.read_parquet(
-        tmp_path / "runs-quick" / MembershipSetting(SKEWED, Method.LOCAL, 1.0).name / "worlds.parquet"
+        tmp_path / "runs-quick" / WorldPart(MembershipSetting(SKEWED, Method.LOCAL, 1.0)).name / "worlds.parquet"
     )
     assert by[label, "test accuracy"] == pytest.approx(worlds["test_accuracy"].mean())
     assert {"black-box AUC", "AUC of the loss", "training accuracy"} <= set(frame["quantity"])
@@ -365,3 +369,89 @@ def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
     text = made.page.read_text(encoding="utf-8")
     for words in ("What agrees with the paper", "Quick form", "Texas is gone", "its shadow models", "does not state n"):
         assert words in text, words
+
+
+# ---------------------------------------------------------------- worlds by what claims lack
+
+
+def test_parts_are_counted_together() -> None:
+    setting = MembershipSetting(SKEWED, Method.LOCAL, 1.0)
+    one, other = made_up(setting, 0.8, 0.9), made_up(setting, 0.6, 0.5, worlds=20)
+    both = joined([one, other])
+    assert (both.worlds, both.parts) == (60, 2)
+    for attack, found in both.areas_of_worlds.items():
+        assert list(found) == [*one.areas_of_worlds[attack], *other.areas_of_worlds[attack]]
+    assert one.called is not None
+    assert other.called is not None
+    assert both.called is not None
+    assert np.array_equal(both.called.counts, one.called.counts + other.called.counts)
+    assert both.called.counts.sum() == 60 * 60
+    assert both.rocs[BLACK_BOX].tpr == pytest.approx((one.rocs[BLACK_BOX].tpr + other.rocs[BLACK_BOX].tpr) / 2)
+
+
+def _open_claim(found: Interval, *names: str, worlds: int = 24) -> PaperClaim:
+    return PaperClaim("6", "said", "there", "AUC", found, 0.0, worlds=worlds, runs=names)
+
+
+def test_claims_say_how_many_worlds_would_decide_them() -> None:
+    # The interval reaches twice as far as the edge of the range: four times the worlds.
+    assert _open_claim(Interval(0.05, -0.05, 0.15)).worlds_to_decide == 4 * 24
+    assert _open_claim(Interval(-0.05, -0.15, 0.05)).worlds_to_decide == 4 * 24
+    assert _open_claim(Interval(0.0, -0.1, 0.1)).worlds_to_decide is None
+    assert _open_claim(Interval(0.2, 0.1, 0.3)).worlds_to_decide is None
+    share = PaperClaim(
+        "6", "said", "there", "share", Interval(0.0, 0.0, 0.003), highest=0.001, worlds=1000, narrows=1.0
+    )
+    assert share.worlds_to_decide == 3000
+    narrow = replace(share, found=Interval(0.0, 0.0, 0.001))
+    assert narrow.verdict is ClaimVerdict.HOLDS
+
+
+def test_worlds_go_where_claims_lack_them_cheapest_first() -> None:
+    before = {"a": 1, "b": 1, "c": 1}
+    seconds = {"a": 10.0, "b": 100.0, "c": 1.0}
+    claims = [
+        _open_claim(Interval(0.05, -0.05, 0.15), "a"),  # four times the worlds, and a quarter more: 4 parts more
+        _open_claim(Interval(0.05, -0.05, 0.15), "b"),
+        _open_claim(Interval(0.2, 0.1, 0.3), "c"),
+        _open_claim(Interval(0.05, -0.005, 0.105), "a", "c"),
+    ]
+    assert planning.planned(claims, before, seconds, 0.0) == before
+    # The last one is cheapest, with one part more of each; the first pays for what is left of its own.
+    assert planning.planned(claims, before, seconds, 45.0) == {"a": 5, "b": 1, "c": 2}
+    assert planning.planned(claims, before, seconds, 441.0) == {"a": 5, "b": 5, "c": 2}
+
+
+def test_the_full_form_goes_on_with_its_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[list[str]] = []
+
+    def findings(settings, plan, context):  # type: ignore[no-untyped-def]
+        played.append([part.name for part in planning.parts_of(settings, plan)])
+        return {one: joined([made_up(one, 0.7, 0.6, worlds=8) for _ in range(plan[one.name])]) for one in settings}
+
+    monkeypatch.setattr(planning, "_played", findings)
+    monkeypatch.setattr(planning, "_seconds_a_part", lambda context, settings: {one.name: 1.0 for one in settings})
+    monkeypatch.setattr(planning, "cores", lambda: 1)
+    context = Context(tmp_path, minutes=5.0)
+    runs_found = planning.play([SKEWED], context, adding=True)
+    settings = settings_of(SKEWED, Extent.FULL)
+    assert len(played[0]) == len(settings)
+    assert len(settings) < len(played[1]) <= len(played[2]) <= 300
+    plans = json.loads((tmp_path / "runs" / planning.PLAN).read_text())
+    assert len(plans) == 3
+    assert {one.name: found.parts for one, found in runs_found.items()} == plans[-1]
+    played.clear()
+    planning.play([SKEWED], context, adding=True)
+    assert json.loads((tmp_path / "runs" / planning.PLAN).read_text()) == plans
+    assert len(played[-1]) == sum(plans[-1].values())
+
+
+def test_the_insider_learns_most_of_made_up_runs() -> None:
+    run = made_up(MembershipSetting(SKEWED, Method.CENTRAL, 2.0), 0.6, 0.5)
+    watched = replace(run, areas_of_worlds={**run.areas_of_worlds, INSIDER: np.full(40, 0.95) - 0.01 * run.confidence})
+    original = made_up(MembershipSetting(SKEWED), 0.8, 0.9)
+    own = {original.setting: original, watched.setting: watched}
+    made = adversaries_item([SKEWED], own)
+    assert len(made.frame) == 3 + 2  # without the attack on losses, which is not made up
+    claims = [claim for claim in claims_of([SKEWED], own) if "insider" in claim.statement]
+    assert [claim.verdict for claim in claims] == [ClaimVerdict.HOLDS] * 2

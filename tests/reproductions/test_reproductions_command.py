@@ -30,7 +30,9 @@ def test_an_item_without_runs(run_reproduce, tmp_path: Path) -> None:  # type: i
     made = tmp_path / "runs" / "reproduce-bernau2021-table3-quick"
     assert status == 0
     assert "bernau2021-table3" in out
-    assert sorted(path.name for path in made.iterdir()) == ["bernau2021-table3.html", "table3.csv", "table3.png"]
+    assert sorted(path.name for path in made.iterdir()) == [
+        "bernau2021-table3.html", "table3.csv", "table3.json", "table3.png", "table3.svg",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,13 @@ from audits import small_settings
 from safetensors.torch import load_file
 from scipy import stats
 
-from experiments.reproductions.items import table
+from experiments.reproductions.claims import ClaimVerdict
 from experiments.reproductions.negoescu2023 import fits, landscapes
 from experiments.reproductions.negoescu2023.fits import chosen_points, label_of, training_scores
 from experiments.reproductions.negoescu2023.landscapes import (
     Landscape,
-    _claim_rows,
-    _contrast_rows,
+    _claims,
+    _contrast,
     _floor,
     _remarks,
     available_study,
@@ -94,7 +94,8 @@ def landscape(
     """Return a landscape with one private point for each epsilon; a place in a list is a repetition."""
     rows = [
         {"point": f"{kind}={level}", "private": kind == "epsilon", "privacy.epsilon": level, "epsilon": level,
-         "world": world, "epsilon_star": star, "membership_advantage": 0.25}
+         "world": world, "epsilon_star": star, "membership_advantage": 0.25, "test_accuracy": 0.5 - star / 10,
+         "test_auroc": 0.9 if kind == "epochs" else 0.8}
         for kind, points in (("epsilon", private), ("epochs", baselines))
         for level, values in points.items()
         for world, star in enumerate(values)
@@ -112,33 +113,36 @@ ADULT_MODELS = landscape(
 
 
 def test_claims_are_numbers_with_intervals() -> None:
-    rows = table(_claim_rows(ADULT_MODELS)).set_index("quantity")
-    grown = rows.loc["Epsilon* at 20 epochs less that at 1"]
+    claims = {claim.quantity: claim for claim in _claims(ADULT_MODELS)}
+    grown = claims["Epsilon* at 20 epochs less that at 1"].found
     expected = stats.ttest_rel([0.5, 0.9, 0.7], [0.1, 0.2, 0.15]).confidence_interval(0.95)
-    assert (grown["measured"], grown["low"], grown["high"]) == pytest.approx((0.55, expected.low, expected.high))
-    below = rows.loc["share of private models below their epsilon"]
-    spread = stats.ttest_1samp([1, 1, 0.5], 0).confidence_interval(0.95)
-    assert (below["measured"], below["low"], below["high"]) == pytest.approx((5 / 6, max(0, spread.low), 1))
-    assert below["repetitions"] == 3
-    points = rows.loc["share of settings of private models below their epsilon"]
-    assert (points["measured"], points["repetitions"]) == (1, 2)
-    assert rows.loc["share of models below 0.3", "measured"] == pytest.approx(5 / 12)
-    assert rows.loc["share of private models below every baseline from 5 epochs", "measured"] == pytest.approx(3 / 6)
-    level = rows.loc["Epsilon* of private models at epsilon = 1"]
-    expected = stats.ttest_1samp([0.1, 0.2, 1.1], 0).confidence_interval(0.95)
-    assert (level["low"], level["high"]) == pytest.approx((expected.low, expected.high))
+    assert (grown.value, grown.low, grown.high) == pytest.approx((0.55, expected.low, expected.high))
+    # Intervals of the two private settings hold together: each at 97.5 %.
+    below = claims["largest Epsilon* less epsilon, over private settings"]
+    ends = [
+        stats.ttest_1samp(np.array(values) - epsilon, 0).confidence_interval(0.975)
+        for epsilon, values in {1.0: [0.1, 0.2, 1.1], 3.0: [0.6, 0.8, 0.8]}.items()
+    ]
+    assert below.found.value == pytest.approx(1.4 / 3 - 1)
+    assert (below.found.low, below.found.high) == pytest.approx(
+        (max(end.low for end in ends), max(end.high for end in ends))
+    )
+    largest = claims["largest Epsilon*, over settings"]
+    assert (largest.found.value, largest.highest) == (pytest.approx(2.2 / 3), 0.3)
+    over = claims["largest Epsilon* of private settings less the lowest of these baselines"].found
+    assert over.value == pytest.approx((0.6 + 0.8 + 0.8 - 0.5 - 0.9 - 0.7) / 3)
+    assert claims["share of private settings with a lower utility"].found.value == 1.0
 
 
 def test_repetitions_that_agree_are_few() -> None:
-    agreeing = landscape(replace(ADULT, repetitions=3), {1: [0.1] * 3, 20: [0.5, 0.6, 0.7]}, {1.0: [0.1, 0.2, 0.3]})
-    row = table(_claim_rows(agreeing)).set_index("quantity").loc["share of private models below their epsilon"]
-    assert (row["measured"], row["low"], row["high"]) == pytest.approx((1, stats.beta.ppf(0.025, 3, 1), 1))
+    found = {claim.quantity: claim for claim in _claims(ADULT_MODELS)}["share of private settings with a lower utility"]
+    assert (found.found.low, found.found.high) == pytest.approx((stats.beta.ppf(0.025, 3, 1), 1))
+    assert found.verdict is ClaimVerdict.OPEN
 
 
-def test_remarks_name_the_claims_that_fail() -> None:
-    said = " ".join(_remarks(ADULT_MODELS.study, ADULT_MODELS, table(_claim_rows(ADULT_MODELS))))
-    assert "share of private models below their epsilon: 83.3% (6 models)" in said
-    assert "share of settings of private models below their epsilon" not in said
+def test_remarks_count_the_claims_and_name_who_exceeds_its_epsilon() -> None:
+    said = " ".join(_remarks(ADULT_MODELS.study, ADULT_MODELS, list(_claims(ADULT_MODELS))))
+    assert "claims of the text" in said
     assert "1 of 6 private models have an Epsilon* at or above the epsilon they promise" in said
     assert "0.250 on them on average" in said
     assert "cannot exceed 13.8" in said
@@ -146,8 +150,9 @@ def test_remarks_name_the_claims_that_fail() -> None:
 
 def test_the_tasks_are_set_apart() -> None:
     many = landscape(replace(LOCATION, repetitions=3), {10: [1.0, 2.0, 1.5], 100: [9.0, 10.0, 8.0]}, {1.0: [0.1, 0.2]})
-    (contrast,) = table(_contrast_rows(many, ADULT_MODELS)).itertuples()
-    assert contrast.measured == pytest.approx(9.0 - 0.7)
+    claim = _contrast(many, ADULT_MODELS)
+    assert claim.found.value == pytest.approx(9.0 - 0.7)
+    assert claim.verdict is ClaimVerdict.HOLDS
 
 
 def test_chance_is_that_of_drawn_samples() -> None:
@@ -207,10 +212,10 @@ def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert rows["Adult, 10 epochs", "test AUROC (probability)"] == pytest.approx(longest["test_auroc"].mean())
     many = pd.read_parquet(tmp_path / "runs" / "landscape-digits" / "models.parquet")
     apart = many.loc[many["training.epochs"] == 50, "epsilon_star"].mean() - longest["epsilon_star"].mean()
-    contrast = rows["Digits in place of Purchase-100, 50 epochs, and Adult, 10 epochs"]
-    assert contrast.item() == pytest.approx(apart)
+    assert second.claims[-1].found.value == pytest.approx(apart)
     third = fits.figure_6(context)
-    assert len(third.frame) == 4 * 2 + 2
+    assert len(third.frame) == 4 * 2
+    assert len(third.claims) == 4
     assert third.frame["measured"].between(0, 1).all()
     assert to_png(third.figure)
     with pytest.raises(InputError, match="points of a sweep, over Ray"):

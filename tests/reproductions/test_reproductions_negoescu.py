@@ -145,7 +145,7 @@ def test_an_item_without_its_data_is_left_out(tmp_path: Path, monkeypatch: pytes
     made = make_each([lacking], Context(tmp_path, extent=Extent.QUICK))
     assert made.results == ()
     assert made.left_out == ("Figure 1. It needs data: left out, nothing under runs-quick",)
-    later = Paper("negoescu2023", "Later", "Later.", (lacking,), make_each)
+    later = Paper("negoescu2023", "Later", "Later.", (lacking,), make_each, str)
     monkeypatch.setattr("experiments.reproductions.catalogue.PAPERS", (later,))
     with pytest.raises(InputError, match=r"negoescu2023 cannot be made.*nothing under runs"):
         reproduce("negoescu2023", tmp_path / "out")

@@ -5,7 +5,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from experiments.reproductions.items import ItemResult, ItemRow, table
-from experiments.reproductions.page import _differences, _opening, _rows
+from experiments.reproductions.page import _opening, _rows, differences_html
 from experiments.reproductions.papers import Item
 from experiments.reproductions.reproduce import reproduce
 
@@ -31,8 +31,8 @@ def test_a_page_opens_with_what_agrees_and_counts_misses_against_theory_too() ->
 
 def test_printed_numbers_that_theory_does_not_give_are_named() -> None:
     assert result(COMPUTED, WRONG).computed_differences == ("b: epsilon is 2.2 in print, 2.27 by theory",)
-    assert "1 of 2 printed numbers follow from theory" in _differences(result(COMPUTED, WRONG))
-    assert _differences(result(MEASURED)).count("lie outside our interval") == 2
+    assert "1 of 2 printed numbers follow from theory" in differences_html(result(COMPUTED, WRONG))
+    assert differences_html(result(MEASURED)).count("lie outside our interval") == 2
 
 
 def test_a_page_of_one_table_of_closed_forms_opens_with_its_own_counts(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_page_of_one_table_of_closed_forms_opens_with_its_own_counts(tmp_path:
 
 
 def test_a_column_without_a_number_is_left_out() -> None:
-    item = Item.__new__(Item)
+    item = Item("table3", "Table 3")
     html = _rows(item, result(COMPUTED, WRONG))
     for shown in ("Setting", "Quantity", "Published", "Theory"):
         assert f">{shown}</th>" in html

@@ -37,15 +37,15 @@ from fl_audit.privacy.targets import BeliefTarget
 B, U = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
 LS, GS = NoiseScaling.LOCAL, NoiseScaling.GLOBAL
 ALL = (MNIST, PURCHASE, ADULT)
-OF_2019 = ("table2", "table3", *(f"fig{number}" for number in range(3, 8)), "claims")
+OF_2019 = ("table2", "table3", *(f"fig{number}" for number in range(3, 8)), "adversaries", "claims")
 
 
 def test_names() -> None:
-    numbered = ["table2", "table3", *(f"fig{number}" for number in range(1, 10))]
+    numbered = ["table2", "table3", *(f"fig{number}" for number in range(1, 10)), "claims"]
     names = item_names()
     first = names.index("bernau2021")
-    assert names[first : first + 12] == ("bernau2021", *(f"bernau2021-{key}" for key in numbered))
-    assert names[:9] == ("bernau2019", *(f"bernau2019-{key}" for key in OF_2019))
+    assert names[first : first + 13] == ("bernau2021", *(f"bernau2021-{key}" for key in numbered))
+    assert names[:10] == ("bernau2019", *(f"bernau2019-{key}" for key in OF_2019))
     assert chosen_items("bernau2021") == (PAPER, PAPER.items)
     assert [item.key for item in chosen_items("bernau2021-fig4")[1]] == ["fig4"]
 

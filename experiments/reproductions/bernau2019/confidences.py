@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.reproductions.bernau2019.runs import CONFIDENCE, MembershipFindings
-from experiments.reproductions.bernau2019.settings import BLACK_BOX, MembershipData, Method
+from experiments.reproductions.bernau2019.runs import BINS, CONFIDENCE, MembershipFindings
+from experiments.reproductions.bernau2019.settings import MembershipData, Method
 from experiments.reproductions.looks import empty_panel, name_panel
 from experiments.reproductions.statistics import welch_interval
 from fl_audit.evidence.membership.rates import Interval
@@ -15,7 +14,6 @@ from fl_audit.report.style import SMALL_TEXT_SIZE
 SHOWN_LEVELS = (1.0, 0.1)  # epsilon_i of the two panels
 SUREST_LEVEL = 1.0  # epsilon_i at which, section 5.5 says, models are surer than at larger and at smaller ones
 _LETTERS = ("l", "m")
-_BINS = np.linspace(0.0, 1.0, 26)
 _LOOKS = (("called a member", "#12426e", "-", "////"), ("called none", "#b35806", "--", ""))
 
 
@@ -32,33 +30,36 @@ def draw_confidences(axes: Axes, data: MembershipData, local: Sequence[Membershi
     level = SHOWN_LEVELS[panel]
     title = f"Confidence, epsilon_i {level:g}"
     run = next((one for one in local if one.setting.method is Method.LOCAL and one.setting.level == level), None)
-    if run is None or BLACK_BOX not in run.scores:
+    if run is None or run.called is None:
         empty_panel(axes, f"({_LETTERS[panel]}) {title}", "this level was not played")
         return
-    called = run.scores[BLACK_BOX] > 0  # log-odds of membership
-    for chosen, (name, colour, line, hatch) in zip((called, ~called), _LOOKS, strict=True):
-        if not chosen.any():
-            continue
-        values, share = run.confidence[chosen], 100 / called.size
-        axes.hist(
-            values, _BINS.tolist(), weights=np.full(values.shape, share), histtype="step", color=colour, linestyle=line,
-            hatch=hatch, linewidth=1.5, label=f"{name}: {chosen.mean():.0%}, mean {values.mean():.3f}",
-        )  # fmt: skip
+    targets = run.called.counts.sum()
+    for counts, mean, (name, colour, line, hatch) in zip(run.called.counts, run.called.means, _LOOKS, strict=True):
+        if counts.any():
+            axes.stairs(
+                100 * counts / targets, BINS, color=colour, linestyle=line, hatch=hatch, linewidth=1.5,
+                label=f"{name}: {counts.sum() / targets:.0%}, mean {mean:.3f}",
+            )  # fmt: skip
     axes.set_ylim(top=1.45 * axes.get_ylim()[1])  # room for the legend
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="upper left")
     name_panel(axes, _LETTERS[panel], title, "Largest confidence", "Targets, %")
 
 
-def surest(local: Sequence[MembershipFindings]) -> Interval | None:
+def surest(local: Sequence[MembershipFindings], level: float = CONFIDENCE) -> Interval | None:
     """Return by how much models are surer at epsilon_i = 1 than at the other level where they are surest.
 
     Means over worlds of the mean of the largest confidence in true records of targets; intervals of all differences
     hold together (Bonferroni). None where that level or all others are not played.
+
+    Parameters
+    ----------
+    local, level
+        Runs under local DP; confidence of the interval.
     """
     own = next((one for one in local if one.setting.level == SUREST_LEVEL), None)
     others = [one for one in local if one is not own]
     if own is None or not others:
         return None
-    confidence, sure = 1 - (1 - CONFIDENCE) / len(others), own.confidence.mean(axis=1)
-    found = [welch_interval(sure, one.confidence.mean(axis=1), confidence) for one in others]
+    confidence = 1 - (1 - level) / len(others)
+    found = [welch_interval(own.confidence, one.confidence, confidence) for one in others]
     return Interval(*(min(one[end] for one in found) for end in range(3)))

@@ -5,7 +5,16 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from experiments.reproductions.bernau2019.published import Recipe
-from experiments.reproductions.bernau2019.settings import MembershipSetting, Method, Randomiser, Size
+from experiments.reproductions.bernau2019.settings import (
+    CANDIDATES,
+    WITH_INSIDER,
+    MembershipSetting,
+    Method,
+    Randomiser,
+    Size,
+    WorldPart,
+    settings_of,
+)
 from experiments.reproductions.papers import Extent
 from experiments.runs.config import RunConfig, parse_config
 from fl_audit.adversaries.membership.names import USUAL, Attack
@@ -18,12 +27,12 @@ EPOCHS_A_ROUND = 2
 """Epochs between two looks at the loss where nothing is added in training: there Adam's moments begin anew."""
 
 
-def configuration(setting: MembershipSetting, extent: Extent, data_dir: Path | None) -> RunConfig:
+def configuration(part: WorldPart, extent: Extent, data_dir: Path | None) -> RunConfig:
     """Return the configuration of a run.
 
     Parameters
     ----------
-    setting, extent
+    part, extent
         Which run, in its full or its quick form.
     data_dir
         Where data sets lie; None is the default place.
@@ -33,11 +42,19 @@ def configuration(setting: MembershipSetting, extent: Extent, data_dir: Path | N
     InputError
         If a value is not accepted.
     """
-    return parse_config(_values_of(setting, extent, data_dir))
+    return parse_config(_values_of(part, extent, data_dir))
 
 
-def _values_of(setting: MembershipSetting, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
+def all_values(extent: Extent) -> dict[str, Any]:
+    """Return what is set for the first part of every run, on every data set that may be used, by the run's name."""
+    data = [one for groups in CANDIDATES.values() for forms in groups for one in forms]
+    parts = [WorldPart(setting) for one in data for setting in settings_of(one, extent)]
+    return {part.name: _values_of(part, extent, None) for part in parts}
+
+
+def _values_of(part: WorldPart, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
     """Return the values of the configuration of a run, unchecked."""
+    setting, seed = part.setting, part.seed
     data, size = setting.data, setting.data.size(extent)
     assert size is not None, setting
     is_central = setting.method is Method.CENTRAL
@@ -52,7 +69,7 @@ def _values_of(setting: MembershipSetting, extent: Extent, data_dir: Path | None
             **data.options,
             **({} if data_dir is None else {"data-dir": str(data_dir.absolute())}),
         },
-        "model": {"name": data.model, "seed": setting.seed},
+        "model": {"name": data.model, "seed": seed},
         "training": training,
         "privacy": _privacy(setting, size),
         "audit": {
@@ -60,12 +77,12 @@ def _values_of(setting: MembershipSetting, extent: Extent, data_dir: Path | None
             "worlds": size.worlds,
             "targets": size.records,
             "attacks": list(ATTACKS),
-            "insider": False,
+            "insider": is_central and data.study in WITH_INSIDER,
             "epsilon-star": False,
             "evaluate-every": evaluate_every,
         },
         "run": {
-            "seed": setting.seed,
+            "seed": seed,
             "worlds-per-batch": size.worlds,
             "keep-releases": 0,
             "keep-final-models": True,

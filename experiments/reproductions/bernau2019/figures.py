@@ -13,6 +13,7 @@ from experiments.reproductions.bernau2019.published import AT_CHANCE, PHI_AT_CHA
 from experiments.reproductions.bernau2019.runs import MembershipFindings, most_epochs
 from experiments.reproductions.bernau2019.settings import (
     BLACK_BOX,
+    INSIDER,
     REPETITIONS,
     STRONGEST,
     WHITE_BOX,
@@ -20,7 +21,7 @@ from experiments.reproductions.bernau2019.settings import (
     MembershipSetting,
     Method,
 )
-from experiments.reproductions.bernau2019.tradeoffs import mean_interval, phi
+from experiments.reproductions.bernau2019.tradeoffs import area_of, mean_interval, phi
 from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import (
     CurveLook,
@@ -42,6 +43,7 @@ ATTACK_NAMES = {
     STRONGEST: "AUC of LiRA",
     "loss": "AUC of the loss",
     "rmia": "AUC of RMIA",
+    INSIDER: "AUC of the insider",
 }
 SIDES = (Method.CENTRAL, Method.LOCAL)
 _LETTERS = {
@@ -139,8 +141,8 @@ def rows_of(data: MembershipData, runs: Runs) -> Iterator[ItemRow]:
     original = next(run for run in own if run.setting.method is Method.ORIGINAL)
     for run in own:
         yield from _accuracy_rows(run)
-        for attack, area in run.areas.items():
-            yield _row(run, ATTACK_NAMES[attack], area, note=_five(run, attack))
+        for attack in run.areas_of_worlds:
+            yield _row(run, ATTACK_NAMES[attack], area_of(run, attack), note=_five(run, attack))
         if run.areas_against_test is not None:
             yield _row(
                 run, "AUC of the loss, members against test records", mean_interval(run.areas_against_test),
@@ -150,7 +152,7 @@ def rows_of(data: MembershipData, runs: Runs) -> Iterator[ItemRow]:
             yield from (
                 _row(run, f"phi, {ATTACK_NAMES[attack].removesuffix(' AUC')}", phi_of(original, run, attack))
                 for attack in (BLACK_BOX, WHITE_BOX)
-                if attack in run.scores
+                if attack in run.areas_of_worlds
             )
 
 
@@ -207,13 +209,13 @@ def _accuracies(axes: Axes, own: Mapping[MembershipData, list[MembershipFindings
 
 
 def _areas(axes: Axes, own: Mapping[MembershipData, list[MembershipFindings]], method: Method, attack: str) -> None:
-    if not any(attack in run.scores for runs in own.values() for run in runs):
+    if not any(attack in run.areas_of_worlds for runs in own.values() for run in runs):
         empty_panel(axes, f"({_LETTERS[attack][SIDES.index(method)]}) {attack}, {method}", _NO_WHITE_BOX)
         return
     axes.axhline(0.5, color=MUTED, linewidth=4, alpha=0.35)
     for number, ((data, runs), look) in enumerate(zip(own.items(), CLASS_LOOKS, strict=False)):
         places = _places(runs, number)
-        _draw(axes, places, [run.areas[attack] for run in runs], look, _form(data))
+        _draw(axes, places, [area_of(run, attack) for run in runs], look, _form(data))
         said = [place for place, run in zip(places, runs, strict=True) if is_at_chance(run.setting)]
         draw_published(axes, said, [0.5] * len(said), look.colour)
     low, high = axes.get_ylim()
@@ -239,7 +241,7 @@ def _phis(axes: Axes, own: Mapping[MembershipData, list[MembershipFindings]], me
     axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
     for number, ((data, runs), look) in enumerate(zip(own.items(), CLASS_LOOKS, strict=False)):
         original, private = runs[0], runs[1:]
-        attack = WHITE_BOX if WHITE_BOX in original.scores else BLACK_BOX
+        attack = WHITE_BOX if WHITE_BOX in original.areas_of_worlds else BLACK_BOX
         if private:
             found = [phi_of(original, run, attack) for run in private]
             _draw(axes, _places(private, number), found, look, _form(data))
@@ -273,17 +275,15 @@ def _finish(
 
 def _rocs(axes: Axes, runs: Sequence[MembershipFindings], method: Method, attack: str) -> None:
     letter = _LETTERS["roc"][SIDES.index(method)]
-    if not any(attack in run.scores for run in runs):
+    if not any(attack in run.areas_of_worlds for run in runs):
         empty_panel(axes, f"({letter}) {attack}, {method}", _NO_WHITE_BOX)
         return
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=4, alpha=0.35)
     for run in runs:
-        curve, look = run.roc(attack), LEVEL_LOOKS[run.setting.position]
-        step = max(1, len(curve.fpr) // 400)
+        curve, look = run.rocs[attack], LEVEL_LOOKS[run.setting.position]
         name = "no DP" if run.setting.method is Method.ORIGINAL else f"epsilon {run.epsilon:,.4g}"
         axes.plot(
-            np.append(curve.fpr[::step], 1.0), np.append(curve.tpr[::step], 1.0), look.line, color=look.colour,
-            linewidth=1.4, label=name,
+            curve.fpr, curve.tpr, look.line, color=look.colour, linewidth=1.4, label=name,
         )  # fmt: skip
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="lower right", handlelength=3.0)
     kind = ATTACK_NAMES[attack].removesuffix(" AUC")
@@ -293,13 +293,13 @@ def _rocs(axes: Axes, runs: Sequence[MembershipFindings], method: Method, attack
 def _tradeoff(axes: Axes, data: MembershipData, runs: Runs, attack: str) -> None:
     kind = ATTACK_NAMES[attack].removesuffix(" AUC")
     name_of_panel = f"{data.classes} classes, {kind}"
-    if not any(attack in run.scores for setting, run in runs.items() if setting.data == data):
+    if not any(attack in run.areas_of_worlds for setting, run in runs.items() if setting.data == data):
         empty_panel(axes, f"(k) {kind}", _NO_WHITE_BOX)
         return
     axes.axvline(0.5, color=MUTED, linewidth=4, alpha=0.35)
     for method in SIDES:
         own, look = runs_of_method(runs, data, method), METHOD_LOOKS[method]
-        area, accuracy = [run.areas[attack] for run in own], [mean_interval(run.test_accuracy) for run in own]
+        area, accuracy = [area_of(run, attack) for run in own], [mean_interval(run.test_accuracy) for run in own]
         axes.errorbar(
             [one.value for one in area], [one.value for one in accuracy],
             xerr=_reach(area), yerr=_reach(accuracy), fmt=look.marker, linestyle=look.line, color=look.colour,
@@ -331,12 +331,17 @@ def _caption(shown: MembershipData) -> str:
     )
 
 
+def _worlds_said(data: MembershipData, runs: Runs) -> str:
+    worlds = [run.worlds for setting, run in runs.items() if setting.data == data]
+    return f"{min(worlds)} worlds" if min(worlds) == max(worlds) else f"{min(worlds)} to {max(worlds)} worlds a setting"
+
+
 def _remarks(study: MembershipStudy, data: Sequence[MembershipData], runs: Runs) -> Iterator[str]:
     for one in data:
         size = next(run.config for setting, run in runs.items() if setting.data == one)
         yield (
             f"{one.title}: {size.data.records // 2:,} members on average of {size.data.records:,} targets, "
-            f"{size.audit.worlds} worlds, {most_epochs(size):.0f} epochs at most."
+            f"{_worlds_said(one, runs)}, {most_epochs(size):.0f} epochs at most."
         )
     yield from _REMARKS[study]
 
@@ -364,16 +369,14 @@ _REMARKS = {
     MembershipStudy.LFW: (
         "The paper trains the last layer on VGG-16 with weights learned from faces, which cannot be had. Here a small "
         "convolutional network is trained from random weights, at learning rate .003, on images of 64 x 64 instead of "
-        "250 x 250. The archive has the people with 20 images or more, 62 of them: 100 people cannot be played, and 50 "
-        "are left out, as they would take as long again.",
+        "250 x 250. The archive has the people with 20 images or more, 62 of them: 100 people cannot be played.",
         "Pixels are perturbed as the paper says, b = 1 and m the square root of the number of pixels, 64 here. That is "
         "the noise that is left when images of 250 x 250 with m = 250 are averaged to 64 x 64. Epsilon counts 4,096 "
         "pixels, as the paper counts 62,500.",
     ),
     MembershipStudy.SKEWED: (
         "Data, layers, learning rate, batch and clipping norm are the paper's. It does not state n. With a few hundred "
-        "members 100 classes, whose own bits are 6 of 600, are hardly learned, so that there is little to trade. 50 "
-        "classes are left out.",
+        "members 100 classes, whose own bits are 6 of 600, are hardly learned, so that there is little to trade.",
         "The paper's non-members are test records, whose noise bits have another law than those of the training "
         "records. An attack then tells the two laws apart as well, and gets an AUC away from .5 without any leak. "
         "Here members and others have the same law; what the loss alone gets of members against test records stands in "

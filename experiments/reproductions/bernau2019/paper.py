@@ -1,21 +1,30 @@
 """The tables and figures of Bernau, Grassal, Robl and Kerschbaum 2019, made from runs that they share."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
 
-from experiments.reproductions.bernau2019.claims import ClaimVerdict, PaperClaim, claims_of, counted
-from experiments.reproductions.bernau2019.claims_table import claims_table
-from experiments.reproductions.bernau2019.configurations import EPOCHS_A_ROUND, PATIENCE
+from experiments.reproductions.bernau2019.adversaries import adversaries_item
+from experiments.reproductions.bernau2019.claims import claims_item, claims_of
+from experiments.reproductions.bernau2019.configurations import EPOCHS_A_ROUND, PATIENCE, all_values
 from experiments.reproductions.bernau2019.epsilons import EpsilonVerdict, promises, table_2, table_3
 from experiments.reproductions.bernau2019.figures import Runs, figure_of
+from experiments.reproductions.bernau2019.planning import play
 from experiments.reproductions.bernau2019.published import MembershipStudy
-from experiments.reproductions.bernau2019.runs import MembershipFindings, most_epochs, play
-from experiments.reproductions.bernau2019.settings import CANDIDATES, REPETITIONS, MembershipData, settings_of
+from experiments.reproductions.bernau2019.runs import MembershipFindings, most_epochs
+from experiments.reproductions.bernau2019.settings import (
+    CANDIDATES,
+    REPETITIONS,
+    WITH_INSIDER,
+    MembershipData,
+    WorldPart,
+)
+from experiments.reproductions.claims import ClaimVerdict, PaperClaim, verdicts_said
 from experiments.reproductions.items import ItemResult
 from experiments.reproductions.papers import Context, Extent, Item, MadeItems, Paper
 from experiments.reproductions.sources import find_data
+from experiments.reproductions.spent import spent_on
 from fl_audit.report.page.markup import page_table
 from fl_audit.report.wording import plural
 
@@ -49,7 +58,13 @@ ITEMS = (
     _figure("fig5", 5, MembershipStudy.COLLAB),
     _figure("fig6", 6, MembershipStudy.LFW),
     _figure("fig7", 7, MembershipStudy.SKEWED),
-    MembershipItem("claims", "Claims of sections 5 and 6", claims_table, tuple(MembershipStudy)),
+    MembershipItem(
+        "adversaries",
+        "Who learns more at the same epsilon: the adversaries of all three papers",
+        adversaries_item,
+        WITH_INSIDER,
+    ),
+    MembershipItem("claims", "Claims of sections 5 and 6", claims_item, tuple(MembershipStudy)),
 )
 
 
@@ -73,10 +88,10 @@ def make(items: Sequence[MembershipItem], context: Context) -> MadeItems:
     for remark in remarks:
         context.announce(remark)
     data = tuple(one for one in found.data if one.size(context.extent) is not None)
-    runs = play([setting for one in data for setting in settings_of(one, context.extent)], context)
+    runs = play(data, context, adding=any(item.key == "claims" for item in items))
     makeable = [item for item in items if not item.studies or _data_of(item, data)]
     others = [item for item in items if item not in makeable]
-    results = tuple((item, item.build(_data_of(item, data), runs)) for item in makeable)
+    results = tuple((item, _made(item, _data_of(item, data), runs, context)) for item in makeable)
     return MadeItems(
         results,
         tuple(f"{item.title}: left out, {_why(item, found.data, context.extent)}" for item in others),
@@ -88,6 +103,14 @@ def make(items: Sequence[MembershipItem], context: Context) -> MadeItems:
     )
 
 
+def _made(item: MembershipItem, data: tuple[MembershipData, ...], runs: Runs, context: Context) -> ItemResult:
+    """Return an item with what the runs behind it took."""
+    own = [run for run in runs.values() if run.setting.data in data]
+    parts = {WorldPart(run.setting, number): run.worlds // run.parts for run in own for number in range(run.parts)}
+    spent = spent_on({context.runs / part.name: worlds for part, worlds in parts.items()})
+    return replace(item.build(data, runs), spent=spent)
+
+
 PAPER = Paper(
     "bernau2019",
     "Bernau et al. 2019",
@@ -95,6 +118,7 @@ PAPER = Paper(
     "membership inference. arXiv:1912.11328.",
     ITEMS,
     make,
+    all_values,
 )
 
 
@@ -130,13 +154,10 @@ def _of_central_and_claims(data: Sequence[MembershipData], runs: Runs) -> str:
     if not runs:
         return epsilons
     claims = claims_of(data, runs)
-    count = counted(claims)
     return " ".join(
         [
             epsilons,
-            f"Of {len(claims)} tests of what the paper says in words, {count[ClaimVerdict.HOLDS]} find that it holds "
-            f"on our data, {count[ClaimVerdict.FAILS]} that it does not, and {count[ClaimVerdict.OPEN]} decide "
-            "nothing.",
+            verdicts_said(claims),
             *_by_statement(claims),
             "Its test accuracies, AUCs and phi are printed as pictures only, so that no number of ours stands beside "
             "them.",
@@ -190,8 +211,9 @@ def _played(runs: Sequence[MembershipFindings]) -> str:
         f"{EPOCHS_A_ROUND} epochs. Training ends where the loss on records that are neither targets nor test records "
         f"has not fallen for {PATIENCE} epochs, while the promise counts all epochs. Under local DP models are trained "
         "on perturbed records, and asked about true ones. What was cut: n, epochs, the number of shadow models, and of "
-        "some data sets the levels between the largest and the smallest epsilon: everything takes about 50 minutes of "
-        "one core."
+        "some data sets the levels between the largest and the smallest epsilon. Every setting is played in parts of "
+        "equally many worlds, which are each other's shadow models: one part everywhere, then more where claims are "
+        "not decided, as long as the time lasts that was given."
     )
     rows = [
         (run.setting.label, run.setting.data.model.rpartition(":")[2], f"{run.config.data.records:,}",

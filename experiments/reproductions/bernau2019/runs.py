@@ -4,63 +4,72 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
-from functools import cached_property
-from math import inf
+from dataclasses import dataclass, replace
+from math import inf, nan
 from typing import Any, assert_never
 
 import numpy as np
+import pandas as pd
 import torch
 from safetensors.torch import load_file
 from scipy.stats import rankdata
 
 from experiments.reproductions.bernau2019.configurations import configuration
 from experiments.reproductions.bernau2019.published import MembershipStudy
-from experiments.reproductions.bernau2019.settings import MembershipSetting, Method
+from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, MembershipSetting, Method, WorldPart
 from experiments.reproductions.papers import Context
 from experiments.reproductions.playing import PlannedRun, planned_runs
-from experiments.reproductions.statistics import resampling
 from experiments.runs.attacks import by_target
 from experiments.runs.config import RunConfig
 from experiments.runs.engines import Engine
 from experiments.runs.laws import rounds_of, sampling_rate
 from experiments.runs.run_directory import RunDirectory, read_plan
 from experiments.runs.store import read_frame
-from fl_audit.arrays import Flags, Floats
+from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.evidence.findings.attacks import SCORE
-from fl_audit.evidence.membership.rates import Interval, RocCurve, membership_rates, roc_curve
-from fl_audit.game.game import load_game
+from fl_audit.evidence.membership.rates import RocCurve, roc_curve
+from fl_audit.game.game import Game, load_game
 from fl_audit.game.membership import Membership
 from fl_audit.stored_json import read_json
 from server.target_outputs import LOGITS
 
-_RESAMPLES = 300
 _MOST_PROCESSES = 8
 CONFIDENCE = 0.95
+BINS = np.linspace(0.0, 1.0, 26)  # of the largest confidence, in a histogram
+_RATES = np.linspace(0.0, 1.0, 401)  # false-positive rates at which ROC curves are kept
+
+
+@dataclass(frozen=True)
+class Called:
+    """How sure models are of targets' true records, by what the black-box attack calls them: members, then others."""
+
+    counts: Integers  # targets by the largest confidence, in `BINS`, (2, bins)
+    means: Floats  # the mean largest confidence, (2,); NaN where none is called so
 
 
 @dataclass(frozen=True, eq=False)
 class MembershipFindings:
-    """What one run found, as read from its directory."""
+    """What the parts of one setting found: a few numbers of each world, so that memory hardly grows with worlds."""
 
     setting: MembershipSetting  # what was run
-    config: RunConfig  # its configuration
-    summary: Mapping[str, Any]  # contents of `summary.json`
-    membership: Membership  # who was in
-    scores: Mapping[str, Floats]  # scores of each attack (worlds, targets), by its name
+    config: RunConfig  # the configuration of its first part
+    summary: Mapping[str, Any]  # contents of `summary.json` of its first part
+    areas_of_worlds: Mapping[str, Floats]  # AUC of each attack in each world, (worlds,), by its name
+    rocs: Mapping[str, RocCurve]  # ROC of each attack, its TPR as the mean over parts at each FPR of `_RATES`
     train_accuracy: Floats  # share of each world's members whose true record its model classifies right, (worlds,)
     test_accuracy: Floats  # the same of the test records, (worlds,)
     chosen_epoch: Floats  # after how many passes each world's model was taken, (worlds,)
-    # Largest confidence of each world's model in a class, for the true record of each target (worlds, targets).
-    confidence: Floats
-    member_losses: Floats  # losses of all targets (worlds, targets)
-    # Losses of the test records (worlds, test records) where these are of another law than the targets, else None.
-    test_losses: Floats | None
+    confidence: Floats  # mean over targets of the model's largest confidence in their true records, (worlds,)
+    called: Called | None  # None without the black-box attack
+    # AUC of the loss in each world of members against *test* records, as the paper asks, (worlds,). None where test
+    # records have the law of the targets, so that it makes no difference.
+    areas_against_test: Floats | None = None
+    parts: int = 1  # how many runs these worlds come from
 
     @property
     def worlds(self) -> int:
-        """Number of target models, each attacked with all others as its shadows."""
-        return self.membership.worlds
+        """Number of target models, each attacked with all others of its part as its shadows."""
+        return len(self.train_accuracy)
 
     @property
     def epsilon(self) -> float:
@@ -75,38 +84,85 @@ class MembershipFindings:
             case _:
                 assert_never(self.setting.method)
 
-    @cached_property
-    def areas(self) -> Mapping[str, Interval]:
-        """AUC of each attack over pairs of the same world, with an interval over worlds."""
-        return {
-            attack: membership_rates(
-                scores, self.membership, resampling(f"{self.setting.name} {attack}"), CONFIDENCE, _RESAMPLES
-            ).auc
-            for attack, scores in self.scores.items()
-        }
 
-    @cached_property
-    def areas_of_worlds(self) -> Mapping[str, Floats]:
-        """AUC of each attack in each world, (worlds,)."""
-        return {attack: areas(scores, self.membership.is_in) for attack, scores in self.scores.items()}
+def joined(parts: Sequence[MembershipFindings]) -> MembershipFindings:
+    """Return the findings of all parts of one setting as one.
 
-    @cached_property
-    def areas_against_test(self) -> Floats | None:
-        """AUC of the loss in each world of members against *test* records, as the paper asks, (worlds,).
+    Parameters
+    ----------
+    parts
+        Findings of at least one part, all of the same number of worlds.
+    """
+    first = parts[0]
 
-        None where test records have the law of the targets, so that it makes no difference.
-        """
-        if self.test_losses is None:
-            return None
-        found = []
-        for is_in, members, others in zip(self.membership.is_in, self.member_losses, self.test_losses, strict=True):
-            asked = np.concatenate([members[is_in], others])
-            found.append(areas(-asked[np.newaxis], (np.arange(len(asked)) < is_in.sum())[np.newaxis])[0])
-        return np.array(found)
+    def of_all(name: str) -> Any:
+        values = [getattr(part, name) for part in parts]
+        return None if values[0] is None else np.concatenate(values)
 
-    def roc(self, attack: str) -> RocCurve:
-        """Return the ROC of an attack over all worlds."""
-        return roc_curve(self.scores[attack], self.membership)
+    attacks = first.areas_of_worlds
+    return replace(
+        first,
+        areas_of_worlds={one: np.concatenate([part.areas_of_worlds[one] for part in parts]) for one in attacks},
+        rocs={one: RocCurve(_RATES, np.mean([part.rocs[one].tpr for part in parts], axis=0)) for one in attacks},
+        called=_called_together([part.called for part in parts if part.called is not None]),
+        parts=sum(part.parts for part in parts),
+        **{name: of_all(name) for name in _BY_WORLD},
+    )
+
+
+_BY_WORLD = ("train_accuracy", "test_accuracy", "chosen_epoch", "confidence", "areas_against_test")
+
+
+def _called_together(parts: Sequence[Called]) -> Called | None:
+    if not parts:
+        return None
+    counts = np.sum([one.counts for one in parts], axis=0)
+    sums = np.nansum([one.counts.sum(axis=1) * one.means for one in parts], axis=0)
+    with np.errstate(invalid="ignore"):
+        return Called(counts, sums / counts.sum(axis=1))
+
+
+def reduced(
+    part: WorldPart,
+    config: RunConfig,
+    summary: Mapping[str, Any],
+    membership: Membership,
+    scores: Mapping[str, Floats],
+    confidence: Floats,
+    by_world: Mapping[str, Floats | None],
+) -> MembershipFindings:
+    """Return the findings of a part from all that its attacks said.
+
+    Parameters
+    ----------
+    part, config, summary
+        Which run, its configuration and its summary.
+    membership, scores
+        Who was in, and the scores of each attack by its name, (worlds, targets).
+    confidence
+        Largest confidence of each world's model in a class, for the true record of each target, (worlds, targets).
+    by_world
+        Numbers of each world, (worlds,): train and test accuracy, the epoch chosen, and areas against test records.
+    """
+    curves = {attack: roc_curve(values, membership) for attack, values in scores.items()}
+    called = None
+    if BLACK_BOX in scores:
+        of_members = scores[BLACK_BOX] > 0  # log-odds of membership
+        kinds = [confidence[chosen] for chosen in (of_members, ~of_members)]
+        called = Called(
+            np.stack([np.histogram(values, BINS)[0] for values in kinds]),
+            np.array([values.mean() if values.size else nan for values in kinds]),
+        )
+    return MembershipFindings(
+        part.setting,
+        config,
+        summary,
+        {attack: areas(values, membership.is_in) for attack, values in scores.items()},
+        {attack: RocCurve(_RATES, np.interp(_RATES, one.fpr, one.tpr)) for attack, one in curves.items()},
+        confidence=confidence.mean(axis=1),
+        called=called,
+        **by_world,  # type: ignore[arg-type]
+    )
 
 
 def areas(scores: Floats, is_in: Flags) -> Floats:
@@ -122,13 +178,13 @@ def areas(scores: Floats, is_in: Flags) -> Floats:
     return np.asarray((ranks - members * (members + 1) / 2) / (members * others), dtype=np.float64)
 
 
-def play(settings: Iterable[MembershipSetting], context: Context) -> dict[MembershipSetting, MembershipFindings]:
-    """Carry out the runs that are not finished yet, and read what all of them found.
+def carry_out(parts: Iterable[WorldPart], context: Context) -> dict[WorldPart, PlannedRun]:
+    """Carry out those parts that are not finished yet, and return the runs of all.
 
     Parameters
     ----------
-    settings
-        The settings to run; a setting that occurs several times is run once.
+    parts
+        What to run.
     context
         Where the runs are kept, how much is computed, where clients run: in this process, or in one for every core,
         unless Ray is named.
@@ -140,14 +196,14 @@ def play(settings: Iterable[MembershipSetting], context: Context) -> dict[Member
     FederationError
         If a federation had to stop; the runs that were finished are kept.
     """
-    planned = planned_runs(settings, configuration, context)
+    planned = planned_runs(parts, configuration, context)
     if pending := [run for run in planned.values() if not run.is_finished]:
         with context.progress(sum(run.world_rounds for run in pending)) as begin:
-            if context.engine is Engine.RAY or min(len(pending), _cores()) == 1:
+            if context.engine is Engine.RAY or min(len(pending), cores()) == 1:
                 _play_in_turn(pending, context, begin)
             else:
                 _play_side_by_side(pending, begin)
-    return {one: read_findings(one, run.config, run.directory) for one, run in planned.items()}
+    return planned
 
 
 _Begin = Callable[[str], Callable[[int], None]]
@@ -163,7 +219,7 @@ def _play_in_turn(tasks: Sequence[PlannedRun], context: Context, begin: _Begin) 
 def _play_side_by_side(tasks: Sequence[PlannedRun], begin: _Begin) -> None:
     """Carry out as many runs at a time as there are cores, each in a process: attacks and small models use one."""
     on_round = begin(f"0/{len(tasks)} runs")
-    processes = ProcessPoolExecutor(min(len(tasks), _cores()), multiprocessing.get_context("spawn"))
+    processes = ProcessPoolExecutor(min(len(tasks), cores()), multiprocessing.get_context("spawn"))
     try:
         waiting = {processes.submit(task.carry_out, Engine.LOCAL): task for task in tasks}
         for number, done in enumerate(as_completed(waiting), start=1):
@@ -174,17 +230,17 @@ def _play_side_by_side(tasks: Sequence[PlannedRun], begin: _Begin) -> None:
         processes.shutdown(cancel_futures=True)
 
 
-def _cores() -> int:
+def cores() -> int:
     """Return how many runs may be carried out at the same time; each holds a gigabyte or two."""
     return min(_MOST_PROCESSES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
 
 
-def read_findings(setting: MembershipSetting, config: RunConfig, run: RunDirectory) -> MembershipFindings:
-    """Read what a finished run found.
+def read_part(part: WorldPart, config: RunConfig, run: RunDirectory) -> MembershipFindings:
+    """Read what a finished part found.
 
     Parameters
     ----------
-    setting, config, run
+    part, config, run
         Which run it is, its configuration and its directory.
 
     Raises
@@ -193,26 +249,39 @@ def read_findings(setting: MembershipSetting, config: RunConfig, run: RunDirecto
         If the run is not finished.
     """
     targets, worlds = (read_frame(run.path / f"{label}.parquet") for label in ("targets", "worlds"))
-    plan = read_plan(run.path)
-    game, is_in = load_game(plan.public), by_target(targets, "is_in").astype(np.bool_)
-    outputs = run.store(config).outputs(config.audit.worlds)
-    logits = torch.cat([one[LOGITS] for one in outputs])
+    game, membership = load_game(read_plan(run.path).public), Membership(by_target(targets, "is_in").astype(np.bool_))
+    logits = torch.cat([one[LOGITS] for one in run.store(config).outputs(config.audit.worlds)])
     right = logits.argmax(dim=2) == game.differing.labels.cpu()
-    models = torch.cat([load_file(path)["models"] for path in sorted((run.path / "public").glob("models-*"))])
-    attacked = [name for name in map(str, targets.columns) if name.startswith(SCORE)]
-    return MembershipFindings(
-        setting=setting,
-        config=config,
-        summary=read_json(run.summary),
-        membership=Membership(is_in),
-        scores={name.removeprefix(SCORE): by_target(targets, name) for name in attacked},
-        train_accuracy=_mean_where(right.numpy(), is_in),
-        test_accuracy=worlds["test_accuracy"].to_numpy(dtype=np.float64),
-        chosen_epoch=worlds["chosen_release"].to_numpy(dtype=np.float64) * epochs_a_round(config),
-        confidence=torch.softmax(logits.double(), dim=2).amax(dim=2).numpy(),
-        member_losses=-by_target(targets, "log_probability"),
-        test_losses=game.losses(models, game.test) if setting.data.study is MembershipStudy.SKEWED else None,
+    columns = {name.removeprefix(SCORE): name for name in map(str, targets.columns) if name.startswith(SCORE)}
+    if config.audit.insider:
+        columns[INSIDER] = "log_odds"
+    return reduced(
+        part,
+        config,
+        read_json(run.summary),
+        membership,
+        {attack: by_target(targets, name) for attack, name in columns.items()},
+        torch.softmax(logits.double(), dim=2).amax(dim=2).numpy(),
+        {
+            "train_accuracy": _mean_where(right.numpy(), membership.is_in),
+            "test_accuracy": worlds["test_accuracy"].to_numpy(dtype=np.float64),
+            "chosen_epoch": worlds["chosen_release"].to_numpy(dtype=np.float64) * epochs_a_round(config),
+            "areas_against_test": _areas_against_test(part, run, game, targets, membership),
+        },
     )
+
+
+def _areas_against_test(
+    part: WorldPart, run: RunDirectory, game: Game, targets: pd.DataFrame, membership: Membership
+) -> Floats | None:
+    if part.setting.data.study is not MembershipStudy.SKEWED:
+        return None
+    models = torch.cat([load_file(path)["models"] for path in sorted((run.path / "public").glob("models-*"))])
+    found, member_losses = [], -by_target(targets, "log_probability")
+    for is_in, members, others in zip(membership.is_in, member_losses, game.losses(models, game.test), strict=True):
+        asked = np.concatenate([members[is_in], others])
+        found.append(areas(-asked[np.newaxis], (np.arange(len(asked)) < is_in.sum())[np.newaxis])[0])
+    return np.array(found)
 
 
 def epochs_a_round(config: RunConfig) -> float:

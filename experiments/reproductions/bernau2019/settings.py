@@ -18,8 +18,10 @@ from experiments.reproductions.bernau2019.published import (
 )
 from experiments.reproductions.papers import Extent
 
-BLACK_BOX, WHITE_BOX, STRONGEST = "shadow", "white-box", "lira"
-"""The paper's two attacks (Shokri et al. 2017, Nasr et al. 2019), and one that came after it (Carlini et al. 2022)."""
+BLACK_BOX, WHITE_BOX, STRONGEST, INSIDER = "shadow", "white-box", "lira", "insider"
+"""The paper's two attacks (Shokri et al. 2017, Nasr et al. 2019), one that came after it (Carlini et al. 2022), and the
+insider of Bernau et al. 2021, who knows all records but one and sees every round."""
+WITH_INSIDER = (MembershipStudy.PURCHASES, MembershipStudy.SKEWED)  # whose central runs an insider watches, too
 REPETITIONS = 5
 """The paper repeats each experiment five times. Every world is such a repetition, as all others are its shadows."""
 
@@ -48,7 +50,7 @@ class Size:
     # `epochs`, `central_epochs`: largest number of passes over the members, without and with central DP.
     epochs: int
     central_epochs: int
-    worlds: int = 24  # target models that are each other's shadow models
+    worlds: int = 24  # target models of a part, which are each other's shadow models
     # `test_records`, `population_records`: largest numbers of records for accuracy, and for the loss that ends training
     # early.
     test_records: int = 1000
@@ -129,8 +131,7 @@ class MembershipData:
 
 _FEW = (0, 4)  # the levels of the quick form
 _ALL, _THREE = (0, 1, 2, 3, 4), (0, 2, 4)
-"""Levels of the full form; of Skewed Purchases all of them with 10 classes alone."""
-_SKEWED_CLASSES = (10, 20, 100)  # with 50 the paper has a fourth form, which would take more time than it tells
+"""Levels of the full form; of Skewed Purchases and LFW all of them with the fewest classes alone."""
 
 
 def _skewed(classes: int) -> MembershipData:
@@ -163,13 +164,19 @@ COLLAB = MembershipData(
 )  # fmt: skip
 
 
-_FACES = MembershipData(
-    MembershipStudy.LFW, "lfw", "LFW at 64 x 64, 20 people", 20, SMALL_FACES, 20, 64 * 64,
-    Size(2 * 368, 16, 10, test_records=500, population_records=300),
-    Size(240, 5, 5, test_records=200, population_records=100, levels=_FEW),
-    # A small network from random weights needs larger steps than the last layer of a trained one.
-    {"classes": 20}, rates=(0.003, 0.003),
-)  # fmt: skip
+def _faces(people: int) -> MembershipData:
+    members = RECIPES[MembershipStudy.LFW, people].members
+    assert members is not None
+    return MembershipData(
+        MembershipStudy.LFW, "lfw", f"LFW at 64 x 64, {people} people", people, SMALL_FACES, people, 64 * 64,
+        Size(2 * members, 16, 10, test_records=500, population_records=300, levels=_ALL if people == 20 else _FEW),
+        Size(240, 5, 5, test_records=200, population_records=100, levels=_FEW) if people == 20 else None,
+        # A small network from random weights needs larger steps than the last layer of a trained one.
+        {"classes": people}, rates=(0.003, 0.003),
+    )  # fmt: skip
+
+
+_PEOPLE = (20, 50)  # the archive has no 100 people with 20 images
 
 
 def _published(study: MembershipStudy, name: str, classes: int, model: str) -> MembershipData:
@@ -192,8 +199,8 @@ CANDIDATES: dict[MembershipStudy, tuple[tuple[MembershipData, ...], ...]] = {
         (_LOCATION[MembershipStudy.PURCHASES],),
     ),
     MembershipStudy.COLLAB: ((COLLAB,),),
-    MembershipStudy.LFW: ((_FACES,),),
-    MembershipStudy.SKEWED: (tuple(map(_skewed, _SKEWED_CLASSES)),),
+    MembershipStudy.LFW: (tuple(map(_faces, _PEOPLE)),),
+    MembershipStudy.SKEWED: (tuple(map(_skewed, TABLE_2[MembershipStudy.SKEWED].classes)),),
 }
 """For each data set of the paper what may be played for it, best first, each in one or several forms."""
 
@@ -238,9 +245,31 @@ class MembershipSetting:
             case _:
                 assert_never(self.method)
 
+
+@dataclass(frozen=True)
+class WorldPart:
+    """A run: some worlds of a setting, which are the shadow models of each other and of no others.
+
+    All parts have equally many worlds, and thereby equally strong attacks: their worlds are alike and can be counted
+    together, however many parts there are.
+    """
+
+    setting: MembershipSetting  # what is run
+    number: int = 0  # which of its parts
+
+    @property
+    def name(self) -> str:
+        """Name of the run's directory."""
+        return f"{self.setting.name}-part{self.number}"
+
+    @property
+    def label(self) -> str:
+        """Name in the display."""
+        return f"{self.setting.label}, part {self.number + 1}"
+
     @property
     def seed(self) -> int:
-        """Seed of the run; it differs between settings, so that no two share coins or noise."""
+        """Seed of the run; it differs between settings and parts, so that no two share coins or noise."""
         return zlib.crc32(self.name.encode())
 
 

@@ -7,12 +7,13 @@ from math import nan, sqrt
 import numpy as np
 
 from experiments.reproductions.bernau2019.runs import CONFIDENCE, MembershipFindings
+from experiments.reproductions.bernau2019.settings import INSIDER
 from experiments.reproductions.statistics import t_interval
 from fl_audit.arrays import Floats
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.evidence.membership.relative_tradeoff import relative_tradeoff
 
-_RESAMPLES = 400
+_RESAMPLES = 1000
 _FEWEST_DEFINED = 0.5  # share of the resamples in which a number must be defined for its interval to be stated
 
 
@@ -116,6 +117,7 @@ def difference_at_like_accuracy(
     central: Sequence[MembershipFindings],
     attack: str,
     random: np.random.Generator,
+    confidence: float = CONFIDENCE,
 ) -> Interval:
     """Return by how much the AUC under local DP exceeds that under central DP at the same test accuracy.
 
@@ -126,8 +128,8 @@ def difference_at_like_accuracy(
     ----------
     original, local, central
         The run without privacy, and those with either kind.
-    attack, random
-        Name of the attack, and source of the resamples.
+    attack, random, confidence
+        Name of the attack, source of the resamples, and the confidence of the interval.
     """
     split = 1 + len(central)
 
@@ -139,27 +141,47 @@ def difference_at_like_accuracy(
             return nan
         return float(np.mean(auc[split:][asked] - np.interp(accuracy[split:][asked], reached, area)))
 
-    return interval_of(curve((original, *central, *local), attack, random), difference)
+    return interval_of(curve((original, *central, *local), attack, random), difference, confidence)
 
 
-def mean_interval(values: Floats) -> Interval:
-    """Return the mean over worlds with its t interval."""
-    return Interval(float(values.mean()), *t_interval(values))
-
-
-def gain(runs: Sequence[MembershipFindings], stronger: str, weaker: str) -> Interval:
-    """Return by how much one attack's AUC exceeds another's, the mean over runs and worlds.
-
-    Both attacks see the same models, so that differences are taken world by world. The interval is that of a mean over
-    as many worlds as the smallest run has, wider by sqrt(2) as the worlds are each other's shadows.
+def mean_interval(values: Floats, confidence: float = CONFIDENCE, shadows_of_each_other: bool = False) -> Interval:
+    """Return the mean over worlds with its t interval.
 
     Parameters
     ----------
-    runs, stronger, weaker
-        The runs, and the names of both attacks.
+    values, confidence
+        Of each world, (worlds,); confidence of the interval.
+    shadows_of_each_other
+        Whether worlds are each other's shadow models: the interval is then wider by the square root of 2
+        (`fl_audit.evidence.membership.rates`).
+    """
+    wider, middle = sqrt(2) if shadows_of_each_other else 1.0, float(values.mean())
+    return Interval(middle, *(middle + wider * (end - middle) for end in t_interval(values, confidence)))
+
+
+def area_of(run: MembershipFindings, attack: str, confidence: float = CONFIDENCE) -> Interval:
+    """Return the mean over worlds of the AUC of an attack, with its interval.
+
+    Parameters
+    ----------
+    run, attack, confidence
+        The run, the name of the attack, and the confidence of the interval.
+    """
+    found = mean_interval(run.areas_of_worlds[attack], confidence, shadows_of_each_other=attack != INSIDER)
+    return Interval(found.value, max(found.low, 0.0), min(found.high, 1.0))
+
+
+def gain(runs: Sequence[MembershipFindings], stronger: str, weaker: str, confidence: float = CONFIDENCE) -> Interval:
+    """Return by how much one attack's AUC exceeds another's, the mean over runs and worlds.
+
+    Both attacks see the same models, so that differences are taken world by world. The interval is that of a mean over
+    as many worlds as the smallest run has.
+
+    Parameters
+    ----------
+    runs, stronger, weaker, confidence
+        The runs, the names of both attacks, and the confidence of the interval.
     """
     worlds = min(run.worlds for run in runs)
     each = [(run.areas_of_worlds[stronger] - run.areas_of_worlds[weaker])[:worlds] for run in runs]
-    found = mean_interval(np.mean(each, axis=0))
-    low, high = (found.value + sqrt(2) * (end - found.value) for end in (found.low, found.high))
-    return Interval(found.value, low, high)
+    return mean_interval(np.mean(each, axis=0), confidence, shadows_of_each_other=True)

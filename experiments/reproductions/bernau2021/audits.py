@@ -63,7 +63,7 @@ def audit_of_epsilon(data: InsiderData, runs: Mapping[InsiderSetting, InsiderFin
         The data set, and what was found in each run.
     """
     settings = audit_settings([data])
-    rows = {setting: _rows(runs[setting]) for setting in settings}
+    rows = {setting: audit_rows(runs[setting]) for setting in settings}
     figure = new_figure(7.6)
     panels = figure.subplots(2, 2).ravel()
     for letter, axes, quantity in zip("abc", panels, (SENSITIVITIES, BELIEF, ADVANTAGE), strict=False):
@@ -86,7 +86,14 @@ def audit_of_epsilon(data: InsiderData, runs: Mapping[InsiderSetting, InsiderFin
     )  # fmt: skip
 
 
-def _rows(found: InsiderFindings) -> dict[str, ItemRow]:
+def audit_rows(found: InsiderFindings) -> dict[str, ItemRow]:
+    """Return what one run says of epsilon and of both adversaries, by quantity.
+
+    Parameters
+    ----------
+    found
+        What was found in the run.
+    """
     rows = (_sensitivity_row(found), _belief_row(found), _advantage_row(found), _insider_row(found), _member_row(found))
     return {row.quantity: row for row in rows}
 

@@ -1,11 +1,12 @@
 """The tables and figures of Bernau et al. 2021, made from runs that they share."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 from experiments.reproductions.bernau2021.audits import audit_of_epsilon
 from experiments.reproductions.bernau2021.beliefs import figure_6
+from experiments.reproductions.bernau2021.claims import claims_item
 from experiments.reproductions.bernau2021.expectations import table_3
 from experiments.reproductions.bernau2021.identification import table_2
 from experiments.reproductions.bernau2021.queries import figure_1, figure_2, figure_3
@@ -21,6 +22,7 @@ from experiments.reproductions.bernau2021.settings import (
     InsiderData,
     InsiderSetting,
     InsiderStudy,
+    all_values,
     audit_settings,
     main_settings,
     neighbour_settings,
@@ -28,6 +30,7 @@ from experiments.reproductions.bernau2021.settings import (
 from experiments.reproductions.items import ItemResult
 from experiments.reproductions.papers import Context, Extent, Item, MadeItems, Paper
 from experiments.reproductions.sources import find_data
+from experiments.reproductions.spent import spent_on
 from fl_audit.report.law_words import AUDIT_DEVICE
 from fl_audit.report.page.markup import page_table
 from fl_audit.report.wording import number_text, plural
@@ -62,6 +65,11 @@ def _audit(data: Sequence[InsiderData], runs: Runs) -> ItemResult:
     return audit_of_epsilon(data[0], runs)
 
 
+def _all_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
+    own = tuple(data)
+    return (*main_settings(own), *audit_settings(own), *neighbour_settings(own))
+
+
 _EVERY_STUDY = tuple(InsiderStudy)
 
 ITEMS = (
@@ -76,6 +84,7 @@ ITEMS = (
     InsiderItem("fig7", "Figure 7. Audit of epsilon on MNIST", _audit, audit_settings, (InsiderStudy.MNIST,)),
     InsiderItem("fig8", "Figure 8. Audit of epsilon on Purchase-100", _audit, audit_settings, (InsiderStudy.PURCHASE,)),
     InsiderItem("fig9", "Figure 9. Audit of epsilon on Adult", _audit, audit_settings, (InsiderStudy.ADULT,)),
+    InsiderItem("claims", "Claims of the text", claims_item, _all_settings, _EVERY_STUDY),
 )
 
 
@@ -105,13 +114,20 @@ def make(items: Sequence[InsiderItem], context: Context) -> MadeItems:
     played = tuple(runs.values())
     data = ", ".join(one.title for one in found.data) or "no data needed"
     return MadeItems(
-        tuple((item, item.build(item.data_of(found.data), runs)) for item in makeable),
+        tuple((item, _made(item, item.data_of(found.data), runs, context)) for item in makeable),
         tuple(f"{item.title}: left out, {NO_DATA}" for item in items if item not in makeable),
         found.remarks,
         (data, plural(len(played), "run")),
         tuple(_warnings(played, context.extent)),
         _played(played),
     )
+
+
+def _made(item: InsiderItem, data: tuple[InsiderData, ...], runs: Runs, context: Context) -> ItemResult:
+    """Return an item with what the runs behind it took."""
+    own = dict.fromkeys(item.settings(data))
+    spent = spent_on({context.runs / one.name: runs[one].repetitions for one in own})
+    return replace(item.build(data, runs), spent=spent)
 
 
 PAPER = Paper(
@@ -121,6 +137,7 @@ PAPER = Paper(
     "audit epsilon in differentially private deep learning. PVLDB 14(13).",
     ITEMS,
     make,
+    all_values,
 )
 
 

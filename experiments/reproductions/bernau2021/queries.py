@@ -170,7 +170,7 @@ def figure_2() -> ItemResult:
     rows = []
     for letter, axes, epsilon in zip("ab", panels, EXAMPLE_EPSILONS, strict=True):
         query = NoisyQuery(epsilon, EXAMPLE_DELTA)
-        grid = np.linspace(0.5 - 4.6, 0.5 + 4.6, 600)
+        grid = np.linspace(0.5 - 4.6, 0.5 + 4.6, 201)
         _draw_densities(axes, query, grid)
         _shade_errors(axes, query, grid)
         axes.axvline(0.5, color=INK, linestyle=":", linewidth=1.5, label="decision boundary")

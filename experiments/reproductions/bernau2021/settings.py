@@ -184,45 +184,55 @@ def configuration(setting: InsiderSetting, extent: Extent, data_dir: Path | None
     InputError
         If a value is not accepted.
     """
+    return parse_config(_values_of(setting, extent, data_dir))
+
+
+def all_values(extent: Extent) -> dict[str, Any]:
+    """Return what is set for every run, on every data set that may be used, by the name of the run."""
+    data = [one for group in CANDIDATES.values() for (one,) in group]
+    settings = (*main_settings(data), *audit_settings(data), *neighbour_settings(data))
+    return {one.name: _values_of(one, extent, None) for one in settings}
+
+
+def _values_of(setting: InsiderSetting, extent: Extent, data_dir: Path | None) -> dict[str, Any]:
+    """Return the values of the configuration of a setting, unchecked."""
     data = setting.data
     quick = extent is Extent.QUICK
     place = {} if data_dir is None else {"data-dir": str(data_dir.absolute())}
     ranked = {} if setting.is_standard_neighbour else {"neighbour-rank": setting.rank}
-    return parse_config(
-        {
-            "data": {
-                "name": data.name,
-                "records": data.records,
-                "test-records": min(100, data.test_records) if quick else data.test_records,
-                "clients": 10,
-                **place,
-            },
-            "model": {"name": data.model, "seed": setting.seed},
-            "training": {"rounds": ROUNDS, "learning-rate": LEARNING_RATE, "optimizer": OPTIMIZER},
-            "privacy": {
-                "belief": setting.belief,
-                "delta": data.delta,
-                "accountant": ACCOUNTANT,
-                "clipping-norm": CLIPPING_NORM,
-                "sensitivity": str(setting.scaling),
-                "adjacency": str(setting.relation),
-            },
-            "audit": {
-                "worlds": worlds_of(setting, extent),
-                "neighbour": setting.neighbour,
-                "dissimilarity": data.quick_dissimilarity if quick else data.dissimilarity,
-                "epsilon-star": False,
-                "evaluate-every": ROUNDS,
-                **ranked,
-            },
-            "run": {
-                "seed": setting.seed,
-                "worlds-per-batch": data.worlds_per_batch,
-                "keep-releases": 0,
-                "keep-final-models": False,
-            },
-        }
-    )
+    return {
+        "data": {
+            "name": data.name,
+            "records": data.records,
+            "test-records": min(100, data.test_records) if quick else data.test_records,
+            "clients": 10,
+            **place,
+        },
+        "model": {"name": data.model, "seed": setting.seed},
+        "training": {"rounds": ROUNDS, "learning-rate": LEARNING_RATE, "optimizer": OPTIMIZER},
+        "privacy": {
+            "belief": setting.belief,
+            "delta": data.delta,
+            "accountant": ACCOUNTANT,
+            "clipping-norm": CLIPPING_NORM,
+            "sensitivity": str(setting.scaling),
+            "adjacency": str(setting.relation),
+        },
+        "audit": {
+            "worlds": worlds_of(setting, extent),
+            "neighbour": setting.neighbour,
+            "dissimilarity": data.quick_dissimilarity if quick else data.dissimilarity,
+            "epsilon-star": False,
+            "evaluate-every": ROUNDS,
+            **ranked,
+        },
+        "run": {
+            "seed": setting.seed,
+            "worlds-per-batch": data.worlds_per_batch,
+            "keep-releases": 0,
+            "keep-final-models": False,
+        },
+    }
 
 
 def main_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:

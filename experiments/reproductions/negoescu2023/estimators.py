@@ -1,13 +1,15 @@
 """Figures 4 and 5 of Negoescu et al. 2023: the estimators of Epsilon* by the number of losses, against the truth."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from experiments.reproductions.claims import PaperClaim
 from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import THEORY, legend_below, name_panel
 from experiments.reproductions.negoescu2023.simulation import (
@@ -21,7 +23,9 @@ from experiments.reproductions.negoescu2023.simulation import (
     summary,
 )
 from experiments.reproductions.papers import Context, Extent
-from experiments.reproductions.statistics import t_interval
+from experiments.reproductions.statistics import paired_interval, t_interval, welch_interval
+from fl_audit.arrays import Floats
+from fl_audit.evidence.membership.rates import Interval
 from fl_audit.report.style import INK, new_figure
 
 SETTINGS = {Extent.FULL: SimulationSettings(), Extent.QUICK: SimulationSettings(sizes=(100, 1000), repetitions=10)}
@@ -103,6 +107,7 @@ def figure_4(context: Context) -> ItemResult:
         (*_LOST, *_remarks_of_figure_4(found)),
         played=found.played,
         finding=_BIASED,
+        claims=tuple(_claims_of_figure_4(found)),
     )
 
 
@@ -133,7 +138,58 @@ def figure_5(context: Context) -> ItemResult:
         shown_rows=len(rows) // 2,
         played=found.played,
         finding=_BIASED,
+        claims=tuple(_claims_of_figure_5(found)),
     )
+
+
+def _claims_of_figure_4(found: Simulated) -> Iterator[PaperClaim]:
+    """Yield what section 8.1 says where nothing leaks, over the larger number of repetitions."""
+    of = {key[1:]: cell for key, cell in _columns(found.more).items() if key[0] == 0.0}
+    sizes = sorted({size for size, _ in of})
+    claim = partial(PaperClaim, "8.1", worlds=found.repetitions[1])
+    for size in sizes:
+        nearer = Interval(*paired_interval(abs(of[size, EMPIRICAL]), abs(of[size, PARAMETRIC])))
+        yield claim("where nothing leaks the parametric form is nearer to 0", f"{size:,} losses",
+                    "Epsilon*, empirical less parametric form", nearer, 0.0)  # fmt: skip
+    for name in _LOOKS:
+        for fewer, more in pairwise(sizes):
+            yield claim("more losses bring both forms nearer to 0", f"{name} form",
+                        f"Epsilon* of {fewer:,} losses less that of {more:,}",
+                        Interval(*welch_interval(of[fewer, name], of[more, name])), 0.0)  # fmt: skip
+
+
+def _claims_of_figure_5(found: Simulated) -> Iterator[PaperClaim]:
+    """Yield what section 8.1 says where the laws are apart, over the larger number of repetitions.
+
+    Repetitions of different separations are independent samples: place by place their means are taken together.
+    """
+    of, claim = _columns(found.more), partial(PaperClaim, "8.1", worlds=found.repetitions[1])
+    apart = [one for one in found.many.separations if one > 0]
+    below: dict[tuple[int, str], Floats] = {}
+    for size in found.many.sizes:
+        errors = {name: np.stack([of[one, size, name] for one in apart]) for name in _LOOKS}
+        below |= {(size, name): -values.mean(axis=0) for name, values in errors.items()}
+        where = f"{size:,} losses, all separations"
+        yield claim("where laws are apart the empirical form is too small", where, "truth less empirical form",
+                    Interval(float(below[size, EMPIRICAL].mean()), *t_interval(below[size, EMPIRICAL])),
+                    0.0)  # fmt: skip
+        yield claim("it undershoots more than the parametric form", where, "parametric less empirical form",
+                    Interval(*paired_interval(below[size, EMPIRICAL], below[size, PARAMETRIC])), 0.0)  # fmt: skip
+        squares = {name: (values**2).mean(axis=0) for name, values in errors.items()}
+        yield claim("the parametric form is the more accurate one", where,
+                    "mean squared error, empirical less parametric form",
+                    Interval(*paired_interval(squares[EMPIRICAL], squares[PARAMETRIC])), 0.0)  # fmt: skip
+    for fewer, more in pairwise(found.many.sizes):
+        yield claim("more losses mend it", "all separations",
+                    f"truth less empirical form, of {fewer:,} losses less that of {more:,}",
+                    Interval(*welch_interval(below[fewer, EMPIRICAL], below[more, EMPIRICAL])), 0.0)  # fmt: skip
+
+
+def _columns(estimates: pd.DataFrame) -> dict[Cell, Floats]:
+    """Return the errors against the truth of each cell, (repetitions,)."""
+    return {
+        key: (cell["estimate"] - cell["truth"]).to_numpy(dtype=np.float64) for key, cell in cells(estimates).items()
+    }
 
 
 def _draw(axes: Axes, estimates: pd.DataFrame, over: str) -> None:

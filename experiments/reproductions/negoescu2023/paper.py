@@ -1,40 +1,105 @@
-"""The figures of Negoescu et al. 2023."""
+"""The figures of Negoescu et al. 2023, and what its text claims."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
 
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from experiments.reproductions.claims import PaperClaim, exact, untested
+from experiments.reproductions.claims_table import claims_table
+from experiments.reproductions.items import ItemResult
+from experiments.reproductions.negoescu2023 import estimators, fits, ratios
 from experiments.reproductions.negoescu2023.estimators import figure_4, figure_5
 from experiments.reproductions.negoescu2023.fits import figure_6
 from experiments.reproductions.negoescu2023.landscapes import figure_1, figure_2
 from experiments.reproductions.negoescu2023.ratios import figure_3
-from experiments.reproductions.papers import Context, Extent, MadeItems, Paper, SingleItem, make_each
+from experiments.reproductions.negoescu2023.studies import CANDIDATES, study_for, values_of
+from experiments.reproductions.papers import Context, Extent, Item, MadeItems, Paper, SingleItem, make_each
+from experiments.reproductions.spent import together
+from fl_audit.evidence.star.empirical_star import definition_ratios
 
 QUICK_WARNING = "Quick form: small samples and few repetitions. It shows that everything works, and proves little."
 
 
-def make(items: Sequence[SingleItem], context: Context) -> MadeItems:
-    """Make items, each on its own, and add a warning to the quick form.
+def theorem_2() -> PaperClaim:
+    """Return the mean Epsilon* of two kinds of models less that of their mixture, which Theorem 2 has as at least 0.
+
+    Half of the models leak nothing, the losses of the others are N(0, 1) for members and N(1, 1) for others.
+    """
+    fpr = np.logspace(-12, 0, 4001)[:-1]
+    fpr = np.concatenate([fpr, 1 - fpr[::-1]])
+    silent, leaking = 1 - fpr, ndtr(-ndtri(fpr) - 1)
+
+    def star(fnr: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return max(0.0, float(np.nanmax(np.log(definition_ratios(fpr, 1 - fpr, fnr, 1 - fnr, 1e-5)))))
+
+    mean, mixture = (star(silent) + star(leaking)) / 2, star((silent + leaking) / 2)
+    return PaperClaim("3, Theorem 2", "the mean Epsilon* of models is at least that of their mechanism",
+                      f"two kinds of models: {mean:.2f} and {mixture:.2f} nats", "mean of models less mechanism",
+                      exact(mean - mixture), 0.0)  # fmt: skip
+
+
+_UNTESTED = (
+    untested("7.1", "Epsilon* bounds the epsilon of definition 1 from below", "a theorem with a proof, no measurement"),
+    untested("7.2", "the value of a mechanism bounds its epsilon from below", "a theorem with a proof, no measurement"),
+    untested("4.1", "32 microbatches are among the settings", "every record is clipped by itself here"),
+    untested("1", "auditors need neither training nor the pipeline", "a property of the definition, no measurement"),
+)
+_CLAIMS = Item("claims", "Claims of the text")
+_FIGURES = (
+    SingleItem("fig1", "Figure 1. Privacy and utility of a many-class task", figure_1),
+    SingleItem("fig2", "Figure 2. Privacy and utility of Adult", figure_2),
+    SingleItem("fig3", "Figure 3. Log ratios of Epsilon* over the FPR", figure_3),
+    SingleItem("fig4", "Figure 4. Estimators where the laws of losses are identical", figure_4),
+    SingleItem("fig5", "Figure 5. Estimators where the laws of losses move apart", figure_5),
+    SingleItem("fig6", "Figure 6. Fits of normal mixtures to training losses", figure_6),
+)
+
+
+def make(items: Sequence[Item], context: Context) -> MadeItems:
+    """Make items, each on its own, the claims from all figures; and add a warning to the quick form.
 
     Parameters
     ----------
     items, context
         What is asked for, and where and how it is played.
     """
+    wanted = [figure for figure in _FIGURES if figure in items or _CLAIMS in items]
+    made = make_each(wanted, context)
+    results = tuple((item, result) for item, result in made.results if item in items)
+    if _CLAIMS in items:
+        results += ((_CLAIMS, _claims_of({item.key: result for item, result in made.results})),)
     warnings = (QUICK_WARNING,) if context.extent is Extent.QUICK else ()
-    return replace(make_each(items, context), warnings=warnings)
+    return replace(made, results=results, warnings=warnings)
+
+
+def _claims_of(figures: Mapping[str, ItemResult]) -> ItemResult:
+    claims = [theorem_2(), *(claim for figure in figures.values() for claim in figure.claims), *_UNTESTED]
+    data = dict.fromkeys(title for figure in figures.values() for title in figure.data)
+    # The models of figure 6 are some of those of figure 2.
+    spent = together(figures[key].spent for key in ("fig1", "fig2") if key in figures)
+    said = "Numbers of a sweep are means of settings over repetitions of training on the same records, as the paper's."
+    return replace(claims_table(claims, (said,), tuple(data)), spent=spent)
+
+
+def _settings(extent: Extent) -> Iterator[Any]:
+    """Yield all that is set for the sweeps and the simulations."""
+    for studies in CANDIDATES.values():
+        for study in studies:
+            own = study_for(study, extent)
+            yield asdict(own), values_of(own, None)
+    yield asdict(estimators.SETTINGS[extent]), asdict(estimators.MANY[extent])
+    yield ratios.LOSSES[extent], ratios.SAMPLES[extent], fits.SIZES[extent], fits.COMPONENTS[extent]
 
 
 PAPER = Paper(
     "negoescu2023",
     "Negoescu et al. 2023",
     "D. Negoescu et al. (2023). Epsilon*: Privacy metric for machine learning models. PPAI-24.",
-    (
-        SingleItem("fig1", "Figure 1. Privacy and utility of a many-class task", figure_1),
-        SingleItem("fig2", "Figure 2. Privacy and utility of Adult", figure_2),
-        SingleItem("fig3", "Figure 3. Log ratios of Epsilon* over the FPR", figure_3),
-        SingleItem("fig4", "Figure 4. Estimators where the laws of losses are identical", figure_4),
-        SingleItem("fig5", "Figure 5. Estimators where the laws of losses move apart", figure_5),
-        SingleItem("fig6", "Figure 6. Fits of normal mixtures to training losses", figure_6),
-    ),
+    (*_FIGURES, _CLAIMS),
     make,
+    lambda extent: list(_settings(extent)),
 )

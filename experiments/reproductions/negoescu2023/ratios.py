@@ -6,11 +6,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from scipy.special import ndtr, ndtri
 
+from experiments.reproductions.claims import PaperClaim
+from experiments.reproductions.claims import exact as known
 from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import legend_below, name_panel
 from experiments.reproductions.papers import Context, Extent
-from experiments.reproductions.statistics import resampling, t_interval
+from experiments.reproductions.statistics import paired_interval, resampling, t_interval
 from fl_audit.arrays import Floats
+from fl_audit.evidence.membership.rates import Interval
 from fl_audit.evidence.star.empirical_star import largest_ratio, threshold_counts
 from fl_audit.report.style import new_figure
 from fl_audit.report.wording import number_text
@@ -92,7 +95,8 @@ def figure_3(context: Context) -> ItemResult:
     name_panel(panels[0], "a", "Exact distributions", "FPR (probability)", "Log ratio (nats)")
     name_panel(panels[1], "b", f"Samples of {losses:,}", "FPR (probability)", "")
     legend_below(figure, list(panels))
-    rows = [*_rows_of_largest(exact, sampled, losses), *_rows_of_errors(sampled, errors, losses)]
+    at_ends, in_middle = _errors_of_samples(sampled, errors)
+    rows = [*_rows_of_largest(exact, sampled, losses), *_rows_of_errors(in_middle, at_ends, losses)]
     return ItemResult(
         table(rows),
         figure,
@@ -101,7 +105,27 @@ def figure_3(context: Context) -> ItemResult:
         _remarks(rows, exact),
         played=f"{samples} samples of {losses:,} losses from each of two normals, the first one drawn; no training.",
         finding="The largest ratio of a sample lies above that of the laws, which is what the figure shows",
-    )
+        claims=(
+            PaperClaim("8", "most noise lies at the ends of the curves", _setting(losses),
+                       f"largest error where a rate is below {MIDDLE:g} less that elsewhere (nats)",
+                       Interval(*paired_interval(at_ends, in_middle)), 0.0, worlds=samples),
+            PaperClaim("8", "most signal lies at the ends of the curves", "N(0, 1) and N(3, 1), exact",
+                       "smaller rate at which both quantities are largest", known(_rate_of_most_signal(exact)),
+                       highest=MIDDLE),
+        ),
+    )  # fmt: skip
+
+
+def _rate_of_most_signal(exact: Curves) -> float:
+    """Return the larger of the rates at which the quantities of the laws are largest."""
+    return max(float(min(exact.fpr[top], exact.fnr[top])) for top in np.nanargmax(exact.values, axis=-1))
+
+
+def _errors_of_samples(sampled: Curves, errors: Floats) -> tuple[Floats, Floats]:
+    """Return the largest error of each sample at the ends of the curves, and in their middle, each (samples,)."""
+    middle = np.minimum(sampled.fpr, sampled.fnr) >= MIDDLE
+    at_ends, in_middle = (np.max(np.where(inside, errors, 0.0), axis=-1) for inside in (~middle, middle))
+    return at_ends, in_middle
 
 
 def _draw(axes: Axes, curves: Curves) -> None:
@@ -128,12 +152,10 @@ def _rows_of_largest(exact: Curves, sampled: Curves, losses: int) -> list[ItemRo
     return rows
 
 
-def _rows_of_errors(sampled: Curves, errors: Floats, losses: int) -> list[ItemRow]:
-    middle = np.minimum(sampled.fpr, sampled.fnr) >= MIDDLE
-    places = {f"both rates at least {MIDDLE:g}": middle, f"one rate below {MIDDLE:g}": ~middle}
+def _rows_of_errors(in_middle: Floats, at_ends: Floats, losses: int) -> list[ItemRow]:
+    places = {f"both rates at least {MIDDLE:g}": in_middle, f"one rate below {MIDDLE:g}": at_ends}
     rows = []
-    for place, inside in places.items():
-        largest = np.max(np.where(inside, errors, 0.0), axis=-1)
+    for place, largest in places.items():
         low, high = t_interval(largest)
         rows.append(
             ItemRow(

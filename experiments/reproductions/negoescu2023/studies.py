@@ -138,7 +138,7 @@ def baseline_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Poi
     study, data_dir
         The study, and where data sets lie; None is the default place.
     """
-    return baselines(_values(study, data_dir), [Axis("training.epochs", study.baseline_epochs)])
+    return baselines(values_of(study, data_dir), [Axis("training.epochs", study.baseline_epochs)])
 
 
 def private_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
@@ -154,7 +154,7 @@ def private_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Poin
         Axis("privacy.clipping-norm", study.clipping_norms),
         Axis("training.expected-batch", study.batches),
     )
-    return grid(_values(study, data_dir), axes)
+    return grid(values_of(study, data_dir), axes)
 
 
 def all_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
@@ -168,7 +168,14 @@ def all_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, .
     return baseline_points(study, data_dir) + private_points(study, data_dir)
 
 
-def _values(study: EpsilonStarStudy, data_dir: Path | None) -> dict[str, Any]:
+def values_of(study: EpsilonStarStudy, data_dir: Path | None) -> dict[str, Any]:
+    """Return the settings that all points of a study share.
+
+    Parameters
+    ----------
+    study, data_dir
+        The study, and where data sets lie; None is the default place.
+    """
     values: dict[str, dict[str, Any]] = {
         "data": {
             "name": study.data,

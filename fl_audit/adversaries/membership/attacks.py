@@ -15,6 +15,7 @@ from fl_audit.adversaries.membership.confidence import log_probabilities
 from fl_audit.adversaries.membership.lira import LiraSpread, lira_scores
 from fl_audit.adversaries.membership.loss import loss_scores
 from fl_audit.adversaries.membership.names import OF_ANY_UNIT, Attack
+from fl_audit.adversaries.membership.quantile import quantile_scores
 from fl_audit.adversaries.membership.rmia import rmia_scores
 from fl_audit.adversaries.membership.shadow import shadow_scores
 from fl_audit.adversaries.membership.white_box import white_box_scores
@@ -24,6 +25,7 @@ from fl_audit.errors import InputError, require
 from fl_audit.game.membership import Membership
 from fl_audit.user_modules import import_function
 
+_LEAST_SURPRISE = 1e-7  # -log p_y of a record of the population that single precision cannot tell from 0
 _FEW_WORLDS = 64
 """With fewer worlds than this LiRA takes one spread for all targets (Carlini et al. 2022, section VI-B)."""
 
@@ -40,6 +42,8 @@ class ModelAnswers:
     logits: NDArray[np.floating] | None
     labels: Integers | None  # classes of these records (records,); None with `logits`
     population: Floats  # log p_y of records that no world was trained on, (worlds, p)
+    # Features and classes of the targets and of the population, (targets, features) and (p, features); None likewise.
+    records: tuple[Floats, Floats] | None = None
     # What is seen of the targets' gradients in three releases, the final one last; None if nobody asked.
     white_box: WhiteBoxFeatures | None = None
     # Of which targets the attacker of each world knows whether they are in, bool (worlds, targets); None likewise.
@@ -109,6 +113,15 @@ def attack_scores(
             pieces = np.array_split(answers.logits, -(-len(answers.logits) // _WORLDS_AT_ONCE))
             values = np.concatenate([log_probabilities(piece).astype(np.float32) for piece in pieces])
             return shadow_scores(values, answers.labels, membership, shadows=shadows)
+        case Attack.QUANTILE:
+            require(
+                answers.records is not None,
+                f"attack '{attack}' is asked about records: accepted about clients are {_said(OF_ANY_UNIT)}",
+            )
+            assert answers.records is not None
+            likely = np.minimum(answers.population, -_LEAST_SURPRISE)
+            told = likely - np.log(-np.expm1(likely))
+            return quantile_scores(answers.confidence, answers.records[0], told, answers.records[1])
         case Attack.ATTRIBUTE:
             raise InputError(f"attack '{attack}' guesses values: accepted are attacks that score membership")
         case str():

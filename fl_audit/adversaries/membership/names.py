@@ -11,6 +11,7 @@ class Attack(StrEnum):
     ratio (Carlini et al. 2022). RMIA: the robust attack (Zarifzadeh et al. 2024). WHITE_BOX: a network that sees
     gradients, and knows of half of the targets whether they are in (Nasr et al. 2019); WHITE_BOX_ROUNDS: the same over
     three releases, as an insider sees them. ACTIVE: an insider that pushes targets' losses up in every round (ibid.).
+    QUANTILE: quantile regression of confidences on records that no model was trained on (Bertran et al. 2023).
     ATTRIBUTE: the value of one attribute of a target, from the loss with each value in its place (Yeom et al. 2018).
     """
 
@@ -21,6 +22,7 @@ class Attack(StrEnum):
     WHITE_BOX = "white-box"
     WHITE_BOX_ROUNDS = "white-box-rounds"
     ACTIVE = "active"
+    QUANTILE = "quantile"
     ATTRIBUTE = "attribute"
 
     @property

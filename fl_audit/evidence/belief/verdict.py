@@ -222,21 +222,52 @@ def judge_scores(member_scores: Floats, nonmember_scores: Floats, guarantee: Gua
     bound, at_level = (_bound_of(scores, guarantee.delta, one) for one in (confidence, 1 - FAMILY_LEVEL))
     ceiling = _ceiling(scores, guarantee.delta)
     test = _scores_test(at_level, ceiling, guarantee)
+    epsilon = BREACH * guarantee.epsilon
+    return judged_by_one(
+        test, ceiling >= epsilon, (bound, at_level), confidence, str(_SCORES_METHOD), _SCORES_METHOD.assumption,
+        ceiling, worlds_for_scores(epsilon, guarantee.delta), Missing.SCORES_ALONE,
+    )  # fmt: skip
+
+
+def judged_by_one(
+    test: TestResult,
+    conclusive: bool,
+    lower_bounds: tuple[float, float],
+    confidence: float,
+    method: str,
+    assumption: str,
+    limit: float,
+    worlds_needed: int | None = None,
+    missing: Missing | None = None,
+) -> Judgement:
+    """Return what one test says by itself, where the family has nothing to say.
+
+    Parameters
+    ----------
+    test, conclusive
+        The test, at `FAMILY_LEVEL`, and whether it would have found a breach of 1.5 times the promise.
+    lower_bounds
+        On epsilon, with `confidence` and with 1 - `FAMILY_LEVEL`.
+    confidence, method, assumption, limit, worlds_needed
+        As of `Judgement`; `limit` is its limit of detection.
+    missing
+        Why no test of the family is offered; None names none.
+    """
     return Judgement(
-        verdict=verdict_on(test.violated, ceiling >= BREACH * guarantee.epsilon),
+        verdict=verdict_on(test.violated, conclusive),
         tests=(test,),
         broken=(test,) if test.violated else (),
         level=FAMILY_LEVEL,
         noise=no_estimate(confidence),
-        not_offered=tuple((name, Missing.SCORES_ALONE) for name in FAMILY),
-        epsilon_lower_bound=bound,
+        not_offered=() if missing is None else tuple((name, missing) for name in FAMILY),
+        epsilon_lower_bound=lower_bounds[0],
         confidence=confidence,
-        epsilon_lower_bound_at_level=at_level,
-        method=str(_SCORES_METHOD),
-        assumption=_SCORES_METHOD.assumption,
-        limit_of_detection=ceiling,
-        worlds_needed=worlds_for_scores(BREACH * guarantee.epsilon, guarantee.delta),
-        conclusive=ceiling >= BREACH * guarantee.epsilon,
+        epsilon_lower_bound_at_level=lower_bounds[1],
+        method=method,
+        assumption=assumption,
+        limit_of_detection=limit,
+        worlds_needed=worlds_needed,
+        conclusive=conclusive,
     )
 
 

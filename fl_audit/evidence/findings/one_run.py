@@ -11,8 +11,8 @@ from fl_audit.canaries.certify import OneRunFinding, certify, over_the_training
 from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.confidence.shift import detectable_slope, spread_of_parts
 from fl_audit.evidence.belief.family import DETECTION_POWER, FAMILY_LEVEL, TestName, TestResult
-from fl_audit.evidence.belief.noise_estimate import BREACH, no_estimate
-from fl_audit.evidence.belief.verdict import Judgement, verdict_on
+from fl_audit.evidence.belief.noise_estimate import BREACH
+from fl_audit.evidence.belief.verdict import Judgement, judged_by_one
 from fl_audit.evidence.findings.found import Findings, finite
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.game.canaries import CanaryFacts
@@ -95,23 +95,10 @@ def judge_canaries(run: FinishedRun) -> Judgement | None:
         limit=limit,
         more={"delta": promise.delta},
     )
-    conclusive = bool(limit <= BREACH * at_level.epsilon_claimed)
-    return Judgement(
-        verdict=verdict_on(test.violated, conclusive),
-        tests=(test,),
-        broken=(test,) if test.violated else (),
-        level=FAMILY_LEVEL,
-        noise=no_estimate(run.facts.confidence),
-        not_offered=(),
-        epsilon_lower_bound=bound.epsilon_lower,
-        confidence=run.facts.confidence,
-        epsilon_lower_bound_at_level=at_level.epsilon_lower,
-        method=str(TestName.CANARIES),
-        assumption=at_level.method.assumption,
-        limit_of_detection=limit,
-        worlds_needed=None,
-        conclusive=conclusive,
-    )
+    return judged_by_one(
+        test, bool(limit <= BREACH * at_level.epsilon_claimed), (bound.epsilon_lower, at_level.epsilon_lower),
+        run.facts.confidence, str(TestName.CANARIES), at_level.method.assumption, limit,
+    )  # fmt: skip
 
 
 def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: float) -> OneRunFinding:

@@ -1,0 +1,82 @@
+"""Who learns more about the same models at the same epsilon: the adversaries of all three papers side by side."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from matplotlib.axes import Axes
+
+from experiments.reproductions.bernau2019.claims import CONFIDENCE
+from experiments.reproductions.bernau2019.figures import Runs, runs_of_method
+from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, MembershipData, Method
+from experiments.reproductions.bernau2019.tradeoffs import area_of, gain
+from experiments.reproductions.items import ItemResult, ItemRow, table
+from experiments.reproductions.looks import CurveLook, draw_measured, legend_below, name_panel
+from fl_audit.report.style import MUTED, new_figure
+
+LOOKS = {
+    INSIDER: CurveLook("insider, every round, all records but one (2021)", "#12426e", "", "-", "o", ""),
+    WHITE_BOX: CurveLook("white-box, gradients of the final model (2019)", "#b35806", "", "--", "^", ""),
+    BLACK_BOX: CurveLook("black-box, shadow models (2019)", "#1b7837", "", "-.", "s", ""),
+    "loss": CurveLook("losses of the final model (2021, 2023)", "#5c5c5c", "", ":", "v", ""),
+}
+
+
+def adversaries_item(data: Sequence[MembershipData], runs: Runs) -> ItemResult:
+    """Return the AUC of each adversary by epsilon of central DP, on the same worlds, and how far they are apart.
+
+    Parameters
+    ----------
+    data, runs
+        The data sets whose central runs an insider watched, and finished runs.
+    """
+    figure = new_figure(2.4 + 2.4 * ((len(data) + 1) // 2))
+    panels = figure.subplots((len(data) + 1) // 2, 2, sharey=True, squeeze=False).ravel()
+    for number, (axes, one) in enumerate(zip(panels, data, strict=False)):
+        _draw(axes, one, runs)
+        name_panel(axes, "abcdefgh"[number], one.title, "epsilon of central DP", "AUC" if number % 2 == 0 else "")
+    for axes in panels[len(data) :]:
+        axes.set_axis_off()
+    legend_below(figure, list(panels), columns=1)
+    return ItemResult(
+        table(row for one in data for row in _rows(one, runs)),
+        figure,
+        "Area under the ROC of each adversary, mean over worlds with 95 % intervals, on the same worlds: every "
+        "adversary judges the same targets of the same models. Grey: guessing.",
+        (
+            "For every target there is an insider of its own, who knows all other records and who of the targets is "
+            "in, and sees the noised sum of every round; the others see the final model alone. What lies between the "
+            "curves is what knowing the rest and every round is worth.",
+            "Epsilon* of Negoescu et al. 2023 is a function of losses of members and others: it can tell no more than "
+            "the adversary of losses.",
+            "The accountant's epsilon is an upper bound at delta, so that no adversary need come near it.",
+        ),
+        data=tuple(one.title for one in data),
+    )
+
+
+def _draw(axes: Axes, data: MembershipData, runs: Runs) -> None:
+    central = [run for run in runs_of_method(runs, data, Method.CENTRAL) if INSIDER in run.areas_of_worlds]
+    axes.axhline(0.5, color=MUTED, linewidth=4, alpha=0.35)
+    for attack, look in LOOKS.items():
+        if not all(attack in run.areas_of_worlds for run in central):
+            continue
+        found = [area_of(run, attack) for run in central]
+        ends = [one.low for one in found], [one.high for one in found]
+        draw_measured(axes, [run.epsilon for run in central], [one.value for one in found], *ends, look, look.name)
+    axes.set_xscale("log")
+
+
+def _rows(data: MembershipData, runs: Runs) -> Iterator[ItemRow]:
+    for run in runs_of_method(runs, data, Method.CENTRAL):
+        if INSIDER not in run.areas_of_worlds:
+            continue
+        setting = f"{run.setting.label}, epsilon {run.epsilon:.4g}"
+        there = [attack for attack in LOOKS if attack in run.areas_of_worlds]
+        for attack in there:
+            found, look = area_of(run, attack), LOOKS[attack]
+            yield ItemRow(setting, f"AUC, {look.name}", measured=found.value, low=found.low, high=found.high,
+                          repetitions=run.worlds)  # fmt: skip
+        for one, other in pairwise(there):
+            found = gain([run], one, other, CONFIDENCE)
+            yield ItemRow(setting, f"AUC, {one} less {other}", measured=found.value, low=found.low, high=found.high,
+                          repetitions=run.worlds, note=f"interval at {CONFIDENCE:.1%}, worlds as pairs")  # fmt: skip

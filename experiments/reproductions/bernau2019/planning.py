@@ -1,0 +1,127 @@
+"""Which worlds are played: some of every setting, then more where a claim lacks them, within a budget of time."""
+
+from collections.abc import Mapping, Sequence
+from math import ceil, isfinite
+from pathlib import Path
+
+from experiments.reproductions.bernau2019.claims import LOOKS, claims_of
+from experiments.reproductions.bernau2019.runs import MembershipFindings, carry_out, cores, joined, read_part
+from experiments.reproductions.bernau2019.settings import MembershipData, MembershipSetting, WorldPart, settings_of
+from experiments.reproductions.claims import PaperClaim
+from experiments.reproductions.papers import Context, Extent
+from experiments.reproductions.spent import seconds_of
+from experiments.runs.store import write_json
+from fl_audit.errors import require
+from fl_audit.stored_json import read_json
+
+PLAN = "plan.json"
+ROOM = 1.25
+"""More worlds than a claim seems to lack, since its number moves as worlds are added."""
+Parts = dict[str, int]  # how many parts of each setting, by its name
+Runs = dict[MembershipSetting, MembershipFindings]
+
+
+def play(data: Sequence[MembershipData], context: Context, adding: bool) -> Runs:
+    """Carry out what is planned and not finished yet, and read what all settings found.
+
+    Every setting is played once. Then, in the full form, claims that are not decided are given the worlds that they
+    seem to lack, cheapest first: at the second look for half of the time that is left, at the last for all of it. What
+    was planned stands in `plan.json`, so that an interrupted reproduction goes on with the same plan.
+
+    Parameters
+    ----------
+    data, context
+        The data sets; where the runs are kept, how much is computed, and within how many minutes.
+    adding
+        Whether worlds are added: where all claims are asked for. Worlds that were added before are read in any case.
+
+    Raises
+    ------
+    InputError
+        If a setting cannot be run, its directory holds something else, or the plan is damaged.
+    FederationError
+        If a federation had to stop; the runs that were finished are kept.
+    """
+    settings = [setting for one in data for setting in settings_of(one, context.extent)]
+    plans = _read(context.runs / PLAN) or [{setting.name: 1 for setting in settings}]
+    adding = adding and context.extent is Extent.FULL and bool(settings)
+    runs = _played(settings, plans[0] if adding else plans[-1], context)
+    for look in range(1, LOOKS if adding else 1):
+        if look == len(plans):
+            before = {setting.name: plans[-1].get(setting.name, 1) for setting in settings}
+            left = _seconds_left(context, before, settings) * (1.0 if look == LOOKS - 1 else 0.5)
+            plans.append(planned(claims_of(data, runs), before, _seconds_a_part(context, settings), left))
+            write_json(context.runs / PLAN, plans)
+        runs = _played(settings, plans[look], context)
+    return runs
+
+
+def planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, float], budget: float) -> Parts:
+    """Return how many parts of each setting there should be: as claims lack them, cheapest first.
+
+    Parameters
+    ----------
+    claims
+        All claims, as they stand.
+    before, seconds
+        By the name of a setting how many parts it has, and how many seconds one takes.
+    budget
+        How many seconds may be spent on new parts, all cores together.
+    """
+    parts = dict(before)
+    wanted = [
+        {run: ceil(ROOM * before[run] * more / claim.worlds) for run in claim.runs}
+        for claim in claims if (more := claim.worlds_to_decide) is not None and claim.runs
+    ]  # fmt: skip
+
+    def price(need: Parts) -> float:
+        return sum(max(0, count - parts[run]) * seconds[run] for run, count in need.items())
+
+    while wanted:
+        cheapest = min(wanted, key=price)
+        if (cost := price(cheapest)) > budget:
+            break
+        budget -= cost
+        wanted.remove(cheapest)
+        parts |= {run: max(count, parts[run]) for run, count in cheapest.items()}
+    return parts
+
+
+def parts_of(settings: Sequence[MembershipSetting], plan: Parts) -> list[WorldPart]:
+    """Return the parts of a plan.
+
+    Parameters
+    ----------
+    settings, plan
+        The settings, and how many parts of each there are, by its name.
+    """
+    return [WorldPart(one, number) for one in settings for number in range(plan.get(one.name, 1))]
+
+
+def _played(settings: Sequence[MembershipSetting], plan: Parts, context: Context) -> Runs:
+    runs = carry_out(parts_of(settings, plan), context)
+    of: dict[MembershipSetting, list[MembershipFindings]] = {}
+    for part, run in runs.items():
+        of.setdefault(part.setting, []).append(read_part(part, run.config, run.directory))
+    return {setting: joined(found) for setting, found in of.items()}
+
+
+def _seconds_a_part(context: Context, settings: Sequence[MembershipSetting]) -> dict[str, float]:
+    """Return how long the first part of each setting took; 0 before it was played."""
+    found = {one.name: seconds_of(context.runs / WorldPart(one).name) for one in settings}
+    return {name: seconds if isfinite(seconds) else 0.0 for name, seconds in found.items()}
+
+
+def _seconds_left(context: Context, parts: Parts, settings: Sequence[MembershipSetting]) -> float:
+    """Return how many seconds of all cores are left after all parts that were played."""
+    each = _seconds_a_part(context, settings)
+    return max(0.0, 60 * context.minutes * cores() - sum(each[name] * count for name, count in parts.items()))
+
+
+def _read(path: Path) -> list[Parts]:
+    if not path.exists():
+        return []
+    plans: list[Parts] = read_json(path)
+    whole = isinstance(plans, list) and all(isinstance(count, int) for one in plans for count in one.values())
+    require(whole and len(plans) <= LOOKS, f"{path} is no plan of worlds: accepted is what was written there")
+    return plans

@@ -1,0 +1,296 @@
+"""What Bernau et al. 2021 say in words, each held against closed forms or our runs with an interval."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from math import inf, log, sqrt
+
+import numpy as np
+from scipy.special import ndtr
+
+from experiments.reproductions.bernau2021.audits import (
+    ADVANTAGE,
+    BELIEF,
+    INSIDER,
+    MEMBERSHIP,
+    SENSITIVITIES,
+    audit_rows,
+)
+from experiments.reproductions.bernau2021.expectations import calibrated, table_3
+from experiments.reproductions.bernau2021.identification import identified
+from experiments.reproductions.bernau2021.published import TABLE_3
+from experiments.reproductions.bernau2021.queries import DELTAS, EPSILONS, NoisyQuery
+from experiments.reproductions.bernau2021.runs import InsiderFindings
+from experiments.reproductions.bernau2021.sensitivities import outlier_share
+from experiments.reproductions.bernau2021.settings import (
+    CLIPPING_NORM,
+    ROUNDS,
+    InsiderData,
+    InsiderSetting,
+    InsiderStudy,
+    audit_settings,
+    main_settings,
+)
+from experiments.reproductions.claims import PaperClaim, difference, exact, untested
+from experiments.reproductions.claims_table import claims_table
+from experiments.reproductions.items import ItemResult, ItemRow
+from experiments.reproductions.statistics import bootstrap, resampling
+from fl_audit.adjacency import Adjacency
+from fl_audit.arrays import Floats
+from fl_audit.evidence.membership.rates import Interval
+from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.privacy.scores import epsilon_from_belief, rho_alpha
+
+Runs = Mapping[InsiderSetting, InsiderFindings]
+
+LS, GS = NoiseScaling.LOCAL, NoiseScaling.GLOBAL
+REPLACED, REMOVED = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
+CLOSE = 0.03
+"""What counts as the same advantage: the standard error of one over the paper's 1000 games."""
+SLIGHTLY = 0.6
+"""The largest mean belief that counts as "only slightly above 0.5"; the paper states no number."""
+NEAR = 0.9
+"""The share of C from which a sensitivity counts as close to it; the paper states no number."""
+FEW_OUTLIERS = 0.016
+"""The smallest share of outliers that section 6.1 names as one: of what has none it is at most that."""
+
+
+def closed_forms() -> Iterator[PaperClaim]:
+    """Yield what follows from formulas alone."""
+    frame = table_3().frame
+    printed = frame[frame["published"].notna() & (frame["quantity"] != "delta")]
+    agree = float(printed["note"].str.startswith("as printed").mean())
+    yield PaperClaim("6.2", "epsilon and rho_alpha of Table 3 follow from Eq. (5) and Theorem 3", "Table 3",
+                     "share of printed numbers that agree", exact(agree), 1.0)  # fmt: skip
+    columns = {(float(one.belief), float(one.delta)) for row in TABLE_3.values() for one in row}
+    promised = [(calibrated(*one), rho_alpha(epsilon_from_belief(one[0]), one[1])) for one in sorted(columns)]
+    ratio = max((found.advantage_bound_exact or 0.0) / bound for found, bound in promised)
+    yield PaperClaim("4.3", "no adversary exceeds rho_alpha", "noise of the figures, every column of Table 3",
+                     "largest exact advantage over rho_alpha", exact(ratio), highest=1.0)  # fmt: skip
+    yield PaperClaim("4.3", "rho_alpha is reached", "noise of the figures, rho_beta from .75",
+                     "smallest exact advantage over rho_alpha",
+                     exact(min((found.advantage_bound_exact or 0.0) / bound for (belief, _), (found, bound)
+                               in zip(sorted(columns), promised, strict=True) if belief >= 0.75)), 0.95)  # fmt: skip
+    queries = [NoisyQuery(epsilon, delta) for delta in DELTAS for epsilon in EPSILONS]
+    passed = max(_passed(one) / one.delta for one in queries)
+    yield PaperClaim("4.2", "a belief exceeds rho_beta with probability delta at most", "Figure 3, noise of Eq. (1)",
+                     "largest probability over delta", exact(passed), highest=1.0)  # fmt: skip
+    apart = min(rho_alpha(epsilon, DELTAS[0]) / rho_alpha(epsilon, DELTAS[-1]) for epsilon in EPSILONS)
+    yield PaperClaim("4.3", "rho_alpha depends strongly on delta, rho_beta does not", "Figure 3",
+                     "rho_alpha at delta 1e-2 over that at 1e-6, smallest over epsilon", exact(apart), 1.1)  # fmt: skip
+    yield PaperClaim("4.4", "Rényi composition promises more than sequential composition", "30 rounds, rho_beta .9",
+                     "epsilon by sequential composition over that by Rényi, smallest", exact(_sequential_over_renyi()),
+                     1.0)  # fmt: skip
+
+
+def _passed(query: NoisyQuery) -> float:
+    """Return the probability that the log-odds of the truth exceed epsilon."""
+    return float(ndtr(query.mu / 2 - query.epsilon / query.mu))
+
+
+def _sequential_over_renyi() -> float:
+    """Return by how much 30 epsilons of Eq. (1), with delta / 30 each, exceed the accountant's epsilon at least."""
+    ratios = []
+    for delta in (0.01, 0.001):
+        promise = calibrated(0.9, delta)
+        assert promise.noise_multiplier is not None
+        ratios.append(ROUNDS * sqrt(2 * log(1.25 * ROUNDS / delta)) / promise.noise_multiplier / promise.epsilon)
+    return min(ratios)
+
+
+def _found(row: ItemRow) -> Interval:
+    return Interval(row.measured, row.low, row.high)
+
+
+def _ratio(interval: Interval, by: float) -> Interval:
+    return Interval(interval.value / by, interval.low / by, interval.high / by)
+
+
+def _resampled(found: InsiderFindings, values: Floats, statistic: Callable[[Floats], float]) -> Interval:
+    return Interval(statistic(values), *bootstrap(values, statistic, resampling(f"claim {found.setting.name}")))
+
+
+def _median(values: Floats) -> float:
+    return float(np.median(values))
+
+
+def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+    """Yield whether dissimilar neighbours have larger sensitivities, with few outliers (section 6.1)."""
+    at = partial(InsiderSetting, data, LS, REPLACED)
+    most, least = (runs.get(at(neighbour=kind)) for kind in ("most-dissimilar", "least-dissimilar"))
+    if most is None or least is None:
+        return
+    one, other = (_resampled(found, found.sensitivities, _median) for found in (most, least))
+    yield PaperClaim("6.1", "the most dissimilar neighbour has a larger sensitivity than the least", data.title,
+                     "median local sensitivity, most less least dissimilar", difference(one, other), 0.0,
+                     worlds=least.repetitions)  # fmt: skip
+    for name, found in (("most", most), ("least", least)):
+        if data.study is InsiderStudy.MNIST:
+            yield PaperClaim("6.1", "the sensitivities of both extremes have no far outliers",
+                             f"{data.title}, {name} dissimilar", "share of outliers",
+                             _resampled(found, found.sensitivities, outlier_share), highest=FEW_OUTLIERS,
+                             worlds=found.repetitions)  # fmt: skip
+
+
+def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+    """Yield whether local sensitivities lie below the global one (section 6.2, Figure 5)."""
+    replaced, removed = (runs[InsiderSetting(data, LS, relation)] for relation in (REPLACED, REMOVED))
+    half = _ratio(_resampled(replaced, replaced.sensitivities, _median), 2 * CLIPPING_NORM)
+    yield PaperClaim("6.2", "where a record is replaced the local sensitivity lies below 2C", data.title,
+                     "median local sensitivity over 2C", half, highest=0.99, worlds=replaced.repetitions)  # fmt: skip
+    whole = _ratio(_resampled(removed, removed.sensitivities, _median), CLIPPING_NORM)
+    near = data.study is not InsiderStudy.ADULT
+    said = "is close to C" if near else "lies below C"
+    yield PaperClaim("6.2", f"where a record is removed the local sensitivity {said}", data.title,
+                     "median local sensitivity over C", whole, NEAR if near else -inf, 1.0 if near else 0.99,
+                     worlds=removed.repetitions)  # fmt: skip
+
+
+def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+    """Yield whether beliefs stay where section 6.2 has them."""
+    for setting in main_settings([data]):
+        found = runs[setting]
+        values = found.worlds["belief"].to_numpy(dtype=np.float64)
+        yield PaperClaim("6.2", "the mean belief is only slightly above 0.5", setting.label, "mean belief in the truth",
+                         _resampled(found, values, lambda x: float(np.mean(x))), 0.5, SLIGHTLY,
+                         worlds=found.repetitions)  # fmt: skip
+        _, exceeded = identified(found)
+        yield PaperClaim("6.2", "a belief exceeds rho_beta no more often than delta", setting.label,
+                         "share of beliefs above rho_beta", _found(exceeded), highest=data.delta,
+                         worlds=found.repetitions, narrows=0.5 if exceeded.measured else 1.0)  # fmt: skip
+
+
+def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+    """Yield how the advantage depends on the noise (section 6.2, Table 2)."""
+    of = {(one.scaling, one.relation): _found(identified(runs[one])[0]) for one in main_settings([data])}
+    worlds = runs[main_settings([data])[0]].repetitions
+    bound = rho_alpha(epsilon_from_belief(0.9), data.delta)
+    for relation, letter in ((REPLACED, "B"), (REMOVED, "U")):
+        off = of[LS, relation]
+        yield PaperClaim("6", "under local sensitivity the advantage is rho_alpha", f"{data.title}, LS {letter}",
+                         "advantage less rho_alpha",
+                         Interval(off.value - bound, off.low - bound, off.high - bound), -CLOSE, CLOSE,
+                         worlds=worlds)  # fmt: skip
+    apart = difference(of[LS, REPLACED], of[GS, REPLACED])
+    yield PaperClaim("6.2", "where a record is replaced global sensitivity lowers the advantage", data.title,
+                     "advantage LS B less GS B", apart, 0.0, worlds=worlds)  # fmt: skip
+    apart = difference(of[LS, REMOVED], of[GS, REMOVED])
+    if data.study is InsiderStudy.ADULT:
+        yield PaperClaim("6.2", "where a record is removed, too, on Adult", data.title, "advantage LS U less GS U",
+                         apart, 0.0, worlds=worlds)  # fmt: skip
+    else:
+        yield PaperClaim("6.2", "where a record is removed it does not, but on Adult", data.title,
+                         "advantage LS U less GS U", apart, -CLOSE, CLOSE, worlds=worlds)  # fmt: skip
+
+
+def _accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+    """Yield whether a global sensitivity that is too large costs accuracy (section 6.2, Figure 6d)."""
+    pair = [runs[InsiderSetting(data, scaling, REPLACED)] for scaling in (LS, GS)]
+    one, other = (
+        _resampled(found, found.worlds["test_accuracy"].to_numpy(dtype=np.float64), lambda x: float(np.mean(x)))
+        for found in pair
+    )
+    yield PaperClaim("6.2", "a global sensitivity that is too large costs accuracy", data.title,
+                     "test accuracy LS B less GS B", difference(one, other), 0.0,
+                     worlds=pair[0].repetitions)  # fmt: skip
+
+
+def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+    """Yield how near the three empirical epsilons are (section 6.3)."""
+    settings = audit_settings([data])
+    rows = {one: audit_rows(runs[one]) for one in settings}
+    local, whole = ([one for one in settings if one.scaling is scaling] for scaling in (LS, GS))
+    worlds = min(runs[one].repetitions for one in settings)
+    apart = {
+        name: _mean([_distance(_found(rows[one][name]), epsilon_from_belief(one.belief)) for one in local])
+        for name in (SENSITIVITIES, BELIEF, ADVANTAGE)
+    }
+    exceeded = max(abs(rows[one][SENSITIVITIES].measured / rows[one][SENSITIVITIES].theory - 1) for one in local)
+    yield PaperClaim("6.3", "under local sensitivity epsilon' from sensitivities is epsilon", data.title,
+                     "largest relative distance of both", exact(exceeded), highest=0.01, worlds=worlds)  # fmt: skip
+    for nearer, farther in ((SENSITIVITIES, BELIEF), (BELIEF, ADVANTAGE)):
+        one, other = apart[farther], apart[nearer]
+        yield PaperClaim("6.3", f"{nearer} is nearer to epsilon than that {farther.partition(' ')[2]}", data.title,
+                         f"mean distance from epsilon, {farther.rpartition(' ')[2]} less {nearer.rpartition(' ')[2]}",
+                         Interval(one.value - other.value, one.low - other.high, one.high - other.low), 0.0,
+                         worlds=worlds)  # fmt: skip
+    under = [_ratio(_found(rows[one][SENSITIVITIES]), epsilon_from_belief(one.belief)) for one in whole]
+    largest = max(under, key=lambda one: one.high)
+    yield PaperClaim("6.3", "under global sensitivity epsilon' is too small", data.title,
+                     "largest epsilon' from sensitivities over epsilon", largest, highest=1.0,
+                     worlds=worlds)  # fmt: skip
+
+
+def _distance(found: Interval, truth: float) -> Interval:
+    """Return how far a number is from the truth, with the ends that its interval allows."""
+    ends = abs(found.low - truth), abs(found.high - truth)
+    covers = found.low <= truth <= found.high
+    return Interval(abs(found.value - truth), 0.0 if covers else min(ends), max(ends))
+
+
+def _mean(found: Sequence[Interval]) -> Interval:
+    return Interval(*(float(np.mean([getattr(one, end) for one in found])) for end in ("value", "low", "high")))
+
+
+def _adversaries(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+    """Yield whether the insider learns more than Yeom's adversary on the same worlds, whose bound is loose (6.3)."""
+    for setting in audit_settings([data]):
+        rows, worlds = audit_rows(runs[setting]), runs[setting].repetitions
+        insider, member = _found(rows[INSIDER]), _found(rows[MEMBERSHIP])
+        yield PaperClaim("6.3", "the insider has a larger advantage than the membership adversary", setting.label,
+                         "advantage of the insider less that of Yeom's adversary", difference(insider, member), 0.0,
+                         worlds=worlds)  # fmt: skip
+        bound = float((runs[setting].summary.get("membership") or {}).get("yeom_bound") or np.nan)
+        yield PaperClaim("6.3", "the bound of membership inference is loose", setting.label,
+                         "bound e^epsilon - 1 less the advantage of Yeom's adversary",
+                         Interval(bound - member.value, bound - member.high, bound - member.low), CLOSE,
+                         worlds=worlds)  # fmt: skip
+
+
+TESTS: tuple[Callable[[InsiderData, Runs], Iterator[PaperClaim]], ...] = (
+    _neighbours, _sensitivities, _beliefs, _advantages, _accuracy, _audits, _adversaries,
+)  # fmt: skip
+
+UNTESTED = (
+    untested("1", "bounds on membership attacks in terms of epsilon are not tight",
+             "said of the work of others; section 6.3 repeats it of Yeom's bound, which is tested"),
+    untested("3", "who wins the game of membership can win the insider's", "a proposition with a proof"),
+    untested("6", "thirty rounds led to converging models", "no measure of convergence is stated"),
+    untested("6.1", "SSIM, Hamming and Manhattan distances suit best", "neither numbers nor a rule are stated"),
+    untested("6.2", "other clipping norms behave alike", "an expectation of the paper, without an experiment"),
+    untested("7", "another C, or one that adapts, gives more utility and a nearer epsilon'",
+             "an expectation of the paper, without an experiment"),
+)  # fmt: skip
+"""What is said but cannot be tested, and why."""
+
+
+def claims_of(data: Sequence[InsiderData], runs: Runs) -> list[PaperClaim]:
+    """Return all claims: closed forms, those about runs by test and data set, and what cannot be tested.
+
+    Parameters
+    ----------
+    data, runs
+        The data sets, and their finished runs.
+    """
+    tested = [claim for test in TESTS for one in data for claim in test(one, runs)]
+    return [*closed_forms(), *tested, *UNTESTED]
+
+
+def claims_item(data: Sequence[InsiderData], runs: Runs) -> ItemResult:
+    """Return all claims as a table with its picture.
+
+    Parameters
+    ----------
+    data, runs
+        The data sets, and their finished runs.
+    """
+    return claims_table(
+        claims_of(data, runs),
+        (
+            f"Where the paper states no number: an advantage is the same within {CLOSE:g}, a mean belief is slightly "
+            f"above .5 up to {SLIGHTLY:g}, and a sensitivity is close to C from {NEAR:g} C on.",
+            "Differences of runs have square-and-add intervals; distances from epsilon have all that their intervals "
+            "allow, so that they decide late. Epsilon' from the largest belief is an extreme value, whose distance "
+            "does not go to 0 with more worlds.",
+        ),
+        [one.title for one in data],
+    )

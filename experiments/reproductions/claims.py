@@ -1,0 +1,149 @@
+"""A sentence of a paper as a range for one number of ours, and what our runs say of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from math import ceil, hypot, inf, isfinite, nan
+from typing import Any
+
+from fl_audit.evidence.membership.rates import Interval
+
+
+class ClaimVerdict(StrEnum):
+    """What our runs say of a claim."""
+
+    HOLDS = "holds on our data"
+    FAILS = "does not hold on our data"
+    OPEN = "not decided"
+    UNTESTED = "cannot be tested"
+
+
+NOTHING = Interval(nan, nan, nan)
+"""The number of a claim that cannot be tested."""
+
+
+@dataclass(frozen=True)
+class PaperClaim:
+    """A sentence of a paper, made into a range for one number of ours."""
+
+    section: str  # where the paper says so
+    statement: str  # what it says, in our words
+    where: str  # on what it was tested
+    quantity: str  # the number
+    found: Interval  # the number as measured, with its interval; of one width 0 if it is a closed form
+    # `lowest`, `highest`: the range in which the claim has the number.
+    lowest: float = -inf
+    highest: float = inf
+    worlds: int = 0  # worlds, models or samples of each run behind the number; 0 for a closed form
+    why: str = ""  # why it cannot be tested; empty if it can
+    # With how many worlds the interval narrows: its width falls as worlds to this power. 1 for a share of 0 or 1.
+    narrows: float = 0.5
+    runs: tuple[str, ...] = ()  # names of the settings behind it, where worlds can be added to each
+
+    @property
+    def verdict(self) -> ClaimVerdict:
+        """Whether the whole interval lies in the range, or all of it outside, or neither."""
+        low, high = self.found.low, self.found.high
+        if self.why:
+            return ClaimVerdict.UNTESTED
+        if not (isfinite(low) and isfinite(high)):
+            return ClaimVerdict.OPEN
+        if self.lowest <= low and high <= self.highest:
+            return ClaimVerdict.HOLDS
+        return ClaimVerdict.FAILS if high < self.lowest or low > self.highest else ClaimVerdict.OPEN
+
+    @property
+    def worlds_to_decide(self) -> int | None:
+        """How many worlds of each run would decide an open claim if the number stayed where it is.
+
+        None where the claim is decided or cannot be, where the interval is not known, or the number lies on the edge.
+        """
+        value, low, high = self.found.value, self.found.low, self.found.high
+        if self.verdict is not ClaimVerdict.OPEN or not self.worlds or not (isfinite(low) and isfinite(high)):
+            return None
+        if value < self.lowest:
+            gaps = [(high - value, self.lowest - value)]
+        elif value > self.highest:
+            gaps = [(value - low, value - self.highest)]
+        else:
+            gaps = [(value - low, value - self.lowest), (high - value, self.highest - value)]
+        if any(reach > 0 and gap <= 0 for reach, gap in gaps):
+            return None
+        factor = max(reach / gap for reach, gap in gaps if reach > 0)
+        return ceil(self.worlds * factor ** (1 / self.narrows))
+
+    @property
+    def range_text(self) -> str:
+        """The range in words."""
+        if self.why:
+            return "no range"
+        if self.lowest == -inf:
+            return f"at most {self.highest:g}"
+        return f"at least {self.lowest:g}" if self.highest == inf else f"{self.lowest:g} to {self.highest:g}"
+
+    @property
+    def note(self) -> str:
+        """The verdict, the sentence, and what would decide it."""
+        if self.why:
+            return f"{self.verdict}: {self.statement}; {self.why}"
+        more = self.worlds_to_decide
+        decided = "" if more is None else f"; about {more:,} worlds would decide"
+        return f"{self.verdict}: {self.statement}; claimed: {self.range_text}{decided}"
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return all that is published of the claim; infinite and missing numbers are None."""
+        texts = {name: value for name, value in asdict(self).items() if isinstance(value, str)}
+        ends = {
+            name: getattr(self.found, end) for name, end in (("measured", "value"), ("low", "low"), ("high", "high"))
+        }
+        numbers = {name: float(value) if isfinite(value) else None for name, value in ends.items()}
+        more = {"claimed": self.range_text, "verdict": str(self.verdict), "worlds_to_decide": self.worlds_to_decide}
+        return texts | numbers | more | {"worlds": self.worlds}
+
+
+def untested(section: str, statement: str, why: str, where: str = "") -> PaperClaim:
+    """Return a claim that cannot be tested.
+
+    Parameters
+    ----------
+    section, statement, why, where
+        Where the paper says so, what it says, why it cannot be tested, and on what it would be.
+    """
+    return PaperClaim(section, statement, where, "", NOTHING, why=why)
+
+
+def exact(value: float) -> Interval:
+    """Return a number that is known without error, as an interval."""
+    return Interval(value, value, value)
+
+
+def counted(claims: Sequence[PaperClaim]) -> Mapping[ClaimVerdict, int]:
+    """Return how many claims there are of each verdict."""
+    return {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in ClaimVerdict}
+
+
+def difference(one: Interval, other: Interval) -> Interval:
+    """Return the first number less the second, of independent runs: half-widths add as roots of squares.
+
+    Parameters
+    ----------
+    one, other
+        Both numbers with intervals of one confidence; infinite ends stay so.
+
+    Notes
+    -----
+    Newcombe (1998), method 10: the square-and-add interval of a difference.
+    """
+    value = one.value - other.value
+    low = value - hypot(one.value - one.low, other.high - other.value)
+    return Interval(value, low, value + hypot(one.high - one.value, other.value - other.low))
+
+
+def verdicts_said(claims: Sequence[PaperClaim]) -> str:
+    """Return how many claims hold, fail, are open and cannot be tested, in a sentence."""
+    count = counted(claims)
+    return (
+        f"Of {len(claims)} claims of the text, {count[ClaimVerdict.HOLDS]} hold on our data, "
+        f"{count[ClaimVerdict.FAILS]} do not, {count[ClaimVerdict.OPEN]} are not decided and "
+        f"{count[ClaimVerdict.UNTESTED]} cannot be tested."
+    )

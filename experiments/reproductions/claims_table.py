@@ -1,0 +1,103 @@
+"""What became of the claims of a paper: a row and a mark for each of them."""
+
+from collections.abc import Iterator, Sequence
+from math import isfinite
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.reproductions.claims import ClaimVerdict, PaperClaim, counted, verdicts_said
+from experiments.reproductions.items import ItemResult, ItemRow, table
+from experiments.reproductions.looks import name_panel
+from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, new_figure
+
+
+def claims_table(claims: Sequence[PaperClaim], remarks: Sequence[str] = (), data: Sequence[str] = ()) -> ItemResult:
+    """Return every claim of a paper with its number, its interval and what our runs say of it.
+
+    Parameters
+    ----------
+    claims
+        The claims, at least one that can be tested.
+    remarks, data
+        What else is to be said of them; titles of the data sets that they were tested on.
+    """
+    shown = [claim for claim in claims if isfinite(claim.found.value)]
+    figure = new_figure(2.6 + 0.27 * len(shown))
+    _draw_all(figure, shown)
+    return ItemResult(
+        table(map(_row, claims)),
+        figure,
+        "Each number with its interval (dot and line), and the range in which the claim has it (grey bar, cut at the "
+        "frame). Filled: holds on our data; crossed: does not hold; open: not decided. Claims that cannot be tested "
+        "have no line.",
+        (verdicts_said(claims), *_by_statement(claims), *remarks),
+        shown_rows=len(claims),
+        data=tuple(data),
+        claims=tuple(claims),
+    )
+
+
+def _row(claim: PaperClaim) -> ItemRow:
+    return ItemRow(
+        f"{claim.where} (section {claim.section})".strip(), claim.quantity, measured=claim.found.value,
+        low=claim.found.low, high=claim.found.high, repetitions=claim.worlds, note=claim.note,
+    )  # fmt: skip
+
+
+def _by_statement(claims: Sequence[PaperClaim]) -> Iterator[str]:
+    for statement in dict.fromkeys(claim.statement for claim in claims):
+        own = [claim for claim in claims if claim.statement == statement]
+        said = ", ".join(f"{count} {verdict}" for verdict, count in counted(own).items() if count)
+        yield f"{statement[0].upper()}{statement[1:]}: of {len(own)}, {said}."
+
+
+_MARKS = {
+    ClaimVerdict.HOLDS: ("o", "#12426e", "#12426e"),
+    ClaimVerdict.FAILS: ("X", "#b35806", "#b35806"),
+    ClaimVerdict.OPEN: ("o", "#5c5c5c", "white"),
+}
+
+
+def _draw_all(figure: Figure, claims: Sequence[PaperClaim]) -> None:
+    """Draw numbers of like size in a panel of their own, for their axes differ."""
+    kinds = [(limit, [claim for claim in claims if _limit(claim) == limit]) for limit in _LIMITS]
+    there = [(limit, own) for limit, own in kinds if own]
+    panels = np.atleast_1d(figure.subplots(len(there), 1, height_ratios=[len(own) + 1.5 for _, own in there]))
+    for axes, (limit, own) in zip(panels, there, strict=True):
+        _draw(axes, own, limit)
+
+
+_LIMITS = (0.3, 1.0, 5.0, 100.0)
+"""The largest size of the numbers of a panel: differences of rates, rates, epsilons and ratios, counts."""
+
+
+def _limit(claim: PaperClaim) -> float:
+    sizes = [abs(number) for number in (claim.found.value, claim.found.low, claim.found.high) if isfinite(number)]
+    return next((limit for limit in _LIMITS if max(sizes) <= limit), _LIMITS[-1])
+
+
+def _draw(axes: Axes, claims: Sequence[PaperClaim], limit: float) -> None:
+    numbers = [end for claim in claims for end in (claim.found.value, claim.found.low, claim.found.high)]
+    left, right = min(-0.05 * limit, *filter(isfinite, numbers)), max(limit, *filter(isfinite, numbers))
+    for place, claim in enumerate(claims):
+        low, high = max(claim.lowest, left), min(claim.highest, right)
+        axes.barh(place, max(high - low, 0.004 * (right - left)), left=low, height=0.62, color=MUTED, alpha=0.22,
+                  linewidth=0)  # fmt: skip
+        marker, colour, fill = _MARKS[claim.verdict]
+        ends = np.nan_to_num([claim.found.low, claim.found.high], nan=claim.found.value, posinf=right, neginf=left)
+        axes.plot(ends, [place, place], color=colour, linewidth=1.6)
+        axes.plot(claim.found.value, place, marker, color=colour, markerfacecolor=fill, markersize=6)
+    axes.set_yticks(range(len(claims)), [f"{claim.where}: {_short(claim.quantity)}" for claim in claims])
+    axes.set_ylim(len(claims) - 0.4, -0.6)
+    axes.set_xlim(left, right)
+    name_panel(axes, "", "", f"Numbers up to {limit:g}" if limit < _LIMITS[-1] else "Larger numbers", "")
+    axes.tick_params(axis="y", labelsize=SMALL_TEXT_SIZE - 3.5)
+
+
+_LONGEST = 62
+
+
+def _short(quantity: str) -> str:
+    return quantity if len(quantity) <= _LONGEST else f"{quantity[: _LONGEST - 1].rstrip()}…"

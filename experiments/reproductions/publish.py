@@ -1,0 +1,229 @@
+"""Pages of the documentation from finished reproductions: every table and figure, what is printed beside ours.
+
+    python -m experiments.reproductions.publish RUNS
+
+RUNS holds what `fl-audit reproduce PAPER --out RUNS/...` wrote, of one paper or several.
+"""
+
+import argparse
+import csv
+import io
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments.reproductions.catalogue import PAPERS
+from experiments.reproductions.page import rows_html
+from experiments.reproductions.papers import Extent, Paper
+from experiments.reproductions.records import SCHEMA
+from fl_audit.errors import InputError, require
+from fl_audit.report.wording import plural
+from fl_audit.whole_files import whole_file
+
+DOCS = Path("docs") / "papers"
+MADE = "published.json"
+CLAIMS = "claims.csv"
+CLAIM_COLUMNS = ("paper", "item", "claim", "verdict", "measured", "low", "high", "worlds")
+MOST_BYTES = 3_000_000  # of all files together
+_ROWS_AT_ONCE = 60
+_LEFT_OUT = ("title", "caption", "said", "played", "differences")  # what stands on the page
+_QUICK = (
+    "**Quick form.** These numbers come from few worlds and short training: they show that everything works, and prove "
+    "little. The full form takes hours."
+)
+Record = Mapping[str, Any]
+
+
+def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
+    """Write a page for every paper of which something is finished, and the table of all claims.
+
+    Pages of papers without anything finished stay as they are, with their claims. Of an item that is there both ways
+    the full form is taken.
+
+    Parameters
+    ----------
+    runs, docs
+        Where finished reproductions lie, at any depth; where the pages are written.
+
+    Returns
+    -------
+    tuple
+        The keys of the papers whose pages were written.
+
+    Raises
+    ------
+    InputError
+        If there is nothing finished, or it was made with other settings than this version has.
+    """
+    found = _records(runs)
+    require(bool(found), f"{runs} holds no finished reproduction: accepted is what 'fl-audit reproduce' wrote")
+    old = [f"{path.name}: {why}" for path, record in found.items() if (why := _stale(record))]
+    require(not old, f"reproduce again, of another version are {'; '.join(old)}")
+    made = _made(docs)
+    for paper in PAPERS:
+        own = _best(paper, found)
+        if own:
+            made[paper.key] = [{key: one for key, one in record.items() if key not in _LEFT_OUT} for _, record in own]
+            _write_page(paper, own, docs)
+    _write(docs / MADE, json.dumps(made, indent=1, ensure_ascii=False) + "\n")
+    _write(docs / CLAIMS, _claims_csv(record for records in made.values() for record in records))
+    size = sum(path.stat().st_size for path in _files(docs))
+    require(size <= MOST_BYTES, f"the pages take {size:,} bytes: accepted are at most {MOST_BYTES:,}")
+    return tuple(paper.key for paper in PAPERS if _best(paper, found))
+
+
+def stale_pages(docs: Path = DOCS) -> list[str]:
+    """Return a line for each published table or figure of another schema or other settings than this version has.
+
+    Parameters
+    ----------
+    docs
+        Where the pages lie.
+    """
+    return [
+        f"{key}-{record['item']}: {why}" for key, records in _made(docs).items() for record in records
+        if (why := _stale(record))
+    ]  # fmt: skip
+
+
+def _stale(record: Record) -> str:
+    """Return why a record is of another version; empty if it is not."""
+    if record["schema"] != SCHEMA:
+        return f"schema {record['schema']}, here it is {SCHEMA}"
+    paper = next((one for one in PAPERS if one.key == record["paper"]), None)
+    if paper is None or record["item"] not in {item.key for item in paper.items}:
+        return "there is no such item"
+    return "" if record["settings"] == paper.digest(Extent(record["extent"])) else "its settings are others"
+
+
+def _records(runs: Path) -> dict[Path, Record]:
+    """Return the records of all finished items below a directory."""
+    found = {}
+    for path in sorted(runs.glob("**/*.svg")):
+        record = path.with_suffix(".json")
+        if record.exists():
+            found[record] = json.loads(record.read_text(encoding="utf-8"))
+    return found
+
+
+def _best(paper: Paper[Any], found: Mapping[Path, Record]) -> list[tuple[Path, Record]]:
+    """Return the records of a paper in the order of its items, of each the full form if there is one."""
+    own = [(path, record) for path, record in found.items() if record["paper"] == paper.key]
+    order = [item.key for item in paper.items]
+    own.sort(key=lambda one: (order.index(one[1]["item"]), one[1]["extent"] != Extent.FULL))
+    return [next(one for one in own if one[1]["item"] == key) for key in dict.fromkeys(one[1]["item"] for one in own)]
+
+
+def _made(docs: Path) -> dict[str, list[Record]]:
+    path = docs / MADE
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def _files(docs: Path) -> list[Path]:
+    own = [docs / MADE, docs / CLAIMS]
+    for paper in PAPERS:
+        own += [docs / f"{paper.key}.md", *(docs / paper.key).glob("*")]
+    return [path for path in own if path.is_file()]
+
+
+def _write_page(paper: Paper[Any], own: Sequence[tuple[Path, Record]], docs: Path) -> None:
+    """Write the page of a paper, with the picture and the rows of each of its items."""
+    parts = [f"# {paper.heading}, again", paper.reference]
+    if any(record["extent"] == Extent.QUICK for _, record in own):
+        parts.append(f'!!! warning "Quick runs"\n    {_QUICK}')
+    said = dict.fromkeys(line for _, record in own for line in record["said"])
+    parts.append("\n".join(f"* {escape(line, quote=False)}" for line in said))
+    missing = [item.title for item in paper.items if item.key not in {record["item"] for _, record in own}]
+    if missing:
+        parts.append(f"Not made: {'; '.join(missing)}.")
+    for path, record in own:
+        frame = pd.read_csv(path.with_suffix(".csv"))
+        for ending in (".svg", ".csv"):
+            with whole_file(docs / paper.key / f"{record['item']}{ending}") as file:
+                file.write_bytes(path.with_suffix(ending).read_bytes())
+        parts.append(_section(record, frame))
+    _write(docs / f"{paper.key}.md", "\n\n".join(part for part in parts if part) + "\n")
+
+
+def _section(record: Record, frame: pd.DataFrame) -> str:
+    """Return the part of the page about an item: its picture, where it comes from, what differs, its rows."""
+    place = f"{record['paper']}/{record['item']}"
+    title = escape(record["title"], quote=False)
+    beside = frame[frame["published"].notna() | frame["theory"].notna()]
+    shown = (frame if record["claims"] or beside.empty else beside).head(
+        len(frame) if record["claims"] else _ROWS_AT_ONCE
+    )
+    table = rows_html(shown, len(frame), f"{record['item']}.csv", look="")
+    return "\n\n".join(
+        [
+            f"## {title}",
+            f"![{title}]({place}.svg)",
+            f"{escape(record['caption'], quote=False)} [All rows]({place}.csv).",
+            _origin(record),
+            escape(record["played"], quote=False),
+            _one_block(f"<details><summary>Where ours differs, and why</summary>{record['differences']}</details>"),
+            _one_block(f"<details><summary>What is printed, theory and ours</summary>{table}</details>"),
+        ]
+    )
+
+
+def _origin(record: Record) -> str:
+    minutes = "" if record["minutes"] is None else f", {record['minutes']:,} minutes"
+    runs = (
+        f"{plural(record['worlds'], 'world')}{minutes}, played at commit {' and '.join(record['run_commits']) or '?'}"
+        if record["worlds"] else "no runs"
+    )  # fmt: skip
+    form = "full form" if record["extent"] == Extent.FULL else "quick form"
+    return f"*{form[0].upper()}{form[1:]}; {runs}; made at commit {record['commit'] or '?'} on {record['made']}.*"
+
+
+def _one_block(html: str) -> str:
+    """Return HTML without empty lines, at which Markdown would take it apart, and without what only a report needs."""
+    plain = html.replace("<h3>Where ours differs, and why</h3>", "")
+    bare = re.sub(r' (?:class|data-label|scope|tabindex|role|aria-label)="[^"]*"', "", plain)
+    return "\n".join(line for line in bare.splitlines() if line.strip())
+
+
+def _claims_csv(records: Iterable[Record]) -> str:
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(CLAIM_COLUMNS)
+    known: set[tuple[str, str]] = set()  # the item of all claims repeats those of the figures
+    for record in records:
+        for claim in record["claims"]:
+            said = f"{claim['statement']} [{'; '.join(filter(None, (claim['where'], claim['quantity'])))}]"
+            if (record["paper"], said) in known:
+                continue
+            known.add((record["paper"], said))
+            numbers = (claim[name] for name in ("measured", "low", "high"))
+            cells = ("" if number is None else f"{number:.6g}" for number in numbers)
+            writer.writerow((record["paper"], record["item"], said, claim["verdict"], *cells, claim["worlds"]))
+    return file.getvalue()
+
+
+def _write(path: Path, text: str) -> None:
+    with whole_file(path) as file:
+        file.write_text(text, encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Publish what is finished."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, help="where finished reproductions lie")
+    parser.add_argument("--docs", type=Path, default=DOCS, help="where the pages are written")
+    options = parser.parse_args(arguments)
+    try:
+        written = publish(options.runs, options.docs)
+    except InputError as error:
+        sys.exit(str(error))
+    sys.stdout.write(f"pages of {', '.join(written)} in {options.docs}\n")
+
+
+if __name__ == "__main__":
+    main()

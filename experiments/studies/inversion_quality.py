@@ -1,0 +1,188 @@
+"""How close gradient inversion comes without privacy, and beside the code of the attack's authors."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fl_audit.adversaries.inversion.attack import OtherPictures, drawn_pictures
+from fl_audit.adversaries.inversion.descent import Descent, descended
+from fl_audit.adversaries.inversion.shared import SharedUpdate
+from fl_audit.arrays import Floats, Floats32
+from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.records import Records
+from fl_audit.errors import require
+from fl_audit.evidence.inversion import Likeness, likeness, matched
+from fl_audit.learning.local_training import LocalSchedule, local_batches
+from fl_audit.learning.models import ModelSpec
+from fl_audit.learning.stacked import StackedModel
+from fl_audit.randomness import Purpose, generator
+
+OTHERS = 999
+"""Pictures beside each true one, and as many more that the attacker has."""
+
+_REFERENCE_SCRIPT = """
+import sys
+
+import inversefed
+import numpy as np
+import torch
+
+from fl_audit.learning.models import ModelSpec, build_model
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+told = np.load(sys.argv[1])
+shape = tuple(int(one) for one in told["shape"])
+model = build_model(ModelSpec(str(told["model"]), shape, int(told["classes"])))
+parameters = list(model.parameters())
+sizes = [one.numel() for one in parameters]
+with torch.no_grad():
+    for one, flat in zip(parameters, torch.from_numpy(told["start"]).split(sizes)):
+        one.copy_(flat.reshape(one.shape))
+config = {
+    "signed": True, "boxed": True, "cost_fn": "sim", "indices": "def", "weights": "equal", "lr": 0.1, "optim": "adam",
+    "restarts": 1, "max_iterations": int(told["iterations"]), "total_variation": float(told["smoothness"]),
+    "init": "randn", "filter": "none", "lr_decay": True, "scoring_choice": "loss",
+}
+drawn = []
+for seen, label in zip(told["seen"], told["labels"]):
+    gradient = [flat.reshape(one.shape) for one, flat in zip(parameters, torch.from_numpy(seen).split(sizes))]
+    attack = inversefed.GradientReconstructor(model, (torch.zeros(()), torch.ones(())), dict(config))
+    drawn.append(attack.reconstruct(gradient, torch.tensor([int(label)]), img_shape=shape)[0].numpy())
+np.savez(sys.argv[2], drawn=np.stack(drawn))
+"""
+"""The authors' code on the same gradients, at the same number of steps: signed Adam, cosine, total variation, box."""
+
+
+@dataclass(frozen=True)
+class QualitySetting:
+    """What is inverted: updates of some pictures, without clipping and without noise."""
+
+    data: str  # name of a data set of pictures
+    model: str  # name of a model, at its first weights
+    batch: int = 1  # pictures behind an update
+    is_local: bool = False  # whether it is what two epochs of local training move, in place of one gradient
+
+    def __str__(self) -> str:
+        shared = "two epochs of local training" if self.is_local else "one gradient"
+        return f"{self.data}, {self.model}, {shared} of {self.batch}"
+
+
+SETTINGS = tuple(
+    QualitySetting(data, model, batch, is_local)
+    for data, model in (("mnist", "dense-128"), ("mnist", "mnist-cnn"), ("lfw", "dense-128"))
+    for batch, is_local in ((1, False), (4, False), (16, False), (4, True))
+)
+COMPARED = (QualitySetting("mnist", "mnist-cnn"), QualitySetting("mnist", "dense-128"))
+"""Settings that are also given to the reference."""
+
+
+@dataclass(frozen=True)
+class _Scene:
+    shared: SharedUpdate
+    true: torch.Tensor  # (owners, batch, *shape)
+    labels: torch.Tensor  # (owners, batch)
+    seen: torch.Tensor  # (owners, parameters)
+    candidates: Floats32  # (OTHERS, *shape)
+    others: OtherPictures
+    classes: int
+
+
+def _scene(setting: QualitySetting, directory: str | None, pictures: int) -> _Scene:
+    pool = load_source(DataSpec(setting.data, directory)).pool
+    owners = pictures // setting.batch
+    order = generator(0, Purpose.DRAWING).permutation(len(pool))
+    true = pool.take(order[: owners * setting.batch])
+    beside, had = (pool.take(order[-(place + 1) * OTHERS : len(pool) - place * OTHERS]) for place in (0, 1))
+    shape = _shape(true)
+    model = StackedModel.of(ModelSpec(setting.model, shape, pool.classes))
+    torch.manual_seed(0)
+    start = model.layout.flatten(dict(StackedModel.of(ModelSpec(setting.model, shape, pool.classes)).template
+                                      .named_parameters())).detach()  # fmt: skip
+    shared = SharedUpdate(model, start)
+    if setting.is_local:
+        schedule = LocalSchedule(0.01, max(1, setting.batch // 2), epochs=2)
+        batches = local_batches(setting.batch, schedule, generator(0, Purpose.LOCAL_ORDER))
+        shared = SharedUpdate(model, start, schedule=schedule, batches=batches)
+    features = torch.from_numpy(true.features.copy()).reshape(owners, setting.batch, *shape)
+    labels = torch.from_numpy(true.labels).reshape(owners, setting.batch)
+    others = OtherPictures(torch.from_numpy(had.features.reshape(-1, *shape)), torch.from_numpy(had.labels))
+    seen = shared.of_many(features, labels)
+    return _Scene(shared, features, labels, seen, beside.features.reshape(-1, *shape), others, pool.classes)
+
+
+def _shape(records: Records) -> tuple[int, ...]:
+    """Return the shape of a record as the model reads it: grey pictures have one channel."""
+    return records.shape if len(records.shape) == 3 else (1, *records.shape)
+
+
+def quality(setting: QualitySetting, directory: str | None, pictures: int, descent: Descent) -> Likeness:
+    """Return how close the attacker's drawings of pictures come.
+
+    Parameters
+    ----------
+    setting
+        What is inverted.
+    directory
+        Where data sets lie.
+    pictures
+        How many, at least as many as an update has.
+    descent
+        How long is searched.
+    """
+    scene = _scene(setting, directory, pictures)
+    draw = generator(0, Purpose.DRAWING, round=1)
+    drawn = drawn_pictures(scene.shared, scene.seen, setting.batch, 0.0, scene.others, draw, descent)
+    return _likeness(scene, drawn.numpy())
+
+
+def _likeness(scene: _Scene, drawn: Floats32) -> Likeness:
+    true = scene.true.numpy()
+    found = matched(true, drawn)
+    return likeness(true.reshape(-1, *true.shape[2:]), found.reshape(-1, *true.shape[2:]), scene.candidates)
+
+
+def beside_reference(
+    setting: QualitySetting, directory: str | None, pictures: int, descent: Descent, interpreter: str, reference: Path
+) -> tuple[Floats, Floats]:
+    """Return PSNR in dB of each picture by our descent and by the authors' code, (pictures,) each.
+
+    Parameters
+    ----------
+    setting, directory, pictures, descent
+        As for `quality`, of single pictures.
+    interpreter
+        A Python that has torch and torchvision.
+    reference
+        A clone of the authors' repository.
+
+    Raises
+    ------
+    InputError
+        If the reference fails.
+    """
+    scene = _scene(setting, directory, pictures)
+    draw = generator(0, Purpose.DRAWING, round=1)
+    ours = descended(scene.shared, scene.seen, scene.labels, draw, descent).numpy()
+    with tempfile.TemporaryDirectory() as scratch:
+        told, answered, script = (Path(scratch) / name for name in ("told.npz", "answered.npz", "attack.py"))
+        np.savez(
+            told, seen=scene.seen.numpy(), labels=scene.labels[:, 0].numpy(), start=scene.shared.start.numpy(),
+            shape=scene.true.shape[2:], classes=scene.classes, model=setting.model, iterations=descent.iterations,
+            smoothness=descent.smoothness,
+        )  # fmt: skip
+        script.write_text(_REFERENCE_SCRIPT)
+        path = os.pathsep.join(map(str, (Path(__file__).parents[2], reference)))
+        asked: Sequence[str] = [interpreter, str(script), str(told), str(answered)]
+        done = subprocess.run(asked, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path})
+        wrote = done.stderr.strip().splitlines()[-1:] or ["nothing"]
+        require(done.returncode == 0, f"{interpreter} failed with the reference; it wrote: {wrote[0]}")
+        with np.load(answered) as arrays:
+            theirs = np.asarray(arrays["drawn"], dtype=np.float32)
+    return _likeness(scene, ours).psnr, _likeness(scene, theirs).psnr

@@ -1,0 +1,288 @@
+"""What could be reconstructed: naming the right record over epsilon, and pictures out of gradients.
+
+    python -m experiments.studies.reconstruction [--data-dir DIR] [--out DIR] [--quick] [--only rates|pictures|quality]
+                                                 [--reference PYTHON DIR]
+
+`rates`: how often the right one of 100 candidates is named over epsilon, beside the bound: by the best attack there is
+on candidates that lie as far apart as they can, in games on handwritten digits, and in the same games with half of the
+noise, which the bound does not cover. `pictures`: digits, and what is drawn of them without noise and at epsilon 100,
+10 and 1. `quality`: how close drawings come, for batches of 1, 4 and 16, one gradient and local training; with
+`--reference` beside the authors' code (github.com/JonasGeiping/invertinggradients), cloned to DIR, in a Python that has
+torch and torchvision.
+
+The exit status is 1 where an honest game names more than the bound allows (level 0.001), where half of the noise is
+nowhere found, or where the reference draws better by 1 dB.
+"""
+
+import argparse
+import math
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from experiments.cli.main import guarded
+from experiments.runs.config import parse_config
+from experiments.runs.engines import Engine
+from experiments.runs.pictures import DRAWING_STEPS, drawn_by
+from experiments.runs.plan import AuditPlan, resolve
+from experiments.runs.progress import progress_bar, steps_bar
+from experiments.runs.run import HONEST, Parties, run_audit
+from experiments.studies.inversion_quality import COMPARED, SETTINGS, QualitySetting, beside_reference, quality
+from fl_audit.adversaries.inversion.descent import Descent
+from fl_audit.adversaries.membership.insider import increments
+from fl_audit.arrays import Floats
+from fl_audit.data.files import data_directory
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.evidence.findings.reconstruction import ReconstructionNumbers, Success
+from fl_audit.evidence.reconstruction import ranks_of_truth
+from fl_audit.privacy.reconstruction import simplex_success
+from fl_audit.randomness import Purpose, generator
+from fl_audit.report.sections.inversion import draw_pictures
+from fl_audit.report.style import INK, MUTED, add_legend, finish_axes, new_figure, to_png
+from fl_audit.whole_files import whole_file
+from fl_audit.worlds import WorldBatch
+from strategies.dp_strategy import DPStrategy
+
+CANDIDATES, DELTA = 100, 1e-5
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+WORLDS, QUICK_WORLDS = 2000, 200
+PICTURES, ITERATIONS, QUICK_ITERATIONS = 32, 1000, 60
+
+
+class _HalvedNoise(DPStrategy):
+    """Adds half of the noise that its law names."""
+
+    def noise(self, batch: WorldBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
+        return super().noise(batch, server_round, total, 0.5 * sigma)
+
+
+@dataclass(frozen=True)
+class RatePoint:
+    """How often the right candidate is named at one epsilon, in the first guess."""
+
+    epsilon: float
+    bound: float  # the largest share that the promise allows
+    best: float  # that of the best attack on candidates that lie as far apart as they can
+    simulated: float  # that attack's, in as many simulated worlds as the games have
+    honest: Success  # in the games on digits
+    halved: Success  # in the same games with half of the noise
+    verdicts: tuple[Verdict, Verdict]  # on both
+
+
+def _plan(epsilon: float, worlds: int) -> AuditPlan:
+    privacy = {"epsilon": epsilon, "delta": DELTA, "clipping-norm": 1.0, "adjacency": "add-remove-record"}
+    audit = {"game": "reconstruction", "candidates": CANDIDATES, "worlds": worlds, "epsilon-star": False}
+    values = {
+        "data": {"name": "digits", "records": 200, "clients": 4, "test-records": 100},
+        "model": {"name": "logistic"},
+        "training": {"rounds": 4, "learning-rate": 1.0},
+        "privacy": privacy,
+        "audit": audit,
+        "run": {"worlds-per-batch": 250, "seed": 0},
+    }
+    return resolve(parse_config(values))
+
+
+def _played(plan: AuditPlan, parties: Parties) -> tuple[Success, Verdict]:
+    with tempfile.TemporaryDirectory() as scratch:
+        found = run_audit(
+            plan, Path(scratch) / "run", Engine.LOCAL, progress=progress_bar, parties=parties, with_report=False
+        )
+    numbers = found.find(ReconstructionNumbers)
+    assert numbers is not None, "the game of reconstruction has its numbers"
+    return numbers.first, Verdict(found.summary["verdict"])
+
+
+def _simulated(mu: float, worlds: int) -> float:
+    """Return how often the insider's own arithmetic names the right corner of a simplex."""
+    draw, length = generator(0, Purpose.DRAWING, round=2), mu * math.sqrt(CANDIDATES / (CANDIDATES - 1))
+    truth, products = draw.integers(CANDIDATES, size=worlds), draw.normal(size=(worlds, CANDIDATES)) * length
+    products[np.arange(worlds), truth] += length**2
+    nobody = np.zeros(products.shape, dtype=np.bool_)
+    weighed = increments(products, np.full_like(products, length), None, np.ones(worlds), nobody)
+    return float(np.mean(ranks_of_truth(weighed, truth) == 1))
+
+
+def rates(worlds: int, epsilons: Sequence[float] = EPSILONS) -> list[RatePoint]:
+    """Play the games of the figure.
+
+    Parameters
+    ----------
+    worlds, epsilons
+        Of each game; what is promised.
+    """
+    found = []
+    for epsilon in epsilons:
+        plan = _plan(epsilon, worlds)
+        promise = plan.guarantee
+        assert promise is not None, "an epsilon is promised"
+        bound = promise.reconstruction_bound(1 / CANDIDATES)
+        assert bound is not None, "noise is scaled to everybody"
+        (honest, kept), (halved, broken) = (_played(plan, one) for one in (HONEST, Parties(strategy=_HalvedNoise)))
+        best = simplex_success(promise.mu, CANDIDATES)
+        found.append(RatePoint(epsilon, bound, best, _simulated(promise.mu, worlds), honest, halved, (kept, broken)))
+    return found
+
+
+def draw_rates(figure: Figure, points: Sequence[RatePoint]) -> None:
+    """Draw attack and bound over epsilon; lines and marks differ without colour.
+
+    Parameters
+    ----------
+    figure, points
+        An empty figure; what was found, by ascending epsilon.
+    """
+    axes = figure.add_subplot()
+    epsilon = [one.epsilon for one in points]
+    axes.plot(epsilon, [one.bound for one in points], "--", color=INK, label="the promise allows")
+    axes.plot(epsilon, [one.best for one in points], "-", color=INK, label="best attack, candidates far apart")
+    axes.plot(epsilon, [one.simulated for one in points], "D", color=INK, mfc="white", label="the same, simulated")
+    for name, marker, fill, successes in (
+        ("named in games on digits", "o", INK, [one.honest for one in points]),
+        ("the same with half of the noise", "v", "white", [one.halved for one in points]),
+    ):
+        shares = [one.share for one in successes]
+        off = [[one.share - one.low for one in successes], [one.high - one.share for one in successes]]
+        axes.errorbar(epsilon, shares, off, fmt=marker, color=INK, mfc=fill, capsize=2, label=name)
+    axes.axhline(1 / CANDIDATES, ls=":", color=MUTED, label="by chance")
+    axes.set_xscale("log")
+    axes.set_xticks(epsilon, [f"{one:g}" for one in epsilon])
+    axes.minorticks_off()
+    axes.set_ylim(0, 1.02)
+    finish_axes(axes, f"Naming the right one of {CANDIDATES} candidates", f"epsilon at delta {DELTA:g}", "Share")
+    add_legend(axes, columns=2)
+
+
+def _rates_table(points: Sequence[RatePoint]) -> Table:
+    table = Table("epsilon", "allowed", "best attack", "simulated", "digits", "half of the noise", "verdicts")
+    for one in points:
+        shares = (one.bound, one.best, one.simulated)
+        games = (f"{game.share:.4f} ({game.low:.4f} to {game.high:.4f})" for game in (one.honest, one.halved))
+        table.add_row(f"{one.epsilon:g}", *(f"{share:.4f}" for share in shares), *games, ", ".join(one.verdicts))
+    return table
+
+
+def _rates_problems(points: Sequence[RatePoint]) -> list[str]:
+    problems = [f"the bound is passed at epsilon {one.epsilon:g}" for one in points if one.verdicts[0] == "violated"]
+    if not any(one.verdicts[1] == "violated" for one in points):
+        problems.append("half of the noise is found at no epsilon")
+    return problems
+
+
+def pictures_plan(directory: str) -> AuditPlan:
+    """Return the plan whose records are drawn: digits of MNIST.
+
+    Parameters
+    ----------
+    directory
+        Where mnist/ lies.
+    """
+    sizes = {"records": 200, "clients": 4, "test-records": 1000, "population-records": 1000}
+    values = {
+        "data": sizes | {"name": "mnist", "data-dir": directory},
+        "model": {"name": "dense-128"},
+        "training": {"rounds": 30, "learning-rate": 0.1},
+        "privacy": {"epsilon": 10.0, "delta": DELTA, "clipping-norm": 1.0, "adjacency": "add-remove-record"},
+        "audit": {"worlds": 1, "pictures": 100},
+    }
+    return resolve(parse_config(values))
+
+
+def _draw_pictures(directory: str) -> Figure:
+    with steps_bar("drawing the pictures", DRAWING_STEPS) as on_step:
+        drawn = drawn_by(pictures_plan(directory), on_step)
+    figure = new_figure(6.2)
+    draw_pictures(figure, drawn.true, [one for place, one in enumerate(drawn.drawings) if place != drawn.own])
+    return figure
+
+
+def _quality_table(directory: str | None, pictures: int, descent: Descent, only: str) -> Table:
+    columns = ("Inverted", "PSNR, dB", "best 1 %", "SSIM", "best 1 % ", "named among 1,000")
+    table = Table(*columns)
+    for setting in SETTINGS:
+        if only not in str(setting):
+            continue
+        found = quality(setting, directory, pictures, descent)
+        psnr = np.minimum(found.psnr, 99.0)  # of drawings that are equal it is infinite
+        decibels = (f"{psnr.mean():.1f}", f"{found.worst(psnr):.1f}")
+        ssim = (f"{found.ssim.mean():.2f}", f"{found.worst(found.ssim):.2f}")
+        table.add_row(str(setting), *decibels, *ssim, f"{found.named.mean():.0%}")
+    return table
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the study, and return its exit status.
+
+    Parameters
+    ----------
+    arguments
+        Of the command line; None takes those of the process.
+    """
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--data-dir", help="where mnist/ and lfw/ lie; left out, FL_AUDIT_DATA, and without it `rates` alone"
+    )
+    parser.add_argument("--out", type=Path, default=Path("reconstruction"), help="where figures go (%(default)s)")
+    parser.add_argument("--quick", action="store_true", help="a look: few worlds and few steps of the search")
+    parser.add_argument("--only", choices=("rates", "pictures", "quality"), help="one part alone")
+    parser.add_argument("--setting", default="", metavar="TEXT", help="only settings of `quality` that hold TEXT")
+    parser.add_argument("--worlds", type=int, default=WORLDS, help="trials at each epsilon (%(default)s)")
+    parser.add_argument("--iterations", type=int, default=ITERATIONS, help="steps of the search (%(default)s)")
+    parser.add_argument("--reference", nargs=2, metavar=("PYTHON", "DIR"), help="the authors' code, see above")
+    asked = parser.parse_args(arguments)
+    found = data_directory(asked.data_dir)
+    directory = None if found is None else str(found)
+    parts = (asked.only,) if asked.only else () if asked.reference else ("rates", "pictures", "quality")
+    console, problems, figures = Console(width=150), list[str](), dict[str, Figure]()
+    if "rates" in parts:
+        points = rates(QUICK_WORLDS if asked.quick else asked.worlds)
+        console.print(_rates_table(points))
+        problems += _rates_problems(points)
+        figures["rates"] = new_figure(4.6)
+        draw_rates(figures["rates"], points)
+    if "pictures" in parts and directory is not None:
+        figures["pictures"] = _draw_pictures(directory)
+    descent = Descent(QUICK_ITERATIONS if asked.quick else asked.iterations)
+    if "quality" in parts and directory is not None:
+        console.print(_quality_table(directory, PICTURES, descent, asked.setting))
+    if asked.reference:
+        compared = [setting for setting in COMPARED if asked.setting in str(setting)]
+        problems += _compared(console, compared, directory, 5 if asked.quick else 100, descent, *asked.reference)
+    for name, figure in figures.items():
+        asked.out.mkdir(parents=True, exist_ok=True)
+        with whole_file(asked.out / f"{name}.png") as file:
+            file.write_bytes(to_png(figure))
+    console.print("\n".join(problems) or "as it should be")
+    return 1 if problems else 0
+
+
+def _compared(
+    console: Console,
+    settings: Sequence[QualitySetting],
+    directory: str | None,
+    pictures: int,
+    descent: Descent,
+    interpreter: str,
+    reference: str,
+) -> list[str]:
+    table, problems = Table("Inverted", "ours, dB", "the reference, dB", "difference, dB"), list[str]()
+    for setting in settings:
+        ours, theirs = beside_reference(setting, directory, pictures, descent, interpreter, Path(reference))
+        difference = float(ours.mean() - theirs.mean())
+        table.add_row(str(setting), f"{ours.mean():.2f}", f"{theirs.mean():.2f}", f"{difference:+.2f}")
+        if difference < -1:
+            problems.append(f"the reference draws {setting} better by {-difference:.2f} dB")
+    console.print(table)
+    return problems
+
+
+if __name__ == "__main__":
+    guarded(lambda: sys.exit(main()))

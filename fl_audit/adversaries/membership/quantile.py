@@ -1,0 +1,104 @@
+"""Quantile regression (Bertran et al. 2023): is the model surer of this record than of others that look like it?
+
+The attacker has records that no model was trained on. On these it learns how sure the attacked model is of a record,
+given the record: the quantiles of the confidence, which no member has shifted. No shadow model is trained, so that the
+attack costs a regression where others cost as many trainings as they have shadows.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fl_audit.arrays import Floats
+from fl_audit.errors import require
+
+FEWEST_RECORDS = 30
+"""With fewer records of the population there is nothing to learn how confidences spread from."""
+_PENALTIES = np.geomspace(1e-3, 1e4, 15)
+_LEAST = 1e-12
+
+
+def quantile_scores(
+    confidences: ArrayLike, records: ArrayLike, population_confidences: ArrayLike, population: ArrayLike
+) -> Floats:
+    """Return in which quantile of its like the confidence in each target lies, as a normal score, (worlds, targets).
+
+    Parameters
+    ----------
+    confidences
+        phi of every target under every world's model, finite, (worlds, targets).
+    records
+        What is known of every target, its label among it, (targets, features).
+    population_confidences
+        phi of records that no world was trained on, finite, (worlds, p), p at least 30.
+    population
+        The same of these records, (p, features).
+
+    Returns
+    -------
+    array
+        Higher for a likelier member: (phi - mean(x)) / spread(x), mean and spread those of the regression of the world.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit, a number is not finite, or there are fewer records than that.
+
+    Notes
+    -----
+    Source: Bertran, Tang, Kearns, Morgenstern, Roth & Wu 2023, "Scalable membership inference attacks via quantile
+    regression". Quantiles are those of a location and a scale, mean(x) + spread(x) times one quantile for all, their
+    Gaussian form; both are ridge regressions on the record whose penalty has the least error in records left out. So
+    all worlds, and the residuals of the records that are left out, follow from one decomposition.
+    """
+    asked, told = (np.asarray(one, dtype=np.float64) for one in (confidences, population_confidences))
+    own, others = (np.asarray(one, dtype=np.float64) for one in (records, population))
+    fits = asked.shape[1:] == own.shape[:1] and told.shape[1:] == others.shape[:1] and len(asked) == len(told)
+    require(fits, f"confidences have shapes {asked.shape} and {told.shape}, records {own.shape} and {others.shape}: "
+            "accepted are one confidence for each world and record")  # fmt: skip
+    require(len(others) >= FEWEST_RECORDS, f"the population has {len(others)} records: accepted are {FEWEST_RECORDS} "
+            "and more for attack quantile")  # fmt: skip
+    is_finite = all(bool(np.isfinite(one).all()) for one in (asked, told, own, others))
+    require(is_finite, "confidences or records contain NaN or infinity: accepted are finite numbers")
+    regression = _Ridge(others, own)
+    mean, residuals = regression.predicted(told.T)
+    lengths = np.log(np.abs(residuals) + _LEAST)
+    spread, rest = regression.predicted(lengths)
+    # A mean of logarithms leaves the unit open: it is what makes the records' own scores, left out, vary by 1.
+    units = np.sqrt(np.mean(np.square(residuals * np.exp(rest - lengths)), axis=0))
+    return np.asarray((asked.T - mean) / (np.exp(spread) * units), dtype=np.float64).T
+
+
+class _Ridge:
+    """Ridge regressions of many answers on the same records, each at the penalty with the least error left out."""
+
+    def __init__(self, records: Floats, asked: Floats) -> None:
+        self._middle = records.mean(axis=0)
+        scale = records.std(axis=0)
+        scale[scale == 0] = 1.0
+        self._left, sizes, right = np.linalg.svd((records - self._middle) / scale, full_matrices=False)
+        self._squares = sizes**2
+        self._asked = ((asked - self._middle) / scale) @ right.T / np.maximum(sizes, _LEAST)
+
+    def predicted(self, answers: Floats) -> tuple[Floats, Floats]:
+        """Return what is predicted of the asked records, and the residuals of the others when they are left out.
+
+        Parameters
+        ----------
+        answers
+            (records, regressions).
+        """
+        middle = answers.mean(axis=0)
+        parts = self._left.T @ (answers - middle)
+        best = np.full(answers.shape[1], np.inf)
+        found, left_out = np.empty((len(self._asked), answers.shape[1])), np.empty_like(answers)
+        for penalty in _PENALTIES:
+            shrink = self._squares / (self._squares + penalty)
+            leverage = np.square(self._left) @ shrink + 1 / len(answers)
+            apart = answers - middle - self._left @ (shrink[:, None] * parts)
+            residuals = apart / np.maximum(1 - leverage, 1e-3)[:, None]
+            error = np.square(residuals).mean(axis=0)
+            is_better = error < best
+            best = np.where(is_better, error, best)
+            left_out[:, is_better] = residuals[:, is_better]
+            found[:, is_better] = (middle + self._asked @ (shrink[:, None] * parts))[:, is_better]
+        return found, left_out

@@ -1,0 +1,149 @@
+"""Pages of papers: made from finished reproductions, stale ones found, and the closed forms on them computed again."""
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments.reproductions import publish
+from experiments.reproductions.bernau2019.epsilons import table_2, table_3
+from experiments.reproductions.bernau2021.expectations import calibrated
+from experiments.reproductions.bernau2021.expectations import table_3 as scores
+from experiments.reproductions.bernau2021.queries import DELTAS, DIMENSIONS, EPSILONS, NoisyQuery
+from experiments.reproductions.catalogue import PAPERS
+from experiments.reproductions.claims import ClaimVerdict, PaperClaim
+from experiments.reproductions.negoescu2023.estimators import SETTINGS
+from experiments.reproductions.negoescu2023.paper import theorem_2
+from experiments.reproductions.negoescu2023.simulation import true_epsilon_star
+from experiments.reproductions.papers import Extent
+from experiments.reproductions.reproduce import reproduce
+from fl_audit.errors import InputError
+from fl_audit.evidence.membership.rates import Interval
+from fl_audit.privacy.scores import gaussian_advantage, rho_alpha
+
+DOCS = Path(__file__).parents[2] / "docs" / "papers"
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Path:
+    reproduce("bernau2021-table3", tmp_path / "runs" / "a", extent=Extent.QUICK)
+    reproduce("bernau2019-table2", tmp_path / "runs" / "b")
+    return tmp_path / "runs"
+
+
+def test_pages_show_what_is_finished(finished: Path, tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    assert publish.publish(finished, docs) == ("bernau2019", "bernau2021")
+    page = (docs / "bernau2021.md").read_text(encoding="utf-8")
+    assert "# Bernau et al. 2021, again" in page
+    assert "Quick form" in page
+    assert "![Table 3. epsilon and rho_alpha for rho_beta and delta](bernau2021/table3.svg)" in page
+    assert "Not made: Table 2." in page
+    assert "no runs; made at commit" in page
+    assert "Quick form" not in (docs / "bernau2019.md").read_text(encoding="utf-8")
+    for name in ("bernau2021/table3", "bernau2019/table2"):
+        drawing = (docs / f"{name}.svg").read_text(encoding="utf-8")
+        assert drawing.startswith("<?xml")
+        assert ("delta 0.001" in drawing) == (name == "bernau2021/table3")  # words keep their digits
+        pd.testing.assert_frame_equal(
+            pd.read_csv(docs / f"{name}.csv"), pd.read_csv(next(finished.glob(f"*/{name.partition('/')[2]}.csv")))
+        )
+    assert not publish.stale_pages(docs)
+    # The same again writes the same, and the other paper's page stays when one alone is published.
+    before = {path: path.read_bytes() for path in docs.rglob("*") if path.is_file()}
+    publish.publish(finished / "a", docs)
+    assert {path: path.read_bytes() for path in docs.rglob("*") if path.is_file()} == before
+
+
+def test_pages_of_other_settings_are_stale(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish.publish(finished, tmp_path / "docs")
+    other = tuple(replace(paper, settings=lambda extent: "others") for paper in PAPERS)
+    monkeypatch.setattr(publish, "PAPERS", other)
+    assert len(publish.stale_pages(tmp_path / "docs")) == 2
+    with pytest.raises(InputError, match=r"reproduce again.*table3.json: its settings are others"):
+        publish.publish(finished / "a", tmp_path / "docs")
+    monkeypatch.setattr(publish, "SCHEMA", 2)
+    assert publish.stale_pages(tmp_path / "docs")[0] == "bernau2019-table2: schema 1, here it is 2"
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no finished reproduction"):
+        publish.publish(tmp_path / "empty", tmp_path / "docs")
+
+
+def test_the_full_form_is_taken_of_both(tmp_path: Path) -> None:
+    for extent in Extent:
+        reproduce("bernau2021-table3", tmp_path / "runs" / extent, extent=extent)
+    publish.publish(tmp_path / "runs", tmp_path / "docs")
+    assert "Full form" in (tmp_path / "docs" / "bernau2021.md").read_text(encoding="utf-8")
+
+
+def test_claims_become_rows() -> None:
+    claim = PaperClaim("6", "it is so", "there", "AUC", Interval(0.5, 0.4, np.inf), 0.45, worlds=7)
+    record = {"paper": "p", "item": "claims", "claims": [claim.to_json()]}
+    rows = list(csv.DictReader(publish._claims_csv([record]).splitlines()))
+    assert rows == [
+        {"paper": "p", "item": "claims", "claim": "it is so [there; AUC]", "verdict": "not decided",
+         "measured": "0.5", "low": "0.4", "high": "", "worlds": "7"}
+    ]  # fmt: skip
+
+
+def test_theorem_2_has_a_counterexample() -> None:
+    claim = theorem_2()
+    assert claim.found.value == pytest.approx(2.19 - 3.53, abs=0.01)
+    assert claim.verdict is ClaimVerdict.FAILS
+
+
+# ---------------------------------------------------------------- the pages of this version
+
+
+def test_no_published_page_is_stale() -> None:
+    assert publish.stale_pages(DOCS) == []
+    assert sum(path.stat().st_size for path in publish._files(DOCS)) <= publish.MOST_BYTES
+
+
+def test_the_table_of_claims_is_that_of_the_records() -> None:
+    made = json.loads((DOCS / publish.MADE).read_text(encoding="utf-8"))
+    expected = publish._claims_csv(record for records in made.values() for record in records)
+    assert (DOCS / publish.CLAIMS).read_text(encoding="utf-8") == expected
+
+
+def _published(paper: str, item: str) -> pd.DataFrame:
+    return pd.read_csv(DOCS / paper / f"{item}.csv").set_index(["setting", "quantity"])
+
+
+@pytest.mark.parametrize(("paper", "item", "made"), [
+    ("bernau2019", "table2", table_2), ("bernau2019", "table3", table_3), ("bernau2021", "table3", scores),
+])  # fmt: skip
+def test_tables_of_closed_forms_are_computed_again(paper: str, item: str, made) -> None:  # type: ignore[no-untyped-def]
+    shown, ours = _published(paper, item), made().frame.set_index(["setting", "quantity"])
+    for column in ("published", "theory"):
+        assert shown[column].to_numpy() == pytest.approx(ours[column].to_numpy(dtype=float), rel=1e-9, nan_ok=True)
+
+
+def test_theory_of_the_query_and_of_local_noise_is_computed_again() -> None:
+    shown = _published("bernau2021", "fig3")["theory"]
+    for epsilon in EPSILONS:
+        for delta in DELTAS:
+            label = NoisyQuery(epsilon, delta, DIMENSIONS).label
+            assert shown[label, "advantage"] == pytest.approx(rho_alpha(epsilon, delta))
+    table = _published("bernau2021", "table2")["theory"]
+    for title, delta in (("MNIST", 0.01), ("Adult", 0.001)):
+        multiplier = calibrated(0.9, delta).noise_multiplier
+        assert multiplier is not None
+        for letter in "BU":
+            found = table[f"{title}, LS {letter}, rho_beta 0.9", "advantage"]
+            assert found == pytest.approx(gaussian_advantage(np.sqrt(30) / multiplier), rel=1e-6)
+
+
+def test_the_truth_of_the_simulation_is_computed_again() -> None:
+    made = json.loads((DOCS / publish.MADE).read_text(encoding="utf-8"))["negoescu2023"]
+    extent = Extent(next(record["extent"] for record in made if record["item"] == "fig5"))
+    settings, shown = SETTINGS[extent], _published("negoescu2023", "fig5")["theory"]
+    for apart in settings.separations:
+        law = f"separation {apart:g}" if apart else "identical laws"
+        for size in settings.sizes:
+            found = shown[f"{law}, {size:,} losses", "mean Epsilon*, parametric form"]
+            assert found == pytest.approx(true_epsilon_star(settings, apart), rel=1e-9, abs=1e-12)
