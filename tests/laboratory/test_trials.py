@@ -160,7 +160,7 @@ def test_of_equally_sure_leads_the_plainest_are_tried_whatever_the_luck(seed: in
 
     def play(_kind: str, _first: int, count: int) -> tuple[Games, Bits]:
         bits = random.random(count) < 0.5
-        return gaussian(30.0)(bits, random), bits
+        return gaussian(8.0)(bits, random), bits
 
     budget = Budget(60, (400,), (1.0,), 2, 2, 1, plainest=True)
     trial = put_on_trial(_CLAIM, [*"abcdefgh"], play, frozenset(), str, budget)
