@@ -139,6 +139,8 @@ STATEMENTS = (
     Statement("AUC of a membership attack, bootstrap", laws.rates_of_members, (
         f"{_MEMBERS}rates.membership_rates",
     ), is_promised=False),
+    Statement("AUC of insiders, jackknife", laws.rates_of_insiders, (f"{_MEMBERS}rates.areas_between_worlds",),
+              is_promised=False),
     Statement("Epsilon*, empirical", partial(laws.stars, StarMethod.EMPIRICAL), (
         f"{_STAR}empirical_interval.empirical_interval",
     )),
@@ -161,8 +163,9 @@ STATEMENTS = (
     *(
         Statement(f"papers: {kind} interval", partial(laws.repetitions, kind), functions, is_promised=False)
         for kind, functions in (
-            ("t", (f"{_PAPERS}statistics.t_interval",)),
+            ("t", (f"{_PAPERS}statistics.t_interval", f"{_PAPERS}negoescu2023.landscapes._largest")),
             ("Welch", (f"{_PAPERS}statistics.welch_interval", f"{_PAPERS}bernau2019.claims.accuracy_on_skewed",
+                       f"{_PAPERS}bernau2019.claims.confidence_on_skewed",
                        f"{_PAPERS}bernau2019.confidences.surest")),
             ("bootstrap", (f"{_PAPERS}statistics.bootstrap", f"{_PAPERS}bernau2019.tradeoffs.interval_of",
                            f"{_PAPERS}bernau2019.claims.phi_above_one")),

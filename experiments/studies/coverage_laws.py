@@ -471,6 +471,27 @@ def single_targets() -> Plays:
     }
 
 
+def rates_of_insiders() -> Plays:
+    """Return plays of the AUC of insiders over worlds, whose interval is one of four that hold together."""
+
+    def play(draw: np.random.Generator, worlds: int, targets: int, mu: float, shared: float) -> PrintedStatement:
+        is_in = draw.random((worlds, targets)) < 0.5
+        is_in[:, :2] = [True, False]
+        own, alike = draw.normal(size=is_in.shape), draw.normal(size=(worlds, 1))
+        noise = math.sqrt(1 - shared) * own + math.sqrt(shared) * alike
+        log_odds = np.where(is_in, 1, -1) * mu**2 / 2 + mu * noise
+        found = membership_rates(log_odds, Membership(is_in), draw, CONFIDENCE, 100, False, of_insiders=True).auc
+        return PrintedStatement(found.low, found.high, float(ndtr(mu / math.sqrt(2))))
+
+    grid = product((10, 30, 100), (4, 40), (0.3, 1.5, 3.0), (0.0, 1.0))
+    return {
+        f"{w} worlds of {m}, mu {mu:g}, {share:.0%} of the noise shared": partial(
+            play, worlds=w, targets=m, mu=mu, shared=share
+        )
+        for w, m, mu, share in grid
+    }
+
+
 def rates_of_members() -> Plays:
     """Return plays of the AUC of a membership attack, whose interval is one of four that hold together."""
 

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import ndtr
 from sklearn.metrics import roc_auc_score
 from sklearn.metrics import roc_curve as sklearn_roc
 
 from fl_audit.errors import InputError
 from fl_audit.evidence.membership.one_target import epsilon_of_one_target, one_target_scores
-from fl_audit.evidence.membership.rates import membership_rates, roc_curve
+from fl_audit.evidence.membership.rates import areas_between_worlds, membership_rates, roc_curve
 from fl_audit.game.membership import Membership
 
 
@@ -116,3 +117,50 @@ def test_wrong_input_is_named() -> None:
         membership_rates(np.zeros((1, 2)), Membership(is_in[:1]), draws())
     with pytest.raises(InputError, match="drawn targets 2 were in"):
         epsilon_of_one_target(np.zeros((2, 2)), Membership(np.ones_like(is_in)), 0.0, draws())
+
+
+def test_insiders_are_compared_over_worlds() -> None:
+    """Where contributions are alike their noise cancels within a world, which no promise limits."""
+    draw, worlds, targets, mu = draws(3), 400, 6, 1.0
+    is_in = draw.random((worlds, targets)) < 0.5
+    noise = draw.normal(size=(worlds, 1))
+    log_odds = np.where(is_in, 1, -1) * mu**2 / 2 + mu * noise
+    membership, allowed = Membership(is_in), float(ndtr(mu / np.sqrt(2)))
+    within = membership_rates(log_odds, membership, draws(), shadows_of_each_other=False)
+    over = membership_rates(log_odds, membership, draws(), shadows_of_each_other=False, of_insiders=True)
+    assert within.auc.low > allowed
+    assert over.auc.low < allowed < over.auc.high
+    assert over.balanced_accuracy.low < ndtr(mu / 2) < over.balanced_accuracy.high
+
+
+def test_pairs_of_different_worlds_are_counted_as_one_by_one() -> None:
+    draw = draws(4)
+    is_in, scores = draw.random((5, 4)) < 0.5, draw.integers(0, 4, size=(5, 4)).astype(float)
+
+    def counted(worlds: list[int]) -> float:
+        pairs = [
+            (scores[v, i] > scores[u, j]) + 0.5 * (scores[v, i] == scores[u, j])
+            for v in worlds for u in worlds if u != v
+            for i in range(4) if is_in[v, i]
+            for j in range(4) if not is_in[u, j]
+        ]  # fmt: skip
+        return float(np.mean(pairs))
+
+    every = list(range(5))
+    expected = [5 * counted(every) - 4 * counted([one for one in every if one != world]) for world in every]
+    assert areas_between_worlds(scores, Membership(is_in)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("shared", [0.0, 1.0])
+def test_the_interval_over_worlds_covers(shared: float) -> None:
+    """Of 400 runs at least 95 %; at the nominal 98.75 % (of four at 95 %) fewer were a chance of 1 in 10^6."""
+    draw, mu, covered = draws(5), 1.5, 0
+    for _ in range(400):
+        is_in = draw.random((30, 5)) < 0.5
+        noise = np.sqrt(shared) * draw.normal(size=(30, 1)) + np.sqrt(1 - shared) * draw.normal(size=(30, 5))
+        values = np.where(is_in, 1, -1) * mu**2 / 2 + mu * noise
+        found = membership_rates(
+            values, Membership(is_in), draws(), resamples=100, shadows_of_each_other=False, of_insiders=True
+        ).auc
+        covered += found.low <= ndtr(mu / np.sqrt(2)) <= found.high
+    assert covered >= 380

@@ -131,10 +131,9 @@ def test_a_client_that_misbehaves_gets_one_line(kind: str, small_plan: MakePlan,
     stop(kind, spoil, said, Engine.LOCAL, small_plan, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.ray
-@pytest.mark.parametrize(
-    "kind", ["raises 5 MB", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("exits", "no array"))]
-)
+@pytest.mark.parametrize("kind", ["raises 5 MB", "exits", "no array"])
 def test_on_ray_too(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
     spoil, said = TABLE[kind]
     stop(kind, spoil, said, Engine.RAY, small_plan, tmp_path)

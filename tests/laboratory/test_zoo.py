@@ -180,11 +180,7 @@ _ONLY_ON_STAGE = {
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.long] * name.startswith(("private-", "outliers-", "sparse-")))
-        for name in _ONLY_ON_STAGE
-    ],
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name != "noise-by-replies")) for name in _ONLY_ON_STAGE]
 )
 def test_a_breach_is_found_on_its_stage_and_nowhere_else(name: str) -> None:
     """On the usual stage with a small model it is missed."""

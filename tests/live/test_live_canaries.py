@@ -135,6 +135,7 @@ class Trainer(NumPyClient):
         return [value + np.float32(1e-4) for value in parameters], 1, {}
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_both_interfaces_under_flowers_simulation(tmp_path: Path) -> None:
     new = Watch(tmp_path / "new", DIRECTIONS, CANARIES)

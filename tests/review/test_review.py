@@ -368,6 +368,7 @@ def test_buffers_are_moved_under_the_names_that_the_app_gives_them() -> None:
         assert np.count_nonzero(update) == model[tensor].size
 
 
+@pytest.mark.long
 def test_numbers_that_a_strategy_asks_for_are_learned(tmp_path: Path) -> None:
     server = with_strategy("FedAvg(fraction_evaluate=0.0, train_metrics_aggr_fn=added)").replace(
         "app = ServerApp()",
@@ -398,7 +399,9 @@ def test_what_leaks_beside_the_model_is_found_and_the_honest_twin_leaks_nothing(
     assert "parameter of whole numbers, own model" in found.kinds
 
 
-@pytest.mark.parametrize(("noise", "verdict"), [("/ 3", "violated"), ("", "consistent")])
+@pytest.mark.parametrize(
+    ("noise", "verdict"), [("/ 3", "violated"), pytest.param("", "consistent", marks=pytest.mark.long)]
+)
 def test_a_wrapper_with_too_little_noise_is_found_and_its_twin_is_not(tmp_path: Path, noise: str, verdict: str) -> None:
     server = with_strategy(f"Own({PRIVATE.format(noise=1.0)})")
     server = server.replace(PRIVATE.format(noise=1.0), "FedAvg(fraction_evaluate=0.0)").replace(
@@ -450,6 +453,7 @@ def test_games_show_what_it_means_to_begin_with_fewer_clients_than_the_noise_is_
     assert said.endswith("where the claim allows 69%, which breaks the claim")
 
 
+@pytest.mark.long
 def test_the_command_reviews_an_app_that_stays_as_it_is(tmp_path: Path) -> None:
     server = with_strategy("Writing()").replace(
         "app = ServerApp()",
@@ -480,6 +484,7 @@ def test_the_command_reviews_an_app_that_stays_as_it_is(tmp_path: Path) -> None:
     assert json.loads((out / "summary.json").read_text())["verdict"] == "no promise"
 
 
+@pytest.mark.long
 def test_a_review_that_runs_out_of_time_says_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the clock of the games, every twenty of them take a second."""
     seconds = count()

@@ -12,7 +12,7 @@ from fl_audit.evidence.bounds.lower_bounds import bound_json
 from fl_audit.evidence.findings.found import Findings, finite
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.evidence.membership.achieved import Achieved, AskedOfScores, achieved_by_attack, achieved_by_insiders
-from fl_audit.evidence.membership.limits import largest_auc
+from fl_audit.evidence.membership.limits import largest_auc, largest_order
 from fl_audit.game.membership import Membership
 
 SCORE, APART = "score_", "apart_"
@@ -37,12 +37,19 @@ class AttackNumbers:
     # AUC that the insiders' signal-to-noise ratios lead to, were these fixed; None without insider, or where rounds are
     # sampled in secret.
     insider_auc: float | None
-    largest_auc: float | None  # the AUC that the promise allows to anybody; None without a promise
+    # `largest_auc`, `largest_order`: AUC that the promise allows to an insider, who is compared over worlds, and to an
+    # attacker who is shown a member and another of the same world; None without a promise.
+    largest_auc: float | None
+    largest_order: float | None
 
     @property
     def outsiders(self) -> dict[str, Achieved]:
         """The attacks that see models alone."""
         return {name: found for name, found in self.achieved.items() if name != INSIDER}
+
+    def largest_auc_of(self, name: str) -> float | None:
+        """Return the AUC that the promise allows to an attacker; None without a promise."""
+        return self.largest_auc if name == INSIDER else self.largest_order
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `attacks`."""
@@ -51,6 +58,7 @@ class AttackNumbers:
                 "worlds": self.worlds,
                 "targets": self.targets,
                 "largest_auc": self.largest_auc,
+                "largest_auc_within_worlds": self.largest_order,
                 "insider_auc_from_signal": self.insider_auc,
                 "by_name": {name: _json(found) for name, found in self.achieved.items()},
             }
@@ -96,8 +104,9 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AttackNumbers | None:
         known = None if is_secret else _auc_of_signals(column("mu"), membership)
     if not achieved:
         return None
-    limit = None if promise is None else largest_auc(promise.claim.profile)
-    return AttackNumbers(achieved, worlds, membership.targets, known, limit)
+    profile = None if promise is None else promise.claim.profile
+    limits = (None, None) if profile is None else (largest_auc(profile), largest_order(profile))
+    return AttackNumbers(achieved, worlds, membership.targets, known, *limits)
 
 
 def _auc_of_signals(mu: Floats, membership: Membership) -> float:

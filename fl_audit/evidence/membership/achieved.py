@@ -81,7 +81,9 @@ def achieved_by_insiders(log_odds: Floats, membership: Membership, asked: AskedO
     membership, asked
         Who was in; delta and confidence of what is asked.
     """
-    rates = membership_rates(log_odds, membership, _draws(), asked.confidence, shadows_of_each_other=False)
+    rates = membership_rates(
+        log_odds, membership, _draws(), asked.confidence, shadows_of_each_other=False, of_insiders=True
+    )
     return Achieved(rates, roc_curve(log_odds, membership), _bound(log_odds, membership, asked), None)
 
 

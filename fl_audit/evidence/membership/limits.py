@@ -11,7 +11,9 @@ the larger delta for both, which bounds tests either way. Here the direction is 
 curve is lower for it where many false alarms are allowed.
 
 The limits hold for every target by itself, and so for scores of all targets together, where units that come and go are
-promised (add-remove): a target that is out is absent, and not replaced.
+promised (add-remove): a target that is out is absent, and not replaced. They do not hold for who is shown one target
+that was in and one that was not, of the same training, and has to say which is which: there two units differ, and
+`largest_order` is the limit.
 """
 
 import math
@@ -91,6 +93,43 @@ def largest_auc(profile: PrivacyProfile) -> float:
     curve = _Tradeoff(fine_curves(profile.events, profile.adjacency))
     corners = np.unique(np.concatenate([[0.0], curve.small[0], curve.large[0], [1.0]]))
     return 1 - float(np.trapezoid(curve.missed(corners), corners))
+
+
+def largest_order(profile: PrivacyProfile) -> float:
+    """Return how often the one that was in is told from one that was not, of the same training, at most; 1/2 to 1.
+
+    From "i out, j in" one comes to "i in, j out" by adding i and removing j. With T the largest TPR at each FPR the
+    first step leads from a share a to T(a) at most, and the second from b to 1 - T^-1(1 - b) at most (group privacy,
+    Dong, Roth & Su 2022, theorem 2.14), so that (1 + max_a T'(T(a)) - a) / 2 is the limit at even odds.
+
+    Returns
+    -------
+    float
+        Phi(mu) for Gaussian releases without sampling; otherwise from a curve that is never too low.
+
+    Raises
+    ------
+    InputError
+        If there is so little noise that a grid cannot hold the losses.
+
+    Examples
+    --------
+    >>> from fl_audit.adjacency import Adjacency
+    >>> from fl_audit.privacy.events import gaussian_rounds
+    >>> round(largest_order(PrivacyProfile(gaussian_rounds(4.0, 16), Adjacency.ADD_REMOVE_RECORD)), 6)
+    0.841345
+    """
+    mu = profile.gaussian_mu
+    if mu is not None:
+        return float(ndtr(mu))
+    curve = _Tradeoff(fine_curves(profile.events, profile.adjacency))
+    alarms = np.unique(np.concatenate([[0.0], curve.small[0], curve.large[0], [1.0]]))
+    found = 1 - curve.missed(alarms)
+    # Both steps are straight between corners, so their composition is largest at one of the first or of the second.
+    rates, first = np.unique(found, return_index=True)  # of rates that several shares lead to, the smallest share
+    corners = np.unique(np.concatenate([alarms, np.interp(1 - found, rates, alarms[first])]))
+    once = np.interp(corners, alarms, found)
+    return float((1 + np.max(1 - np.interp(1 - once, rates, alarms[first]) - corners)) / 2)
 
 
 class _Tradeoff:

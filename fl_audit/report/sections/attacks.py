@@ -33,12 +33,13 @@ _LOOKS = (("#12426e", "-"), ("#4d7a2a", "--"), ("#7a3b69", "-."), ("#2a7f86", ":
 
 def _auc_row(name: str, numbers: AttackNumbers) -> Row:
     rates = numbers.achieved[name].rates
+    which, interval = ("one world", "bootstrap") if name != INSIDER else ("different worlds", "jackknife")
     how = (
-        "share of pairs of one world that the score puts in order; bootstrap interval over worlds, about so sure "
+        f"share of pairs of {which} that the score puts in order; {interval} interval over worlds, about so sure "
         "together with its rates; worlds are independent; targets of one world share its model"
     )
     return Row(f"AUC, {_NAMES.get(name, name)}", rates.auc.value, how, rates.auc.low, rates.auc.high, rates.confidence,
-               numbers.largest_auc, on_page=True)  # fmt: skip
+               numbers.largest_auc_of(name), on_page=True)  # fmt: skip
 
 
 def _sentence(numbers: AttackNumbers, contents: RunContents) -> str:
@@ -54,33 +55,39 @@ def _sentence(numbers: AttackNumbers, contents: RunContents) -> str:
         text += (
             f" {who} who saw the finished models alone {were} then shown one that was in and one that was not; "
             f"{f'the best of them ({_NAMES.get(name, name)})' if several else 'it'} picked the right one in "
-            f"{percent(found.rates.auc.value)} of cases{_auc_row(name, numbers).aside}, where coin-flipping has 50 %."
+            f"{percent(found.rates.auc.value)} of cases{_auc_row(name, numbers).aside}, where coin-flipping has 50 %"
+            f"{_allowed(numbers.largest_order)}."
         )
     insider = numbers.achieved.get(INSIDER)
     if insider is not None:
         text += (
-            " A participant who knows everything but that one coin, and sees every update, is right in "
-            f"{percent(insider.rates.auc.value)}{_auc_row(INSIDER, numbers).aside}."
+            f" A participant who knows everything but one coin, and sees every update, tells a training with the "
+            f"{words.one} from one without it in {percent(insider.rates.auc.value)} of cases"
+            f"{_auc_row(INSIDER, numbers).aside}{_allowed(numbers.largest_auc)}."
         )
-    if numbers.largest_auc is not None:
-        text += f" The promise allows nobody more than {percent(numbers.largest_auc)}."
     return text
+
+
+def _allowed(limit: float | None) -> str:
+    return "" if limit is None else f"; the promise allows at most {percent(limit)}"
 
 
 def _tables(numbers: AttackNumbers, contents: RunContents) -> list[Table]:
     columns = ("Who attacks", "AUC", "TPR at 0.1 % FPR", "TPR at 1 % FPR", "Balanced accuracy")
-    most: tuple[float | None, ...] = (None,) * 4
+    most: tuple[float | None, ...] = (None,) * 3
     promise = contents.facts.guarantee
     if promise is not None:
         allowed = largest_tpr(promise.claim.profile, np.array([1e-3, 1e-2]))
-        most = (numbers.largest_auc, float(allowed[0]), float(allowed[1]), (1 + promise.advantage_bound_exact) / 2)
+        most = (float(allowed[0]), float(allowed[1]), (1 + promise.advantage_bound_exact) / 2)
     rows = [
-        (_NAMES.get(name, name), *(interval_beside(one.value, one.low, one.high, limit)
-                         for one, limit in zip(_rates(found.rates), most, strict=True)))
+        (_NAMES.get(name, name), *(interval_beside(one.value, one.low, one.high, limit) for one, limit in
+                         zip(_rates(found.rates), (numbers.largest_auc_of(name), *most), strict=True)))
         for name, found in numbers.achieved.items()
     ]  # fmt: skip
     if promise is not None:
-        rows.append(("Nobody, by the promise", *(f"at most {number_text(value, 3)}" for value in most)))
+        told = [f"at most {number_text(value, 3)}" for value in (numbers.largest_order, *most)]
+        told[0] += f", an insider {number_text(numbers.largest_auc, 3)}"
+        rows.append(("Nobody, by the promise", *told))
     title = f"Membership attacks on {plural(numbers.targets, 'target')} in {plural(numbers.worlds, 'world')}"
     return [Table(title, columns, tuple(rows))]
 
