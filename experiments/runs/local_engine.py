@@ -185,12 +185,16 @@ class _Exchange:
     def settle(self, call: _Call, outcome: Message | Exception | None) -> None:
         """Note how a call ended: its reply, what the client raised, or None if its time is over.
 
-        What was given up before may end at any time, and counts no more.
+        A reply that comes too late is none, whether or not its call was given up already. What was given up may end at
+        any time, and counts no more; what has ended is not given up.
         """
         with self._changed:
-            if self._is_over:
+            node = call.message.metadata.dst_node_id
+            if self._is_over or self._at_work.get(node) is not call:
                 return
-            del self._at_work[call.message.metadata.dst_node_id]
+            if isinstance(outcome, Message) and time.monotonic() > call.deadline:
+                outcome = None
+            del self._at_work[node]
             self.outcomes[call.identity] = outcome
             is_failure = not isinstance(outcome, Message) or outcome.has_error()
             self._is_over = is_failure or not (self._waiting or self._at_work)

@@ -18,7 +18,7 @@ from test_federation_engines import assert_same
 from torch import nn
 
 from experiments.runs.engines import Engine
-from experiments.runs.local_engine import LocalGrid
+from experiments.runs.local_engine import LocalGrid, _Contexts, _Exchange
 from experiments.runs.run import Parties, run_audit
 from fl_audit.learning.stacked import StackedModel
 from strategies.errors import FederationError
@@ -94,6 +94,18 @@ def test_a_late_answer_is_no_answer_to_the_next_message() -> None:
     released.set()
     (reply,) = grid.send_and_receive(_messages(grid, [3]))
     assert (reply.has_error(), reply.metadata.src_node_id - 2) == (False, 3)
+
+
+def test_a_call_that_ends_as_it_is_given_up_ends_once() -> None:
+    """Whoever comes second finds it settled: with a reply in time, or without one."""
+    message = _messages(_grid(lambda _: None, actors=1), [0])[0]
+    for limit, order, is_answered in ((100.0, "reply first", True), (100.0, "limit first", False), (0.0, "", False)):
+        exchange = _Exchange({"a": message, "b": message}, _Contexts(4), limit)
+        (call,) = exchange.next_calls(1)
+        reply = Message(RecordDict(), reply_to=message)
+        for outcome in (reply, None) if order == "reply first" else (None, reply) if order else (reply,):
+            exchange.settle(call, outcome)
+        assert (exchange.outcomes["a"] is reply) == is_answered
 
 
 @pytest.mark.parametrize("kind", ["raises", "nan", "hangs"])
