@@ -45,10 +45,12 @@ ONE_PIXEL = _one_pixel()
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give all tests that start a Ray to one worker: they mostly wait, and would disturb each other's time limits.
 
-    They come first, so that at the end no worker has a long row of them left while the others have nothing to do.
+    Those with a SuperLink of their own are a group beside them. They come first, so that at the end no worker has a
+    long row of them left while the others have nothing to do.
     """
     for item in items:
-        if item.get_closest_marker("ray"):
+        group = item.get_closest_marker("xdist_group")
+        if item.get_closest_marker("ray") and (group is None or group.args != ("superlink",)):
             item.add_marker(pytest.mark.xdist_group("ray"))
     items.sort(key=lambda item: item.get_closest_marker("ray") is None)
 

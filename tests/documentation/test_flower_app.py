@@ -62,6 +62,7 @@ def test_the_app_of_the_tutorial_is_taken_as_it_is(app: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.ray
+@pytest.mark.xdist_group("superlink")
 @pytest.mark.timeout(900)
 def test_the_tutorial_leads_from_start_to_verdict(app: Path, environment: dict[str, str]) -> None:
     assert "Strategy execution finished" in _log_of("flwr run", app.parent, environment)

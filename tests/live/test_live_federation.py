@@ -17,7 +17,7 @@ from experiments.examples.loopback import ROOT, Loopback, federation, write_node
 from fl_audit.canaries.kept import seed_in
 from fl_audit.evidence.live import LiveNumbers, measure_live
 
-pytestmark = [pytest.mark.long, pytest.mark.ray, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.ray, pytest.mark.xdist_group("superlink"), pytest.mark.timeout(900)]
 
 
 COINS = "6\n"
