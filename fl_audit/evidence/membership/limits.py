@@ -91,8 +91,7 @@ def largest_auc(profile: PrivacyProfile) -> float:
     if mu is not None:
         return float(ndtr(mu / math.sqrt(2)))
     curve = _Tradeoff(fine_curves(profile.events, profile.adjacency))
-    corners = np.unique(np.concatenate([[0.0], curve.small[0], curve.large[0], [1.0]]))
-    return 1 - float(np.trapezoid(curve.missed(corners), corners))
+    return 1 - float(np.trapezoid(curve.missed(curve.corners), curve.corners))
 
 
 def largest_order(profile: PrivacyProfile) -> float:
@@ -123,8 +122,7 @@ def largest_order(profile: PrivacyProfile) -> float:
     if mu is not None:
         return float(ndtr(mu))
     curve = _Tradeoff(fine_curves(profile.events, profile.adjacency))
-    alarms = np.unique(np.concatenate([[0.0], curve.small[0], curve.large[0], [1.0]]))
-    found = 1 - curve.missed(alarms)
+    alarms, found = curve.corners, 1 - curve.missed(curve.corners)
     # Both steps are straight between corners, so their composition is largest at one of the first or of the second.
     rates, first = np.unique(found, return_index=True)  # of rates that several shares lead to, the smallest share
     corners = np.unique(np.concatenate([alarms, np.interp(1 - found, rates, alarms[first])]))
@@ -154,6 +152,9 @@ class _Tradeoff:
         self._height = max(
             float(chain[0][place] + chain[1][place]) for chain, place in ((self.small, -1), (self.large, 0))
         )
+
+        # Rates of false alarms between which f is straight, ascending.
+        self.corners = np.unique(np.concatenate([[0.0], self.small[0], self.large[0], [1.0]]))
 
     def missed(self, alarms: Floats) -> Floats:
         """Return f at rates of false alarms."""
