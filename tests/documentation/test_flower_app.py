@@ -35,7 +35,8 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
     """A home of Flower's own, so that the SuperLink that it starts is ours to end."""
     home = tmp_path / "flower"
     switches = {"FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1", "FLWR_TELEMETRY_ENABLED": "0"}
-    yield os.environ | switches | {"FLWR_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the environment need not be activated
+    yield os.environ | switches | {"FLWR_HOME": str(home), "PYTHONPATH": str(ROOT), "PATH": path}
     for entry in Path("/proc").glob("[0-9]*/environ"):
         try:
             is_ours = f"FLWR_HOME={home}".encode() in entry.read_bytes().split(b"\0")
@@ -49,7 +50,8 @@ def _log_of(beginning: str, directory: Path, environment: dict[str, str]) -> str
     """Run the command of the page that begins so, and return all that it says."""
     command = next(line for block in BLOCKS[PAGE] for line in block.commands if line.startswith(beginning))
     words = shlex.split(command)
-    done = subprocess.run(words, cwd=directory, env=environment, capture_output=True, text=True, timeout=400)
+    flwr = Path(sys.executable).with_name(words[0])
+    done = subprocess.run([flwr, *words[1:]], cwd=directory, env=environment, capture_output=True, text=True, timeout=400)
     return done.stdout + done.stderr
 
 
