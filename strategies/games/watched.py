@@ -286,10 +286,12 @@ class GameTable:
 
 
 def _app_of(grid: Grid) -> str:
-    """Return the name of the app that runs: its own, where Flower knows it."""
+    """Return the name of the app that runs: its own, where Flower knows it; else the script and where it lies."""
     with suppress(Exception):  # grids of one's own have no run
-        return grid.run.fab_id or "app"
-    return "app"
+        if grid.run.fab_id:
+            return str(grid.run.fab_id)
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    return "/".join(Path(script).resolve().with_suffix("").parts[-2:]) if script else "app"
 
 
 def _train_metrics(result: Result) -> dict[str, list[float]]:

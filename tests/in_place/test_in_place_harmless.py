@@ -240,3 +240,49 @@ def test_whole_numbers_and_switches_carry_a_canary_by_default_under_any_strategy
         toy_run(lambda: OfWeights(10.0), audit, mods=[insider, idle], start=start)
         verdicts.append(str(audit.verdict().verdict))
     assert verdicts == ["violated", "consistent"]
+
+
+MIXED: dict[str, np.ndarray] = {
+    "blocks.0.weight": np.zeros((2, 3), np.float16),
+    "blocks.0.bias": np.zeros(3, np.float64),
+    "blocks.0.empty": np.zeros((0, 3), np.float32),
+    "bn.weight": np.ones(2, np.float32),
+    "bn.running_mean": np.zeros(2, np.float32),
+    COUNTER: np.zeros((), np.int64),
+    "levels": np.zeros(2, np.uint8),
+    "mask": np.ones(2, np.bool_),
+    "temperature": np.ones((), np.float32),
+}
+
+
+def mixed_client(message: Message, _context: Any, _call_next: Any) -> Message:
+    arrays = {name: array.numpy() for name, array in message.content["arrays"].items()}
+    moved = {
+        name: array + array.dtype.type(0.125) if array.dtype.kind == "f" else array for name, array in arrays.items()
+    }
+    content = {"arrays": record_of(moved), "metrics": MetricRecord({"num-examples": 10})}
+    return Message(RecordDict(content), reply_to=message)
+
+
+class OfFloats(Noisy):
+    """The mean of what is a float, with noise if it has any, each in its own form; all else stays as it was."""
+
+    def aggregate_train(self, server_round: int, replies: Any) -> Any:
+        arrays, metrics = FedAvg.aggregate_train(self, server_round, replies)
+        return record_of({name: self._released(name, array.numpy()) for name, array in arrays.items()}), metrics
+
+    def _released(self, name: str, mean: np.ndarray) -> np.ndarray:
+        start = MIXED[name]
+        return start if start.dtype.kind != "f" else np.asarray(mean + self.noise(start.shape), start.dtype)
+
+
+@pytest.mark.parametrize(("spread", "expected"), [(0.0, "violated"), (10.0, "consistent")])
+def test_models_of_many_forms_train_as_ever_and_are_judged(tmp_path: Path, spread: float, expected: str) -> None:
+    """Half and double precision, no axes, no entries, counters, bytes, switches, and the names of normalisations."""
+    plain = toy_run(lambda: OfFloats(0.0), None, mods=[mixed_client], start=MIXED)
+    audit = toy_audit(tmp_path, games=100)
+    watched = toy_run(lambda: OfFloats(spread), audit, mods=[insider, mixed_client], start=MIXED)
+    found = {name: (array.dtype, array.shape) for name, array in watched.arrays.items()}
+    assert found == {name: (array.dtype, array.shape) for name, array in plain.arrays.items()}
+    assert (watched.arrays == plain.arrays) is (spread == 0)
+    assert str(audit.verdict().verdict) == expected
