@@ -51,7 +51,9 @@ def _log_of(beginning: str, directory: Path, environment: dict[str, str]) -> str
     command = next(line for block in BLOCKS[PAGE] for line in block.commands if line.startswith(beginning))
     words = shlex.split(command)
     flwr = Path(sys.executable).with_name(words[0])
-    done = subprocess.run([flwr, *words[1:]], cwd=directory, env=environment, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(
+        [flwr, *words[1:]], cwd=directory, env=environment, capture_output=True, text=True, timeout=400
+    )
     return done.stdout + done.stderr
 
 
@@ -63,8 +65,7 @@ def test_the_app_of_the_tutorial_is_taken_as_it_is(app: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.ray
-@pytest.mark.xdist_group("superlink")
+@pytest.mark.ray  # in a group with all of these: Flower's simulation would join another test's Ray, and end with it
 @pytest.mark.timeout(900)
 def test_the_tutorial_leads_from_start_to_verdict(app: Path, environment: dict[str, str]) -> None:
     assert "Strategy execution finished" in _log_of("flwr run", app.parent, environment)
