@@ -37,6 +37,8 @@ HOSPITALS, PORT = 4, 9443
 _BIN = Path(sys.executable).parent
 _START = 60.0
 """Seconds in which a SuperLink answers."""
+_ROUND = 60.0
+"""Seconds in which a round ends, all of its clients' processes started."""
 
 
 def write_certificates(place: Path) -> None:
@@ -190,7 +192,7 @@ class Loopback:
                 time.sleep(0.2)
         raise RuntimeError(f"SuperNode {one} is not let in: see {log}")
 
-    def flwr(self, *arguments: str, timeout: float = 600.0) -> str:
+    def flwr(self, *arguments: str, timeout: float = _START) -> str:
         """Return what a command of Flower's says."""
         command = [str(_BIN / "flwr"), *arguments]
         done = subprocess.run(
@@ -233,7 +235,8 @@ class Loopback:
         own |= {"data": str(self.place / "test.npz"), "out": str(self.place)}
         chosen = own | {name.replace("_", "-"): value for name, value in settings.items()}
         words = " ".join(f'{name}="{one}"' if isinstance(one, str) else f"{name}={one}" for name, one in chosen.items())
-        return self.flwr("run", app, "loopback", "--stream", "--run-config", words)
+        limit = _START + _ROUND * int(str(settings.get("rounds", 20)))
+        return self.flwr("run", app, "loopback", "--stream", "--run-config", words, timeout=limit)
 
     def kill(self, name: str) -> None:
         """End a process, and what it has started, in the hardest way."""

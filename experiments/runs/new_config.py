@@ -111,9 +111,9 @@ def data_name(data: str) -> str:
         If it is neither a data set nor a file.
     """
     names = [entry.name for entry in available() if entry.name not in _OF_FILES]
-    if data in names or data.startswith(PREFIX):
-        return data
     path = Path(data).expanduser()
+    if data in names or data.startswith(PREFIX) or (":" in data and not path.exists()):
+        return data
     accepted = f"a CSV file, an archive .npz, a directory of pictures, or one of {', '.join(names)}"
     require(path.exists(), f"--data {data!r}: there is no such file; accepted are {accepted}")
     if path.is_dir():

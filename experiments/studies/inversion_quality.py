@@ -19,7 +19,7 @@ from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.evidence.inversion import Likeness, likeness, matched
 from fl_audit.learning.local_training import LocalSchedule, local_batches
-from fl_audit.learning.models import ModelSpec
+from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.randomness import Purpose, generator
 
@@ -74,9 +74,10 @@ class QualitySetting:
         return f"{self.data}, {self.model}, {shared} of {self.batch}"
 
 
+_FACES = "experiments.reproductions.bernau2019.faces:lfw"
 SETTINGS = tuple(
     QualitySetting(data, model, batch, is_local)
-    for data, model in (("mnist", "dense-128"), ("mnist", "mnist-cnn"), ("lfw", "dense-128"))
+    for data, model in (("mnist", "dense-128"), ("mnist", "mnist-cnn"), (_FACES, "dense-128"))
     for batch, is_local in ((1, False), (4, False), (16, False), (4, True))
 )
 COMPARED = (QualitySetting("mnist", "mnist-cnn"), QualitySetting("mnist", "dense-128"))
@@ -101,10 +102,8 @@ def _scene(setting: QualitySetting, directory: str | None, pictures: int) -> _Sc
     true = pool.take(order[: owners * setting.batch])
     beside, had = (pool.take(order[-(place + 1) * OTHERS : len(pool) - place * OTHERS]) for place in (0, 1))
     shape = _shape(true)
-    model = StackedModel.of(ModelSpec(setting.model, shape, pool.classes))
-    torch.manual_seed(0)
-    start = model.layout.flatten(dict(StackedModel.of(ModelSpec(setting.model, shape, pool.classes)).template
-                                      .named_parameters())).detach()  # fmt: skip
+    spec = ModelSpec(setting.model, shape, pool.classes)
+    model, start = StackedModel.of(spec), initial_models(spec, 0, [0])[0].detach()
     shared = SharedUpdate(model, start)
     if setting.is_local:
         schedule = LocalSchedule(0.01, max(1, setting.batch // 2), epochs=2)

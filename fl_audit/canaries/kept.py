@@ -1,6 +1,7 @@
 """What an observer of a running training keeps: one file a round, written whole, and what follows from the rounds."""
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fl_audit.arrays import Floats
 from fl_audit.canaries.directions import DECOYS, canary_coins, canary_direction, canary_score
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.privacy.terms import TrainingTerms, terms_of_json
 from fl_audit.whole_files import whole_file
 
@@ -38,7 +39,7 @@ class Watch:
     def note(
         self, server_round: int, before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]], present: Iterable[int]
     ) -> None:
-        """Keep what a round released.
+        """Keep what a round released; what cannot be kept is said on the error stream, and ends no training.
 
         Rounds from this one on that lie there already belong to a training that ended early, and was started again:
         they are set aside in `earlier-1`, `earlier-2`, ..., and count no more.
@@ -52,6 +53,15 @@ class Watch:
         present
             The canaries whose clients answered.
         """
+        try:
+            self._keep(server_round, before, after, present)
+        except Exception as error:  # whatever goes wrong in watching, training goes on
+            sys.stderr.write(f"fl_audit: round {server_round} is not kept, and does not count: {in_a_line(error)}\n")
+            sys.stderr.flush()
+
+    def _keep(
+        self, server_round: int, before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]], present: Iterable[int]
+    ) -> None:
         _set_aside(self.directory, server_round)
         if self.terms is not None:
             promise = self.terms.to_json() | {"delta": self.delta, "canaries": self.canaries}
@@ -159,6 +169,17 @@ def read_along(release: ArrayLike, seed: int, round: int, canaries: int) -> tupl
     """
     seen = np.asarray(release, dtype=np.float64)
     return tuple(canary_score(seen, canary_direction(seed, round, one, seen.size)) for one in range(canaries + DECOYS))
+
+
+def named_canaries(notes: Iterable[object]) -> list[int]:
+    """Return the numbers of the canaries whose clients answered; what a client writes there may be anything.
+
+    Parameters
+    ----------
+    notes
+        The entry of each reply that has one.
+    """
+    return [int(str(note)) for note in notes if str(note).isdecimal()]
 
 
 def _file_of(server_round: int) -> str:

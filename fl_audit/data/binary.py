@@ -1,16 +1,11 @@
 """The published tables of 0/1 features of Shokri et al. 2017: Location-30, Purchases and Texas Hospital Stays.
 
-Purchases with 10, 20 or 50 classes and Texas with 150, 200 or 300, as Bernau et al. 2019 have them, are read from files
-of their own: neither their labels nor, for Texas, their features follow from the files with 100 classes, and which of
-the records the smaller ones hold is not published.
-
 Two published forms are read: the authors' archives (gzipped tar, text inside) and the arrays `features` and `labels` in
 .npz files, labels one-hot or as numbers. Archives are read in memory, member after member: nothing is unpacked to disk,
 and names inside an archive are compared, never used as paths.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -49,64 +44,9 @@ class BinaryTable:
         return (arrays,) if self.archive is None else (self.archive, arrays)
 
 
-def _purchases(classes: int, archive: str | None = None) -> BinaryTable:
-    return BinaryTable(f"purchase{classes}", f"Purchase-{classes}", archive, classes)
-
-
-def _texas(classes: int, archive: str | None = None) -> BinaryTable:
-    return BinaryTable(f"texas{classes}", f"Texas-{classes}", archive, classes, labels_apart=True)
-
-
 LOCATION30 = BinaryTable("location30", "Location-30", "dataset_location.tgz", 30)
-PURCHASE100 = _purchases(100, "dataset_purchase.tgz")
-TEXAS100 = _texas(100, "dataset_texas.tgz")
-PURCHASES = {10: _purchases(10), 20: _purchases(20), 50: _purchases(50), 100: PURCHASE100}
-TEXAS = {100: TEXAS100, 150: _texas(150), 200: _texas(200), 300: _texas(300)}
-"""Purchases and Texas by number of classes."""
-
-
-def of_classes(tables: Mapping[int, BinaryTable], name: str, classes: int) -> BinaryTable:
-    """Return the table with a number of classes.
-
-    Parameters
-    ----------
-    tables
-        By their number of classes.
-    name
-        Of what they are tables, as a message names it.
-    classes
-        The number that is asked for.
-
-    Raises
-    ------
-    InputError
-        If there is none; `name` says of what.
-    """
-    accepted = ", ".join(map(str, tables))
-    require(classes in tables, f"classes is {classes}: accepted for {name} are {accepted}")
-    return tables[classes]
-
-
-def find_any(directory: Path | None, tables: Mapping[int, BinaryTable]) -> Path:
-    """Return the path of a file of any of several tables.
-
-    Parameters
-    ----------
-    directory
-        With the published data files; None where none is named.
-    tables
-        By their number of classes.
-
-    Raises
-    ------
-    InputError
-        If there is no data directory, or no file of any of them in it.
-    """
-    *others, last = tables.values()
-    for table in others:
-        with suppress(InputError):
-            return find_binary(directory, table)
-    return find_binary(directory, last)
+PURCHASE100 = BinaryTable("purchase100", "Purchase-100", "dataset_purchase.tgz", 100)
+TEXAS100 = BinaryTable("texas100", "Texas-100", "dataset_texas.tgz", 100, labels_apart=True)
 
 
 def find_binary(directory: Path | None, table: BinaryTable) -> Path:

@@ -4,35 +4,20 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from inspect import signature
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fl_audit.data.adult import find_adult, load_adult
-from fl_audit.data.binary import (
-    LOCATION30,
-    PURCHASE100,
-    PURCHASES,
-    TEXAS,
-    TEXAS100,
-    BinaryTable,
-    find_any,
-    find_binary,
-    load_binary,
-    of_classes,
-)
+from fl_audit.data.binary import LOCATION30, PURCHASE100, TEXAS100, BinaryTable, find_binary, load_binary
 from fl_audit.data.builtin import load_breast_cancer, load_digits
-from fl_audit.data.collab import COLLAB_FILE, find_collab, load_collab
 from fl_audit.data.femnist import FEMNIST_FILE, find_femnist, load_femnist
 from fl_audit.data.files import data_directory
-from fl_audit.data.graphs import GRAPH_NODES
 from fl_audit.data.idx import find_mnist, load_idx, load_mnist
 from fl_audit.data.images import ImageSettings
-from fl_audit.data.lfw import LFW_FILES, find_lfw, load_lfw
 from fl_audit.data.records import Source
-from fl_audit.data.skewed import SKEWED_CLASSES, SKEWED_RECORDS, load_skewed_purchases
 from fl_audit.errors import InputError, require
 from fl_audit.user_modules import import_function
 
@@ -78,27 +63,6 @@ def _binary_entry(table: BinaryTable) -> _Entry:
     )
 
 
-def _classes_entry(name: str, title: str, tables: Mapping[int, BinaryTable]) -> _Entry:
-    def load(directory: Path | None, given: Mapping[str, Any]) -> Source:
-        table = of_classes(tables, name, _number(given, "classes", PURCHASE100.classes))
-        # The source has the name that the configuration has.
-        return replace(load_binary(directory, table), name=name)
-
-    counts = ", ".join(map(str, tables))
-    return _Entry(
-        f"{title}, option classes ({counts}): {next(iter(tables.values())).name}.npz and so on",
-        load,
-        find=lambda directory: find_any(directory, tables),
-        optional=("classes",),
-    )
-
-
-def _number(given: Mapping[str, Any], name: str, default: int) -> int:
-    value = given.get(name, default)
-    require(isinstance(value, int), f"{name} in [data] is {value!r}: accepted are whole numbers")
-    return int(value)
-
-
 # A table of names is wanted at once, by whoever lists or misspells one: what needs pandas or torch is imported later.
 
 
@@ -113,16 +77,6 @@ def _npz(directory: Path | None, given: Mapping[str, Any]) -> Source:
     from fl_audit.data.archives import load_npz
 
     return load_npz(directory, given["path"], given.get("owner"))
-
-
-def _collab(directory: Path | None, given: Mapping[str, Any]) -> Source:
-    from fl_audit.data.graph_records import graph_records
-
-    nodes = _number(given, "graph-nodes", GRAPH_NODES)
-    graphs = load_collab(directory)
-    cut = int(np.count_nonzero(graphs.nodes > nodes))
-    description = f"COLLAB, {len(graphs):,} graphs of up to {nodes} nodes, {cut:,} of them cut to that"
-    return Source("collab", graph_records(graphs, nodes), None, description)
 
 
 def _images(directory: Path | None, given: Mapping[str, Any]) -> Source:
@@ -164,28 +118,6 @@ _CATALOGUE: Mapping[str, _Entry] = {
         find=find_femnist,
     ),
     **{table.name: _binary_entry(table) for table in (LOCATION30, PURCHASE100, TEXAS100)},
-    "purchases": _classes_entry("purchases", "Purchases of Bernau et al. 2019", PURCHASES),
-    "texas": _classes_entry("texas", "Texas of Bernau et al. 2019", TEXAS),
-    "skewed-purchases": _Entry(
-        f"Skewed Purchases, generated: options classes ({', '.join(map(str, SKEWED_CLASSES))}), generated-records",
-        lambda _, given: load_skewed_purchases(
-            _number(given, "classes", SKEWED_CLASSES[0]), _number(given, "generated-records", SKEWED_RECORDS)
-        ),
-        needs_files=False,
-        optional=("classes", "generated-records"),
-    ),
-    "lfw": _Entry(
-        f"Labeled Faces in the Wild, option classes (people with most images): {' or '.join(LFW_FILES)}",
-        lambda directory, given: load_lfw(directory, _number(given, "classes", 0) if "classes" in given else None),
-        find=find_lfw,
-        optional=("classes",),
-    ),
-    "collab": _Entry(
-        f"COLLAB graphs, option graph-nodes (nodes that a graph keeps, {GRAPH_NODES} unless set): {COLLAB_FILE}",
-        _collab,
-        find=find_collab,
-        optional=("graph-nodes",),
-    ),
     "csv": _Entry(
         "your CSV file: path, label and, if need be, test-path, separator, decimal, encoding, owner, drop, missing, "
         "max-levels, ignore-case, unique",
@@ -235,11 +167,17 @@ def _hub_entry(name: str) -> _Entry:
 
 
 def _own_entry(name: str) -> _Entry:
-    """Return the entry of a loader of the user's own, which takes `data_dir` or nothing and returns a `Source`."""
+    """Return the entry of a loader of the user's own, a function of `data_dir` or of nothing that returns a `Source`.
 
-    def load(directory: Path | None, _: Mapping[str, Any]) -> Source:
-        loader = import_function(name, "data loader")
-        found = loader(directory) if signature(loader).parameters else loader()
+    What it takes by keyword alone are settings of `[data]`.
+    """
+    loader = import_function(name, "data loader")
+    taken = signature(loader).parameters.values()
+    settings = {one.name.replace("_", "-"): one for one in taken if one.kind is Parameter.KEYWORD_ONLY}
+
+    def load(directory: Path | None, given: Mapping[str, Any]) -> Source:
+        place = (directory,) if len(taken) > len(settings) else ()
+        found = loader(*place, **{settings[option].name: value for option, value in given.items()})
         require(
             isinstance(found, Source),
             f"data loader {name!r} returned a {type(found).__name__}: accepted is a fl_audit.data.records.Source",
@@ -247,7 +185,8 @@ def _own_entry(name: str) -> _Entry:
         source: Source = replace(found, name=name)
         return source
 
-    return _Entry("a loader of your own", load, needs_files=False)
+    required = tuple(option for option, one in settings.items() if one.default is Parameter.empty)
+    return _Entry("a loader of your own", load, needs_files=False, required=required, optional=tuple(settings))
 
 
 def available() -> list[Available]:

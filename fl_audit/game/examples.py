@@ -10,7 +10,7 @@ from fl_audit.data.records import Records
 from fl_audit.device import Device
 from fl_audit.errors import require
 from fl_audit.learning.frozen_cores import VggCore, core_shape
-from fl_audit.learning.models import READ_GRAPHS, ModelSpec
+from fl_audit.learning.models import ModelSpec
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,6 @@ def model_for(name: str, records: Records) -> ModelSpec:
     InputError
         If the model cannot read them.
     """
-    reads = not records.graphs or ":" in name or name in READ_GRAPHS
-    require(reads, f"model is {name} and the records are graphs: accepted are {', '.join(READ_GRAPHS)} and your own")
+    reads = not records.graphs or ":" in name
+    require(reads, f"model is {name} and the records are graphs: accepted is package.module:factory of one for graphs")
     return ModelSpec(name, core_shape(name, records.shape), records.classes)

@@ -18,10 +18,8 @@ from torch import Tensor, nn
 from fl_audit import user_modules
 from fl_audit.errors import InputError, require
 from fl_audit.learning.frozen_cores import VGG16
-from fl_audit.learning.graph_convolutions import FEWEST_SORTED, SORTED_NODES, GraphNetwork
 from fl_audit.learning.layout import ParameterLayout
 from fl_audit.learning.module_checks import check_module, said, set_aside_frozen, without_hints
-from fl_audit.learning.packed_graphs import is_packed_shape
 from fl_audit.randomness import Purpose, generator
 
 
@@ -29,13 +27,13 @@ from fl_audit.randomness import Purpose, generator
 class ModelSpec:
     """Which model is meant, and for what data."""
 
-    name: str  # a built-in name (`model_names()`) or `package.module:factory`
+    name: str  # a built-in name or `package.module:factory`
     # Shape of one example, as the part that is trained reads it: behind a frozen core, `core_shape`.
     feature_shape: tuple[int, ...]
     classes: int  # number of classes, at least 2
 
 
-def _glorot(module: nn.Module) -> nn.Module:
+def glorot(module: nn.Module) -> nn.Module:
     """Initialise weights as Keras does, which Bernau et al. 2021 used; fewer units die than by torch's own rule."""
     for layer in module.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):
@@ -49,7 +47,7 @@ def _dense(*widths: int) -> nn.Module:
     layers: list[nn.Module] = [nn.Flatten()]
     for inputs, outputs in pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
-    return _glorot(nn.Sequential(*layers[:-1]))
+    return glorot(nn.Sequential(*layers[:-1]))
 
 
 def logistic(feature_shape: Sequence[int], classes: int) -> nn.Module:
@@ -136,29 +134,7 @@ def mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
     layers: list[nn.Module] = []
     for inputs in (channels, 16):
         layers += [nn.Conv2d(inputs, 16, 3), nn.GroupNorm(4, 16), nn.MaxPool2d(2), nn.ReLU()]
-    return _glorot(nn.Sequential(*layers, nn.Flatten(), nn.Linear(16 * prod(pooled), classes)))
-
-
-def dgcnn(feature_shape: Sequence[int], classes: int, sorted_nodes: int | None = None) -> nn.Module:
-    """DGCNN on packed graphs (Bernau et al. 2019, section 4.3, on COLLAB): 256,675 parameters for 3 classes.
-
-    Parameters
-    ----------
-    feature_shape, classes
-        Shape of a packed graph; number of classes.
-    sorted_nodes
-        k, number of nodes that sort pooling keeps, see `GraphNetwork`; 130 if None, or as many as a graph can have
-        where these are fewer. For another number, name a function of your own as the model, which calls this one.
-
-    Raises
-    ------
-    InputError
-        If examples are no packed graphs.
-    """
-    shape = tuple(feature_shape)
-    require(is_packed_shape(shape), f"dgcnn: examples have shape {shape}: accepted are graphs, as of data set collab")
-    usual = max(FEWEST_SORTED, min(SORTED_NODES, shape[0]))
-    return _glorot(GraphNetwork(classes, usual if sorted_nodes is None else sorted_nodes))
+    return glorot(nn.Sequential(*layers, nn.Flatten(), nn.Linear(16 * prod(pooled), classes)))
 
 
 def vgg16(feature_shape: Sequence[int], classes: int) -> nn.Module:
@@ -184,18 +160,11 @@ _BUILT_IN: dict[str, Callable[[Sequence[int], int], nn.Module]] = {
     "dense-512-128": dense_512_128,
     "dense-3x100": dense_3x100,
     "mnist-cnn": mnist_cnn,
-    "dgcnn": dgcnn,
     VGG16: vgg16,
 }
 
 
 _OUR_FILES = (Path(__file__), Path(user_modules.__file__))
-READ_GRAPHS = ("dgcnn",)  # the built-in models for graphs
-
-
-def model_names() -> tuple[str, ...]:
-    """Return the names of the built-in models."""
-    return tuple(_BUILT_IN)
 
 
 def build_model(spec: ModelSpec) -> nn.Module:

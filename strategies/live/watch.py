@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from fl_audit.canaries.kept import NOTE, Watch
+from fl_audit.canaries.kept import NOTE, Watch, named_canaries
 from fl_audit.errors import InputError
 
 Tensors = list[NDArray[Any]]
@@ -69,11 +69,9 @@ class LiveStrategy(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return what the strategy makes of the replies, and keep what it says of the canaries."""
-        answered, present = list(replies), []
-        for reply in answered:
-            if reply.has_content() and (note := reply.content.config_records.get(NOTE)) is not None:
-                present.append(int(str(note[NOTE])))
-                del reply.content[NOTE]
+        answered = list(replies)
+        noted = [one.content for one in answered if one.has_content() and NOTE in one.content.config_records]
+        present = named_canaries(content.config_records.pop(NOTE).get(NOTE) for content in noted)
         released, metrics = self.strategy.aggregate_train(server_round, answered)
         if released is not None and self._before is not None:
             after = [array.numpy() for array in released.values()]
@@ -115,7 +113,7 @@ class WatchedOldStrategy(OldStrategy):
 
     def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
         """Return what the strategy makes of the replies, and keep what it says of the canaries."""
-        present = [int(found.metrics.pop(NOTE)) for _, found in results if NOTE in found.metrics]
+        present = named_canaries(found.metrics.pop(NOTE) for _, found in results if NOTE in found.metrics)
         released, metrics = self.strategy.aggregate_fit(server_round, results, failures)
         if released is not None and self._before is not None:
             self.watch.note(server_round, self._before, parameters_to_ndarrays(released), present)

@@ -118,6 +118,9 @@ def test_neighbours_are_chosen_by_pairs_of_nodes(
         )
 
 
+COLLAB = "experiments.reproductions.bernau2019.collab:collab"
+
+
 def collab(directory: Path, graphs: Graphs) -> Path:
     """Write graphs as the text of DGCNN."""
     lines = [str(len(graphs))]
@@ -133,10 +136,10 @@ def collab(directory: Path, graphs: Graphs) -> Path:
 
 def test_the_catalogue_has_collab(tmp_path: Path) -> None:
     graphs = random_graphs([9, 30, 12])
-    source = load_source(DataSpec("collab", str(collab(tmp_path, graphs)), (("graph-nodes", 12),)))
+    source = load_source(DataSpec(COLLAB, str(collab(tmp_path, graphs)), (("graph-nodes", 12),)))
     assert source.pool.graphs
     assert source.feature_shape == (12, 2)
     assert source.description == "COLLAB, 3 graphs of up to 12 nodes, 1 of them cut to that"
     assert np.array_equal(unpack_graph(source.pool.features[1]), cut_graph(graphs.adjacency(1), 12))
     with pytest.raises(InputError, match="graph-nodes is 1: accepted are whole numbers from 2"):
-        load_source(DataSpec("collab", str(tmp_path), (("graph-nodes", 1),)))
+        load_source(DataSpec(COLLAB, str(tmp_path), (("graph-nodes", 1),)))

@@ -34,7 +34,12 @@ PUBLISHED = {0.1: 0.525, 0.5: 0.622, 1.0: 0.731, 2.0: 0.881, 3.0: 0.953}
 FALSE_ALARM = 1e-6
 SEED, WORLDS, RATE, LOCAL_RATE = 11, 6, 0.5, 0.2
 
-CARTS: dict[str, Any] = {"name": "skewed-purchases", "classes": 10, "generated-records": 400, "test-records": 50}
+CARTS: dict[str, Any] = {
+    "name": "experiments.reproductions.bernau2019.skewed:skewed_purchases",
+    "classes": 10,
+    "generated-records": 400,
+    "test-records": 50,
+}
 NOT_PRIVATE: dict[str, Any] = {"private": False, "belief": None, "clipping-norm": None, "sensitivity": None}
 ALONE: dict[str, Any] = {"worlds": WORLDS, "epsilon-star": False, "membership": False}
 MEMBERS: dict[str, Any] = {"game": "membership", "worlds": 24, "attacks": ["loss"], "epsilon-star": False}

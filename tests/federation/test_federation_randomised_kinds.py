@@ -61,8 +61,14 @@ def images(tmp_path: Path) -> Path:
 
 def graphs_plan(make: MakePlan, directory: Path, **changes: dict[str, Any]) -> AuditPlan:
     base: dict[str, dict[str, Any]] = {
-        "data": {"name": "collab", "data-dir": str(directory), "records": 20, "test-records": 10, "clients": 2},
-        "model": {"name": "dgcnn"},
+        "data": {
+            "name": "experiments.reproductions.bernau2019.collab:collab",
+            "data-dir": str(directory),
+            "records": 20,
+            "test-records": 10,
+            "clients": 2,
+        },
+        "model": {"name": "experiments.reproductions.bernau2019.graph_convolutions:dgcnn"},
         "training": {"rounds": 1, "learning-rate": 0.1},
         "privacy": NOT_PRIVATE | {"randomiser": "randomised-edges", "record-epsilon": 1.0},
         "audit": ALONE | {"worlds": 2},

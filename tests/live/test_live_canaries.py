@@ -1,5 +1,6 @@
 """Canaries in a running app: mods of clients, an observer around strategies of both interfaces, a client watching."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from flwr.simulation import run_simulation
 from clients.canary import Canary, canary_mod, watching_mod
 from experiments.runs.local_engine import run_locally
 from fl_audit.canaries.directions import canary_coin, canary_direction
-from fl_audit.canaries.kept import Watch, opened, whole_rounds
+from fl_audit.canaries.kept import NOTE, Watch, opened, whole_rounds
 from fl_audit.errors import InputError
 from fl_audit.evidence.live import measure_live
 from fl_audit.privacy.terms import TrainingTerms
@@ -114,6 +115,35 @@ def test_without_noise_a_score_is_the_canary_and_the_model_is_else_unchanged(tmp
             assert coins[row, one] == canary_coin(COINS, number, one)
             direction = canary_direction(DIRECTIONS, number, one, dimension)
             assert scores[row, one] == pytest.approx(total @ direction / CLIENTS, abs=1e-6)
+
+
+def test_what_cannot_be_kept_ends_no_training_and_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A file lies where rounds are to be kept; and one client names its canary in words."""
+    (tmp_path / "kept").write_text("")
+
+    def in_words(message: Message, context: Context, call_next: Any) -> Message:
+        reply = call_next(message, context)
+        if NOTE in reply.content.config_records and int(context.node_config["partition-id"]) == 0:
+            reply.content[NOTE] = ConfigRecord({NOTE: "the first"})
+        return reply
+
+    finals = []
+    for watch in (None, Watch(tmp_path / "kept", DIRECTIONS, CANARIES), Watch(tmp_path / "more", DIRECTIONS, CANARIES)):
+        averaged = FedAvg(fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
+        strategy = averaged if watch is None else watched(averaged, watch)
+
+        @(server := ServerApp()).main()
+        def main(grid: Grid, context: Context, strategy: Any = strategy) -> None:
+            result = strategy.start(grid, initial(), num_rounds=2, train_config=ConfigRecord())
+            finals.append(np.concatenate([array.ravel() for array in result.arrays.to_numpy_ndarrays()]))
+
+        run_locally(server, client_app(before=(in_words,)), CLIENTS, 60.0, 1)
+    for final in finals[1:]:  # but for the order in which clients were drawn, and summed up
+        np.testing.assert_allclose(final, finals[0], rtol=0, atol=1e-6)
+    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("fl_audit: round")]
+    assert [line.split(" is not kept")[0] for line in said] == ["fl_audit: round 1", "fl_audit: round 2"]
+    kept = [json.loads(path.read_text())["present"] for path in sorted((tmp_path / "more").glob("round-*.json"))]
+    assert kept == [[1, 2], [1, 2]]
 
 
 def test_canaries_follow_the_norm_that_an_adaptive_strategy_announces(tmp_path: Path) -> None:

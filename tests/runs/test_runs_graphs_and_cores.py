@@ -22,6 +22,7 @@ from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
 from fl_audit.game.public import PublicGame
 
+DGCNN = "experiments.reproductions.bernau2019.graph_convolutions:dgcnn"
 SMALL = {"training": {"rounds": 2}, "audit": {"worlds": 3}, "privacy": {"clipping-norm": 3.0}}
 
 
@@ -32,7 +33,13 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     labels = np.arange(40) % 2
     sizes = [int(nodes) for nodes in draw.integers(4, 12, 40) + 8 * labels]
     directory = collab(tmp_path_factory.mktemp("graphs"), random_graphs(sizes, labels=labels))
-    return {"name": "collab", "data-dir": str(directory), "records": 24, "test-records": 8, "population-records": 8}
+    return {
+        "name": "experiments.reproductions.bernau2019.collab:collab",
+        "data-dir": str(directory),
+        "records": 24,
+        "test-records": 8,
+        "population-records": 8,
+    }
 
 
 def weights_file(path: Path, seed: int = 0) -> Path:
@@ -50,7 +57,13 @@ def faces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     directory, draw = tmp_path_factory.mktemp("faces"), np.random.default_rng(0)
     images = draw.integers(0, 256, (24, 32, 32)).astype(np.uint8)
     np.savez(directory / "lfw.npz", x=images, y=np.arange(24) % 2, people=np.array(["one", "two"]))
-    return {"name": "lfw", "data-dir": str(directory), "records": 12, "test-records": 4, "population-records": 4}
+    return {
+        "name": "experiments.reproductions.bernau2019.faces:lfw",
+        "data-dir": str(directory),
+        "records": 12,
+        "test-records": 4,
+        "population-records": 4,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +72,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_on_graphs(graphs: dict[str, object], small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = small_plan(data=graphs, model={"name": "dgcnn"}, **SMALL)
+    plan = small_plan(data=graphs, model={"name": DGCNN}, **SMALL)
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     assert len(found.worlds) == 3
     assert np.isfinite(found.worlds["log_odds"]).all()
@@ -72,9 +85,9 @@ def test_a_run_on_graphs(graphs: dict[str, object], small_plan: MakePlan, tmp_pa
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ({"name": "logistic"}, "model is logistic and the records are graphs: accepted are dgcnn and your own"),
+        ({"name": "logistic"}, "model is logistic and the records are graphs: accepted is package.module:factory"),
         ({"name": "mnist-cnn"}, "model is mnist-cnn and the records are graphs"),
-        ({"name": "dgcnn", "weights": "a.pt"}, r"weights is .*a\.pt and the model is dgcnn: accepted is a file for"),
+        ({"name": DGCNN, "weights": "a.pt"}, r"weights is .*a\.pt and the model is .*:dgcnn: accepted is a file for"),
     ],
 )
 def test_models_that_do_not_fit_graphs_are_refused(
@@ -86,7 +99,7 @@ def test_models_that_do_not_fit_graphs_are_refused(
 
 def test_other_data_are_no_graphs(small_plan: MakePlan) -> None:
     with pytest.raises(InputError, match=r"dgcnn: examples have shape \(30,\)"):
-        require_playable(small_plan(model={"name": "dgcnn"}))
+        require_playable(small_plan(model={"name": DGCNN}))
 
 
 def test_a_run_on_a_frozen_core(faces: dict[str, object], weights: Path, small_plan: MakePlan, tmp_path: Path) -> None:

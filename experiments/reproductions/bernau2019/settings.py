@@ -21,6 +21,7 @@ from experiments.reproductions.papers import Extent
 BLACK_BOX, WHITE_BOX, STRONGEST, INSIDER = "shadow", "white-box", "lira", "insider"
 """The paper's two attacks (Shokri et al. 2017, Nasr et al. 2019), one that came after it (Carlini et al. 2022), and the
 insider of Bernau et al. 2021, who knows all records but one and sees every round."""
+_HERE = __name__.rpartition(".")[0]
 WITH_INSIDER = (MembershipStudy.PURCHASES, MembershipStudy.SKEWED)  # whose central runs an insider watches, too
 REPETITIONS = 5
 """The paper repeats each experiment five times. Every world is such a repetition, as all others are its shadows."""
@@ -67,7 +68,7 @@ class MembershipData:
     study
         The data set of the paper.
     name, options
-        Its name in the catalogue, and more settings of `[data]`.
+        Its name in a configuration, and more settings of `[data]`.
     title
         Its name in tables; it says where one data set stands in for another.
     classes
@@ -105,7 +106,8 @@ class MembershipData:
     @property
     def key(self) -> str:
         """The first part of the names of its run directories."""
-        return f"{self.study.lower().replace(' ', '-')}-{self.name}-{self.classes}"
+        name = self.name.rpartition(":")[2].replace("_", "-")
+        return f"{self.study.lower().replace(' ', '-')}-{name}-{self.classes}"
 
     @property
     def randomiser(self) -> Randomiser:
@@ -136,8 +138,8 @@ _ALL, _THREE = (0, 1, 2, 3, 4), (0, 2, 4)
 
 def _skewed(classes: int) -> MembershipData:
     return MembershipData(
-        MembershipStudy.SKEWED, "skewed-purchases", f"Skewed Purchases, {classes} classes", classes, "dense-128",
-        classes, 600,
+        MembershipStudy.SKEWED, f"{_HERE}.skewed:skewed_purchases", f"Skewed Purchases, {classes} classes", classes,
+        "dense-128", classes, 600,
         Size(800, 40, 40, levels=_ALL if classes == 10 else _FEW),
         Size(240, 12, 12, test_records=300, population_records=200, levels=_FEW) if classes == 10 else None,
         {"classes": classes, "generated-records": 10_000},
@@ -158,7 +160,7 @@ _LOCATION = {
     ),
 }  # fmt: skip
 COLLAB = MembershipData(
-    MembershipStudy.COLLAB, "collab", "COLLAB", 3, "dgcnn", 3, 64,
+    MembershipStudy.COLLAB, f"{_HERE}.collab:collab", "COLLAB", 3, f"{_HERE}.graph_convolutions:dgcnn", 3, 64,
     Size(400, 12, 12, population_records=200, test_records=400, levels=_THREE),
     Size(80, 2, 2, test_records=50, population_records=50, levels=(4,)), {"graph-nodes": 64}, rates=(0.003, 0.003),
 )  # fmt: skip
@@ -168,7 +170,8 @@ def _faces(people: int) -> MembershipData:
     members = RECIPES[MembershipStudy.LFW, people].members
     assert members is not None
     return MembershipData(
-        MembershipStudy.LFW, "lfw", f"LFW at 64 x 64, {people} people", people, SMALL_FACES, people, 64 * 64,
+        MembershipStudy.LFW, f"{_HERE}.faces:lfw", f"LFW at 64 x 64, {people} people", people, SMALL_FACES,
+        people, 64 * 64,
         Size(2 * members, 16, 10, test_records=500, population_records=300, levels=_ALL if people == 20 else _FEW),
         Size(240, 5, 5, test_records=200, population_records=100, levels=_FEW) if people == 20 else None,
         # A small network from random weights needs larger steps than the last layer of a trained one.
@@ -189,12 +192,16 @@ def _published(study: MembershipStudy, name: str, classes: int, model: str) -> M
 
 CANDIDATES: dict[MembershipStudy, tuple[tuple[MembershipData, ...], ...]] = {
     MembershipStudy.TEXAS: (
-        tuple(_published(MembershipStudy.TEXAS, "texas", classes, "dense-512-128") for classes in _TEXAS.classes),
+        tuple(
+            _published(MembershipStudy.TEXAS, f"{_HERE}.class_counts:texas", classes, "dense-512-128")
+            for classes in _TEXAS.classes
+        ),
         (_LOCATION[MembershipStudy.TEXAS],),
     ),
     MembershipStudy.PURCHASES: (
         tuple(
-            _published(MembershipStudy.PURCHASES, "purchases", classes, "dense-128") for classes in _PURCHASES.classes
+            _published(MembershipStudy.PURCHASES, f"{_HERE}.class_counts:purchases", classes, "dense-128")
+            for classes in _PURCHASES.classes
         ),
         (_LOCATION[MembershipStudy.PURCHASES],),
     ),

@@ -20,8 +20,7 @@ class DataSection(ConfigSection):
     `missing` names words that stand for a missing value and leaves out the records where one is missing, and a column
     may have up to `max-levels` words.
 
-    `classes` chooses among the forms of `purchases`, `texas`, `skewed-purchases` and `lfw`; `generated-records` says
-    how many records of `skewed-purchases` there are; `graph-nodes` how many nodes a graph of `collab` keeps.
+    `classes`, `generated-records` and `graph-nodes` go to loaders that take them, such as those of published data sets.
     """
 
     name: str = "digits"
@@ -61,11 +60,11 @@ class DataSection(ConfigSection):
     test_labels: str | None = None
     """IDX file of their labels, of `idx`."""
     classes: Count | None = None
-    """Which form of `purchases`, `texas`, `skewed-purchases` or `lfw`: the one with so many classes."""
+    """Of a loader that takes it: the form with so many classes."""
     generated_records: Count | None = None
-    """Records of `skewed-purchases` that are generated; left out, 200,000."""
+    """Of a loader that takes it: how many records are generated."""
     graph_nodes: Count | None = None
-    """Nodes that a graph of `collab` keeps; left out, 128."""
+    """Of a loader that takes it: how many nodes a graph keeps."""
     image_size: Count | None = None
     """Height and width in pixels that pictures of `images` and `hf:` are scaled to; left out, all have one size."""
     grey: bool | None = None

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from fl_audit.arrays import Integers
 from fl_audit.data.encoding import encode_labels
 from fl_audit.data.files import locate_any, read_zip_member
-from fl_audit.data.graphs import Adjacency, Graphs
+from fl_audit.data.graph_records import graph_records
+from fl_audit.data.graphs import GRAPH_NODES, Adjacency, Graphs
+from fl_audit.data.records import Source
 from fl_audit.errors import InputError, require
 
 COLLAB_FILE = "COLLAB.zip"
@@ -25,9 +27,20 @@ _MEMBER = "COLLAB/COLLAB.txt"
 _FORM = "accepted is the text of DGCNN without features of nodes"
 
 
-def find_collab(directory: Path | None) -> Path:
-    """Return the path of the archive; raise `InputError` if it is missing."""
-    return locate_any(directory, "collab", (COLLAB_FILE,))
+def collab(directory: Path | None, *, graph_nodes: int = GRAPH_NODES) -> Source:
+    """Return COLLAB as records: the data loader that a configuration names.
+
+    Parameters
+    ----------
+    directory
+        As for `load_collab`.
+    graph_nodes
+        Largest number of nodes that a graph keeps, see `graph_records`.
+    """
+    graphs = load_collab(directory)
+    cut = int(np.count_nonzero(graphs.nodes > graph_nodes))
+    description = f"COLLAB, {len(graphs):,} graphs of up to {graph_nodes} nodes, {cut:,} of them cut to that"
+    return Source("collab", graph_records(graphs, graph_nodes), None, description)
 
 
 def load_collab(directory: Path | None) -> Graphs:
@@ -47,28 +60,9 @@ def load_collab(directory: Path | None) -> Graphs:
     InputError
         If the archive is missing or damaged, or its text is of another form.
     """
-    path = find_collab(directory)
+    path = locate_any(directory, "collab", (COLLAB_FILE,))
     # The text is let go before the graphs are made.
     return _Reader(_numbers(read_zip_member(path, _MEMBER), path), path).graphs()
-
-
-def parse_graphs(text: bytes, path: Path) -> Graphs:
-    """Return the graphs of a text as DGCNN reads it.
-
-    Parameters
-    ----------
-    text
-        Whole numbers between blanks and ends of lines.
-    path
-        File to name in errors.
-
-    Raises
-    ------
-    InputError
-        If there is something else than whole numbers, the text ends too early or too late, a node is joined to one that
-        the graph does not have, or twice to the same, or the other is not joined to it, or nodes have several tags.
-    """
-    return _Reader(_numbers(text, path), path).graphs()
 
 
 def _numbers(text: bytes, path: Path) -> NDArray[np.int32]:

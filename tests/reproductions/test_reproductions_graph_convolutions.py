@@ -9,14 +9,15 @@ import torch.nn.functional as F
 from learning.gradient_truth import clip_and_sum, example_gradients
 from torch import Tensor, nn
 
+from experiments.reproductions.bernau2019.graph_convolutions import GraphNetwork, dgcnn
 from fl_audit.errors import InputError
-from fl_audit.learning.graph_convolutions import GraphNetwork
-from fl_audit.learning.models import ModelSpec, build_model, dgcnn
+from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.module_checks import check_outputs
 from fl_audit.learning.packed_graphs import pack_graph, packed_shape
 from fl_audit.learning.stacked import StackedModel
 
 KEPT, CLASSES = 12, 3
+DGCNN = "experiments.reproductions.bernau2019.graph_convolutions:dgcnn"
 
 
 def random_graph(nodes: int, draw: np.random.Generator, share: float = 0.3) -> np.ndarray:
@@ -158,19 +159,19 @@ def test_it_learns_how_dense_a_graph_is() -> None:
     assert float((module(features).argmax(1) == labels).float().mean()) >= 0.95
 
 
-def test_the_built_in_model_has_the_published_layers() -> None:
-    model = StackedModel.of(ModelSpec("dgcnn", packed_shape(150), 3))
+def test_the_model_has_the_published_layers() -> None:
+    model = StackedModel.of(ModelSpec(DGCNN, packed_shape(150), 3))
     assert model.fast
     convolutions = 2 * 32 + 32 * 32 + 32 * 32 + 32
     assert model.layout.size == convolutions + 97 * 16 + 16 + 16 * 32 * 5 + 32 + 61 * 32 * 128 + 128 + 128 * 3 + 3
     assert model.layout.size == 256_675
     # Of graphs of up to 34 nodes all nodes are kept.
-    assert StackedModel.of(ModelSpec("dgcnn", packed_shape(34), 3)).layout.size == 60_067
+    assert StackedModel.of(ModelSpec(DGCNN, packed_shape(34), 3)).layout.size == 60_067
 
 
 def test_what_is_no_graph_is_refused() -> None:
     with pytest.raises(InputError, match=r"dgcnn: examples have shape \(64,\): accepted are graphs"):
-        build_model(ModelSpec("dgcnn", (64,), 3))
+        build_model(ModelSpec(DGCNN, (64,), 3))
     with pytest.raises(InputError, match="sort pooling keeps 9 nodes: accepted are 10 and more"):
         GraphNetwork(3, 9)
 

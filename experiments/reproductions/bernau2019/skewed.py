@@ -5,6 +5,7 @@ and is tested on carts of another law. There is no file, and everybody who gener
 """
 
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -23,7 +24,9 @@ _TENTHS = 10
 _INDICATOR, _NOISE_OF_POOL, _NOISE_OF_TEST = 8, 2, 5  # probabilities of a 1, in tenths
 
 
-def load_skewed_purchases(classes: int = SKEWED_CLASSES[0], records: int = SKEWED_RECORDS) -> Source:
+def skewed_purchases(
+    _: Path | None = None, *, classes: int = SKEWED_CLASSES[0], generated_records: int = SKEWED_RECORDS
+) -> Source:
     """Return Skewed Purchases: 600 binary features, a pool and test records of another law, half of the records each.
 
     Each class has 600 / classes positions of its own, its indicator bits ("products frequently purchased together").
@@ -37,7 +40,7 @@ def load_skewed_purchases(classes: int = SKEWED_CLASSES[0], records: int = SKEWE
     ----------
     classes
         10, 20, 50 or 100.
-    records
+    generated_records
         Number of records, an even number from 4 to 200,000. A feature takes four bytes, so that 200,000 records take
         480 MB; fewer records are the first ones of both halves.
 
@@ -48,7 +51,7 @@ def load_skewed_purchases(classes: int = SKEWED_CLASSES[0], records: int = SKEWE
 
     Examples
     --------
-    >>> source = load_skewed_purchases(classes=20, records=1000)
+    >>> source = skewed_purchases(classes=20, generated_records=1000)
     >>> source.pool.features.shape, source.test.classes
     ((500, 600), 20)
     """
@@ -57,10 +60,11 @@ def load_skewed_purchases(classes: int = SKEWED_CLASSES[0], records: int = SKEWE
         f"classes is {classes}: accepted for skewed-purchases are {', '.join(map(str, SKEWED_CLASSES))}",
     )
     require(
-        records in range(4, SKEWED_RECORDS + 1, 2),
-        f"generated-records is {records}: accepted are even numbers from 4 to {SKEWED_RECORDS}, half of them for tests",
+        generated_records in range(4, SKEWED_RECORDS + 1, 2),
+        f"generated-records is {generated_records}: accepted are even numbers from 4 to {SKEWED_RECORDS}, half of them "
+        "for tests",
     )
-    draw = partial(_drawn, records // 2, classes)
+    draw = partial(_drawn, generated_records // 2, classes)
     pool, test = draw(_NOISE_OF_POOL, part=0), draw(_NOISE_OF_TEST, part=1)
     description = (
         f"Skewed Purchases, {len(pool):,} records and {len(test):,} noisier test records, generated, "

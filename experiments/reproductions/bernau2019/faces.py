@@ -26,12 +26,7 @@ class _Faces(NamedTuple):
     people: int
 
 
-def find_lfw(directory: Path | None) -> Path:
-    """Return the path of the archive; raise `InputError` if it is missing."""
-    return locate_any(directory, "lfw", LFW_FILES)
-
-
-def load_lfw(directory: Path | None, classes: int | None = None) -> Source:
+def lfw(directory: Path | None, *, classes: int | None = None) -> Source:
     """Return the images of the people who have most of them: features (1, height, width) in [0, 1].
 
     The person with most images is class 0, and so on; of people with equally many, the one who stands first in the file
@@ -52,7 +47,7 @@ def load_lfw(directory: Path | None, classes: int | None = None) -> Source:
     InputError
         If the file is missing or damaged, has fewer people, or an array is missing or of another type or shape.
     """
-    path = find_lfw(directory)
+    path = locate_any(directory, "lfw", LFW_FILES)
     faces = _read(path)
     images_of_each = np.bincount(faces.person, minlength=faces.people)
     known = int(np.count_nonzero(images_of_each))

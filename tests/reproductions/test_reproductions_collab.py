@@ -1,0 +1,94 @@
+"""COLLAB: the text that it is read from, what is refused, and the published file."""
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.reproductions.bernau2019.collab import load_collab
+from experiments.reproductions.bernau2019.graph_convolutions import SORTED_NODES
+from fl_audit.data.graph_records import GRAPH_NODES, cut_graph, graph_records
+from fl_audit.data.graphs import Graphs
+from fl_audit.errors import InputError
+from fl_audit.learning.packed_graphs import unpack_graph
+
+TEXT = "2\n3 7\n0 2 1 2\n0 1 0\n0 2 2 0\n2 5\n0 0\n0 0\n"
+"""A path of three nodes whose last one is joined to itself, and two nodes that are not joined."""
+
+
+def graphs_of(text: str, directory: Path) -> Graphs:
+    with zipfile.ZipFile(directory / "COLLAB.zip", "w") as archive:
+        archive.writestr("COLLAB/COLLAB.txt", text)
+    return load_collab(directory)
+
+
+def test_the_text_of_dgcnn(tmp_path: Path) -> None:
+    graphs = graphs_of(TEXT, tmp_path)
+    assert graphs.adjacency(0).astype(int).tolist() == [[0, 1, 1], [1, 0, 0], [1, 0, 1]]
+    assert graphs.degrees(0).tolist() == [2, 1, 2]
+    assert not graphs.adjacency(1).any()
+    assert (graphs.labels.tolist(), graphs.classes) == ([1, 0], 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is empty"),
+        ("0\n", "holds 0 graphs"),
+        (TEXT.replace("7", "7.5"), "something else than whole numbers"),
+        (TEXT.replace("7", "x"), "something else than whole numbers"),
+        (TEXT[:-3], "ends within graph 2 of 2"),
+        (TEXT[:10], "ends within graph 1 of 2"),
+        (TEXT + "1\n", "goes on after its last graph"),
+        (TEXT.replace("0 2 1 2", "0 2 1 3"), "graph 1 joins a node to one that it does not have: accepted are 0 to 2"),
+        (TEXT.replace("0 2 1 2", "0 2 1 1"), "graph 1 joins a node twice to another"),
+        (TEXT.replace("0 2 1 2", "0 1 1"), "graph 1 joins a node to another, and not back"),
+        (TEXT.replace("0 2 1 2", "0 9 1 2"), "graph 1 joins node 0 to 9 nodes of 3"),
+        (TEXT.replace("2 5\n0", "2 5\n1"), "has 2 different tags of nodes: accepted is one"),
+        (TEXT.replace("3 7", "0 7"), "graph 1 has 0 nodes"),
+    ],
+)
+def test_spoilt_texts_are_refused(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        graphs_of(text, tmp_path)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(str(tmp_path / "COLLAB.zip"))
+
+
+def test_archives_are_read_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "collab" / "COLLAB.zip"
+    path.parent.mkdir()
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("COLLAB/COLLAB.txt", TEXT)
+    assert len(load_collab(tmp_path)) == 2
+    assert [found.name for found in path.parent.iterdir()] == ["COLLAB.zip"]
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(InputError, match="is a damaged archive"):
+        load_collab(tmp_path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("other.txt", TEXT)
+    with pytest.raises(InputError, match=r"has no file COLLAB/COLLAB\.txt"):
+        load_collab(tmp_path)
+    path.unlink()
+    with pytest.raises(InputError, match=r"COLLAB.zip not found in"):
+        load_collab(tmp_path)
+
+
+def test_published_collab(published_data: Path) -> None:
+    if not any(published_data.rglob("COLLAB.zip")):
+        pytest.skip("no published COLLAB there")
+    graphs = load_collab(published_data)
+    assert len(graphs) == 5000
+    assert np.bincount(graphs.labels).tolist() == [2600, 775, 1625]
+    assert (graphs.nodes.min(), graphs.nodes.max(), graphs.nodes.sum()) == (32, 492, 372_474)
+    first, second = graphs.edges.T
+    assert (len(graphs.edges), int((first == second).sum())) == (12_288_916, 2837)
+    assert max(int(graphs.degrees(number).max()) for number in range(len(graphs))) == 491
+    # What the defaults of the model and of the records say.
+    assert (graphs.nodes <= SORTED_NODES).mean() >= 0.9 > (graphs.nodes < SORTED_NODES).mean()
+    assert int((graphs.nodes > GRAPH_NODES).sum()) == 508
+    some = graphs.take(np.arange(0, 5000, 100))
+    records = graph_records(some)
+    for number in range(len(some)):
+        assert np.array_equal(unpack_graph(records.features[number]), cut_graph(some.adjacency(number), GRAPH_NODES))
