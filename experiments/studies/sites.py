@@ -152,10 +152,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table = Table("epsilon", "question", "right", "chance", "allowed")
     for epsilon in filter(None, EPSILONS):
         answers = what_it_holds(data, epsilon, asked.worlds)
-        for question, one in zip(("who", "which classes"), answers, strict=True):
-            right = _interval(one.share, one.low, one.high)
-            table.add_row(str(epsilon), question, right, f"{one.chance:.3f}", f"{one.bound:.3f}")
-            if one.low > one.bound:
+        for question, answer in zip(("who", "which classes"), answers, strict=True):
+            right = _interval(answer.share, answer.low, answer.high)
+            table.add_row(str(epsilon), question, right, f"{answer.chance:.3f}", f"{answer.bound:.3f}")
+            if answer.low > answer.bound:
                 problems.append(f"{question} is answered more often than is allowed at epsilon {epsilon}")
     console.print(table)
     console.print("\n".join(problems) or "as it should be")
