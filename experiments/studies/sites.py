@@ -1,0 +1,166 @@
+"""Which site took part in a training, and which classes it holds, from what everybody is sent: FEMNIST's writers.
+
+    python -m experiments.studies.sites [--data-dir DIR] [--worlds N]
+
+Every writer is a client, and is promised to be protected as a whole.
+
+Who took part: in each world every writer does by the toss of a coin. Attackers see final models alone (`loss`, `lira`,
+`rmia`), and are shown a writer that took part and one that did not; `insider` sees the models of all rounds, has all
+others' records, and is asked about one writer. Beside each AUC stands the largest that the promise allows.
+
+What it holds: exactly one writer takes part. The insider, who has the records of every writer, names it, and says of
+each digit whether that writer has more of it than the median of all; beside both stand chance and bound.
+
+Intervals are over worlds, at 99.9 %. The exit status is 1 where one lies above its bound.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from scipy.special import softmax
+
+from experiments.cli.main import guarded
+from experiments.runs.attacks import by_target
+from experiments.runs.config import parse_config
+from experiments.runs.engines import Engine
+from experiments.runs.plan import AuditPlan, resolve
+from experiments.runs.progress import progress_bar
+from experiments.runs.run import run_audit
+from fl_audit.arrays import Flags
+from fl_audit.evidence.belief.bounded_mean import mean_interval
+from fl_audit.evidence.findings.attacks import AttackNumbers
+from fl_audit.evidence.findings.reconstruction import ReconstructionNumbers, Success
+from fl_audit.game.game import Game, load_game
+from fl_audit.report.finding import RunContents
+
+EPSILONS = (None, 32.0, 8.0, 2.0)
+"""What is promised about clients at delta .001; None is no promise, and no noise."""
+FEMNIST: dict[str, Any] = {"name": "femnist", "partition": "natural", "records": 2400, "test-records": 500}
+_CONFIDENCE = 0.999
+
+
+def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, Any]) -> AuditPlan:
+    """Return the plan of a line of a table.
+
+    Parameters
+    ----------
+    data, epsilon, audit
+        The section [data]; the promise; what the section [audit] has of its own.
+    """
+    promise = {"private": False} if epsilon is None else {"epsilon": epsilon, "delta": 1e-3, "clipping-norm": 1.0}
+    local = {"local-epochs": 1, "local-batch": 20, "local-learning-rate": 0.1}
+    values = {
+        "data": data,
+        "model": {"name": "logistic"},
+        "training": {"strategy": "dp-fedavg", "rounds": 10} | local,
+        "privacy": promise | {"adjacency": "add-remove-client"},
+        "audit": {"epsilon-star": False, "view": "model", "confidence": _CONFIDENCE} | dict(audit),
+        "run": {"worlds-per-batch": 50, "seed": 0},
+    }
+    return resolve(parse_config(values))
+
+
+def who_took_part(data: Mapping[str, Any], epsilon: float | None, worlds: int) -> AttackNumbers:
+    """Return what attackers find of who took part.
+
+    Parameters
+    ----------
+    data, epsilon, worlds
+        The section [data], the promise, and how many trainings are attacked.
+    """
+    audit = {"game": "membership", "worlds": worlds, "attacks": ["loss", "lira", "rmia"]}
+    found = _played(plan_of(data, epsilon, audit)).find(AttackNumbers)
+    assert found is not None, "the game of membership has its numbers"
+    return found
+
+
+def what_it_holds(data: Mapping[str, Any], epsilon: float, worlds: int) -> tuple[Success, Success]:
+    """Return how often the site that took part is named, and how often its classes are rightly said to be many.
+
+    Parameters
+    ----------
+    data, epsilon, worlds
+        As for `who_took_part`.
+    """
+    plan = plan_of(data, epsilon, {"game": "reconstruction", "worlds": worlds})
+    played, promise = _played(plan), plan.guarantee
+    numbers, targets = played.find(ReconstructionNumbers), played.run.tables.targets
+    assert promise is not None, "an epsilon is promised"
+    assert numbers is not None, "the game of reconstruction has its numbers"
+    assert targets is not None, "candidates have a table"
+    has_many = has_many_of(load_game(plan.public))
+    belief, is_in = softmax(by_target(targets, "log_odds"), axis=1), by_target(targets, "is_in").argmax(axis=1)
+    right = mean_interval(((belief @ has_many > 0.5) == has_many[is_in]).mean(axis=1), _CONFIDENCE)
+    chances = np.maximum(has_many.mean(axis=0), 1 - has_many.mean(axis=0))
+    bound = float(np.mean([promise.reconstruction_bound(float(one)) or 1.0 for one in chances]))
+    return numbers.first, Success(1, right.mean, right.low, right.high, float(chances.mean()), bound)
+
+
+def has_many_of(game: Game) -> Flags:
+    """Return of which classes each site has a larger share than their median, (sites, classes).
+
+    Parameters
+    ----------
+    game
+        One of many sites.
+    """
+    labels = game.training.labels.cpu().numpy()
+    counts = [np.bincount(labels[game.shards[one]], minlength=game.classes) for one in game.targets]
+    shares = np.stack([one / one.sum() for one in counts])
+    many: Flags = shares > np.median(shares, axis=0)
+    return many
+
+
+def _played(plan: AuditPlan) -> RunContents:
+    with tempfile.TemporaryDirectory() as scratch:
+        return run_audit(plan, Path(scratch) / "run", Engine.LOCAL, progress=progress_bar, with_report=False)
+
+
+def _interval(value: float, low: float, high: float) -> str:
+    return f"{value:.3f} ({low:.3f} to {high:.3f})"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the study, and return its exit status.
+
+    Parameters
+    ----------
+    arguments
+        Of the command line; None takes those of the process.
+    """
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data-dir", help="where femnist/ lies; left out, FL_AUDIT_DATA")
+    parser.add_argument("--worlds", type=int, default=400, help="trainings for each line (%(default)s)")
+    asked, console, problems = parser.parse_args(arguments), Console(width=140), list[str]()
+    data = FEMNIST if asked.data_dir is None else FEMNIST | {"data-dir": asked.data_dir}
+    table = Table("epsilon", "attack", "AUC", "allowed")
+    for epsilon in EPSILONS:
+        found = who_took_part(data, epsilon, asked.worlds)
+        for name, one in found.achieved.items():
+            auc, largest = one.rates.auc, found.largest_auc_of(name) or 1.0
+            table.add_row(str(epsilon), name, _interval(auc.value, auc.low, auc.high), f"{largest:.3f}")
+            if auc.low > largest:
+                problems.append(f"{name} has more than the largest AUC at epsilon {epsilon}")
+    console.print(table)
+    table = Table("epsilon", "question", "right", "chance", "allowed")
+    for epsilon in filter(None, EPSILONS):
+        answers = what_it_holds(data, epsilon, asked.worlds)
+        for question, answer in zip(("who", "which classes"), answers, strict=True):
+            right = _interval(answer.share, answer.low, answer.high)
+            table.add_row(str(epsilon), question, right, f"{answer.chance:.3f}", f"{answer.bound:.3f}")
+            if answer.low > answer.bound:
+                problems.append(f"{question} is answered more often than is allowed at epsilon {epsilon}")
+    console.print(table)
+    console.print("\n".join(problems) or "as it should be")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    guarded(lambda: sys.exit(main()))
