@@ -145,12 +145,8 @@ class Cluster:
 
         Parameters
         ----------
-        blow
-            What happens.
-        draw
-            Chooses the victim.
-        driver
-            The command that plays the run.
+        blow, draw, driver
+            What happens; chooses the victim; the command that plays the run.
         """
         match blow:
             case Blow.DRIVER:
@@ -254,16 +250,10 @@ def play(
 
     Parameters
     ----------
-    number
-        Of the run.
-    cluster
-        Where it is played.
-    place
-        Where its configuration lies, and its directory will.
-    draw
-        Chooses what befalls it, and when.
-    kinds
-        What may befall it.
+    number, cluster, place
+        Of the run; where it is played; where its configuration lies, and its directory will.
+    draw, kinds
+        Chooses what befalls it, and when; what may befall it.
     """
     found, began, run = Outcome(number), time.monotonic(), place / f"run-{number}"
     count = int(draw.integers(3, BATCHES + 1))
@@ -332,10 +322,8 @@ def secrets_found(words: Sequence[bytes], places: Sequence[Path]) -> int:
 
     Parameters
     ----------
-    words
-        The secrets.
-    places
-        The directories.
+    words, places
+        The secrets; the directories.
     """
     count = 0
     for place in places:
@@ -394,12 +382,8 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
 
     Parameters
     ----------
-    out
-        Where the counts are kept.
-    kills
-        Kills and partitions in all.
-    seed
-        Of what befalls which run.
+    out, kills, seed
+        Where the counts are kept; kills and partitions in all; of what befalls which run.
     minutes
         After so many no run begins.
 

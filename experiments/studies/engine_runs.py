@@ -36,13 +36,7 @@ _LAST_ROUND = 30
 
 
 def breach_plan(seed: int, **changes: dict[str, Any]) -> AuditPlan:
-    """Return the plan of one batch of 100 worlds and 30 rounds: logistic regression on digits, 650 parameters.
-
-    Parameters
-    ----------
-    seed, changes
-        Seed of the run, and what differs, by section of the configuration.
-    """
+    """Return the plan of one batch of 100 worlds and 30 rounds: logistic regression on digits, 650 parameters."""
     settings: dict[str, Any] = {
         "data": {"name": "digits", "records": 100, "clients": _CLIENTS, "test-records": 10, "population-records": 10},
         "model": {"name": "logistic"},
@@ -100,12 +94,8 @@ def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPl
 
     Parameters
     ----------
-    count
-        How many.
-    directory
-        Where the nasty records are written.
-    seed
-        Another number gives other plans.
+    count, directory, seed
+        How many; where the nasty records are written; another number gives other plans.
     """
     nasty = directory / "nasty.npz"
     write_nasty_records(nasty)

@@ -37,10 +37,8 @@ def response_advantage(epsilon: float, differing: int) -> float:
 
     Parameters
     ----------
-    epsilon
-        Of one bit, from 0.
-    differing
-        d, number of bits in which the two records differ, from 1.
+    epsilon, differing
+        Of one bit, from 0; d, number of bits in which the two records differ, from 1.
 
     Raises
     ------
