@@ -35,7 +35,7 @@ def note_seconds(run: Path, seconds: float) -> None:
 
 
 def seconds_of(run: Path) -> float:
-    """Return how many seconds a finished run took: as noted, else those of its training alone; NaN if none are known."""
+    """Return how many seconds a finished run took: as noted, else those of its training alone; NaN if unknown."""
     file = _seconds_file(run)
     if file.exists():
         return float(read_json(file)["seconds"])

@@ -36,7 +36,13 @@ _LAST_ROUND = 30
 
 
 def breach_plan(seed: int, **changes: dict[str, Any]) -> AuditPlan:
-    """Return the plan of one batch of 100 worlds and 30 rounds: logistic regression on digits, 650 parameters."""
+    """Return the plan of one batch of 100 worlds and 30 rounds: logistic regression on digits, 650 parameters.
+
+    Parameters
+    ----------
+    seed, changes
+        Seed of the run, and what differs, by section of the configuration.
+    """
     settings: dict[str, Any] = {
         "data": {"name": "digits", "records": 100, "clients": _CLIENTS, "test-records": 10, "population-records": 10},
         "model": {"name": "logistic"},

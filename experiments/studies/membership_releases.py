@@ -71,7 +71,7 @@ class CoinMechanism:
 
 
 def gaussian_mean(mu: float) -> CoinMechanism:
-    """Return one that tells N(mu coin, 1): the trade-off of a Gaussian mechanism (Dong, Roth & Su 2022, section 2.2)."""
+    """Return one that tells N(mu coin, 1), as a Gaussian mechanism does (Dong, Roth & Su 2022, section 2.2)."""
     return CoinMechanism(
         f"Gaussian mean, mu = {mu:g}",
         lambda draw, is_in: mu * is_in + draw.normal(size=is_in.shape),
