@@ -34,9 +34,7 @@ def verdict_banner(verdict: Verdict, line: str) -> Banner:
 
     Parameters
     ----------
-    verdict
-        What became of the promise.
-    line
-        What is said beside it, plain text.
+    verdict, line
+        What became of the promise; what is said beside it, plain text.
     """
     return Banner(capital(str(verdict)), line, _LOOKS[verdict])

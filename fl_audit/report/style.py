@@ -108,10 +108,8 @@ def add_legend(axes: Axes, columns: int = 1) -> None:
 
     Parameters
     ----------
-    axes
-        Whose handles and labels it shows.
-    columns
-        At most, beside each other.
+    axes, columns
+        Whose handles and labels it shows; at most, beside each other.
     """
     handles, labels = axes.get_legend_handles_labels()
     figure = axes.get_figure(root=True)

@@ -24,7 +24,6 @@ class UnitWords:
     # `there`, `not_there`: how a training is told from the other it is compared with: `with the record`, `without it`.
     there: str
     not_there: str
-    held_back: str  # what the insider does not know, in a few words
     secret_rounds: str  # what is not told to others where rounds are sampled
 
 
@@ -53,7 +52,7 @@ def _of_a_record(replaced: bool) -> UnitWords:
         measure="gradient units", others="the gradients of the other records",
         whether=f"whether one particular record{other} was used", that="one particular record was used",
         that_short="it was", not_that="it was not", there="with the record",
-        not_there="with the other in its place" if replaced else "without it", held_back="knows all but one record",
+        not_there="with the other in its place" if replaced else "without it",
         secret_rounds="whose records each step used",
     )  # fmt: skip
 
@@ -68,6 +67,6 @@ def _of_a_client(replaced: bool) -> UnitWords:
         else f"whether {took_part}", that=used if replaced else took_part,
         that_short="they were" if replaced else "it did",
         not_that="those of a stand-in were" if replaced else "it did not", there="with the client",
-        not_there="with a stand-in" if replaced else "without it", held_back="knows all but one client",
+        not_there="with a stand-in" if replaced else "without it",
         secret_rounds="which clients each round used",
     )  # fmt: skip
