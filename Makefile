@@ -8,6 +8,9 @@ FOR_ALL = $(VENV)/.for-all
 # A worker for each core; tests of one group follow each other on one of them.
 PYTEST = $(BIN)/python -m pytest --numprocesses logical --maxprocesses 16 --dist loadgroup
 
+# Tests start hundreds of processes: what Python has compiled once is kept for them, whatever the environment says.
+export PYTHONDONTWRITEBYTECODE =
+
 define set-up
 $(PYTHON) -c 'import sys; sys.exit("fl_audit needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

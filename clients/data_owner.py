@@ -37,12 +37,8 @@ def contribute(game: Game, client: int, task: Task) -> Contributed:
 
     Parameters
     ----------
-    game
-        The game.
-    client
-        Which client.
-    task
-        What it is asked for.
+    game, client, task
+        The game; which client; what it is asked for.
     """
     honest = None
     if task.taking_part is not None:
@@ -152,16 +148,10 @@ def with_noise(game: Game, total: torch.Tensor, seed: int, worlds: Sequence[int]
 
     Parameters
     ----------
-    game
-        The game, whose law says how large the share is.
-    total
-        The contribution, float32 (worlds, parameters).
-    seed
-        The client's secret seed.
-    worlds
-        Numbers of the worlds.
-    server_round
-        The round.
+    game, total
+        The game, whose law says how large the share is; the contribution, float32 (worlds, parameters).
+    seed, worlds, server_round
+        The client's secret seed; numbers of the worlds; the round.
     """
     share = noise_share(seed, worlds, server_round, total.shape[1]).to(total.device)
     return total + game.public.law.share_scale * share

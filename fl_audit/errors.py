@@ -62,10 +62,8 @@ def require(condition: bool, message: str, *remedies: Remedy) -> None:
 
     Parameters
     ----------
-    condition
-        What must hold.
-    message
-        What was wrong, the value, and what is accepted, in one line.
+    condition, message
+        What must hold; what was wrong, the value, and what is accepted, in one line.
     remedies
         Settings that mend it, which the message names.
 
@@ -96,10 +94,8 @@ def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:
 
     Parameters
     ----------
-    what
-        What they are, for the message.
-    values
-        Numbers, of any shape.
+    what, values
+        What they are, for the message; numbers, of any shape.
 
     Raises
     ------
@@ -122,12 +118,8 @@ def choice(choices: type[Choice], what: str, name: object) -> Choice:
 
     Parameters
     ----------
-    choices
-        An enumeration whose values are names.
-    what
-        What is chosen, as a message names it.
-    name
-        The name, as a user gave it.
+    choices, what, name
+        An enumeration whose values are names; what is chosen, as a message names it; the name, as a user gave it.
 
     Raises
     ------

@@ -104,9 +104,7 @@ def earlier_key(key: str, back: int) -> str:
 
     Parameters
     ----------
-    key
-        Of the entry.
-    back
-        Number of rounds, from 0.
+    key, back
+        Of the entry; number of rounds, from 0.
     """
     return f"earlier-{key}-{back}"

@@ -24,12 +24,8 @@ class SeededChallenger(Challenger):
 
     Parameters
     ----------
-    seed
-        Secret seed of the run.
-    targets
-        Number of targets, at least 1.
-    who
-        Which of them are in.
+    seed, targets, who
+        Secret seed of the run; number of targets, at least 1; which of them are in.
     prior
         How likely each is to be the one that is in, (targets,); None where all are equally likely.
     """

@@ -23,10 +23,8 @@ class RecordDraws:
 
     Parameters
     ----------
-    game
-        The game, with a randomiser.
-    challenger
-        Tells the owners' seeds.
+    game, challenger
+        The game, with a randomiser; tells the owners' seeds.
     """
 
     def __init__(self, game: Game, challenger: Challenger) -> None:

@@ -157,10 +157,8 @@ def start_of(engine: Engine, clients: int, cohort: int) -> FirstRound:
 
     Parameters
     ----------
-    engine
-        Where.
-    clients
-        How many are registered.
+    engine, clients
+        Where; how many are registered.
     cohort
         How many take part in a round; 0 is all.
 

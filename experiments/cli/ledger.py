@@ -81,10 +81,8 @@ def real_noise(line: LedgerLine, delta: float) -> tuple[float, str]:
 
     Parameters
     ----------
-    line
-        The training.
-    delta
-        Above 0, below 1.
+    line, delta
+        The training; above 0, below 1.
 
     Returns
     -------

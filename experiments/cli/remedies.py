@@ -17,10 +17,8 @@ def config_or_remedies(wishes: Wishes, directory: Path) -> NewConfig:
 
     Parameters
     ----------
-    wishes
-        What is wanted.
-    directory
-        Where the file is to stand.
+    wishes, directory
+        What is wanted; where the file is to stand.
 
     Raises
     ------

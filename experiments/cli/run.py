@@ -234,10 +234,8 @@ def _start_ray(stack: ExitStack, settings: "RunSection") -> None:
 
     Parameters
     ----------
-    stack
-        Holds Ray open.
-    settings
-        Of the run.
+    stack, settings
+        Holds Ray open; of the run.
     """
     import ray  # noqa: F401
 

@@ -53,11 +53,6 @@ class RunRow:
 def rows(directories: Sequence[Path]) -> list[RunRow]:
     """Return a row for every run.
 
-    Parameters
-    ----------
-    directories
-        Of finished runs, at least two and all different.
-
     Raises
     ------
     InputError

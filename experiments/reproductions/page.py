@@ -117,13 +117,7 @@ def _item(item: Item, result: ItemResult, png: bytes) -> str:
 
 
 def differences_html(result: ItemResult) -> str:
-    """Return which printed and theoretical numbers of an item lie outside our intervals, and its remarks.
-
-    Parameters
-    ----------
-    result
-        The item.
-    """
+    """Return which printed and theoretical numbers of an item lie outside our intervals, and its remarks."""
     parts = ["<h3>Where ours differs, and why</h3>"]
     if result.compared:
         outside = result.differences

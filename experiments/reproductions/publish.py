@@ -79,13 +79,7 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
 
 
 def stale_pages(docs: Path = DOCS) -> list[str]:
-    """Return a line for each published table or figure of another schema or other settings than this version has.
-
-    Parameters
-    ----------
-    docs
-        Where the pages lie.
-    """
+    """Return a line for each published table or figure of another schema or other settings than this version has."""
     return [
         f"{key}-{record['item']}: {why}" for key, records in _made(docs).items() for record in records
         if (why := _stale(record))

@@ -35,13 +35,7 @@ def note_seconds(run: Path, seconds: float) -> None:
 
 
 def seconds_of(run: Path) -> float:
-    """Return how many seconds a finished run took: as noted, else those of its training alone; NaN if none are known.
-
-    Parameters
-    ----------
-    run
-        The run directory.
-    """
+    """Return how many seconds a finished run took: as noted, else those of its training alone; NaN if unknown."""
     file = _seconds_file(run)
     if file.exists():
         return float(read_json(file)["seconds"])
@@ -53,13 +47,7 @@ def seconds_of(run: Path) -> float:
 
 
 def spent_on(runs: Mapping[Path, int]) -> RunCosts:
-    """Return what runs took together.
-
-    Parameters
-    ----------
-    runs
-        Finished run directories, with their numbers of worlds.
-    """
+    """Return what runs took together."""
     commits: set[str] = set()
     for run in runs:
         origin = read_provenance(RunDirectory(run))
@@ -69,13 +57,7 @@ def spent_on(runs: Mapping[Path, int]) -> RunCosts:
 
 
 def together(parts: Iterable[RunCosts]) -> RunCosts:
-    """Return what several sets of runs without a common one took.
-
-    Parameters
-    ----------
-    parts
-        What each took.
-    """
+    """Return what several sets of runs without a common one took."""
     own = list(parts)
     commits = sorted({commit for one in own for commit in one.commits})
     return RunCosts(sum(one.worlds for one in own), sum(one.minutes for one in own), tuple(commits))

@@ -22,10 +22,8 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
 
     Parameters
     ----------
-    config
-        The configuration.
-    split
-        Its records.
+    config, split
+        The configuration; its records.
 
     Raises
     ------
@@ -51,10 +49,8 @@ def with_crafted_records(public: PublicGame, config: RunConfig) -> PublicGame:
 
     Parameters
     ----------
-    public
-        The game, with the place that the crafted record is to have.
-    config
-        The configuration.
+    public, config
+        The game, with the place that the crafted record is to have; the configuration.
 
     Raises
     ------

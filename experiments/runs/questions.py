@@ -84,10 +84,8 @@ def more_questions(config: RunConfig, game: Game) -> MoreQuestions:
 
     Parameters
     ----------
-    config
-        Of a plan that is resolved.
-    game
-        Its game.
+    config, game
+        Of a plan that is resolved; its game.
     """
     audit, source, public = config.audit, load_source(game.public.data), game.population_records
     queries = audit.queries or 1

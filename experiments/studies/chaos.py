@@ -13,7 +13,6 @@ What was counted stands in DIR/chaos.jsonl, a line a run; the same command goes 
 
 import argparse
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -23,33 +22,25 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import psutil
 from rich.console import Console
 from rich.table import Table
 
-from experiments.runs.cluster.access import new_token
 from experiments.runs.guard import nothing_outlives
 from experiments.runs.run_directory import RunDirectory
+from experiments.studies.chaos_cluster import WORKERS, Blow, Cluster, end
 from experiments.studies.hosts import Host, NoHostsError, other_hosts
 from fl_audit.errors import InputError
 
-WORKERS = 3
 BATCHES = 6
 SECONDS_OF_A_HANG = 60.0
 """So long after a blow a run must have gone on, or have ended: a batch more, or a status."""
 _SECONDS_FOR_A_RUN = 300.0
-_SECONDS_TO_VANISH = 40.0
-"""A host that is cut off learns that the run is over when it gives up its head: see below."""
-_NOTICING = {"health_check_period_ms": 500, "health_check_timeout_ms": 1000, "health_check_failure_threshold": 5,
-             "gcs_rpc_server_reconnect_timeout_s": 20}  # fmt: skip
-"""By itself Ray takes about a minute to give up a machine that only falls silent."""
 _AUDIT = f"""
 data = {{name = "digits", records = 80, test-records = 40, population-records = 40, clients = 4}}
 model = {{name = "logistic"}}
@@ -59,18 +50,6 @@ audit = {{worlds = {2 * BATCHES}, epsilon-star = false}}
 run = {{seed = SEED, worlds-per-batch = 2, batches-in-flight = 1, client-time-limit = 60.0}}
 """
 _COMMAND = (sys.executable, "-P", "-c", "from experiments.cli.main import main; main()", "run")
-_RAY = (sys.executable, "-P", "-c", "from ray.scripts.scripts import main; main()")
-
-
-class Blow(StrEnum):
-    """What befalls a run."""
-
-    DRIVER = "driver killed"
-    ACTOR = "client process killed"
-    RAYLET = "raylet of a worker killed"
-    GCS = "GCS killed"
-    HEAD = "head killed"
-    PARTITION = "host cut off"
 
 
 @dataclass
@@ -86,154 +65,6 @@ class Outcome:
     secrets: int = 0  # files in memory, or of Ray, that hold the seed or the token
     resumes: int = 0
     seconds: float = 0.0
-
-
-class Cluster:
-    """A head and workers, each a `ray start` of its own; what has died is started again."""
-
-    def __init__(self, place: Path, hosts: Sequence[Host]) -> None:
-        self._place, self._hosts, self.environment = place, list(hosts), os.environ | new_token()
-        self.head: subprocess.Popen[bytes] | None = None
-        self.workers: dict[int, subprocess.Popen[bytes]] = {}
-        self._starts = 0
-
-    @property
-    def address(self) -> str:
-        """Of the head."""
-        return f"{self._hosts[0].gateway if self._hosts else '127.0.0.1'}:{self._port}"
-
-    def stand(self) -> None:
-        """Start what is not there: everything, if the head is not."""
-        if self.head is None or self._is_dead(self.head) or not self._gcs():
-            self.fall()
-            self._starts += 1
-            self._port = 20000 + os.getpid() % 5000 + 7 * self._starts
-            self.head = self._start(
-                "--head", f"--port={self._port}", "--num-cpus=1", "--include-dashboard=false",
-                f"--temp-dir={self._place}/ray{self._starts}", f"--system-config={json.dumps(_NOTICING)}",
-                f"--node-ip-address={self.address.partition(':')[0]}",
-            )  # fmt: skip
-            _until(lambda: bool(self._gcs()), 30.0)
-            time.sleep(2.0)
-        for number in range(WORKERS):
-            if number not in self.workers or self._is_dead(self.workers[number]):
-                self._start_worker(number)
-
-    def _start_worker(self, number: int) -> None:
-        host = self._hosts[number] if self._hosts else None
-        if number in self.workers:
-            _end(self.workers[number])
-        if host is not None:
-            host.join()
-        named = () if host is None else (f"--node-ip-address={host.address}",)
-        arguments = ("--num-cpus=1", f"--address={self.address}", *named)
-        self.workers[number] = self._start(*arguments, before=() if host is None else host.command())
-
-    def _start(self, *arguments: str, before: Sequence[str] = ()) -> subprocess.Popen[bytes]:
-        command = [*before, *_RAY, "start", "--block", "--disable-usage-stats", *arguments]
-        quiet = subprocess.DEVNULL
-        return subprocess.Popen(command, env=self.environment, stdout=quiet, stderr=quiet, start_new_session=True)
-
-    def fall(self) -> None:
-        """End everything."""
-        for process in (*self.workers.values(), *([self.head] if self.head else [])):
-            _end(process)
-        self.workers, self.head = {}, None
-
-    def strike(self, blow: Blow, draw: np.random.Generator, driver: subprocess.Popen[bytes]) -> bool:
-        """Let something happen, and return whether there was anybody to suffer it.
-
-        Parameters
-        ----------
-        blow
-            What happens.
-        draw
-            Chooses the victim.
-        driver
-            The command that plays the run.
-        """
-        match blow:
-            case Blow.DRIVER:
-                driver.kill()
-                return True
-            case Blow.ACTOR:
-                found = [one for node in self._nodes() for one in _below(node, "ray::ClientProcess")]
-            case Blow.RAYLET:
-                found = [one for node in self.workers.values() for one in _below(node, "raylet/raylet")]
-            case Blow.GCS:
-                found = self._gcs()
-            case Blow.HEAD:
-                found = [psutil.Process(self.head.pid)] if self.head else []
-                for one in _below(self.head) if self.head else []:
-                    _kill(one)
-            case Blow.PARTITION:
-                if self._hosts:
-                    self._hosts[int(draw.integers(len(self._hosts)))].cut_off()
-                return bool(self._hosts)
-            case _:
-                assert_never(blow)
-        if found:
-            _kill(found[int(draw.integers(len(found)))])
-        return bool(found)
-
-    def left_of(self, driver: int) -> int:
-        """Return how many client processes and helpers a driver that has ended leaves behind, after a while."""
-        _until(lambda: not self._clients(), _SECONDS_TO_VANISH)
-        return len(self._clients()) + (1 if psutil.pid_exists(driver) and not _is_zombie(driver) else 0)
-
-    def revive(self) -> None:
-        """Let hosts that were cut off have their networks again, with new nodes on them."""
-        for number, host in enumerate(self._hosts):
-            if host.is_cut_off:
-                self._start_worker(number)
-
-    def _clients(self) -> list[psutil.Process]:
-        return [one for node in self._nodes() for one in _below(node, "ray::ClientProcess")]
-
-    def _nodes(self) -> list[subprocess.Popen[bytes]]:
-        return [*([self.head] if self.head else []), *self.workers.values()]
-
-    def _gcs(self) -> list[psutil.Process]:
-        return [] if self.head is None else _below(self.head, "gcs_server")
-
-    def _is_dead(self, process: subprocess.Popen[bytes]) -> bool:
-        return process.poll() is not None or not _below(process, "raylet/raylet")
-
-
-def _below(process: subprocess.Popen[bytes], words: str = "") -> list[psutil.Process]:
-    """Return the living descendants of a process whose command lines hold some words."""
-    found = []
-    with suppress(psutil.Error):
-        for one in psutil.Process(process.pid).children(recursive=True):
-            with suppress(psutil.Error):
-                if words in " ".join(one.cmdline()) and one.status() != psutil.STATUS_ZOMBIE:
-                    found.append(one)
-    return found
-
-
-def _is_zombie(pid: int) -> bool:
-    with suppress(psutil.Error):
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    return True
-
-
-def _kill(process: psutil.Process) -> None:
-    with suppress(psutil.Error):
-        process.kill()
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    for one in _below(process):
-        _kill(one)
-    with suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _until(condition: Any, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.1)
 
 
 def _finished(directory: Path) -> dict[str, int]:
@@ -254,16 +85,10 @@ def play(
 
     Parameters
     ----------
-    number
-        Of the run.
-    cluster
-        Where it is played.
-    place
-        Where its configuration lies, and its directory will.
-    draw
-        Chooses what befalls it, and when.
-    kinds
-        What may befall it.
+    number, cluster, place
+        Of the run; where it is played; where its configuration lies, and its directory will.
+    draw, kinds
+        Chooses what befalls it, and when; what may befall it.
     """
     found, began, run = Outcome(number), time.monotonic(), place / f"run-{number}"
     count = int(draw.integers(3, BATCHES + 1))
@@ -322,7 +147,7 @@ def _watched(
                 moved, struck = time.monotonic(), True
         if struck and time.monotonic() - moved > SECONDS_OF_A_HANG:
             found.hangs += 1
-            _end(driver)
+            end(driver)
         time.sleep(0.05)
     return driver.wait()
 
@@ -332,10 +157,8 @@ def secrets_found(words: Sequence[bytes], places: Sequence[Path]) -> int:
 
     Parameters
     ----------
-    words
-        The secrets.
-    places
-        The directories.
+    words, places
+        The secrets; the directories.
     """
     count = 0
     for place in places:
@@ -394,12 +217,8 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
 
     Parameters
     ----------
-    out
-        Where the counts are kept.
-    kills
-        Kills and partitions in all.
-    seed
-        Of what befalls which run.
+    out, kills, seed
+        Where the counts are kept; kills and partitions in all; of what befalls which run.
     minutes
         After so many no run begins.
 

@@ -29,6 +29,7 @@ from rich.table import Table
 
 from experiments.cli.main import guarded
 from experiments.studies import coverage_laws as laws
+from experiments.studies import coverage_scores as scores
 from experiments.studies.coverage_laws import CONFIDENCE, Play, Plays
 from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.evidence.bounds.methods import BoundMethod
@@ -67,7 +68,7 @@ def _of_bound(method: BoundMethod) -> Statement:
         functions += ("fl_audit.confidence.shift.gaussian_shift",)
     name = f"epsilon at least, {method}"
     is_promised = method is not BoundMethod.BAYES
-    return Statement(name, partial(laws.lower_bounds, method), functions, is_promised, 1.0 if is_promised else 0.2)
+    return Statement(name, partial(scores.lower_bounds, method), functions, is_promised, 1.0 if is_promised else 0.2)
 
 
 STATEMENTS = (
@@ -114,49 +115,49 @@ STATEMENTS = (
         f"{_BELIEF}noise_estimate.epsilon_lower_bound_from_noise",
     )),
     *map(_of_bound, BoundMethod),
-    Statement("area under the curve of scores", laws.areas, (f"{_BOUNDS}area.area_under_curve",)),
-    Statement("insider's trade-off, a point of the band", laws.tradeoffs, (f"{_BOUNDS}tradeoff_band.tradeoff_band",)),
-    Statement("advantage on one randomised record", laws.randomised_records, (
+    Statement("area under the curve of scores", scores.areas, (f"{_BOUNDS}area.area_under_curve",)),
+    Statement("insider's trade-off, a point of the band", scores.tradeoffs, (f"{_BOUNDS}tradeoff_band.tradeoff_band",)),
+    Statement("advantage on one randomised record", scores.randomised_records, (
         f"{_SECTIONS}record_promise.measured_advantage",
     )),
-    Statement("one run, epsilon by Steinke et al.", partial(laws.single_runs, OneRunMethod.STEINKE, "epsilon"), (
+    Statement("one run, epsilon by Steinke et al.", partial(scores.single_runs, OneRunMethod.STEINKE, "epsilon"), (
         f"{_CANARIES}bounds.one_run_bound", f"{_CANARIES}bounds.bound_of_guesses",
     )),
-    Statement("one run, epsilon by the trade-off", partial(laws.single_runs, OneRunMethod.TRADE_OFF, "epsilon"), ()),
-    Statement("one run, mu by the trade-off", partial(laws.single_runs, OneRunMethod.TRADE_OFF, "mu"), ()),
-    Statement("one run, mu by order statistics", partial(laws.single_runs, OneRunMethod.ORDER_STATISTIC, "mu"), ()),
-    Statement("one run, mu by the shift", partial(laws.single_runs, OneRunMethod.SHIFT, "mu"), (
+    Statement("one run, epsilon by the trade-off", partial(scores.single_runs, OneRunMethod.TRADE_OFF, "epsilon"), ()),
+    Statement("one run, mu by the trade-off", partial(scores.single_runs, OneRunMethod.TRADE_OFF, "mu"), ()),
+    Statement("one run, mu by order statistics", partial(scores.single_runs, OneRunMethod.ORDER_STATISTIC, "mu"), ()),
+    Statement("one run, mu by the shift", partial(scores.single_runs, OneRunMethod.SHIFT, "mu"), (
         f"{_CANARIES}bounds._by_shift",
     )),
-    Statement("one run, epsilon by cosines", laws.cosines, (
+    Statement("one run, epsilon by cosines", scores.cosines, (
         f"{_CANARIES}bounds._by_cosines", f"{_CANARIES}cosines._finding",
     )),
-    Statement("canaries of one training, mu", laws.slopes, ("fl_audit.confidence.shift.gaussian_slope",)),
-    Statement("reconstruction, epsilon at least", laws.first_guesses, (
+    Statement("canaries of one training, mu", scores.slopes, ("fl_audit.confidence.shift.gaussian_slope",)),
+    Statement("reconstruction, epsilon at least", scores.first_guesses, (
         "fl_audit.evidence.reconstruction.epsilon_of_hits",
     )),
-    Statement("one target of every world", laws.single_targets, (f"{_MEMBERS}one_target.epsilon_of_one_target",)),
-    Statement("AUC of a membership attack, bootstrap", laws.rates_of_members, (
+    Statement("one target of every world", scores.single_targets, (f"{_MEMBERS}one_target.epsilon_of_one_target",)),
+    Statement("AUC of a membership attack, bootstrap", scores.rates_of_members, (
         f"{_MEMBERS}rates.membership_rates",
     ), is_promised=False),
-    Statement("AUC of insiders, jackknife", laws.rates_of_insiders, (f"{_MEMBERS}rates.areas_between_worlds",),
+    Statement("AUC of insiders, jackknife", scores.rates_of_insiders, (f"{_MEMBERS}rates.areas_between_worlds",),
               is_promised=False),
-    Statement("Epsilon*, empirical", partial(laws.stars, StarMethod.EMPIRICAL), (
+    Statement("Epsilon*, empirical", partial(scores.stars, StarMethod.EMPIRICAL), (
         f"{_STAR}empirical_interval.empirical_interval",
     )),
     *(
-        Statement(f"Epsilon*, {method}, bootstrap", partial(laws.stars, method), (
+        Statement(f"Epsilon*, {method}, bootstrap", partial(scores.stars, method), (
             f"{_STAR}star_estimate.estimate_epsilon_star", f"{_STAR}star_estimate.hull_interval",
         ), is_promised=False, share=share)
         for method, share in ((StarMethod.PARAMETRIC, 0.1), (StarMethod.MIXTURE, 0.01))
     ),
-    Statement("epsilon at least, from losses of models", laws.mechanisms, (
+    Statement("epsilon at least, from losses of models", scores.mechanisms, (
         f"{_STAR}mechanism_bound.mechanism_lower_bound",
     )),
     Statement("a foreign strategy: guessed games", laws.epsilon_of_guesses, (
         "fl_audit.laboratory.guesses.guessed_epsilon", "fl_audit.laboratory.guesses.fewest_games",
     )),
-    Statement("a foreign strategy: reading of the noise", laws.readings_of_noise, (
+    Statement("a foreign strategy: reading of the noise", scores.readings_of_noise, (
         "fl_audit.laboratory.noise.noise_reading", "fl_audit.laboratory.noise.strength",
     )),
     Statement("papers: share", partial(laws.repetitions, "share"), (f"{_PAPERS}statistics.share_interval",)),

@@ -137,10 +137,8 @@ def evidence_of(plan: AuditPlan, contents: RunContents) -> Evidence:
 
     Parameters
     ----------
-    plan
-        What was to be done.
-    contents
-        The finished run.
+    plan, contents
+        What was to be done; the finished run.
     """
     if plan.public.law.weighs_exactly:
         return _found(plan, contents.run)

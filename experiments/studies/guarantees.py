@@ -87,14 +87,8 @@ def study(combination: Combination, records: Path, worlds: int, seed: int) -> Co
 
     Parameters
     ----------
-    combination
-        Which.
-    records
-        The data, as `write_records` writes it.
-    worlds
-        Number of worlds.
-    seed
-        The challenger's.
+    combination, records, worlds, seed
+        Which; the data, as `write_records` writes it; number of worlds; the challenger's.
 
     Returns
     -------

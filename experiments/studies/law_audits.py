@@ -96,10 +96,8 @@ def audit(combination: Combination, records: Path, audits: int, worlds: int, see
 
     Parameters
     ----------
-    combination
-        Which.
-    records
-        The data, as `write_records` writes it.
+    combination, records
+        Which; the data, as `write_records` writes it.
     audits, worlds
         Number of audits, and of worlds in each.
     seed

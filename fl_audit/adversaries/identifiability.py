@@ -36,10 +36,8 @@ def observe(game: Game, seen: SeenRound, batch_worlds: int | None = None) -> Obs
 
     Parameters
     ----------
-    game
-        The game, with D and D'.
-    seen
-        What clients saw.
+    game, seen
+        The game, with D and D'; what clients saw.
     batch_worlds
         World count of the original batch, when only its first worlds are weighed again; see `StackedModel.clipped_sum`.
 

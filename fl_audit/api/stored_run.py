@@ -22,10 +22,8 @@ class RunFigure:
 
     Parameters
     ----------
-    name
-        Its name, such as `beliefs`.
-    path
-        The PNG file.
+    name, path
+        Its name, such as `beliefs`; the PNG file.
     """
 
     name: str

@@ -32,10 +32,8 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int, world: 
         The canaries' secret, from 0 to 2**64 - 1.
     round, canary
         Which, each at least 0.
-    dimension
-        Number of parameters, at least 1.
-    world
-        Which of many simulated trainings.
+    dimension, world
+        Number of parameters, at least 1; which of many simulated trainings.
 
     Returns
     -------
@@ -80,10 +78,8 @@ def canary_coins(seed: int, rounds: ArrayLike, canaries: int) -> Flags:
 
     Parameters
     ----------
-    seed
-        As for `canary_direction`.
-    rounds
-        The numbers of the rounds, shape (rounds,).
+    seed, rounds
+        As for `canary_direction`; the numbers of the rounds, shape (rounds,).
     canaries
         How many canaries there are, numbered from 0.
     """

@@ -83,11 +83,6 @@ class KeptPromise:
 def kept_promise(directory: Path) -> KeptPromise:
     """Return what the training promises whose rounds are kept in a directory.
 
-    Parameters
-    ----------
-    directory
-        Where rounds are kept.
-
     Raises
     ------
     InputError
@@ -160,25 +155,15 @@ def read_along(release: ArrayLike, seed: int, round: int, canaries: int) -> tupl
     ----------
     release
         What the round released, or the difference of two successive models, shape (dimension,).
-    seed
-        The seed of the directions, which may be public.
-    round
-        The round, from 1.
-    canaries
-        How many canaries there are.
+    seed, round, canaries
+        The seed of the directions, which may be public; the round, from 1; how many canaries there are.
     """
     seen = np.asarray(release, dtype=np.float64)
     return tuple(canary_score(seen, canary_direction(seed, round, one, seen.size)) for one in range(canaries + DECOYS))
 
 
 def named_canaries(notes: Iterable[object]) -> list[int]:
-    """Return the numbers of the canaries whose clients answered; what a client writes there may be anything.
-
-    Parameters
-    ----------
-    notes
-        The entry of each reply that has one.
-    """
+    """Return the numbers of the canaries whose clients answered; what a client writes there may be anything."""
     return [int(str(note)) for note in notes if str(note).isdecimal()]
 
 
@@ -207,10 +192,8 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], int]:
 
     Parameters
     ----------
-    directory
-        Where rounds are kept.
-    canaries
-        How many canaries there are, at least 1.
+    directory, canaries
+        Where rounds are kept; how many canaries there are, at least 1.
 
     Returns
     -------
@@ -241,12 +224,8 @@ def opened(rounds: list[KeptRound], coin_seed: int, canaries: int) -> tuple[Floa
 
     Parameters
     ----------
-    rounds
-        Of one training.
-    coin_seed
-        The secret of the clients that carry canaries.
-    canaries
-        How many there are.
+    rounds, coin_seed, canaries
+        Of one training; the secret of the clients that carry canaries; how many there are.
     """
     scores = np.array([one.scores for one in rounds])
     coins = canary_coins(coin_seed, [one.number for one in rounds], canaries)

@@ -43,10 +43,8 @@ def order_statistic_p_value(guesses: Guesses, mu: float) -> float:
 
     Parameters
     ----------
-    guesses
-        What was counted.
-    mu
-        At least 0.
+    guesses, mu
+        What was counted; at least 0.
 
     Raises
     ------

@@ -39,13 +39,7 @@ _STEPS = 50
 
 
 def gaussian_inverse(mu: float) -> Inverse:
-    """Return F^-1 of mu-Gaussian DP: Phi(Phi^-1(y) - mu) (Dong, Roth & Su 2022, definition 2.6).
-
-    Parameters
-    ----------
-    mu
-        At least 0.
-    """
+    """Return F^-1 of mu-Gaussian DP: Phi(Phi^-1(y) - mu) (Dong, Roth & Su 2022, definition 2.6)."""
     return lambda y: float(ndtr(ndtri(y) - mu))
 
 
@@ -66,10 +60,8 @@ def is_possible(guesses: Guesses, tail: float, inverse: Inverse) -> bool:
 
     Parameters
     ----------
-    guesses
-        With m, r and v.
-    tail
-        From 0 to 1.
+    guesses, tail
+        With m, r and v; from 0 to 1.
     inverse
         F^-1 of a symmetric trade-off function: convex, increasing, at most its argument.
     """
@@ -93,10 +85,8 @@ def tradeoff_mu(guesses: Guesses, level: float) -> float:
 
     Parameters
     ----------
-    guesses
-        What was counted, see `guesses.guesses_of_scores`.
-    level
-        1 - confidence, above 0 and below 0.5.
+    guesses, level
+        What was counted, see `guesses.guesses_of_scores`; 1 - confidence, above 0 and below 0.5.
 
     Examples
     --------

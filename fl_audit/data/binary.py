@@ -72,10 +72,8 @@ def load_binary(directory: Path | None, table: BinaryTable) -> Source:
 
     Parameters
     ----------
-    directory
-        Directory with one of the accepted files, or with a folder of the table's name that holds one.
-    table
-        Which table.
+    directory, table
+        Directory with one of the accepted files, or with a folder of the table's name that holds one; which table.
 
     Raises
     ------

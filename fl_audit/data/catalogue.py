@@ -234,10 +234,8 @@ def bring_source(spec: DataSpec, source: Source) -> None:
 
     Parameters
     ----------
-    spec
-        Of the data that are asked for.
-    source
-        What is returned.
+    spec, source
+        Of the data that are asked for; what is returned.
     """
     _BROUGHT.clear()
     _BROUGHT[spec] = source

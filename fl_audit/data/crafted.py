@@ -17,10 +17,8 @@ def told_record(features: Floats32, label: int) -> CraftedRecord:
 
     Parameters
     ----------
-    features
-        Shape (*shape).
-    label
-        Its class, from 0.
+    features, label
+        Shape (*shape); its class, from 0.
     """
     raw = np.ascontiguousarray(features, dtype="<f4").tobytes()
     return CraftedRecord(base64.b64encode(raw).decode("ascii"), label)
@@ -31,10 +29,8 @@ def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) ->
 
     Parameters
     ----------
-    records
-        The records.
-    index
-        The place, from 0.
+    records, index
+        The records; the place, from 0.
     crafted
         What stands there; None leaves all as it is.
 

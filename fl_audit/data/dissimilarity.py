@@ -74,10 +74,8 @@ def prepare(features: Floats32, measure: Measure) -> Prepared:
 
     Parameters
     ----------
-    features
-        Of n records, (n, *shape).
-    measure
-        What they are prepared for.
+    features, measure
+        Of n records, (n, *shape); what they are prepared for.
     """
     if measure is Dissimilarity.SSIM:
         return patches_of(features)
@@ -89,10 +87,8 @@ def taken(block: Prepared, positions: Integers) -> Prepared:
 
     Parameters
     ----------
-    block
-        As `prepare` returns it.
-    positions
-        In the block, shape (m,).
+    block, positions
+        As `prepare` returns it; in the block, shape (m,).
     """
     if isinstance(block, Patches):
         return Patches(block.deviations[:, positions], block.mean[:, positions], block.variance[:, positions])

@@ -69,10 +69,8 @@ def described(features: Floats32, settings: ImageSettings) -> str:
 
     Parameters
     ----------
-    features
-        The pictures, float32 (n, *shape).
-    settings
-        How they were read.
+    features, settings
+        The pictures, float32 (n, *shape); how they were read.
     """
     channels, height, width = features.shape[1:]
     scaled = ", scaled to that size" if settings.size is not None else ""

@@ -71,10 +71,8 @@ def contributed(
         Whose examples they are: the order of local training is keyed by it.
     examples
         The examples, in every world the same or each world's own; of clients all that it trains on.
-    models
-        Float32 tensor (worlds, parameters).
-    moment
-        The round.
+    models, moment
+        Float32 tensor (worlds, parameters); the round.
     taking_part
         Which examples take part, bool (worlds, n); None is all of them.
 
@@ -109,12 +107,8 @@ def contributed_together(game: Game, clients: Sequence[int], models: Tensor, mom
     ----------
     game
         The game; `trains_together` holds for these clients.
-    clients
-        Numbers of the clients, at least 1.
-    models
-        The world's model, float32 (1, parameters).
-    moment
-        The round.
+    clients, models, moment
+        Numbers of the clients, at least 1; the world's model, float32 (1, parameters); the round.
     """
     law, held = game.public.law, [game.honest_shard(client) for client in clients]
     assert isinstance(law.contribution, LocalTraining)

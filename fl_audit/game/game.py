@@ -261,10 +261,8 @@ class Game:
 
         Parameters
         ----------
-        client
-            Its number.
-        shard
-            Its records.
+        client, shard
+            Its number; its records.
         raw
             The features of what it randomises, before it does; None where it does not.
         """
@@ -277,10 +275,8 @@ class Game:
 
         Parameters
         ----------
-        client
-            Its number.
-        membership
-            Who is in, in each world.
+        client, membership
+            Its number; who is in, in each world.
         """
         held = np.ones((membership.worlds, len(self.shards[client])), dtype=np.bool_)
         match self.unit:

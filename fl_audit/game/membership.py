@@ -76,9 +76,7 @@ class Membership:
 
         Parameters
         ----------
-        packed
-            The bytes.
-        targets
-            Number of targets, at least 1.
+        packed, targets
+            The bytes; number of targets, at least 1.
         """
         return Membership(np.frombuffer(packed, dtype=np.bool_).reshape(-1, targets).copy())

@@ -176,12 +176,8 @@ def trial_json(trial: Trial, found: tuple[Finding, ...], limits: tuple[Limit, ..
 
     Parameters
     ----------
-    trial
-        A claim and the games that were played about it.
-    found
-        What the games showed.
-    limits
-        The parts of the claim.
+    trial, found, limits
+        A claim and the games that were played about it; what the games showed; the parts of the claim.
     """
     worst = trial.worst
     return {

@@ -13,10 +13,8 @@ def telling_lines(games: Games, present: Flags, group: str) -> tuple[str, ...]:
 
     Parameters
     ----------
-    games
-        Games of one kind.
-    present
-        Whether D was played, shape (games,).
+    games, present
+        Games of one kind; whether D was played, shape (games,).
     group
         The group of features that told: a number of this name comes first.
     """

@@ -30,10 +30,8 @@ def member_batches(present: Flags, schedule: LocalSchedule, draw: np.random.Gene
 
     Parameters
     ----------
-    present
-        Which records each world trains on, (worlds, records).
-    schedule
-        Size of the batches, and how many epochs or steps.
+    present, schedule
+        Which records each world trains on, (worlds, records); size of the batches, and how many epochs or steps.
     draw
         Source of the order (purpose `LOCAL_ORDER`), which is the same in all worlds.
 

@@ -191,10 +191,8 @@ class StackedModel:
 
         Parameters
         ----------
-        models
-            Float32 (worlds, parameters).
-        features
-            Shared by all worlds, (n, *shape).
+        models, features
+            Float32 (worlds, parameters); shared by all worlds, (n, *shape).
         """
         self._parts.frame.forget()
         portions = []
@@ -312,10 +310,8 @@ class StackedModel:
 
         Parameters
         ----------
-        models
-            Float32 (worlds, parameters).
-        portion
-            The examples of the pass.
+        models, portion
+            Float32 (worlds, parameters); the examples of the pass.
         """
         features, labels = portion.merged(len(models))
         with torch.enable_grad():
@@ -341,10 +337,8 @@ class StackedModel:
 
         Parameters
         ----------
-        models
-            Float32 (worlds, parameters).
-        portion
-            The examples of the pass.
+        models, portion
+            Float32 (worlds, parameters); the examples of the pass.
         """
 
         def loss(parameters: dict[str, Tensor], example: Tensor, label: Tensor) -> Tensor:

@@ -50,10 +50,8 @@ class CentralGaussian:
         ----------
         local_sensitivity
             ||f_i(D) - f_i(D')|| per world, at least 0. Under global scaling only its shape matters.
-        clipping_norm
-            C, to which the floor of local noise is relative.
-        worst
-            The global sensitivity.
+        clipping_norm, worst
+            C, to which the floor of local noise is relative; the global sensitivity.
         """
         match self.scaling:
             case NoiseScaling.LOCAL:
@@ -192,10 +190,8 @@ def effective_noise_multiplier(noise: Noise, standpoint: Standpoint) -> float:
 
     Parameters
     ----------
-    noise
-        The noise.
-    standpoint
-        From where the adversary looks.
+    noise, standpoint
+        The noise; from where the adversary looks.
 
     Returns
     -------
@@ -249,14 +245,8 @@ def noise_share(seed: int, worlds: Sequence[int], server_round: int, size: int) 
 
     Parameters
     ----------
-    seed
-        The client's own secret seed.
-    worlds
-        Numbers of the worlds.
-    server_round
-        The round.
-    size
-        Number of parameters.
+    seed, worlds, server_round, size
+        The client's own secret seed; numbers of the worlds; the round; number of parameters.
     """
     draws = np.empty((len(worlds), size), dtype=np.float32)
     for row, world in enumerate(worlds):
@@ -272,9 +262,7 @@ def add_noise(total: Tensor, standard_normals: Tensor, sigma: Floats) -> Tensor:
     ----------
     total
         Float32 sums (worlds, parameters); they are written over.
-    standard_normals
-        Float32 draws of the same shape.
-    sigma
-        Standard deviation of each world (worlds,).
+    standard_normals, sigma
+        Float32 draws of the same shape; standard deviation of each world (worlds,).
     """
     return total.addcmul_(standard_normals, torch.from_numpy(sigma).float().unsqueeze(1))

@@ -87,10 +87,8 @@ def require_accountable(profile: PrivacyProfile, accountant: Accountant) -> None
 
     Parameters
     ----------
-    profile
-        Of the releases.
-    accountant
-        Who is to account for them.
+    profile, accountant
+        Of the releases; who is to account for them.
 
     Raises
     ------
@@ -121,10 +119,8 @@ def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:
     ----------
     accountant
         Which accountant.
-    mu
-        Gaussian-DP parameter, at least 0.
-    delta
-        Above 0 and below 1.
+    mu, delta
+        Gaussian-DP parameter, at least 0; above 0 and below 1.
 
     Raises
     ------
@@ -156,12 +152,8 @@ def mu_of_epsilon(accountant: Accountant, epsilon: float, delta: float) -> float
 
     Parameters
     ----------
-    accountant
-        Whose epsilon it is.
-    epsilon
-        At least 0.
-    delta
-        Above 0 and below 1.
+    accountant, epsilon, delta
+        Whose epsilon it is; at least 0; above 0 and below 1.
 
     Raises
     ------
@@ -186,14 +178,8 @@ def epsilon(accountant: Accountant, noise_multiplier: float, rounds: int, delta:
 
     Parameters
     ----------
-    accountant
-        Which accountant.
-    noise_multiplier
-        z, noise standard deviation over sensitivity, positive.
-    rounds
-        k, at least 1.
-    delta
-        Above 0 and below 1.
+    accountant, noise_multiplier, rounds, delta
+        Which accountant; z, noise standard deviation over sensitivity, positive; k, at least 1; above 0 and below 1.
 
     Raises
     ------

@@ -106,10 +106,8 @@ def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
 
     Parameters
     ----------
-    target
-        What is promised.
-    claims
-        At least one, each with noise multiplier 1.
+    target, claims
+        What is promised; at least one, each with noise multiplier 1.
 
     Raises
     ------

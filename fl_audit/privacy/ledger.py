@@ -81,11 +81,6 @@ class Spent:
 def read_ledger(path: Path) -> tuple[LedgerLine, ...]:
     """Return the lines of a ledger; none where there is no file yet.
 
-    Parameters
-    ----------
-    path
-        The file, one JSON object a line.
-
     Raises
     ------
     InputError
@@ -154,10 +149,8 @@ def spent(lines: Sequence[LedgerLine], delta: float) -> Spent:
 
     Parameters
     ----------
-    lines
-        Of one ledger.
-    delta
-        Above 0, below 1.
+    lines, delta
+        Of one ledger; above 0, below 1.
 
     Raises
     ------

@@ -63,10 +63,8 @@ class LossLaw(Protocol):
 
         Parameters
         ----------
-        interval
-            Between two points of the grid, above 0.
-        reverse
-            Whether the law is that of Q against P.
+        interval, reverse
+            Between two points of the grid, above 0; whether the law is that of Q against P.
         """
 
 

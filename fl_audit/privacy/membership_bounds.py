@@ -69,10 +69,8 @@ def tradeoff_advantage_bound(epsilon: float, delta: float) -> float:
 
     Parameters
     ----------
-    epsilon
-        At least 0, finite.
-    delta
-        Above 0 and below 1.
+    epsilon, delta
+        At least 0, finite; above 0 and below 1.
 
     Returns
     -------

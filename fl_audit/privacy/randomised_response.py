@@ -4,8 +4,6 @@ Two coins: a bit is kept with probability rho, otherwise a fair coin takes its p
 al. 2019). So it is told truly with probability (1 + rho) / 2 = e^epsilon / (1 + e^epsilon), and rho = tanh(epsilon/2).
 """
 
-import math
-
 from scipy.special import bdtrc, expit
 
 from fl_audit.privacy.events import require_count
@@ -29,23 +27,6 @@ def truth_probability(epsilon: float) -> float:
     return float(expit(epsilon))
 
 
-def keeping_probability(epsilon: float) -> float:
-    """Return rho = tanh(epsilon/2), with which the first coin keeps the bit, for epsilon from 0.
-
-    Raises
-    ------
-    InputError
-        If epsilon is negative or not finite.
-
-    Examples
-    --------
-    >>> round(keeping_probability(math.log(3)), 12)
-    0.5
-    """
-    require_epsilon(epsilon)
-    return math.tanh(epsilon / 2)
-
-
 def response_advantage(epsilon: float, differing: int) -> float:
     """Return the advantage of an insider who sees one randomised record and knows the two that it can come from.
 
@@ -56,10 +37,8 @@ def response_advantage(epsilon: float, differing: int) -> float:
 
     Parameters
     ----------
-    epsilon
-        Of one bit, from 0.
-    differing
-        d, number of bits in which the two records differ, from 1.
+    epsilon, differing
+        Of one bit, from 0; d, number of bits in which the two records differ, from 1.
 
     Raises
     ------

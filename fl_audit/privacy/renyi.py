@@ -35,10 +35,8 @@ def rdp_classic_epsilon_mu(mu: float, delta: float) -> float:
 
     Parameters
     ----------
-    mu
-        Square root of the sum of (Delta_i / sigma_i)^2 over the rounds, at least 0.
-    delta
-        Above 0 and below 1.
+    mu, delta
+        Square root of the sum of (Delta_i / sigma_i)^2 over the rounds, at least 0; above 0 and below 1.
 
     Raises
     ------
@@ -212,10 +210,8 @@ def rdp_epsilon_mu(mu: float, delta: float) -> float:
 
     Parameters
     ----------
-    mu
-        At least 0.
-    delta
-        Above 0 and below 1.
+    mu, delta
+        At least 0; above 0 and below 1.
 
     Raises
     ------
@@ -231,10 +227,8 @@ def rdp_mu(epsilon: float, delta: float) -> float:
 
     Parameters
     ----------
-    epsilon
-        At least 0.
-    delta
-        Above 0 and below 1.
+    epsilon, delta
+        At least 0; above 0 and below 1.
 
     Raises
     ------

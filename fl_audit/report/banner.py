@@ -16,14 +16,8 @@ class VerdictLook(Enum):
     NONE = "open", DASH, "bold bright_black"
 
 
-LOOKS = {
-    Verdict.VIOLATED: VerdictLook.BAD,
-    Verdict.CONSISTENT: VerdictLook.GOOD,
-    Verdict.INCONCLUSIVE: VerdictLook.OPEN,
-    Verdict.NOT_AUDITED: VerdictLook.NONE,
-    Verdict.NO_PROMISE: VerdictLook.NONE,
-}
-"""The one table of how verdicts look."""
+_LOOKS = {Verdict.VIOLATED: VerdictLook.BAD, Verdict.CONSISTENT: VerdictLook.GOOD, Verdict.INCONCLUSIVE:
+          VerdictLook.OPEN, Verdict.NOT_AUDITED: VerdictLook.NONE, Verdict.NO_PROMISE: VerdictLook.NONE}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,9 +34,7 @@ def verdict_banner(verdict: Verdict, line: str) -> Banner:
 
     Parameters
     ----------
-    verdict
-        What became of the promise.
-    line
-        What is said beside it, plain text.
+    verdict, line
+        What became of the promise; what is said beside it, plain text.
     """
-    return Banner(capital(str(verdict)), line, LOOKS[verdict])
+    return Banner(capital(str(verdict)), line, _LOOKS[verdict])

@@ -156,7 +156,8 @@ class ToldTests:
         Noise that depends on the secret is no matter of degree, so it leads even where another test is clearer, but for
         noise that is missing.
         """
-        ordered = sorted((told for told in self.each if told.test.violated), key=_chance)
+        violated = (told for told in self.each if told.test.violated)
+        ordered = sorted(violated, key=lambda told: told.test.p_value / told.test.level)
         about_secret = [told for told in ordered if told.test.name.is_about_secret]
         missing = any(told.test.name in OF_NOISE for told in ordered)
         first = (about_secret if about_secret and not missing else ordered)[:1]
@@ -176,10 +177,6 @@ class ToldTests:
              p_text(told.test.p_value), f"{told.test.level:.3g}")
             for told in self.each
         )  # fmt: skip
-
-
-def _chance(told: ToldTest) -> float:
-    return told.test.p_value / told.test.level
 
 
 def p_text(p_value: float) -> str:

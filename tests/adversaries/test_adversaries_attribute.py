@@ -1,5 +1,7 @@
 """Attribute inference where the best guess is known, with and without the law of losses."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,14 +9,14 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import gaussian_kde
 
-from fl_audit.adversaries.membership.attribute import (
-    attribute_guesses,
-    attribute_guesses_with_shadows,
-    normal_error_law,
-    sampled_law,
-)
+from fl_audit.adversaries.membership.attribute import attribute_guesses, attribute_guesses_with_shadows, sampled_law
 from fl_audit.errors import InputError
 from fl_audit.game.membership import Membership
+
+
+def normal_error_law(spread: float) -> Callable[[np.ndarray], np.ndarray]:
+    """Log-density of errors that are normal around 0, of losses (y - f(x))^2 / 2 (Yeom et al. 2018, section 4.1)."""
+    return lambda losses: -losses / spread**2
 
 
 def regression(seed: int, worlds: int, targets: int, overfit: float, weight: float):

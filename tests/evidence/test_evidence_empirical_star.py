@@ -11,7 +11,6 @@ from fl_audit.errors import InputError
 from fl_audit.evidence.star.empirical_interval import empirical_interval
 from fl_audit.evidence.star.empirical_star import empirical_epsilon_star, epsilon_star_of_rates, within_cut
 from fl_audit.evidence.star.loss_attacks import loss_attacks
-from fl_audit.evidence.star.loss_samples import binary_losses, class_losses
 
 LOSSES = st.lists(st.integers(0, 12), min_size=1, max_size=30)
 
@@ -137,26 +136,3 @@ def test_small_false_alarm_rates_are_counted_not_rounded() -> None:
     stacked = loss_attacks(np.ones((2, 3, 4)), np.ones((2, 3, 5)))
     assert stacked.auc.shape == (2, 3)
     assert (stacked.auc == 0.5).all()
-
-
-def test_losses_of_classifiers() -> None:
-    logits = np.array([[2.0, -1.0, 0.5], [-3.0, 0.0, 800.0]])
-    probabilities = np.exp(logits[:1]) / np.exp(logits[:1]).sum()
-    expected = -np.log(probabilities[0, 1])
-    assert class_losses(probabilities, [1])[0] == pytest.approx(expected)
-    np.testing.assert_allclose(class_losses(logits, [1, 0], logits=True), [expected, 803.0])
-    p = 1 / (1 + math.exp(-1.5))
-    np.testing.assert_allclose(binary_losses([p, p], [1, 0]), [-math.log(p), -math.log(1 - p)])
-    np.testing.assert_allclose(binary_losses([1.5, 1.5], [1, 0], logits=True), binary_losses([p, p], [1, 0]))
-    np.testing.assert_allclose(binary_losses([900.0, -900.0], [0, 0], logits=True), [900.0, 0.0])
-    for outputs, labels, said in (
-        ([0.0], [1], "probability 0"),
-        ([1.5], [1], "no probability"),
-        ([0.5], [2], "labels contain"),
-        ([0.5], [0.5], "labels are of type"),
-        ([0.5], [1, 0], "labels have shape"),
-    ):
-        with pytest.raises(InputError, match=said):
-            binary_losses(outputs, labels)
-    with pytest.raises(InputError, match="sum to 1"):
-        class_losses([[0.4, 0.4]], [0])

@@ -65,12 +65,8 @@ def figure_of(study: MembershipStudy, data: Sequence[MembershipData], runs: Runs
 
     Parameters
     ----------
-    study
-        The data set of the paper.
-    data
-        What was played for it, in one or several forms.
-    runs
-        The runs.
+    study, data, runs
+        The data set of the paper; what was played for it, in one or several forms; the runs.
     """
     rows = 8 if study is MembershipStudy.SKEWED else 7
     figure = new_figure(2.86 * rows)

@@ -59,10 +59,8 @@ class RayOptions:
 
         Parameters
         ----------
-        run
-            The settings.
-        address
-            Of a running cluster, or None.
+        run, address
+            The settings; of a running cluster, or None.
         """
         return cls(address, run.actors, run.threads, run.device, run.client_retries)
 

@@ -30,10 +30,8 @@ def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: Fals
 
     Parameters
     ----------
-    nodes
-        Ray's names of the machines.
-    is_over
-        Tells that nobody waits for the answers any more.
+    nodes, is_over
+        Ray's names of the machines; tells that nobody waits for the answers any more.
     """
     asked = {node: [_ask(node, *one) for one in _ASKED] for node in nodes}
     every = [one for answers in asked.values() for one in answers]
@@ -46,11 +44,6 @@ def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: Fals
 
 def require_alike(address: str) -> None:
     """Refuse a cluster with a machine that has another Python or Flower.
-
-    Parameters
-    ----------
-    address
-        Of the cluster, as the user named it.
 
     Raises
     ------

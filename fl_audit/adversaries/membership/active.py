@@ -31,10 +31,8 @@ def ascent(
 
     Parameters
     ----------
-    model
-        Any module.
-    models
-        The model last released in each world, float32 (worlds, parameters).
+    model, models
+        Any module; the model last released in each world, float32 (worlds, parameters).
     features, labels
         Targets (n, *shape) in float32 and their classes (n,) in int64.
     rate

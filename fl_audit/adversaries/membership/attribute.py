@@ -136,24 +136,6 @@ def attribute_guesses_with_shadows(
     return AttributeGuesses(guessed, right)
 
 
-def normal_error_law(spread: float) -> LossLaw:
-    """Return the law of squared errors y - f(x) of a regression whose errors are normal around 0.
-
-    Parameters
-    ----------
-    spread
-        Standard deviation of members' errors, above 0 (Yeom et al. 2018, section 4.1). A loss is (y - f(x))^2 / 2.
-        What is returned is the density of the error, the same for all possible values of the attribute.
-
-    Raises
-    ------
-    InputError
-        If the spread is not above 0.
-    """
-    require(spread > 0, f"spread is {spread}: accepted are numbers above 0")
-    return lambda losses: -losses / spread**2
-
-
 def sampled_law(member_losses: ArrayLike) -> LossLaw:
     """Return the law of members' losses by a kernel estimate on log(loss + a thousandth of the mean loss).
 

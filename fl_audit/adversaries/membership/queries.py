@@ -69,10 +69,8 @@ class ResampledColumns:
 
         Parameters
         ----------
-        features
-            Shape (n, features).
-        number
-            How many queries, 1 or more.
+        features, number
+            Shape (n, features); how many queries, 1 or more.
         """
         yield features
         few = max(1, round(_RESAMPLED * len(self.columns)))
@@ -92,10 +90,8 @@ def queries_for(source: Source, public: Floats32, seed: int, number: int) -> Que
 
     Parameters
     ----------
-    source
-        The data set.
-    public
-        Features of records that no model is trained on, one or more.
+    source, public
+        The data set; features of records that no model is trained on, one or more.
     seed, number
         Public seed; how many queries are wanted.
 

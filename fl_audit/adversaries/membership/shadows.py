@@ -41,10 +41,8 @@ def shadow_flags(membership: Membership, shadows: Flags | None) -> Flags:
 
     Parameters
     ----------
-    membership
-        Of all worlds.
-    shadows
-        Bool (worlds,), or None for all.
+    membership, shadows
+        Of all worlds; bool (worlds,), or None for all.
 
     Raises
     ------
@@ -64,10 +62,8 @@ def shadow_group(values: Floats, side: Flags, shadows: Flags) -> ShadowGroup:
 
     Parameters
     ----------
-    values
-        Shape (worlds, targets, queries).
-    side
-        Which world is on this side of which target, shape (worlds, targets).
+    values, side
+        Shape (worlds, targets, queries); which world is on this side of which target, shape (worlds, targets).
     shadows
         Which worlds may serve, shape (worlds,).
 
@@ -98,12 +94,8 @@ def require_shadows(group: ShadowGroup, side: str, at_least: int) -> None:
 
     Parameters
     ----------
-    group
-        Of `shadow_group`.
-    side
-        `in` or `out`, for the message.
-    at_least
-        How many are needed.
+    group, side, at_least
+        Of `shadow_group`; `in` or `out`, for the message; how many are needed.
 
     Raises
     ------
@@ -125,10 +117,8 @@ def as_queries(values: Floats, membership: Membership, what: str) -> Floats:
 
     Parameters
     ----------
-    values
-        Finite, shape (worlds, targets) or (worlds, targets, queries).
-    membership
-        Of the same worlds and targets.
+    values, membership
+        Finite, shape (worlds, targets) or (worlds, targets, queries); of the same worlds and targets.
     what
         The values' name, for the message.
 

@@ -28,10 +28,8 @@ def without_excess(sample: Floats, owners: list[str]) -> Floats:
 
     Parameters
     ----------
-    sample
-        Noise over the claimed noise, (worlds, rounds, places).
-    owners
-        The tensor of every place.
+    sample, owners
+        Noise over the claimed noise, (worlds, rounds, places); the tensor of every place.
     """
     names, which = np.unique(owners, return_inverse=True)
     groups = np.eye(names.size)[which]

@@ -41,10 +41,8 @@ def one_target_scores(scores: ArrayLike, membership: Membership, generator: np.r
 
     Parameters
     ----------
-    scores
-        Of worlds that served no other as a shadow, no NaN, shape (worlds, targets).
-    membership
-        Of the same worlds.
+    scores, membership
+        Of worlds that served no other as a shadow, no NaN, shape (worlds, targets); of the same worlds.
     generator
         Draws the targets; it must not depend on scores.
 
@@ -76,10 +74,8 @@ def epsilon_of_one_target(
     ----------
     scores, membership, generator
         As for `one_target_scores`.
-    delta
-        At least 0, below 1.
-    confidence
-        Above 0.5, below 1.
+    delta, confidence
+        At least 0, below 1; above 0.5, below 1.
     method
         How; see `BoundMethod` for what each assumes.
 

@@ -1,0 +1,322 @@
+"""Simulated runs whose truth is known, for bounds from scores: of attacks, canaries, guesses and losses."""
+
+import math
+from dataclasses import replace
+from functools import lru_cache, partial
+from itertools import product
+
+import numpy as np
+from scipy.special import expit, ndtr, ndtri
+
+from experiments.studies import known_mechanisms as known
+from experiments.studies import membership_releases as releases
+from experiments.studies.coverage_laws import CONFIDENCE, Plays, PrintedStatement, at_least
+from fl_audit.arrays import Floats
+from fl_audit.canaries.bounds import bound_of_guesses, one_run_bound
+from fl_audit.canaries.cosines import from_final_model
+from fl_audit.canaries.guesses import guesses_of_scores
+from fl_audit.canaries.methods import OneRunMethod
+from fl_audit.confidence.shift import gaussian_slope
+from fl_audit.errors import InputError
+from fl_audit.evidence.bounds.area import area_under_curve
+from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
+from fl_audit.evidence.bounds.methods import BoundMethod
+from fl_audit.evidence.bounds.tradeoff_band import tradeoff_band
+from fl_audit.evidence.findings.record_promise import measured_advantage
+from fl_audit.evidence.membership.one_target import epsilon_of_one_target
+from fl_audit.evidence.membership.rates import membership_rates
+from fl_audit.evidence.reconstruction import epsilon_of_hits
+from fl_audit.evidence.star.empirical_interval import empirical_interval
+from fl_audit.evidence.star.mechanism_bound import mechanism_lower_bound
+from fl_audit.evidence.star.methods import StarMethod
+from fl_audit.evidence.star.star_estimate import estimate_epsilon_star
+from fl_audit.game.membership import Membership
+from fl_audit.laboratory.noise import strength
+from fl_audit.privacy.gaussian import gdp_epsilon
+
+_TARGETS = 10
+_ATTACK = "LiRA, offline, shared spread"
+
+
+def _coarse(mechanism: known.KnownMechanism, step: float) -> known.KnownMechanism:
+    """Return a mechanism whose scores are rounded: they tell no more, and have few values."""
+
+    def draw(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
+        one, zero = mechanism.draw(rng, size)
+        return step * np.round(one / step), step * np.round(zero / step)
+
+    return replace(mechanism, name=f"{mechanism.name}, rounded to {step:g}", draw=draw)
+
+
+@lru_cache(maxsize=10_000)
+def _bound(members: bytes, others: bytes, delta: float, method: BoundMethod) -> float:
+    """Return a bound, which follows from the scores alone: those of few values are often the same."""
+    return epsilon_lower_bound(np.frombuffer(members), np.frombuffer(others), delta, CONFIDENCE, method).epsilon
+
+
+def lower_bounds(method: BoundMethod) -> Plays:
+    """Return plays of a lower bound on epsilon from the scores of any mechanism for which its assumption holds."""
+
+    def play(
+        draw: np.random.Generator, mechanism: known.KnownMechanism, sizes: tuple[int, int], delta: float
+    ) -> PrintedStatement:
+        members, others = (
+            np.sort(one[:size]) for one, size in zip(mechanism.draw(draw, max(sizes)), sizes, strict=True)
+        )
+        return at_least(_bound(members.tobytes(), others.tobytes(), delta, method), mechanism.epsilon(delta))
+
+    deltas: tuple[float, ...] = (1e-5,)
+    if method is BoundMethod.GAUSSIAN_SHIFT or method is BoundMethod.GDP:
+        laws, deltas = [known.noise(), *(known.gaussian(mu) for mu in (0.3, 1.0, 3.0))], (1e-5, 1e-2)
+    else:
+        responses = [known.randomised_response(e) for e in (0.2, 1.0, 1.9, 2.5, 3.0)]
+        others = [known.noise(), known.laplace(1.0), known.subsampled_gaussian(0.25, 0.5)]
+        laws = [*responses, *others, _coarse(known.noise(), 1.5), _coarse(known.laplace(2.0), 0.7)]
+    sizes = ((4, 4), (20, 20), (40, 40), (10, 120), (250, 250))
+    return {
+        f"{n} + {m} scores, {law.name}, delta {d:g}": partial(play, mechanism=law, sizes=(n, m), delta=d)
+        for (n, m), law, d in product(sizes, laws, deltas)
+    }
+
+
+def readings_of_noise() -> Plays:
+    """Return plays of the shift over spread that the laboratory reads where the noise looks Gaussian."""
+
+    def play(draw: np.random.Generator, size: int, mu: float) -> PrintedStatement:
+        return at_least(strength(draw.normal(mu, 1, size), draw.normal(0, 1, size), CONFIDENCE).low, mu)
+
+    grid = product((10, 50, 500), (0.0, 0.1, 1.0))
+    return {f"{n} + {n} games, mu {mu:g}": partial(play, size=n, mu=mu) for n, mu in grid}
+
+
+def areas() -> Plays:
+    """Return plays of the area under the curve, of continuous scores and of ones and zeros."""
+
+    def play(draw: np.random.Generator, mu: float, sizes: tuple[int, int], coins: bool) -> PrintedStatement:
+        members: Floats = draw.normal(mu, 1, sizes[0])
+        others: Floats = draw.normal(0, 1, sizes[1])
+        truth = float(ndtr(mu / math.sqrt(2)))
+        if coins:
+            members, others = (members > 1.5).astype(np.float64), (others > 1.5).astype(np.float64)
+            truth = 0.5 + float(ndtr(mu - 1.5) - ndtr(-1.5)) / 2
+        found = area_under_curve(members, others, CONFIDENCE)
+        return PrintedStatement(found.low, found.high, truth)
+
+    grid = product((0.0, 1.0, 3.0), ((1, 1), (3, 40), (60, 60)), (False, True))
+    return {
+        f"{n} + {m} {'coins' if coins else 'scores'}, mu {mu:g}": partial(play, mu=mu, sizes=(n, m), coins=coins)
+        for mu, (n, m), coins in grid
+    }
+
+
+def tradeoffs() -> Plays:
+    """Return plays of the band of the insider's trade-off at one share of false alarms."""
+
+    def play(draw: np.random.Generator, mu: float, sizes: tuple[int, int], at: float) -> PrintedStatement:
+        band = tradeoff_band(draw.normal(mu, 1, sizes[0]), draw.normal(0, 1, sizes[1]), np.array([at]), CONFIDENCE)
+        return PrintedStatement(float(band.low[0]), float(band.high[0]), float(ndtr(ndtri(at) + mu)))
+
+    grid = product((0.0, 0.52, 1.0, 3.0), ((20, 20), (30, 300), (300, 30), (500, 500)), (0.002, 0.01, 0.1, 0.9))
+    return {
+        f"{n} + {m} worlds, mu {mu:g}, at {at:g}": partial(play, mu=mu, sizes=(n, m), at=at) for mu, (n, m), at in grid
+    }
+
+
+def randomised_records() -> Plays:
+    """Return plays of the advantage on one randomised record."""
+
+    def play(draw: np.random.Generator, worlds: int, rates: tuple[float, float]) -> PrintedStatement:
+        log_odds = [np.where(draw.random(worlds) < rate, 1.0, -1.0) for rate in rates]
+        found = measured_advantage(log_odds[0], log_odds[1], CONFIDENCE)
+        return PrintedStatement(found.low, found.high, rates[0] - rates[1])
+
+    pairs = ((0.5, 0.5), (0.99, 0.01), (0.01, 0.005), (0.7, 0.3))
+    return {f"{w} worlds, rates {p:g} and {q:g}": partial(play, worlds=w, rates=(p, q)) for w, (p, q) in
+            product((1, 10, 100, 1000), pairs)}  # fmt: skip
+
+
+def cosines() -> Plays:
+    """Return plays of the bound from cosines of canaries with one release, whose law is normal."""
+
+    def play(draw: np.random.Generator, canaries: int, mu: float, dimension: int = 20_000) -> PrintedStatement:
+        seen = np.clip(draw.normal(mu, 1, canaries) / math.sqrt(dimension), -1, 1)
+        return at_least(from_final_model(seen, dimension, 1e-5, CONFIDENCE).epsilon_lower, gdp_epsilon(1e-5, mu))
+
+    return {
+        f"{k} canaries, mu {mu:g}": partial(play, canaries=k, mu=mu) for k in (2, 20, 500) for mu in (0.0, 1.0, 3.0)
+    }
+
+
+def single_runs(method: OneRunMethod, kind: str) -> Plays:
+    """Return plays of a one-run bound, "epsilon" or "mu", where the assumption of its method holds.
+
+    Parameters
+    ----------
+    method, kind
+        The bound, and what of it.
+    """
+
+    def play(
+        draw: np.random.Generator, law: releases.CoinMechanism, coins: int, side: int, at: tuple[float, float]
+    ) -> PrintedStatement:
+        truth, delta = at
+        is_in = draw.random((1, coins)) < 0.5
+        scores = law.tell(draw, is_in)
+        if method is OneRunMethod.SHIFT:
+            found = one_run_bound(scores[0], is_in[0], delta, CONFIDENCE, method)
+        else:
+            found = bound_of_guesses(guesses_of_scores(scores, is_in, side, side), delta, CONFIDENCE, method)
+        return at_least(found.epsilon if kind == "epsilon" or found.mu is None else found.mu, truth)
+
+    laws = [(releases.gaussian_mean(mu), mu if kind == "mu" else gdp_epsilon(1e-3, mu), 1e-3) for mu in (0.5, 1.0)]
+    of_any_law = method in (OneRunMethod.STEINKE, OneRunMethod.TRADE_OFF)
+    laws.append((releases.gaussian_mean(0.0), 0.0, 0.0 if of_any_law else 1e-3))
+    if kind != "mu" and of_any_law:
+        laws += [(releases.randomised_response(e), e, 0.0) for e in (0.5, 1.0, 2.0)]
+        laws += [(releases.leaky_response(e, d), e, d) for e, d in ((1.0, 1e-3), (0.0, 0.05))]
+    sizes = ((20, 10), (200, 20), (400, 200))
+    return {
+        f"{m} coins, {2 * r} guessed, {law.name}": partial(play, law=law, coins=m, side=r, at=(truth, delta))
+        for (law, truth, delta), (m, r) in product(laws, sizes)
+    }
+
+
+def slopes() -> Plays:
+    """Return plays of the lower bound on how far normal scores grow with what is known of each."""
+
+    def play(draw: np.random.Generator, size: int, mu: float, is_graded: bool) -> PrintedStatement:
+        parts = draw.random(size) * (draw.random(size) < 0.5) if is_graded else (draw.random(size) < 0.5) * 1.0
+        scores = mu * parts + draw.standard_normal(size)
+        return at_least(gaussian_slope(np.asarray(parts, dtype=np.float64), scores, CONFIDENCE).low, mu)
+
+    grid = product((20, 100, 1000), (0.0, 0.1, 1.0, 3.0), (False, True))
+    return {
+        f"{n} scores, mu {mu:g}, {'graded' if g else 'in or out'}": partial(play, size=n, mu=mu, is_graded=g)
+        for n, mu, g in grid
+    }
+
+
+def first_guesses() -> Plays:
+    """Return plays of the epsilon from first guesses among candidates, as often right as (epsilon, delta)-DP allows."""
+
+    def play(draw: np.random.Generator, worlds: int, candidates: int, epsilon: float, delta: float) -> PrintedStatement:
+        share = min(1.0, math.exp(epsilon) / candidates + delta)
+        hits = int(draw.binomial(worlds, share))
+        return at_least(epsilon_of_hits(hits, worlds, 1 / candidates, delta, CONFIDENCE), epsilon)
+
+    grid = product((10, 100, 1000), (2, 20, 1000), (0.0, 0.5, 3.0), (0.0, 1e-3))
+    return {
+        f"{w} worlds, {m} candidates, epsilon {e:g}, delta {d:g}": partial(
+            play, worlds=w, candidates=m, epsilon=e, delta=d
+        )
+        for w, m, e, d in grid
+        if math.exp(e) / m + d <= 1
+    }
+
+
+def single_targets() -> Plays:
+    """Return plays of the bound from one target of every world: of the release itself, or attacked with shadows."""
+
+    def play(
+        draw: np.random.Generator, law: releases.CoinMechanism, worlds: int, shadows: int, at: tuple[float, float]
+    ) -> PrintedStatement:
+        truth, delta = at
+        apart = np.arange(shadows + worlds) < shadows
+        release = law.release(draw, apart.size, _TARGETS, shared=0.3)
+        is_in = release.membership.is_in
+        scores = releases.ATTACKS[_ATTACK](release, apart) if shadows else law.tell(draw, is_in)
+        try:
+            coins = Membership(is_in[~apart])
+            return at_least(epsilon_of_one_target(scores[~apart], coins, delta, draw, CONFIDENCE).epsilon, truth)
+        except InputError:  # the drawn targets were all in, or all out
+            return at_least(0.0, truth)
+
+    laws = [(releases.randomised_response(e), e, 0.0) for e in (0.5, 1.9, 3.0)]
+    laws.append((releases.leaky_response(1.0, 1e-2), 1.0, 1e-2))
+    laws += [(releases.gaussian_mean(mu), gdp_epsilon(1e-3, mu), 1e-3) for mu in (0.3, 1.0)]
+    sizes = ((10, 0), (40, 0), (80, 0), (60, 40))
+    return {
+        f"{w} worlds, {law.name}{', LiRA' if k else ''}": partial(play, law=law, worlds=w, shadows=k, at=(truth, delta))
+        for (law, truth, delta), (w, k) in product(laws, sizes)
+    }
+
+
+def rates_of_insiders() -> Plays:
+    """Return plays of the AUC of insiders over worlds, whose interval is one of four that hold together."""
+
+    def play(draw: np.random.Generator, worlds: int, targets: int, mu: float, shared: float) -> PrintedStatement:
+        is_in = draw.random((worlds, targets)) < 0.5
+        is_in[:, :2] = [True, False]
+        own, alike = draw.normal(size=is_in.shape), draw.normal(size=(worlds, 1))
+        noise = math.sqrt(1 - shared) * own + math.sqrt(shared) * alike
+        log_odds = np.where(is_in, 1, -1) * mu**2 / 2 + mu * noise
+        found = membership_rates(log_odds, Membership(is_in), draw, CONFIDENCE, 100, False, of_insiders=True).auc
+        return PrintedStatement(found.low, found.high, float(ndtr(mu / math.sqrt(2))))
+
+    grid = product((10, 30, 100), (4, 40), (0.3, 1.5, 3.0), (0.0, 1.0))
+    return {
+        f"{w} worlds of {m}, mu {mu:g}, {share:.0%} of the noise shared": partial(
+            play, worlds=w, targets=m, mu=mu, shared=share
+        )
+        for w, m, mu, share in grid
+    }
+
+
+def rates_of_members() -> Plays:
+    """Return plays of the AUC of a membership attack, whose interval is one of four that hold together."""
+
+    def play(draw: np.random.Generator, worlds: int, targets: int, mu: float, share: float) -> PrintedStatement:
+        is_in = draw.random((worlds, targets)) < 0.5
+        is_in[:, :2] = [True, False]
+        leaks = draw.random((worlds, 1)) < share
+        scores = mu * leaks * is_in + draw.normal(size=is_in.shape) + draw.normal(size=(worlds, 1))
+        found = membership_rates(scores, Membership(is_in), draw, CONFIDENCE, 400, False).auc
+        return PrintedStatement(found.low, found.high, 0.5 + share * (float(ndtr(mu / math.sqrt(2))) - 0.5))
+
+    grid = product((2, 5, 24), (4, 40), ((0.0, 1.0), (1.0, 1.0), (4.0, 0.05), (4.0, 0.5)))
+    return {
+        f"{w} worlds of {m}, mu {mu:g} in {share:.0%} of them": partial(play, worlds=w, targets=m, mu=mu, share=share)
+        for w, m, (mu, share) in grid
+    }
+
+
+def _true_star(epsilon: float, delta: float) -> float:
+    """Return Epsilon* of randomised response on losses 0 and 1: of members right with probability expit(epsilon)."""
+    honest = float(expit(epsilon))
+    return max(0.0, math.log((honest - delta) / (1 - honest)))
+
+
+def _response_losses(draw: np.random.Generator, epsilon: float, shape: tuple[int, ...], is_in: bool) -> Floats:
+    """Return losses that are small where a coin of randomised response says "in", spread within each half."""
+    small = (draw.random(shape) < expit(epsilon)) == is_in
+    return draw.random(shape) + np.where(small, 0.0, 1.0)
+
+
+def stars(method: StarMethod) -> Plays:
+    """Return plays of the interval of Epsilon*: the truth is that of the laws of the losses, whatever they are."""
+
+    def play(draw: np.random.Generator, size: int, epsilon: float) -> PrintedStatement:
+        members, others = (_response_losses(draw, epsilon, (size,), is_in) for is_in in (True, False))
+        if method is StarMethod.EMPIRICAL:
+            low, high = empirical_interval(members, others, 1e-3, confidence=CONFIDENCE)
+        else:
+            low, high = estimate_epsilon_star(members, others, 1e-3, draw, method, CONFIDENCE).interval
+        return PrintedStatement(low, high, _true_star(epsilon, 1e-3))
+
+    sizes = (20, 100, 1000) if method is StarMethod.EMPIRICAL else (100,)
+    return {
+        f"{n} + {n} losses, epsilon {e:g}": partial(play, size=n, epsilon=e) for n, e in product(sizes, (0.0, 0.5, 2.0))
+    }
+
+
+def mechanisms() -> Plays:
+    """Return plays of the bound from the losses of several models."""
+
+    def play(draw: np.random.Generator, models: int, size: int, epsilon: float) -> PrintedStatement:
+        members, others = (_response_losses(draw, epsilon, (models, size), is_in) for is_in in (True, False))
+        return at_least(mechanism_lower_bound(members, others, 1e-3, CONFIDENCE), _true_star(epsilon, 1e-3))
+
+    grid = product((1, 3, 30), (2, 30, 200), (0.0, 0.5, 2.0))
+    return {
+        f"{k} models, {n} + {n} losses, epsilon {e:g}": partial(play, models=k, size=n, epsilon=e) for k, n, e in grid
+    }
