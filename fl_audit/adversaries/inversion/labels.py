@@ -82,6 +82,6 @@ def _weight(shared: SharedUpdate, count: int, like: Tensor, like_labels: Tensor)
         return alone
     clipped = 1 if schedule is None else count  # records whose contribution is clipped as one
     groups = min(100, len(like) // clipped)
-    records, labels = (one[: groups * clipped].unflatten(0, (groups, clipped)) for one in (like, like_labels))
+    records, labels = (one[: groups * clipped].reshape(groups, clipped, *one.shape[1:]) for one in (like, like_labels))
     lengths = replace(shared, clipping_norm=None).of_many(records, labels).norm(dim=1)
     return alone * float((shared.clipping_norm / lengths).clamp(max=1).mean())
