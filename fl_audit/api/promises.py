@@ -26,8 +26,10 @@ def account(
 
     Parameters
     ----------
-    noise_multiplier, rounds
-        Standard deviation of the noise over the sensitivity, positive; number of releases, at least 1.
+    noise_multiplier
+        Standard deviation of the noise over the sensitivity, positive.
+    rounds
+        Number of releases, at least 1.
     delta
         Of (epsilon, delta)-DP, and the probability with which the belief bound may be passed; above 0 and below 1.
     adjacency
@@ -85,8 +87,10 @@ def calibrate(
         How neighbours differ: `add-remove-record`, `replace-record`, `add-remove-client` or `replace-client`.
     belief
         Largest belief of the insider in the true data set, above the prior and below 1.
-    advantage, epsilon
-        Largest advantage of the insider, above 0 and below 1; largest epsilon, positive.
+    advantage
+        Largest advantage of the insider, above 0 and below 1.
+    epsilon
+        Largest epsilon, positive.
     reconstruction
         Largest probability with which an attacker who knows all other records names the right one of some equally
         likely candidates, above 1 / candidates and below 1.

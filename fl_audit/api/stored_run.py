@@ -22,8 +22,10 @@ class RunFigure:
 
     Parameters
     ----------
-    name, path
-        Its name, such as `beliefs`; the PNG file.
+    name
+        Its name, such as `beliefs`.
+    path
+        The PNG file.
     """
 
     name: str
