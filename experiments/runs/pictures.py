@@ -4,17 +4,21 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import torch
 
 from experiments.runs.plan import AuditPlan
-from fl_audit.adjacency import Unit
 from fl_audit.adversaries.inversion.attack import MOST_OTHERS, OtherPictures, require_pictures
 from fl_audit.adversaries.inversion.descent import USUAL, Descent
+from fl_audit.adversaries.inversion.first_layer import reads_first_layer
+from fl_audit.adversaries.inversion.labels import require_last_bias
 from fl_audit.adversaries.inversion.shared import SharedUpdate
+from fl_audit.arrays import Integers
 from fl_audit.errors import require
 from fl_audit.evidence.inversion import Drawn, Level, Victims, drawings
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.initial_weights import starting_models
-from fl_audit.mechanisms.contribution import RecordGradients
+from fl_audit.learning.local_training import local_batches
+from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining
 from fl_audit.privacy.gaussian import gdp_mu
 from fl_audit.privacy.reconstruction import against_its_absence
 from fl_audit.randomness import Purpose, generator
@@ -22,12 +26,14 @@ from fl_audit.randomness import Purpose, generator
 EPSILONS = (math.inf, 100.0, 10.0, 1.0)
 """What the run's own promise is shown beside."""
 DRAWING_STEPS = USUAL.iterations
-"""Only without noise is a picture sought; with it, it is worked out."""
+"""Only without noise are pictures sought; with it, they are worked out."""
+_MOST_AT_ONCE = 64
+"""Records of a client that are sought in its update at most."""
 _SECONDS = 120.0
 
 
 def require_drawable(plan: AuditPlan) -> None:
-    """Refuse a run that asks for pictures and has none, or no promise about single records.
+    """Refuse a run that asks for pictures and has none, or promises something, but not to everybody.
 
     Raises
     ------
@@ -37,21 +43,31 @@ def require_drawable(plan: AuditPlan) -> None:
     pictures, public = plan.config.audit.pictures, plan.public
     if pictures is None:
         return
-    game, law = load_game(public), public.law
-    features = game.training.features
-    asked = f"pictures = {pictures}"
-    of_records = law.unit is Unit.RECORD and isinstance(law.contribution, RecordGradients)
-    require(of_records, f"{asked} with the promise of clients: accepted is strategy 'dp-fedsgd', about records")
-    bounded = plan.guarantee is not None and plan.guarantee.reconstruction_bound(0.5) is not None
+    game, contribution = load_game(public), public.law.contribution
+    features, asked = game.training.features, f"pictures = {pictures}"
+    public_steps = not isinstance(contribution, PrivateTraining)
+    require(public_steps, f"{asked} of clients that train privately: accepted are 'dp-fedsgd' and 'dp-fedavg'")
+    bounded = plan.guarantee is None or plan.guarantee.reconstruction_bound(0.5) is not None
     require(bounded, f"{asked} and nothing is promised to every record: accepted are promises of global sensitivity")
     plain = public.randomiser is None and game.core is None
     require(plain, f"{asked} of records that are randomised, or read by a frozen core: accepted are neither")
-    require(pictures <= len(features), f"{asked} of {len(features)} records: accepted are at most all of them")
+    owners = _owners(game)
+    most, each = owners.size, owners.shape[1]
+    alike = "" if each == 1 else " of clients with equally many"
+    require(pictures <= most, f"{asked} of {most} records{alike}: accepted are at most all of them")
+    together = f"{asked} out of updates of {each} records, with {game.population.count} of others"
+    require(each <= min(_MOST_AT_ONCE, game.population.count), f"{together}: accepted are at most {_MOST_AT_ONCE}")
     require_pictures(game.model.feature_shape, float(features.min()), float(features.max()))
+    if each > 1 or not reads_first_layer(game.model):
+        require_last_bias(game.model, game.classes)
+    _shared(plan, game, each)
 
 
 def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None) -> Drawn:
     """Return what an attacker draws of the first records of D, from releases at the first weights of world 0.
+
+    Who protects records is attacked by somebody who knows all others, and who protects clients by somebody who knows
+    all other clients: one contribution is left, of one record, or of all that a client trains on.
 
     Parameters
     ----------
@@ -62,32 +78,52 @@ def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None
     """
     game, audit = load_game(plan.public), plan.config.audit
     assert audit.pictures is not None, "pictures are asked for"
-    start = starting_models(game, plan.config.model.initial, plan.config.model.seed, [0])[0].to(game.public.device)
-    shared = SharedUpdate(game.model, start, game.public.law.clipping_norm)
+    owners = _owners(game)
+    each = owners.shape[1]
+    records = torch.from_numpy(owners[: math.ceil(audit.pictures / each)])
     candidates = game.test.features[: MOST_OTHERS - 1]
-    victims = Victims(game.training.features[: audit.pictures], game.training.labels[: audit.pictures], candidates)
-    levels, own = _levels(plan, len(candidates) + 1)
+    victims = Victims(game.training.features[records], game.training.labels[records], candidates)
+    levels, own = _levels(plan, each / (len(candidates) + 1))
+    others = OtherPictures(game.population.features[:MOST_OTHERS], game.population.labels[:MOST_OTHERS])
     descent = Descent(seconds=_SECONDS if audit.pictures_time_limit is None else audit.pictures_time_limit)
-    found = drawings(shared, victims, _others(game), levels, _draws(game), descent, lambda _: on_step(1))
-    return Drawn(victims.pictures.cpu().numpy(), tuple(found), levels.index(own))
+    shared = _shared(plan, game, each)
+    found = drawings(shared, victims, others, levels, _draws(game), descent, lambda _: on_step(1))
+    return Drawn(victims.pictures.flatten(0, 1).cpu().numpy(), tuple(found), levels.index(own))
 
 
-def _others(game: Game) -> OtherPictures:
-    return OtherPictures(game.population.features[:MOST_OTHERS], game.population.labels[:MOST_OTHERS])
+def _owners(game: Game) -> Integers:
+    """Return whose records make one contribution each, (owners, records of each): of clients those of equal size."""
+    if not isinstance(game.public.law.contribution, LocalTraining):
+        return np.arange(game.training.count)[:, np.newaxis]
+    return np.stack([shard for shard in game.shards if len(shard) == len(game.shards[0])])
 
 
-def _levels(plan: AuditPlan, candidates: int) -> tuple[list[Level], Level]:
+def _shared(plan: AuditPlan, game: Game, each: int) -> SharedUpdate:
+    start = starting_models(game, plan.config.model.initial, plan.config.model.seed, [0])[0].to(game.public.device)
+    law, norm = game.public.law, game.public.law.clipping_norm
+    clipping = norm if math.isfinite(norm) else None
+    if not isinstance(law.contribution, LocalTraining):
+        return SharedUpdate(game.model, start, clipping)
+    # Each client has an order of its own. To the attacker, who knows them, they are all as good as the first one's.
+    order = generator(game.public.data_seed, Purpose.LOCAL_ORDER, round=1, client=0)
+    schedule = law.contribution.schedule
+    return SharedUpdate(game.model, start, clipping, schedule, local_batches(each, schedule, order))
+
+
+def _levels(plan: AuditPlan, chance: float) -> tuple[list[Level], Level]:
     """Return the levels of noise from none to most, and the run's own."""
     promise = plan.guarantee
-    assert promise is not None, "something is promised"
+    if promise is None:
+        own = Level(math.inf, math.inf, 1.0)
+        return [own], own
     alone = against_its_absence(promise.claim)
     halves = alone.noise_multiplier != promise.claim.noise_multiplier
-    bound = promise.reconstruction_bound(1 / candidates)
+    bound = promise.reconstruction_bound(chance)
     assert bound is not None, "every record is promised something"
     # Who does not know in which rounds the record took part adds them all up: a share of them holds it.
     own = Level(promise.epsilon, alone.full_participation_mu * alone.sampling_rate, bound)
     ladder = [
-        Level.gaussian(epsilon, gdp_mu(epsilon, promise.delta) / (2 if halves else 1), candidates)
+        Level.gaussian(epsilon, gdp_mu(epsilon, promise.delta) / (2 if halves else 1), chance)
         if math.isfinite(epsilon)
         else Level(epsilon, math.inf, 1.0)
         for epsilon in EPSILONS

@@ -51,17 +51,17 @@ class Level:
     bound: float  # largest probability with which anybody names the true one of the candidates, from 0 to 1
 
     @classmethod
-    def gaussian(cls, epsilon: float, mu: float, candidates: int) -> "Level":
-        """Return the level of Gaussian noise, whose bound is Phi(mu + Phi^-1(1 / candidates)).
+    def gaussian(cls, epsilon: float, mu: float, chance: float) -> "Level":
+        """Return the level of Gaussian noise, whose bound is Phi(mu + Phi^-1(chance)).
 
         Parameters
         ----------
         epsilon, mu
             As they are kept.
-        candidates
-            From how many equally likely ones the true one is named.
+        chance
+            With which the true one is named where nothing is seen, above 0 and below 1.
         """
-        return cls(epsilon, mu, float(ndtr(mu + ndtri(1 / candidates))))
+        return cls(epsilon, mu, float(ndtr(mu + ndtri(chance))))
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,12 @@ class Drawing:
     level: Level  # the noise
     pictures: Floats32  # float32 (pictures, *shape)
     likeness: Likeness  # how close they came
+    guesses: int = 1  # pictures that are drawn of one owner, any of which may be the one that is named
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """What an attacker draws who knows all records but one."""
+    """What an attacker draws who knows all contributions but one."""
 
     true: Floats32  # the pictures, float32 (pictures, *shape)
     drawings: tuple[Drawing, ...]  # from no noise to the most
@@ -92,6 +93,7 @@ def _entry(drawing: Drawing) -> dict[str, Any]:
     shown = {"psnr": float(found.psnr.mean()), "psnr_worst": found.worst(found.psnr), "epsilon": level.epsilon}
     return {name: value if math.isfinite(value) else None for name, value in shown.items()} | {
         "candidates": found.candidates,
+        "guesses": drawing.guesses,
         "bound": level.bound,
         "named": float(found.named.mean()),
         "ssim": float(found.ssim.mean()),
@@ -103,7 +105,7 @@ def _entry(drawing: Drawing) -> dict[str, Any]:
 class Victims:
     """Whose pictures are drawn, and among whose they are to be found."""
 
-    # `pictures`, `labels`: the true ones, float32 (pictures, *shape) and int64 (pictures,).
+    # `pictures`, `labels`: the true ones, float32 (owners, each, *shape) and int64 (owners, each).
     pictures: Tensor
     labels: Tensor
     candidates: Tensor  # other pictures, beside each true one, float32 (candidates, *shape)
@@ -118,7 +120,7 @@ def drawings(
     descent: Descent = USUAL,
     on_step: Callable[[int], None] = lambda done: None,
 ) -> Iterator[Drawing]:
-    """Yield what an attacker draws who knows all records but one, at every level of noise.
+    """Yield what an attacker draws who knows all contributions but one, at every level of noise.
 
     Every release is asked at the same weights, so that all rounds say the same and their noise averages: the most that
     a server may do to a picture within the promise.
@@ -126,7 +128,7 @@ def drawings(
     Parameters
     ----------
     shared
-        How a picture becomes an update, with a clipping norm.
+        How the pictures of an owner become an update; with a clipping norm where there is noise.
     victims
         Whose pictures.
     others
@@ -138,17 +140,18 @@ def drawings(
     descent, on_step
         As for `descended`.
     """
-    assert shared.clipping_norm is not None, "noise has a clipping norm"
-    gradients = shared.of_many(victims.pictures.unsqueeze(1), victims.labels.unsqueeze(1))
+    updates, each = shared.of_many(victims.pictures, victims.labels), victims.pictures.shape[1]
     true, candidates = victims.pictures.cpu().numpy(), victims.candidates.cpu().numpy()
     for number, level in enumerate(levels):
-        draw, noise = draws(number), shared.clipping_norm / level.mu
-        seen = gradients
+        draw, seen, noise = draws(number), updates, 0.0
         if math.isfinite(level.mu):
-            normals = torch.from_numpy(draw.standard_normal(gradients.shape, dtype=np.float32))
-            seen = gradients + noise * normals.to(gradients.device)
-        found = drawn_pictures(shared, seen, 1, noise, others, draw, descent, on_step)[:, 0].cpu().numpy()
-        yield Drawing(level, found, likeness(true, found, candidates))
+            assert shared.clipping_norm is not None, "noise has a clipping norm"
+            noise = shared.clipping_norm / level.mu
+            normals = torch.from_numpy(draw.standard_normal(updates.shape, dtype=np.float32))
+            seen = updates + noise * normals.to(updates.device)
+        drawn = drawn_pictures(shared, seen, each, noise, others, draw, descent, on_step).cpu().numpy()
+        found = matched(true, drawn).reshape(-1, *true.shape[2:])
+        yield Drawing(level, found, likeness(true.reshape(found.shape), found, candidates), each)
 
 
 def matched(true: Floats32, drawn: Floats32) -> Floats32:

@@ -1,10 +1,13 @@
 """Pictures out of updates: each part against what is known of it without the attack."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from fl_audit.adversaries.inversion.attack import OtherPictures, drawn_pictures
 from fl_audit.adversaries.inversion.descent import Descent, descended, total_variation
 from fl_audit.adversaries.inversion.first_layer import of_first_layer, reads_first_layer
 from fl_audit.adversaries.inversion.labels import inferred_labels
@@ -47,6 +50,9 @@ def test_local_training_that_the_attacker_works_out_is_that_of_clients() -> None
     found = SharedUpdate(model, start, schedule=schedule, batches=batches).of_many(features, labels)
     for one, mine, own in zip(found, features, labels, strict=True):
         assert torch.allclose(one, local_updates(model, start[None], mine, own, schedule, batches)[0], atol=1e-5)
+    clipped = SharedUpdate(model, start, 0.1, schedule, batches).of_many(features, labels)
+    assert torch.allclose(clipped, found * (0.1 / found.norm(dim=1, keepdim=True)), atol=1e-6)
+    assert torch.equal(SharedUpdate(model, start, 100.0, schedule, batches).of_many(features, labels), found)
     adam = LocalSchedule(0.3, 4, epochs=1, optimizer=LocalOptimizer.ADAM)
     with pytest.raises(InputError, match="accepted for inversion is 'sgd'"):
         SharedUpdate(model, start, schedule=adam)
@@ -82,6 +88,7 @@ def test_the_last_bias_tells_the_classes() -> None:
     assert labels_told(SharedUpdate(model, start), 16) > 0.9
     assert labels_told(SharedUpdate(model, start, 0.5), 4) > 0.9
     assert labels_told(local, 4) > 0.9
+    assert labels_told(replace(local, clipping_norm=0.01), 4) > 0.85
     bare = StackedModel(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(100, CLASSES, bias=False)), SHAPE)
     with pytest.raises(InputError, match="accepted for inferring labels is a bias of its 4 classes"):
         labels_told(SharedUpdate(bare, start[: CLASSES * 100]), 1)
@@ -142,6 +149,19 @@ def test_the_population_fills_in_what_noise_hides_as_gauss_and_markov_say() -> N
     assert np.allclose(found.numpy().reshape(5, 12), best.clip(0, 1), atol=1e-5)
     nothing = of_population(torch.from_numpy(seen), 1e6, torch.from_numpy(pictures), torch.from_numpy(updates))
     assert np.allclose(nothing[0].numpy(), pictures.mean(0), atol=1e-4)
+
+
+def test_of_several_pictures_noise_leaves_those_of_each_class() -> None:
+    """Pictures are as bright as their class: the mean of the k-th of four drawn at once, by class, is that of order."""
+    (model, start), (features, labels) = started("dense-128"), records(2, 4)
+    draw = np.random.default_rng(8)
+    known = torch.from_numpy(draw.integers(0, CLASSES, 400))
+    others = OtherPictures((known.float() / 4)[:, None, None, None].expand(-1, *SHAPE).contiguous(), known)
+    shared = SharedUpdate(model, start, 1.0)
+    found = drawn_pictures(shared, shared.of_many(features, labels), 4, 1e6, others, draw)
+    ranked = np.sort(draw.integers(0, CLASSES, (10**5, 4)), axis=1).mean(axis=0) / 4
+    assert found.shape == (2, 4, *SHAPE)
+    assert np.allclose(found.mean(dim=(2, 3, 4)).numpy(), ranked, atol=0.03)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from audits import small_settings
 from PIL import Image
 from scipy.special import ndtr, ndtri
@@ -15,6 +16,7 @@ from experiments.runs.engines import Engine
 from experiments.runs.plan import AuditPlan, resolve
 from experiments.runs.run import rebuild_report, require_playable, run_audit
 from fl_audit.errors import InputError
+from fl_audit.game.game import load_game
 from fl_audit.privacy.gaussian import gdp_mu
 
 
@@ -68,6 +70,47 @@ def test_replaced_records_are_drawn_at_half_of_mu(folder: Path, tmp_path: Path) 
     assert found[2]["bound"] == pytest.approx(float(ndtr(gdp_mu(10, 0.01) / 2 + ndtri(1 / 41))), rel=1e-6)
 
 
+OF_CLIENTS: dict[str, dict[str, Any]] = {
+    "data": {"clients": 10},
+    "model": {"name": "dense-128"},
+    "training": {"strategy": "dp-fedavg", "local-epochs": 1, "local-batch": 2, "local-learning-rate": 0.05},
+    "privacy": {"adjacency": "add-remove-client", "noise": "local"},
+}
+
+
+@pytest.mark.parametrize(("place", "shares"), [pytest.param("client", 9, marks=pytest.mark.long), ("server", 1)])
+def test_updates_of_clients_are_drawn_by_a_server_or_another_client(
+    folder: Path, tmp_path: Path, place: str, shares: int
+) -> None:
+    """Who sees one update faces one share of the noise, who sees the sum all but its own."""
+    noise = {"epsilon": None, "noise-multiplier": 2.0}
+    changes = OF_CLIENTS | {"privacy": OF_CLIENTS["privacy"] | noise, "audit": {"pictures": 4, "place": place}}
+    contents = run_audit(plan_of(folder, **changes), tmp_path / "run", Engine.LOCAL, with_report=False)
+    found = contents.summary["pictures"]
+    own = next(one for one in found if one["own"])
+    assert own["bound"] == pytest.approx(float(ndtr(2 / 2 / np.sqrt(shares) + ndtri(4 / 41))), rel=1e-6)
+    assert [one["guesses"] for one in found] == [4] * 5
+    drawn = contents.facts.drawn
+    assert drawn is not None
+    game = load_game(contents.facts.game)
+    first = game.training.features[torch.from_numpy(game.shards[0])].numpy()
+    assert np.array_equal(drawn.true, first)
+    assert found[0]["named"] > 0.6
+    assert found[0]["psnr"] > 18 > 14 > found[1]["psnr"] > found[-1]["psnr"]
+
+
+def test_without_a_promise_there_is_one_row(folder: Path, tmp_path: Path) -> None:
+    changes = {
+        "privacy": {"private": False, "epsilon": None, "clipping-norm": None, "accountant": None},
+        "audit": {"pictures": 12, "insider": False, "epsilon-star": False},
+    }
+    found = run_audit(plan_of(folder, **changes), tmp_path / "run", Engine.LOCAL).summary["pictures"]
+    assert [(one["epsilon"], one["own"], one["bound"], one["named"]) for one in found] == [(None, True, 1, 1)]
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "an attacker who knew all other records" in page
+    assert "nothing is promised" in page
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -75,7 +118,13 @@ def test_replaced_records_are_drawn_at_half_of_mu(folder: Path, tmp_path: Path) 
         ({"audit": {"pictures": 41}}, "pictures = 41 of 40 records"),
         ({"audit": {"pictures": None, "pictures-time-limit": 3.0}}, "pictures_time_limit = 3.0 needs pictures"),
         ({"privacy": {"sensitivity": "local"}}, "accepted are promises of global sensitivity"),
-        ({"training": {"strategy": "dp-fedavg"}, "privacy": {"adjacency": "add-remove-client"}}, "about records"),
+        (
+            {"training": {"strategy": "dp-sgd-clients"}, "privacy": {"accountant": None}},
+            "of clients that train privately",
+        ),
+        (OF_CLIENTS | {"data": {"clients": 3}, "audit": {"pictures": 20}}, "pictures = 20 of 14 records of clients"),
+        (OF_CLIENTS | {"training": OF_CLIENTS["training"] | {"local-optimizer": "adam"}}, "for inversion is 'sgd'"),
+        (OF_CLIENTS | {"data": {"clients": 10, "population-records": 3}}, "updates of 4 records, with 3 of others"),
     ],
 )
 def test_runs_without_pictures_are_refused(folder: Path, changes: dict[str, dict[str, Any]], message: str) -> None:

@@ -94,9 +94,9 @@ class AuditSection(ConfigSection):
     queries: Annotated[int, Field(ge=1, le=1000)] | None = None
     """How many times `lira` asks about each target, in ways that vary its records; left out, 1."""
     pictures: Annotated[int, Field(ge=1, le=1000)] | None = None
-    """Of how many records the report shows what an attacker could draw; left out, of none."""
+    """Of how many records, or of clients with so many, the report shows what could be drawn; left out, of none."""
     pictures_time_limit: Positive | None = None
-    """Seconds after which the search for a picture ends wherever it is; left out, 120."""
+    """Seconds after which the search for pictures ends wherever it is; left out, 120."""
     insider: bool = True
     """Whether an insider plays; left out, not with randomised records, nor where its log-odds are unknown."""
     participation: Choice[TargetsParticipation] = TargetsParticipation.SECRET

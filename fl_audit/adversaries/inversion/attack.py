@@ -61,7 +61,7 @@ def drawn_pictures(
     """Return what an attacker draws of the pictures of every owner, float32 (owners, count, *shape).
 
     Without noise a first dense layer writes a single picture down, and elsewhere descent finds pictures; what noise
-    hides of a single picture is filled in from others.
+    hides is filled in from others.
 
     Parameters
     ----------
@@ -74,16 +74,29 @@ def drawn_pictures(
     noise
         Standard deviation of the noise in each coordinate, from 0.
     others
-        What the attacker has.
+        What the attacker has, at least `count` pictures.
     draw, descent, on_step
         As for `descended`.
     """
-    if noise > 0 and count == 1:
-        pictures, labels = others.pictures[:MOST_OTHERS], others.labels[:MOST_OTHERS]
-        updates = shared.of_many(pictures.unsqueeze(1), labels.unsqueeze(1))
-        return of_population(seen, noise, pictures, updates).unsqueeze(1)
+    if noise > 0:
+        chosen = _together(others.labels[:MOST_OTHERS], count, draw)
+        pictures, labels = others.pictures[chosen], others.labels[chosen]
+        return of_population(seen, noise, pictures, shared.of_many(pictures, labels))
     if noise == 0 and count == 1 and shared.schedule is None and reads_first_layer(shared.model):
         return of_first_layer(shared.model, seen)
     with torch.no_grad():
         labels = inferred_labels(shared, seen, count, others.pictures[:MOST_OTHERS], others.labels[:MOST_OTHERS])
         return descended(shared, seen, labels, draw, descent, on_step)
+
+
+def _together(labels: Tensor, count: int, draw: np.random.Generator) -> Tensor:
+    """Return which other pictures might be an owner's, (as many owners as pictures, count), in the order of labels.
+
+    An update does not tell the order of its records. In that of their labels, the same place of two owners looks alike.
+    """
+    known = labels.cpu().numpy()
+    if count == 1:
+        return torch.arange(len(known), device=labels.device).unsqueeze(1)
+    chosen = draw.random((len(known), len(known))).argsort(axis=1)[:, :count]
+    ordered = np.take_along_axis(chosen, known[chosen].argsort(axis=1, kind="stable"), axis=1)
+    return torch.from_numpy(ordered).to(labels.device)

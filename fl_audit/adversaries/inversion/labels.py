@@ -1,12 +1,15 @@
 """Which classes an update was made of: the last bias tells, before any picture is sought."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from fl_audit.adversaries.inversion.shared import SharedUpdate
-from fl_audit.errors import InputError
+from fl_audit.errors import require
+from fl_audit.learning.stacked import StackedModel
 
 
 def inferred_labels(shared: SharedUpdate, seen: Tensor, count: int, like: Tensor, like_labels: Tensor) -> Tensor:
@@ -21,8 +24,8 @@ def inferred_labels(shared: SharedUpdate, seen: Tensor, count: int, like: Tensor
     count
         How many records each shared, at least 1.
     like
-        Records that the attacker has, of the population, float32 (records, *shape): how sure the model is of them, and
-        how much of their gradients clipping leaves, stands for the owners' records.
+        Records that the attacker has, of the population, float32 (records, *shape), at least `count`: how sure the
+        model is of them, and how much of their gradients clipping leaves, stands for the owners' records.
     like_labels
         Their classes.
 
@@ -39,12 +42,7 @@ def inferred_labels(shared: SharedUpdate, seen: Tensor, count: int, like: Tensor
     the rule of Wainakh et al. 2022, "User-level label leakage from gradients in federated learning".
     """
     logits = shared.model.logits(shared.start.unsqueeze(0), like)[0]
-    name, shape = shared.model.layout.names[-1], shared.model.layout.shapes[-1]
-    if shape != logits.shape[1:]:
-        raise InputError(
-            f"the last parameter of the model is {name} of shape {shape}: accepted for inferring labels is a bias of "
-            f"its {logits.shape[1]} classes"
-        )
+    require_last_bias(shared.model, logits.shape[1])
     chances = F.softmax(logits, dim=1).mean(0).double()
     missing = count * chances - seen[:, -len(chances) :].double() / _weight(shared, count, like, like_labels)
     found = np.zeros((len(seen), count), dtype=np.int64)
@@ -55,12 +53,35 @@ def inferred_labels(shared: SharedUpdate, seen: Tensor, count: int, like: Tensor
     return torch.from_numpy(np.sort(found, axis=1)).to(seen.device)
 
 
+def require_last_bias(model: StackedModel, classes: int) -> None:
+    """Refuse a model whose updates do not tell labels.
+
+    Parameters
+    ----------
+    model, classes
+        The model, and how many classes it has.
+
+    Raises
+    ------
+    InputError
+        If its last parameter is no bias of its classes.
+    """
+    name, shape = model.layout.names[-1], model.layout.shapes[-1]
+    require(
+        tuple(shape) == (classes,),
+        f"the last parameter of the model is {name} of shape {tuple(shape)}: accepted for inferring labels is a bias "
+        f"of its {classes} classes",
+    )
+
+
 def _weight(shared: SharedUpdate, count: int, like: Tensor, like_labels: Tensor) -> float:
     """Return by what a record's gradient is multiplied on average before it is added to an update."""
-    if shared.schedule is not None:
-        return shared.schedule.learning_rate * len(shared.batches) / count
+    schedule = shared.schedule
+    alone = 1.0 if schedule is None else schedule.learning_rate * len(shared.batches) / count
     if shared.clipping_norm is None:
-        return 1.0
-    whole = SharedUpdate(shared.model, shared.start)
-    lengths = whole.of_many(like[:100].unsqueeze(1), like_labels[:100].unsqueeze(1)).norm(dim=1)
-    return float((shared.clipping_norm / lengths).clamp(max=1).mean())
+        return alone
+    clipped = 1 if schedule is None else count  # records whose contribution is clipped as one
+    groups = min(100, len(like) // clipped)
+    records, labels = (one[: groups * clipped].reshape(groups, clipped, *one.shape[1:]) for one in (like, like_labels))
+    lengths = replace(shared, clipping_norm=None).of_many(records, labels).norm(dim=1)
+    return alone * float((shared.clipping_norm / lengths).clamp(max=1).mean())

@@ -5,20 +5,20 @@ from torch import Tensor
 
 
 def of_population(seen: Tensor, noise: float, pictures: Tensor, updates: Tensor) -> Tensor:
-    """Return the linear estimate of least squared error of each picture, float32 (owners, *shape), from 0 to 1.
+    """Return the linear estimate of least squared error of what each owner has, float32 (owners, *shape), from 0 to 1.
 
-    It needs no label and no layer, and works for every model and every rule by which one record becomes an update.
+    It needs no label and no layer, and works for every model and every rule by which records become an update.
 
     Parameters
     ----------
     seen
-        What each owner shared of one picture, with noise, float32 (owners, parameters).
+        What each owner shared, with noise, float32 (owners, parameters).
     noise
         Standard deviation of the noise in each coordinate, from 0.
     pictures
-        Pictures that the attacker has, float32 (others, *shape); the true ones are not among them.
+        What others might have, a picture or several, float32 (others, *shape); the true ones are not among them.
     updates
-        What their owners would have shared, without noise, float32 (others, parameters).
+        What these would have shared, without noise, float32 (others, parameters).
 
     Notes
     -----

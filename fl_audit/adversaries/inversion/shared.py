@@ -30,8 +30,8 @@ class SharedUpdate:
 
     model: StackedModel  # the model
     start: Tensor  # its weights at the start of the round, float32 (parameters,)
-    # C, to which the gradient of each record is clipped before they are added; None adds them as they are. An update of
-    # local training is clipped as a whole, which moves none of what an inversion looks at, its direction.
+    # C, to which the gradient of each record is clipped before they are added, or an update of local training as a
+    # whole; None leaves them as they are.
     clipping_norm: float | None = None
     # Local training by SGD, in place of gradients; None shares the sum of gradients.
     schedule: LocalSchedule | None = None
@@ -58,13 +58,11 @@ class SharedUpdate:
         parameters = {name: value[0] for name, value in self.model.layout.views(self.start.unsqueeze(0)).items()}
         with without_hints():
             if self.schedule is not None:
-                return self._moved(parameters, records, labels)
+                return self._clipped(self._moved(parameters, records, labels).unsqueeze(0))[0]
             if self.clipping_norm is None:
                 return self._flat(grad(self._loss("sum"))(parameters, records, labels))
             each = vmap(grad(self._loss("sum")), (None, 0, 0))(parameters, records.unsqueeze(1), labels.unsqueeze(1))
-        gradients = torch.cat([each[name].flatten(1) for name in self.model.layout.names], dim=1)
-        lengths = gradients.square().sum(1)
-        return (gradients * (self.clipping_norm * torch.rsqrt(lengths)).clamp(max=1).unsqueeze(1)).sum(0)
+        return self._clipped(torch.cat([each[name].flatten(1) for name in self.model.layout.names], dim=1)).sum(0)
 
     def of_many(self, records: Tensor, labels: Tensor) -> Tensor:
         """Return what many owners share, float32 (owners, parameters).
@@ -78,6 +76,12 @@ class SharedUpdate:
         """
         together = max(1, CACHE_BUDGET // (records.shape[1] * self.model.layout.size))
         return vmap(self.of, chunk_size=together)(records, labels).detach()
+
+    def _clipped(self, contributions: Tensor) -> Tensor:
+        if self.clipping_norm is None:
+            return contributions
+        lengths = contributions.square().sum(1, keepdim=True)
+        return contributions * (self.clipping_norm * torch.rsqrt(lengths)).clamp(max=1)
 
     def _moved(self, parameters: _Parameters, records: Tensor, labels: Tensor) -> Tensor:
         """Return the start less the end of SGD on the mean loss of each batch."""

@@ -8,6 +8,8 @@ from matplotlib.figure import Figure
 
 from fl_audit.arrays import Floats32
 from fl_audit.evidence.inversion import Drawing, Drawn
+from fl_audit.mechanisms.contribution import LocalTraining
+from fl_audit.mechanisms.standpoint import Place
 from fl_audit.report.finding import PagePlace, Picture, RunContents, Section, Table
 from fl_audit.report.style import INK, SMALL_TEXT_SIZE
 from fl_audit.report.wording import percent
@@ -25,6 +27,10 @@ def _allowed(drawing: Drawing) -> str:
     return percent(round(drawing.level.bound, 4))
 
 
+def _guesses(drawing: Drawing) -> str:
+    return "" if drawing.guesses == 1 else f" in {drawing.guesses} guesses"
+
+
 def draw_pictures(figure: Figure, true: Floats32, drawings: Sequence[Drawing], own: int | None = None) -> None:
     """Draw pictures and what is drawn of them at each level of noise, with the bound below each row.
 
@@ -39,7 +45,8 @@ def draw_pictures(figure: Figure, true: Floats32, drawings: Sequence[Drawing], o
     """
     rows = [(true, "originals")]
     for number, one in enumerate(drawings):
-        named = f"the right one of {one.likeness.candidates:,} named at most {_allowed(one)} of the time"
+        often = f"{_allowed(one)}{_guesses(one) or ' of the time'}"
+        named = f"the right one of {one.likeness.candidates:,}{'' if number == own else ' named'} at most {often}"
         rows.append((one.pictures, f"{_epsilon(one, number == own)}: {named}"))
     for axes, (pictures, text) in zip(figure.subplots(len(rows), 1), rows, strict=True):
         axes.imshow(_strip(pictures[:_SHOWN]), cmap="gray", vmin=0, vmax=1, interpolation="nearest", aspect="equal")
@@ -59,12 +66,16 @@ def _strip(pictures: Floats32) -> Floats32:
 
 def _sentence(numbers: Drawn, contents: RunContents) -> str:
     own = numbers.drawings[numbers.own]
-    found = own.likeness
+    found, game = own.likeness, contents.facts.game
+    by_server = game.standpoint.place is Place.SERVER
+    who = "a server that saw every contribution and knew" if by_server else "an attacker who knew"
+    known = "all records of other clients" if isinstance(game.law.contribution, LocalTraining) else "all other records"
+    promised = f"the promise lets nobody name more than {_allowed(own)}{_guesses(own)}"
     return (
-        f"Of {len(numbers.true):,} pictures an attacker who knew all other records, and was sent the same model in "
-        f"every round, drew likenesses of {found.psnr.mean():.1f} dB on average at this run's noise, by which "
+        f"Of {len(numbers.true):,} pictures {who} {known}, and the same model sent in every round, drew "
+        f"likenesses of {found.psnr.mean():.1f} dB on average at this run's noise, by which "
         f"{percent(float(found.named.mean()))} were nearer to the true one than to {found.candidates - 1:,} others; "
-        f"the promise lets nobody name more than {_allowed(own)}."
+        f"{'nothing is promised' if contents.facts.guarantee is None else promised}."
     )
 
 
@@ -85,8 +96,8 @@ def _tables(numbers: Drawn, _: RunContents) -> list[Table]:
 
 def _caption(numbers: Drawn, _: RunContents) -> str:
     return (
-        "Records and what an attacker draws of them who knows all others, from no noise to much; below each row, how "
-        f"often the right one of {numbers.drawings[0].likeness.candidates:,} is named at most."
+        "Records and what is drawn of them by who knows all other contributions, from no noise to much; below each "
+        f"row, how often the right one of {numbers.drawings[0].likeness.candidates:,} is named at most."
     )
 
 
