@@ -57,8 +57,10 @@ class Canary:
 
         Parameters
         ----------
-        server_round, dimension
-            The round, from 1; number of parameters.
+        server_round
+            The round, from 1.
+        dimension
+            Number of parameters.
         clipping_norm
             C of the round.
         """

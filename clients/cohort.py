@@ -43,8 +43,12 @@ def trained_together(
     ----------
     game, message
         The game; what the client was sent.
-    models, moment, alone
-        Its models, float32 (worlds, parameters); the round; works out the same for this client by itself.
+    models
+        Its models, float32 (worlds, parameters).
+    moment
+        The round.
+    alone
+        Works out the same for this client by itself.
     """
     identity, cohort = message.metadata.message_id, _COHORT
     if identity in cohort.waiting:

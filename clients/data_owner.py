@@ -37,8 +37,12 @@ def contribute(game: Game, client: int, task: Task) -> Contributed:
 
     Parameters
     ----------
-    game, client, task
-        The game; which client; what it is asked for.
+    game
+        The game.
+    client
+        Which client.
+    task
+        What it is asked for.
     """
     honest = None
     if task.taking_part is not None:
@@ -148,10 +152,16 @@ def with_noise(game: Game, total: torch.Tensor, seed: int, worlds: Sequence[int]
 
     Parameters
     ----------
-    game, total
-        The game, whose law says how large the share is; the contribution, float32 (worlds, parameters).
-    seed, worlds, server_round
-        The client's secret seed; numbers of the worlds; the round.
+    game
+        The game, whose law says how large the share is.
+    total
+        The contribution, float32 (worlds, parameters).
+    seed
+        The client's secret seed.
+    worlds
+        Numbers of the worlds.
+    server_round
+        The round.
     """
     share = noise_share(seed, worlds, server_round, total.shape[1]).to(total.device)
     return total + game.public.law.share_scale * share

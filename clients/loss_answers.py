@@ -51,8 +51,10 @@ def losses_held(game: Game, client: int, models: Tensor, membership: Membership 
     ----------
     game
         The game with its data; the client reads its own shard only.
-    client, models
-        Who asks; stacked models (worlds, parameters).
+    client
+        Who asks.
+    models
+        Stacked models (worlds, parameters).
     membership
         Which of the client's own targets are in, None where it has none: x is held where it is in, its stand-in, if
         there is one, elsewhere.
@@ -79,8 +81,10 @@ def tell_moments(parts: list[LossPart], question: MomentsQuestion) -> ScoreMomen
 
     Parameters
     ----------
-    parts, question
-        Losses and labels of the shard's records, part by part; which moments the server asks for.
+    parts
+        Losses and labels of the shard's records, part by part.
+    question
+        Which moments the server asks for.
     """
     found = (moments_of(part.losses, question.low, question.high).where(part.held) for part in parts)
     return joint_moments(list(found))
@@ -91,8 +95,10 @@ def own_epsilon_star(moments: ScoreMoments, question: MomentsQuestion) -> Floats
 
     Parameters
     ----------
-    moments, question
-        Those of the shard's own scores; with the moments of the population, delta and cut.
+    moments
+        Those of the shard's own scores.
+    question
+        With the moments of the population, delta and cut.
     """
     star = question.star
     return epsilon_star_of_moments(moments, question.population, star.delta, star.cut)

@@ -82,8 +82,10 @@ class CraftedRecord:
 
     Parameters
     ----------
-    features, label
-        Its features, float32 in little-endian order, row by row, in the letters of base 64; its class, from 0.
+    features
+        Its features, float32 in little-endian order, row by row, in the letters of base 64.
+    label
+        Its class, from 0.
     """
 
     features: str

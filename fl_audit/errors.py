@@ -62,8 +62,10 @@ def require(condition: bool, message: str, *remedies: Remedy) -> None:
 
     Parameters
     ----------
-    condition, message
-        What must hold; what was wrong, the value, and what is accepted, in one line.
+    condition
+        What must hold.
+    message
+        What was wrong, the value, and what is accepted, in one line.
     remedies
         Settings that mend it, which the message names.
 
@@ -94,8 +96,10 @@ def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:
 
     Parameters
     ----------
-    what, values
-        What they are, for the message; numbers, of any shape.
+    what
+        What they are, for the message.
+    values
+        Numbers, of any shape.
 
     Raises
     ------
@@ -118,8 +122,12 @@ def choice(choices: type[Choice], what: str, name: object) -> Choice:
 
     Parameters
     ----------
-    choices, what, name
-        An enumeration whose values are names; what is chosen, as a message names it; the name, as a user gave it.
+    choices
+        An enumeration whose values are names.
+    what
+        What is chosen, as a message names it.
+    name
+        The name, as a user gave it.
 
     Raises
     ------

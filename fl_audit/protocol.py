@@ -104,7 +104,9 @@ def earlier_key(key: str, back: int) -> str:
 
     Parameters
     ----------
-    key, back
-        Of the entry; number of rounds, from 0.
+    key
+        Of the entry.
+    back
+        Number of rounds, from 0.
     """
     return f"earlier-{key}-{back}"

@@ -51,8 +51,10 @@ def smallest_root(gap: Callable[[float], float], start: float, relative: float, 
     ----------
     gap
         Decreasing; at most 0 where the promise is kept.
-    start, relative
-        A positive number near the answer, at least `lowest`; relative width to which the answer is bracketed.
+    start
+        A positive number near the answer, at least `lowest`.
+    relative
+        Relative width to which the answer is bracketed.
     lowest
         Where the search ends. 0 is for functions that are positive somewhere: otherwise the search does not end.
 

@@ -168,8 +168,10 @@ class Portable(Generic[T]):
 
     Parameters
     ----------
-    value, dumps
-        What is to be had in the other process, where this object becomes the value itself; what pickles it.
+    value
+        What is to be had in the other process, where this object becomes the value itself.
+    dumps
+        What pickles it.
     """
 
     def __init__(self, value: T, dumps: Callable[[T], bytes]) -> None:

@@ -22,8 +22,10 @@ class BackgroundEvaluation:
 
     Parameters
     ----------
-    evaluate, executor
-        What to do with a release; the thread.
+    evaluate
+        What to do with a release.
+    executor
+        The thread.
     releases
         Numbers of the releases to evaluate; the others are passed over.
     """
@@ -61,8 +63,12 @@ class PreparedNoise(Challenger):
 
     Parameters
     ----------
-    challenger, executor, rounds
-        Who draws them; the thread it draws them in; after this round there is no next one.
+    challenger
+        Who draws them.
+    executor
+        The thread it draws them in.
+    rounds
+        After this round there is no next one.
     """
 
     def __init__(self, challenger: Challenger, executor: ThreadPoolExecutor, rounds: int) -> None:

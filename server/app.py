@@ -161,8 +161,10 @@ def build_server_app(
     ----------
     plan, sink
         What to do; takes finished batches.
-    clock, on_round
-        Told when the federation is ready and when it has finished; told the number of worlds that moved one round.
+    clock
+        Told when the federation is ready and when it has finished.
+    on_round
+        Told the number of worlds that moved one round.
     interrupted
         Tells whether the whole run is being ended.
     """

@@ -24,8 +24,12 @@ class SeededChallenger(Challenger):
 
     Parameters
     ----------
-    seed, targets, who
-        Secret seed of the run; number of targets, at least 1; which of them are in.
+    seed
+        Secret seed of the run.
+    targets
+        Number of targets, at least 1.
+    who
+        Which of them are in.
     prior
         How likely each is to be the one that is in, (targets,); None where all are equally likely.
     """

@@ -241,8 +241,12 @@ class ReleaseEvaluator:
     ----------
     game
         The game with its data. The losses of members are those of the records each world was really trained on.
-    challenger, batches, findings
-        Tells which those are; the batches that travel together; what looks at the releases.
+    challenger
+        Tells which those are.
+    batches
+        The batches that travel together.
+    findings
+        What looks at the releases.
     stopping
         Chooses a release of every world; None takes the last one. What is looked at last are the chosen models.
     """

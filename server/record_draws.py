@@ -23,8 +23,10 @@ class RecordDraws:
 
     Parameters
     ----------
-    game, challenger
-        The game, with a randomiser; tells the owners' seeds.
+    game
+        The game, with a randomiser.
+    challenger
+        Tells the owners' seeds.
     """
 
     def __init__(self, game: Game, challenger: Challenger) -> None:

@@ -46,8 +46,10 @@ class TargetOutputs:
         Numbers of the releases that are shown.
     sees_weights
         Whether what a white-box attacker sees is kept, of the final models and of two releases before.
-    is_active, more
-        Whether the losses of all releases are, because an insider pushes them up; what else is asked.
+    is_active
+        Whether the losses of all releases are, because an insider pushes them up.
+    more
+        What else is asked.
     """
 
     def __init__(

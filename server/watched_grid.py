@@ -22,8 +22,10 @@ class WatchedGrid(Grid):
 
     Parameters
     ----------
-    grid, time_limit
-        The grid of the engine; seconds that one client call may take.
+    grid
+        The grid of the engine.
+    time_limit
+        Seconds that one client call may take.
     interrupted
         Tells whether to stop waiting because the whole run is being ended.
     """

@@ -37,10 +37,16 @@ class AccountantNotes(Inquiry):
 
     Parameters
     ----------
-    rounds, evaluated, shards
-        Number of rounds; releases that the tables have, 0 being the initial models; number of records of each client.
-    batches, steps
-        The batches that travel together; what the schedule makes each client's accountant count.
+    rounds
+        Number of rounds.
+    evaluated
+        Releases that the tables have, 0 being the initial models.
+    shards
+        Number of records of each client.
+    batches
+        The batches that travel together.
+    steps
+        What the schedule makes each client's accountant count.
     """
 
     def __init__(

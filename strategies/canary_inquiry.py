@@ -26,8 +26,12 @@ class CanaryInquiry(InsiderInquiry):
 
     Parameters
     ----------
-    game, batches, challenger
-        The game, with canaries; the batches that travel together; knows the coins, which the observer is not told.
+    game
+        The game, with canaries.
+    batches
+        The batches that travel together.
+    challenger
+        Knows the coins, which the observer is not told.
     """
 
     def __init__(self, game: Game, batches: Sequence[WorldBatch], challenger: Challenger) -> None:

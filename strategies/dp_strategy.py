@@ -55,12 +55,20 @@ class DPStrategy(Strategy):
 
     Parameters
     ----------
-    public, roster
-        The public game, with its release law; which node holds which partition.
-    challenger, batches
-        The source of who is in, samples and noise; the batches of worlds that travel together.
-    parameters, time_limit, on_release
-        Number of scalars of one model; seconds that one client call may take; told of every release.
+    public
+        The public game, with its release law.
+    roster
+        Which node holds which partition.
+    challenger
+        The source of who is in, samples and noise.
+    batches
+        The batches of worlds that travel together.
+    parameters
+        Number of scalars of one model.
+    time_limit
+        Seconds that one client call may take.
+    on_release
+        Told of every release.
     inquiries
         What parties are asked beside their contributions.
     is_over
@@ -166,8 +174,10 @@ class DPStrategy(Strategy):
         ----------
         batch, server_round
             The worlds, and the round.
-        total, sigma
-            The sums (worlds, parameters); noise standard deviation of each world, as the law says (worlds,).
+        total
+            The sums (worlds, parameters).
+        sigma
+            Noise standard deviation of each world, as the law says (worlds,).
         """
         draws = self.challenger.standard_normals(batch.worlds, server_round, self.parameters)
         if batch.name in self._correlated:

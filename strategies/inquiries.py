@@ -48,8 +48,10 @@ class Inquiry(Protocol):
 
         Parameters
         ----------
-        exchange, transcripts
-            Its number; what the rounds have come to, by batch.
+        exchange
+            Its number.
+        transcripts
+            What the rounds have come to, by batch.
         to_observer, to_owner
             Write a message to a client as an observer of releases, and as an owner of data, who is told which of its
             own targets are in.

@@ -55,10 +55,16 @@ def receive(
 
     Parameters
     ----------
-    public, sent
-        The public game, whose law says what must be there; what clients sent, by partition, ascending.
-    victim, shape, server_round
-        The victim's partition; (worlds, parameters); round that is named in errors.
+    public
+        The public game, whose law says what must be there.
+    sent
+        What clients sent, by partition, ascending.
+    victim
+        The victim's partition.
+    shape
+        (worlds, parameters).
+    server_round
+        Round that is named in errors.
 
     Raises
     ------
@@ -94,8 +100,12 @@ def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, in
 
     Parameters
     ----------
-    sent, shape, server_round
-        What clients sent; (worlds, parameters) of the sum; round that is named in errors.
+    sent
+        What clients sent.
+    shape
+        (worlds, parameters) of the sum.
+    server_round
+        Round that is named in errors.
 
     Raises
     ------

@@ -37,8 +37,12 @@ def read_replies(
 
     Parameters
     ----------
-    replies, asked, partitions
-        Replies in any order; the answers that must be there; partition of each node that was asked.
+    replies
+        Replies in any order.
+    asked
+        The answers that must be there.
+    partitions
+        Partition of each node that was asked.
     server_round
         Round that is named in errors.
     written

@@ -157,8 +157,10 @@ def start_of(engine: Engine, clients: int, cohort: int) -> FirstRound:
 
     Parameters
     ----------
-    engine, clients
-        Where; how many are registered.
+    engine
+        Where.
+    clients
+        How many are registered.
     cohort
         How many take part in a round; 0 is all.
 

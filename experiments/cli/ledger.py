@@ -81,8 +81,10 @@ def real_noise(line: LedgerLine, delta: float) -> tuple[float, str]:
 
     Parameters
     ----------
-    line, delta
-        The training; above 0, below 1.
+    line
+        The training.
+    delta
+        Above 0, below 1.
 
     Returns
     -------

@@ -17,8 +17,10 @@ def config_or_remedies(wishes: Wishes, directory: Path) -> NewConfig:
 
     Parameters
     ----------
-    wishes, directory
-        What is wanted; where the file is to stand.
+    wishes
+        What is wanted.
+    directory
+        Where the file is to stand.
 
     Raises
     ------

@@ -234,8 +234,10 @@ def _start_ray(stack: ExitStack, settings: "RunSection") -> None:
 
     Parameters
     ----------
-    stack, settings
-        Holds Ray open; of the run.
+    stack
+        Holds Ray open.
+    settings
+        Of the run.
     """
     import ray  # noqa: F401
 

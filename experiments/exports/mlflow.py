@@ -13,8 +13,10 @@ def to_mlflow(run: Run, tracking_uri: str, experiment: str) -> str:
 
     Parameters
     ----------
-    run, tracking_uri
-        The run; such as `sqlite:///mlflow.db` or the address of a server.
+    run
+        The run.
+    tracking_uri
+        Such as `sqlite:///mlflow.db` or the address of a server.
     experiment
         Name of the experiment; made where it is missing.
 

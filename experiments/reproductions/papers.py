@@ -112,8 +112,10 @@ def make_each(items: Sequence[SingleItem], context: Context) -> MadeItems:
 
     Parameters
     ----------
-    items, context
-        What to make; what the items may depend on besides the paper.
+    items
+        What to make.
+    context
+        What the items may depend on besides the paper.
     """
     results: list[tuple[Item, ItemResult]] = []
     left_out: list[str] = []

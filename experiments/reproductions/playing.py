@@ -72,8 +72,10 @@ class PlannedRun:
         ----------
         engine, ray_address
             Where the clients run; address of a running Ray cluster, None starts one where it is needed.
-        on_round, pair
-            Told how many world-rounds are done; where D and D' differ, if that is known.
+        on_round
+            Told how many world-rounds are done.
+        pair
+            Where D and D' differ, if that is known.
         with_report
             Whether the report is written.
         """

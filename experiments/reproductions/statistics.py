@@ -24,8 +24,12 @@ def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.r
 
     Parameters
     ----------
-    values, statistic, random
-        Shape (worlds, ...); computes the statistic from an array of this shape; source of the resamples.
+    values
+        Shape (worlds, ...).
+    statistic
+        Computes the statistic from an array of this shape.
+    random
+        Source of the resamples.
     """
     worlds = len(values)
     found = [statistic(values[random.integers(worlds, size=worlds)]) for _ in range(RESAMPLES)]

@@ -63,8 +63,10 @@ def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine
 
     Parameters
     ----------
-    plan, with_probe
-        What is to be done; whether a few rounds are played.
+    plan
+        What is to be done.
+    with_probe
+        Whether a few rounds are played.
     engine
         Where the run is to be played, for an estimate of the whole command.
 

@@ -91,8 +91,10 @@ def accepted_values(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
 
     Parameters
     ----------
-    schema, whole
-        JSON schema of one value; the schema that it is part of, which has the definitions.
+    schema
+        JSON schema of one value.
+    whole
+        The schema that it is part of, which has the definitions.
     """
     return " or ".join(dict.fromkeys(_described(schema, whole)))
 

@@ -75,8 +75,10 @@ def require_room(plan: AuditPlan, directory: Path) -> None:
 
     Parameters
     ----------
-    plan, directory
-        What is to be done; run directory, which need not be there.
+    plan
+        What is to be done.
+    directory
+        Run directory, which need not be there.
 
     Raises
     ------

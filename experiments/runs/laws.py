@@ -34,8 +34,10 @@ def law_of(config: RunConfig, noise_multiplier: float, split: Split) -> ReleaseL
 
     Parameters
     ----------
-    config, noise_multiplier
-        The configuration, with the number of clients; z.
+    config
+        The configuration, with the number of clients.
+    noise_multiplier
+        z.
     split
         The records: where clients train privately, the promise depends on the sizes of their shards.
 

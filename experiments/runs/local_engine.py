@@ -34,8 +34,10 @@ class LocalGrid(Grid):
         The app of every client.
     clients
         Number of clients; node ids are 2 and up.
-    time_limit, actors
-        Seconds that one call may take; calls that run at the same time, at least 1.
+    time_limit
+        Seconds that one call may take.
+    actors
+        Calls that run at the same time, at least 1.
     read_ahead
         Told of some messages before their calls, in the thread of these calls; None has every call stand alone.
     """
@@ -145,8 +147,12 @@ class _Exchange:
 
     Parameters
     ----------
-    messages, contexts, time_limit
-        By identity; of every node; seconds that one call may take.
+    messages
+        By identity.
+    contexts
+        Of every node.
+    time_limit
+        Seconds that one call may take.
     """
 
     def __init__(self, messages: Mapping[str, Message], contexts: Mapping[int, Context], time_limit: float) -> None:

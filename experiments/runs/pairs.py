@@ -22,8 +22,10 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
 
     Parameters
     ----------
-    config, split
-        The configuration; its records.
+    config
+        The configuration.
+    split
+        Its records.
 
     Raises
     ------
@@ -49,8 +51,10 @@ def with_crafted_records(public: PublicGame, config: RunConfig) -> PublicGame:
 
     Parameters
     ----------
-    public, config
-        The game, with the place that the crafted record is to have; the configuration.
+    public
+        The game, with the place that the crafted record is to have.
+    config
+        The configuration.
 
     Raises
     ------

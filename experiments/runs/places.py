@@ -31,8 +31,10 @@ def require_place(directory: Path, resume: bool) -> None:
 
     Parameters
     ----------
-    directory, resume
-        Run directory; whether a run that was begun there is to go on.
+    directory
+        Run directory.
+    resume
+        Whether a run that was begun there is to go on.
 
     Raises
     ------

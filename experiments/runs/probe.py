@@ -124,8 +124,12 @@ def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: fl
 
     Parameters
     ----------
-    plan, engine, alone
-        What is to be done; where; seconds of the training in this process.
+    plan
+        What is to be done.
+    engine
+        Where.
+    alone
+        Seconds of the training in this process.
     imports
         Seconds that this process would take again to get here, which tell how fast the machine is.
     """

@@ -80,8 +80,10 @@ def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
 
     Parameters
     ----------
-    on_round, planned
-        Told how many world-rounds are done; world-rounds of the run.
+    on_round
+        Told how many world-rounds are done.
+    planned
+        World-rounds of the run.
     """
 
     def begin(pending: int) -> AbstractContextManager[Callable[[int], None]]:

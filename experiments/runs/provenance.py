@@ -34,8 +34,10 @@ def note_session(run: RunDirectory, plan: AuditPlan) -> None:
 
     Parameters
     ----------
-    run, plan
-        A run that was begun; what it is to do.
+    run
+        A run that was begun.
+    plan
+        What it is to do.
     """
     secret, noted = run.secret(), read_provenance(run)
     earlier = () if noted is None else noted.sessions
@@ -78,8 +80,10 @@ def command_text(arguments: Sequence[str], seed: int) -> str | None:
 
     Parameters
     ----------
-    arguments, seed
-        Of the program, its own name first; the challenger's.
+    arguments
+        Of the program, its own name first.
+    seed
+        The challenger's.
 
     Examples
     --------

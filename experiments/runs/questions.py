@@ -84,8 +84,10 @@ def more_questions(config: RunConfig, game: Game) -> MoreQuestions:
 
     Parameters
     ----------
-    config, game
-        Of a plan that is resolved; its game.
+    config
+        Of a plan that is resolved.
+    game
+        Its game.
     """
     audit, source, public = config.audit, load_source(game.public.data), game.population_records
     queries = audit.queries or 1

@@ -70,8 +70,10 @@ def agreement(found: Replay, directory: Path) -> ReplayMatch | None:
 
     Parameters
     ----------
-    found, directory
-        What was recomputed; the run directory.
+    found
+        What was recomputed.
+    directory
+        The run directory.
 
     Returns
     -------

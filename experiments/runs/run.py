@@ -87,8 +87,12 @@ def run_audit(
 
     Parameters
     ----------
-    plan, directory, engine
-        What to do; run directory, new unless `resume`; where the clients run.
+    plan
+        What to do.
+    directory
+        Run directory, new unless `resume`.
+    engine
+        Where the clients run.
     ray_address
         Address of a running Ray cluster; None starts a Ray on this machine.
     resume

@@ -240,8 +240,10 @@ def held(path: Path, otherwise: str) -> Iterator[None]:
 
     Parameters
     ----------
-    path, otherwise
-        The file; what is said if another process holds it.
+    path
+        The file.
+    otherwise
+        What is said if another process holds it.
 
     Raises
     ------

@@ -111,8 +111,12 @@ def study(training: Training, runs: int, seed: int = 0) -> list[CanaryLine]:
 
     Parameters
     ----------
-    training, runs, seed
-        The setting; how many trainings; of the trainings.
+    training
+        The setting.
+    runs
+        How many trainings.
+    seed
+        Of the trainings.
     """
     methods = {
         "order-statistic": (OneRunMethod.ORDER_STATISTIC, False),
@@ -140,8 +144,10 @@ def cosines(epsilon: float, draw: np.random.Generator, canaries: int = 500, dime
 
     Parameters
     ----------
-    epsilon, draw
-        True epsilon of the mechanism at delta 1e-5; of directions and noise.
+    epsilon
+        True epsilon of the mechanism at delta 1e-5.
+    draw
+        Of directions and noise.
     canaries, dimension
         How many directions of how many numbers.
     """

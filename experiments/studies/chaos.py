@@ -85,10 +85,16 @@ def play(
 
     Parameters
     ----------
-    number, cluster, place
-        Of the run; where it is played; where its configuration lies, and its directory will.
-    draw, kinds
-        Chooses what befalls it, and when; what may befall it.
+    number
+        Of the run.
+    cluster
+        Where it is played.
+    place
+        Where its configuration lies, and its directory will.
+    draw
+        Chooses what befalls it, and when.
+    kinds
+        What may befall it.
     """
     found, began, run = Outcome(number), time.monotonic(), place / f"run-{number}"
     count = int(draw.integers(3, BATCHES + 1))
@@ -157,8 +163,10 @@ def secrets_found(words: Sequence[bytes], places: Sequence[Path]) -> int:
 
     Parameters
     ----------
-    words, places
-        The secrets; the directories.
+    words
+        The secrets.
+    places
+        The directories.
     """
     count = 0
     for place in places:
@@ -217,8 +225,12 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
 
     Parameters
     ----------
-    out, kills, seed
-        Where the counts are kept; kills and partitions in all; of what befalls which run.
+    out
+        Where the counts are kept.
+    kills
+        Kills and partitions in all.
+    seed
+        Of what befalls which run.
     minutes
         After so many no run begins.
 

@@ -57,8 +57,10 @@ def play(adjacency: str, neighbour: str, worlds: int, trains_privately: bool = F
     ----------
     adjacency, neighbour
         As in a configuration.
-    worlds, trains_privately
-        How many; whether clients train privately by themselves, and the server averages.
+    worlds
+        How many.
+    trains_privately
+        Whether clients train privately by themselves, and the server averages.
     """
     training: dict[str, Any] = {"rounds": 20, "learning-rate": 2.0}
     privacy: dict[str, Any] = {"noise-multiplier": 4.0, "delta": 0.001, "clipping-norm": _NORM, "adjacency": adjacency,

@@ -100,8 +100,12 @@ def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPl
 
     Parameters
     ----------
-    count, directory, seed
-        How many; where the nasty records are written; another number gives other plans.
+    count
+        How many.
+    directory
+        Where the nasty records are written.
+    seed
+        Another number gives other plans.
     """
     nasty = directory / "nasty.npz"
     write_nasty_records(nasty)

@@ -137,8 +137,10 @@ def evidence_of(plan: AuditPlan, contents: RunContents) -> Evidence:
 
     Parameters
     ----------
-    plan, contents
-        What was to be done; the finished run.
+    plan
+        What was to be done.
+    contents
+        The finished run.
     """
     if plan.public.law.weighs_exactly:
         return _found(plan, contents.run)

@@ -87,8 +87,14 @@ def study(combination: Combination, records: Path, worlds: int, seed: int) -> Co
 
     Parameters
     ----------
-    combination, records, worlds, seed
-        Which; the data, as `write_records` writes it; number of worlds; the challenger's.
+    combination
+        Which.
+    records
+        The data, as `write_records` writes it.
+    worlds
+        Number of worlds.
+    seed
+        The challenger's.
 
     Returns
     -------

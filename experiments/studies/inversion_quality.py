@@ -126,8 +126,14 @@ def quality(setting: QualitySetting, directory: str | None, pictures: int, desce
 
     Parameters
     ----------
-    setting, directory, pictures, descent
-        What is inverted; where data sets lie; how many, at least as many as an update has; how long is searched.
+    setting
+        What is inverted.
+    directory
+        Where data sets lie.
+    pictures
+        How many, at least as many as an update has.
+    descent
+        How long is searched.
     """
     scene = _scene(setting, directory, pictures)
     draw = generator(0, Purpose.DRAWING, round=1)
@@ -150,8 +156,10 @@ def beside_reference(
     ----------
     setting, directory, pictures, descent
         As for `quality`, of single pictures.
-    interpreter, reference
-        A Python that has torch and torchvision; a clone of the authors' repository.
+    interpreter
+        A Python that has torch and torchvision.
+    reference
+        A clone of the authors' repository.
 
     Raises
     ------

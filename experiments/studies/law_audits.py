@@ -96,8 +96,10 @@ def audit(combination: Combination, records: Path, audits: int, worlds: int, see
 
     Parameters
     ----------
-    combination, records
-        Which; the data, as `write_records` writes it.
+    combination
+        Which.
+    records
+        The data, as `write_records` writes it.
     audits, worlds
         Number of audits, and of worlds in each.
     seed

@@ -87,8 +87,12 @@ def study(attack: str, separate: bool, runs: int, targets: int = _TARGETS, seed:
 
     Parameters
     ----------
-    attack, separate, runs
-        A name of `ATTACKS`; whether shadow worlds are others than those attacked; number of games, at least 2.
+    attack
+        A name of `ATTACKS`.
+    separate
+        Whether shadow worlds are others than those attacked.
+    runs
+        Number of games, at least 2.
     targets
         Number of targets; an attack that learns from them gets 40 at least.
     seed

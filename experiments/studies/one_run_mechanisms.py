@@ -76,8 +76,12 @@ def partial_response_tpr(rate: Floats, share: float, epsilon: float) -> Floats:
 
     Parameters
     ----------
-    rate, share, epsilon
-        FPR, from 0 to 1; probability that the coin is told of, which is seen; of the response.
+    rate
+        FPR, from 0 to 1.
+    share
+        Probability that the coin is told of, which is seen.
+    epsilon
+        Of the response.
     """
     up = np.exp(epsilon)
     return np.minimum(np.minimum(up * rate, rate + share * np.tanh(epsilon / 2)), 1 - (1 - rate) / up)

@@ -74,8 +74,10 @@ def grid(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
 
     Parameters
     ----------
-    values, axes
-        Of the configuration, by section and key, as in its file; with different keys.
+    values
+        Of the configuration, by section and key, as in its file.
+    axes
+        With different keys.
 
     Raises
     ------
@@ -100,8 +102,10 @@ def point(values: Mapping[str, Any], settings: Settings) -> Point:
 
     Parameters
     ----------
-    values, settings
-        Of the configuration; what replaces them.
+    values
+        Of the configuration.
+    settings
+        What replaces them.
 
     Raises
     ------

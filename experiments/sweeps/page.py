@@ -35,8 +35,10 @@ def sweep_page(sweep: Sweep, title: str) -> str:
 
     Parameters
     ----------
-    sweep, title
-        What was found; its heading.
+    sweep
+        What was found.
+    title
+        Its heading.
     """
     points, by_promise = sweep.points, promise_varies(sweep.points)
     caption = _BY_PROMISE if by_promise else _BY_STAR

@@ -51,10 +51,14 @@ def play_points(
 
     Parameters
     ----------
-    plans, directory
-        What each point is to do, by its name; where the run directories go, by the names of the points.
-    options, progress
-        Which Ray, and how much of it a point takes; shows how far all points together are.
+    plans
+        What each point is to do, by its name.
+    directory
+        Where the run directories go, by the names of the points.
+    options
+        Which Ray, and how much of it a point takes.
+    progress
+        Shows how far all points together are.
     on_finished
         Told of each point whose run directory has just appeared.
     secret

@@ -16,8 +16,10 @@ def draw_attempt(claim: StatedClaim, attempt: Attempt) -> Figure:
 
     Parameters
     ----------
-    claim, attempt
-        What is said of the code; the scores of one game.
+    claim
+        What is said of the code.
+    attempt
+        The scores of one game.
     """
     figure = new_figure(4.0)
     left, right = figure.subplots(1, 2)

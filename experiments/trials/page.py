@@ -56,8 +56,10 @@ def write_page(
         What was reviewed, and what came of it.
     screen
         The lines of the first screen: what each is about, and what it says.
-    trials, values
-        What they rest on; the review as JSON values.
+    trials
+        What they rest on.
+    values
+        The review as JSON values.
     directory
         Where to write; made where it is missing.
 

@@ -36,8 +36,10 @@ def observe(game: Game, seen: SeenRound, batch_worlds: int | None = None) -> Obs
 
     Parameters
     ----------
-    game, seen
-        The game, with D and D'; what clients saw.
+    game
+        The game, with D and D'.
+    seen
+        What clients saw.
     batch_worlds
         World count of the original batch, when only its first worlds are weighed again; see `StackedModel.clipped_sum`.
 

@@ -191,8 +191,10 @@ def pushed_up(game: Game, models: Tensor) -> Tensor:
 
     Parameters
     ----------
-    game, models
-        What every party knows; the models at the start of the round, float32 (worlds, parameters).
+    game
+        What every party knows.
+    models
+        The models at the start of the round, float32 (worlds, parameters).
     """
     norm = None if isinf(game.public.law.clipping_norm) else game.public.law.clipping_norm
     return ascent(game.model, models, game.differing.features, game.differing.labels, game.public.ascent, norm)

@@ -228,8 +228,10 @@ class Residuals:
 
         Parameters
         ----------
-        values, layout
-            Float64 (..., columns); names and shapes of what the columns hold.
+        values
+            Float64 (..., columns).
+        layout
+            Names and shapes of what the columns hold.
         """
         shapes = layout.shapes()
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
@@ -274,8 +276,10 @@ def join(parts: list[Residuals], axis: int) -> Residuals:
 
     Parameters
     ----------
-    parts, axis
-        At least one, all of the same model; 0 or 1.
+    parts
+        At least one, all of the same model.
+    axis
+        0 or 1.
     """
     combine = np.concatenate if axis == 0 else np.stack
     arrays = {

@@ -111,8 +111,10 @@ def bound_of_guesses(
         What was counted; their number was fixed beforehand.
     delta
         At least 0 and below 1; above 0 for `order-statistic`.
-    confidence, method
-        Above 0.5, below 1; one that counts guesses.
+    confidence
+        Above 0.5, below 1.
+    method
+        One that counts guesses.
 
     Raises
     ------

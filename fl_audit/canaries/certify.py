@@ -124,8 +124,10 @@ def over_the_training(claim: Claim, excess: float) -> float:
 
     Parameters
     ----------
-    claim, excess
-        What the training promises; at least 0.
+    claim
+        What the training promises.
+    excess
+        At least 0.
     """
     if excess == 0:
         return 0.0

@@ -49,8 +49,14 @@ def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidenc
 
     Parameters
     ----------
-    cosines, dimension, delta, confidence
-        From -1 to 1, shape (canaries,), at least two; d, at least 1000; above 0, below 1; above 0.5, below 1.
+    cosines
+        From -1 to 1, shape (canaries,), at least two.
+    dimension
+        d, at least 1000.
+    delta
+        Above 0, below 1.
+    confidence
+        Above 0.5, below 1.
 
     Raises
     ------
@@ -103,8 +109,12 @@ def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
 
     Parameters
     ----------
-    mean, spread, delta
-        Finite; above 0; above 0, below 1.
+    mean
+        Finite.
+    spread
+        Above 0.
+    delta
+        Above 0, below 1.
 
     Raises
     ------

@@ -32,8 +32,10 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int, world: 
         The canaries' secret, from 0 to 2**64 - 1.
     round, canary
         Which, each at least 0.
-    dimension, world
-        Number of parameters, at least 1; which of many simulated trainings.
+    dimension
+        Number of parameters, at least 1.
+    world
+        Which of many simulated trainings.
 
     Returns
     -------
@@ -78,8 +80,10 @@ def canary_coins(seed: int, rounds: ArrayLike, canaries: int) -> Flags:
 
     Parameters
     ----------
-    seed, rounds
-        As for `canary_direction`; the numbers of the rounds, shape (rounds,).
+    seed
+        As for `canary_direction`.
+    rounds
+        The numbers of the rounds, shape (rounds,).
     canaries
         How many canaries there are, numbered from 0.
     """

@@ -155,8 +155,12 @@ def read_along(release: ArrayLike, seed: int, round: int, canaries: int) -> tupl
     ----------
     release
         What the round released, or the difference of two successive models, shape (dimension,).
-    seed, round, canaries
-        The seed of the directions, which may be public; the round, from 1; how many canaries there are.
+    seed
+        The seed of the directions, which may be public.
+    round
+        The round, from 1.
+    canaries
+        How many canaries there are.
     """
     seen = np.asarray(release, dtype=np.float64)
     return tuple(canary_score(seen, canary_direction(seed, round, one, seen.size)) for one in range(canaries + DECOYS))
@@ -192,8 +196,10 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], int]:
 
     Parameters
     ----------
-    directory, canaries
-        Where rounds are kept; how many canaries there are, at least 1.
+    directory
+        Where rounds are kept.
+    canaries
+        How many canaries there are, at least 1.
 
     Returns
     -------
@@ -224,8 +230,12 @@ def opened(rounds: list[KeptRound], coin_seed: int, canaries: int) -> tuple[Floa
 
     Parameters
     ----------
-    rounds, coin_seed, canaries
-        Of one training; the secret of the clients that carry canaries; how many there are.
+    rounds
+        Of one training.
+    coin_seed
+        The secret of the clients that carry canaries.
+    canaries
+        How many there are.
     """
     scores = np.array([one.scores for one in rounds])
     coins = canary_coins(coin_seed, [one.number for one in rounds], canaries)

@@ -43,8 +43,10 @@ def order_statistic_p_value(guesses: Guesses, mu: float) -> float:
 
     Parameters
     ----------
-    guesses, mu
-        What was counted; at least 0.
+    guesses
+        What was counted.
+    mu
+        At least 0.
 
     Raises
     ------

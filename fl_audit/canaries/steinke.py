@@ -22,8 +22,12 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
 
     Parameters
     ----------
-    guesses, epsilon, delta
-        What was counted; at least 0; at least 0, below 1.
+    guesses
+        What was counted.
+    epsilon
+        At least 0.
+    delta
+        At least 0, below 1.
 
     Raises
     ------
@@ -47,8 +51,12 @@ def steinke_epsilon(guesses: Guesses, delta: float, level: float) -> float:
 
     Parameters
     ----------
-    guesses, delta, level
-        What was counted; at least 0, below 1; 1 - confidence, above 0 and below 0.5.
+    guesses
+        What was counted.
+    delta
+        At least 0, below 1.
+    level
+        1 - confidence, above 0 and below 0.5.
 
     Raises
     ------

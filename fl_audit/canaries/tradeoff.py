@@ -60,8 +60,10 @@ def is_possible(guesses: Guesses, tail: float, inverse: Inverse) -> bool:
 
     Parameters
     ----------
-    guesses, tail
-        With m, r and v; from 0 to 1.
+    guesses
+        With m, r and v.
+    tail
+        From 0 to 1.
     inverse
         F^-1 of a symmetric trade-off function: convex, increasing, at most its argument.
     """
@@ -85,8 +87,10 @@ def tradeoff_mu(guesses: Guesses, level: float) -> float:
 
     Parameters
     ----------
-    guesses, level
-        What was counted, see `guesses.guesses_of_scores`; 1 - confidence, above 0 and below 0.5.
+    guesses
+        What was counted, see `guesses.guesses_of_scores`.
+    level
+        1 - confidence, above 0 and below 0.5.
 
     Examples
     --------

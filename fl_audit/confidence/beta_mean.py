@@ -58,8 +58,10 @@ def where_it_reaches(tail: Callable[[float], float], level: float, largest: floa
 
     Parameters
     ----------
-    tail, level
-        A function of a number from 0 that increases to more than `level`; above 0.
+    tail
+        A function of a number from 0 that increases to more than `level`.
+    level
+        Above 0.
     largest
         The search goes up to this, or to the next power of 2 beyond.
     """

@@ -31,8 +31,12 @@ def noncentral_t_cdf(t: float, degrees: float, noncentrality: float) -> float:
 
     Parameters
     ----------
-    t, degrees, noncentrality
-        At least 0, finite; degrees of freedom, at least 2; at least 0, finite.
+    t
+        At least 0, finite.
+    degrees
+        Degrees of freedom, at least 2.
+    noncentrality
+        At least 0, finite.
     """
     if t * t >= 2 * degrees:
         return _over_normal(t, degrees, noncentrality)
@@ -70,8 +74,12 @@ def noncentrality_at(probability: float, t: float, degrees: float) -> float:
 
     Parameters
     ----------
-    probability, t, degrees
-        Above 0 and below 1; at least 0, finite; degrees of freedom, at least 2.
+    probability
+        Above 0 and below 1.
+    t
+        At least 0, finite.
+    degrees
+        Degrees of freedom, at least 2.
     """
     high = t * _spread_range(degrees)[1] + _REACH
     return falling_root(lambda ncp: noncentral_t_cdf(t, degrees, ncp) - probability, high, high, xtol=1e-13 * high)
@@ -82,8 +90,12 @@ def noncentral_t_quantile(probability: float, degrees: float, noncentrality: flo
 
     Parameters
     ----------
-    probability, degrees, noncentrality
-        Above 0 and below 1; degrees of freedom, at least 2; at least 0, finite.
+    probability
+        Above 0 and below 1.
+    degrees
+        Degrees of freedom, at least 2.
+    noncentrality
+        At least 0, finite.
     """
     high = noncentrality + _REACH
     return falling_root(

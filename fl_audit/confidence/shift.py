@@ -97,8 +97,10 @@ def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEst
     ----------
     parts
         How much of a member each score holds, at least 0; shape (n,).
-    scores, confidence
-        Finite, same shape; 0.5 or more, below 1.
+    scores
+        Finite, same shape.
+    confidence
+        0.5 or more, below 1.
 
     Raises
     ------
@@ -159,8 +161,10 @@ def detectable_shift(n1: int, n0: int, promised_mu: float, level: float, power: 
     ----------
     n1, n0
         Numbers of members' and nonmembers' scores. A group of fewer than 2 detects nothing: infinity.
-    promised_mu, level
-        The mu that may not be exceeded, at least 0; 1 - confidence of the lower bound, above 0 and at most 0.5.
+    promised_mu
+        The mu that may not be exceeded, at least 0.
+    level
+        1 - confidence of the lower bound, above 0 and at most 0.5.
     power
         Probability of detection, from 0.5 to below 1.
 
@@ -187,8 +191,10 @@ def detectable_slope(root: float, degrees: int, promised_mu: float, level: float
 
     Parameters
     ----------
-    root, degrees
-        That noncentrality, above 0; of freedom, at least 1.
+    root
+        That noncentrality, above 0.
+    degrees
+        Of freedom, at least 1.
     promised_mu, level, power
         As for `detectable_shift`.
     """

@@ -72,8 +72,10 @@ def load_binary(directory: Path | None, table: BinaryTable) -> Source:
 
     Parameters
     ----------
-    directory, table
-        Directory with one of the accepted files, or with a folder of the table's name that holds one; which table.
+    directory
+        Directory with one of the accepted files, or with a folder of the table's name that holds one.
+    table
+        Which table.
 
     Raises
     ------

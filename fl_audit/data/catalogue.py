@@ -234,8 +234,10 @@ def bring_source(spec: DataSpec, source: Source) -> None:
 
     Parameters
     ----------
-    spec, source
-        Of the data that are asked for; what is returned.
+    spec
+        Of the data that are asked for.
+    source
+        What is returned.
     """
     _BROUGHT.clear()
     _BROUGHT[spec] = source

@@ -20,8 +20,10 @@ def cautions(frame: pd.DataFrame, label: str, features: Floats32, repeats: int) 
 
     Parameters
     ----------
-    frame, label
-        Label, owner and features of all records, none missing; name of the label column.
+    frame
+        Label, owner and features of all records, none missing.
+    label
+        Name of the label column.
     features
         What the columns became, shape (records, features).
     repeats

@@ -85,8 +85,10 @@ def client_dissimilarities(
 
     Parameters
     ----------
-    shards, records
-        Positions of every client's records, at least 2 clients, none empty; the records.
+    shards
+        Positions of every client's records, at least 2 clients, none empty.
+    records
+        The records.
     measure
         Euclidean, manhattan or cosine.
 
@@ -124,8 +126,10 @@ def stand_in_shard(
 
     Parameters
     ----------
-    outside, size
-        Records outside D, or None if there are none; number of records of the replaced client, at least 1.
+    outside
+        Records outside D, or None if there are none.
+    size
+        Number of records of the replaced client, at least 1.
     seed
         Public seed of the data.
     number

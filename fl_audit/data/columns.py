@@ -153,8 +153,10 @@ def describe_label(name: str, values: NDArray[np.generic]) -> ColumnUse:
 
     Parameters
     ----------
-    name, values
-        Of the column; the label of each record, shape (n,).
+    name
+        Of the column.
+    values
+        The label of each record, shape (n,).
     """
     levels = np.unique(values)
     return ColumnUse(name, ColumnKind.LABEL, f"{len(levels)} classes: {_some(levels, _CLASSES)}")
@@ -176,8 +178,10 @@ def check_classes(values: NDArray[np.generic], what: str, max_classes: int | Non
 
     Parameters
     ----------
-    values, what
-        Labels of all records, shape (n,); where the labels stand, for the message.
+    values
+        Labels of all records, shape (n,).
+    what
+        Where the labels stand, for the message.
     max_classes
         Largest number of classes; None sets no limit but half the records.
 

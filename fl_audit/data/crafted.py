@@ -17,8 +17,10 @@ def told_record(features: Floats32, label: int) -> CraftedRecord:
 
     Parameters
     ----------
-    features, label
-        Shape (*shape); its class, from 0.
+    features
+        Shape (*shape).
+    label
+        Its class, from 0.
     """
     raw = np.ascontiguousarray(features, dtype="<f4").tobytes()
     return CraftedRecord(base64.b64encode(raw).decode("ascii"), label)
@@ -29,8 +31,10 @@ def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) ->
 
     Parameters
     ----------
-    records, index
-        The records; the place, from 0.
+    records
+        The records.
+    index
+        The place, from 0.
     crafted
         What stands there; None leaves all as it is.
 

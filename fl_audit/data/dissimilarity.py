@@ -74,8 +74,10 @@ def prepare(features: Floats32, measure: Measure) -> Prepared:
 
     Parameters
     ----------
-    features, measure
-        Of n records, (n, *shape); what they are prepared for.
+    features
+        Of n records, (n, *shape).
+    measure
+        What they are prepared for.
     """
     if measure is Dissimilarity.SSIM:
         return patches_of(features)
@@ -87,8 +89,10 @@ def taken(block: Prepared, positions: Integers) -> Prepared:
 
     Parameters
     ----------
-    block, positions
-        As `prepare` returns it; in the block, shape (m,).
+    block
+        As `prepare` returns it.
+    positions
+        In the block, shape (m,).
     """
     if isinstance(block, Patches):
         return Patches(block.deviations[:, positions], block.mean[:, positions], block.variance[:, positions])

@@ -48,8 +48,10 @@ def encode_labels(
     ----------
     fitted
         Labels of the pool, shape (n,): whole numbers, truth values or strings.
-    test, path
-        Labels of the test records, shape (m,), or None; file to name in errors.
+    test
+        Labels of the test records, shape (m,), or None.
+    path
+        File to name in errors.
 
     Returns
     -------

@@ -37,8 +37,10 @@ def locate(directory: Path | None, folder: str, name: str) -> Path:
 
     Parameters
     ----------
-    directory, folder
-        Data directory, or None if there is none; usual name of the data set's own folder.
+    directory
+        Data directory, or None if there is none.
+    folder
+        Usual name of the data set's own folder.
     name
         Published file name without `.gz`.
 
@@ -55,8 +57,12 @@ def locate_any(directory: Path | None, folder: str, names: Sequence[str]) -> Pat
 
     Parameters
     ----------
-    directory, folder, names
-        Data directory, or None if there is none; usual name of the data set's own folder; accepted file names.
+    directory
+        Data directory, or None if there is none.
+    folder
+        Usual name of the data set's own folder.
+    names
+        Accepted file names.
 
     Raises
     ------
@@ -163,8 +169,10 @@ def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
 
     Parameters
     ----------
-    path, read
-        Of the archive; takes the name and the open content of one file.
+    path
+        Of the archive.
+    read
+        Takes the name and the open content of one file.
 
     Raises
     ------
@@ -192,8 +200,10 @@ def read_zip_member(path: Path, member: str) -> bytes:
 
     Parameters
     ----------
-    path, member
-        The archive; name of the file inside, with its folders.
+    path
+        The archive.
+    member
+        Name of the file inside, with its folders.
 
     Raises
     ------

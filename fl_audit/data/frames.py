@@ -87,8 +87,10 @@ def chosen_columns(frame: pd.DataFrame, path: Path, label: str, settings: TableS
 
     Parameters
     ----------
-    frame, path
-        The table as it was read; where it comes from, for messages.
+    frame
+        The table as it was read.
+    path
+        Where it comes from, for messages.
     label, settings
         Name of the label column; how the table is read.
 

@@ -22,12 +22,16 @@ def complete_records(
 
     Parameters
     ----------
-    frame, path
-        A table; where it comes from, for messages.
+    frame
+        A table.
+    path
+        Where it comes from, for messages.
     label, owner
         Names of the columns that cannot be left out; None where there is no owner.
-    leave_out, max_classes
-        Whether records may be left out; with more labels than that they are no classes, and none is looked after.
+    leave_out
+        Whether records may be left out.
+    max_classes
+        With more labels than that they are no classes, and none is looked after.
 
     Raises
     ------

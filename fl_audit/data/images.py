@@ -69,8 +69,10 @@ def described(features: Floats32, settings: ImageSettings) -> str:
 
     Parameters
     ----------
-    features, settings
-        The pictures, float32 (n, *shape); how they were read.
+    features
+        The pictures, float32 (n, *shape).
+    settings
+        How they were read.
     """
     channels, height, width = features.shape[1:]
     scaled = ", scaled to that size" if settings.size is not None else ""

@@ -85,8 +85,10 @@ def choose_neighbour(
         Most or least dissimilar (see `ranked_neighbours`), random, crafted, or the index of a record of D. A named
         record is replaced by the outside record most dissimilar to it. A crafted one takes the place of a random
         record, and a random outside record replaces it, unless its opposite does.
-    dissimilarity, seed
-        The measure d; seed of the run, for the random choice.
+    dissimilarity
+        The measure d.
+    seed
+        Seed of the run, for the random choice.
     rank
         Rank among the most or least dissimilar neighbours, from 1; 1 for any other choice.
 

@@ -76,8 +76,10 @@ def randomised(randomiser: RecordRandomiser, features: Floats32, source: np.rand
 
     Parameters
     ----------
-    randomiser, features
-        What is done to them; records that `require_randomisable` accepts, shape (n, *shape).
+    randomiser
+        What is done to them.
+    features
+        Records that `require_randomisable` accepts, shape (n, *shape).
     source
         Where all draws come from, record after record: later records change nothing of earlier ones.
 
@@ -102,8 +104,10 @@ def log_odds(randomiser: RecordRandomiser, observed: Lean, first: Floats32, seco
 
     Parameters
     ----------
-    randomiser, observed
-        What was done; randomised records, shape (n, *shape).
+    randomiser
+        What was done.
+    observed
+        Randomised records, shape (n, *shape).
     first, second
         The two records that they can come from, shape (*shape); graphs of equally many nodes.
 

@@ -37,8 +37,10 @@ def used_sizes(split: Split, population_records: int, taken: int) -> UsedSizes:
 
     Parameters
     ----------
-    split, population_records
-        The records; the most records that are wanted for the population sample, at least 2.
+    split
+        The records.
+    population_records
+        The most records that are wanted for the population sample, at least 2.
     taken
         How many records from outside D are in D', which then cannot be in the population sample: 0, 1 for a replaced
         record, or the size of a stand-in shard.
@@ -57,8 +59,14 @@ def select_records(source: Source, records: int, test_records: int, seed: int) -
 
     Parameters
     ----------
-    source, records, test_records, seed
-        The data set; size n of D, at least 1; largest number of test records, at least 1; seed of the run.
+    source
+        The data set.
+    records
+        Size n of D, at least 1.
+    test_records
+        Largest number of test records, at least 1.
+    seed
+        Seed of the run.
 
     Raises
     ------

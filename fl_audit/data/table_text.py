@@ -136,8 +136,10 @@ def is_number(cell: str, decimal: str) -> bool:
 
     Parameters
     ----------
-    cell, decimal
-        What stands in the cell, without spaces around it; the mark of decimals, "." or ",".
+    cell
+        What stands in the cell, without spaces around it.
+    decimal
+        The mark of decimals, "." or ",".
 
     Examples
     --------
@@ -152,8 +154,10 @@ def plain_numbers(text: "pd.Series[Any]", decimal: str) -> "pd.Series[Any]":
 
     Parameters
     ----------
-    text, decimal
-        Cells that `is_number` accepts; the mark of decimals, "." or ",".
+    text
+        Cells that `is_number` accepts.
+    decimal
+        The mark of decimals, "." or ",".
     """
     other = DECIMAL_MARKS[decimal == "."]
     return text.str.replace(rf"[{other}%\s]", "", regex=True).str.replace(",", ".", regex=False)

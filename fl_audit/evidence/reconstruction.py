@@ -146,8 +146,10 @@ def epsilon_of_hits(hits: int, worlds: int, chance: float, delta: float, confide
         Worlds in which the first guess was right, and their number.
     chance
         How often the best guess is right where nothing is released, 1 / m of m equally likely candidates; positive.
-    delta, confidence
-        Of (epsilon, delta)-DP, from 0 and below 1; above 0.5 and below 1.
+    delta
+        Of (epsilon, delta)-DP, from 0 and below 1.
+    confidence
+        Above 0.5 and below 1.
     """
     low = clopper_pearson(hits, worlds, 2 * confidence - 1)[0]
     return max(0.0, math.log(max(low - delta, 1e-300) / chance))

@@ -40,8 +40,10 @@ def canary_contribution(
         The game.
     canary, server_round
         Which, and when.
-    worlds, coins
-        Numbers of the worlds; whether the canary is in, (worlds,).
+    worlds
+        Numbers of the worlds.
+    coins
+        Whether the canary is in, (worlds,).
     norms
         The clipping norms of the round where they are adaptive, float64 (worlds,).
     """
@@ -102,8 +104,12 @@ def parts(public: PublicGame, steps: int, times: Floats) -> Floats:
 
     Parameters
     ----------
-    public, steps, times
-        The game; steps of the canaries' client in a round; in how many of them each canary was taken, of any shape.
+    public
+        The game.
+    steps
+        Steps of the canaries' client in a round.
+    times
+        In how many of them each canary was taken, of any shape.
     """
     return times / sqrt(steps) if isinstance(public.law.contribution, PrivateTraining) else np.ones_like(times)
 

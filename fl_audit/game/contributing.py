@@ -71,8 +71,10 @@ def contributed(
         Whose examples they are: the order of local training is keyed by it.
     examples
         The examples, in every world the same or each world's own; of clients all that it trains on.
-    models, moment
-        Float32 tensor (worlds, parameters); the round.
+    models
+        Float32 tensor (worlds, parameters).
+    moment
+        The round.
     taking_part
         Which examples take part, bool (worlds, n); None is all of them.
 
@@ -107,8 +109,12 @@ def contributed_together(game: Game, clients: Sequence[int], models: Tensor, mom
     ----------
     game
         The game; `trains_together` holds for these clients.
-    clients, models, moment
-        Numbers of the clients, at least 1; the world's model, float32 (1, parameters); the round.
+    clients
+        Numbers of the clients, at least 1.
+    models
+        The world's model, float32 (1, parameters).
+    moment
+        The round.
     """
     law, held = game.public.law, [game.honest_shard(client) for client in clients]
     assert isinstance(law.contribution, LocalTraining)

@@ -62,10 +62,14 @@ def craft_pair(game: Game, models: Tensor, box: Box, with_opposite: bool) -> Nei
 
     Parameters
     ----------
-    game, models
-        The game, with a record of the data in the place that x is to have; initial weights, float32 (m, parameters).
-    box, with_opposite
-        Which values features may have; whether the record that replaces x is crafted too, as its opposite.
+    game
+        The game, with a record of the data in the place that x is to have.
+    models
+        Initial weights, float32 (m, parameters).
+    box
+        Which values features may have.
+    with_opposite
+        Whether the record that replaces x is crafted too, as its opposite.
 
     Raises
     ------
@@ -101,8 +105,10 @@ def measured(game: Game, models: Tensor) -> CraftedMeasures | None:
 
     Parameters
     ----------
-    game, models
-        The game; initial weights, float32 (m, parameters).
+    game
+        The game.
+    models
+        Initial weights, float32 (m, parameters).
     """
     pair, law = game.public.pair, game.public.law
     if pair.crafted is None:

@@ -261,8 +261,10 @@ class Game:
 
         Parameters
         ----------
-        client, shard
-            Its number; its records.
+        client
+            Its number.
+        shard
+            Its records.
         raw
             The features of what it randomises, before it does; None where it does not.
         """
@@ -275,8 +277,10 @@ class Game:
 
         Parameters
         ----------
-        client, membership
-            Its number; who is in, in each world.
+        client
+            Its number.
+        membership
+            Who is in, in each world.
         """
         held = np.ones((membership.worlds, len(self.shards[client])), dtype=np.bool_)
         match self.unit:

@@ -34,8 +34,10 @@ def question_of(game: Game, seen: SeenRound, batch_worlds: int | None = None) ->
 
     Parameters
     ----------
-    game, seen
-        The game, with D and D'; what the adversary saw.
+    game
+        The game, with D and D'.
+    seen
+        What the adversary saw.
     batch_worlds
         World count of the original batch, when only its first worlds are weighed again; see `StackedModel.clipped_sum`.
 
@@ -60,8 +62,12 @@ def sums_of(game: Game, models: Tensor, moment: Moment, around: SideInformation)
 
     Parameters
     ----------
-    game, models, moment
-        The game; theta_{i-1}, float32 (worlds, parameters); the round.
+    game
+        The game.
+    models
+        theta_{i-1}, float32 (worlds, parameters).
+    moment
+        The round.
     around
         Who took part, and the noised bits, where the law has them.
     """

@@ -37,8 +37,10 @@ def starting_models(game: Game, kind: InitialWeights, seed: int, worlds: Sequenc
 
     Parameters
     ----------
-    game, kind
-        The game; drawn for each world, or pretrained from what is drawn for world 0 and the same in all.
+    game
+        The game.
+    kind
+        Drawn for each world, or pretrained from what is drawn for world 0 and the same in all.
     seed, worlds
         Public seed of what is drawn; numbers of the worlds.
 

@@ -76,7 +76,9 @@ class Membership:
 
         Parameters
         ----------
-        packed, targets
-            The bytes; number of targets, at least 1.
+        packed
+            The bytes.
+        targets
+            Number of targets, at least 1.
         """
         return Membership(np.frombuffer(packed, dtype=np.bool_).reshape(-1, targets).copy())

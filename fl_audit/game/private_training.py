@@ -45,8 +45,10 @@ def trained_privately(
     ----------
     game, client
         The game; which client.
-    models, server_round
-        Float32 tensor (worlds, parameters); the round, from 1.
+    models
+        Float32 tensor (worlds, parameters).
+    server_round
+        The round, from 1.
     draws
         Its seed, and the worlds: draws are keyed by seed, world and round.
     is_in
@@ -73,8 +75,10 @@ def canary_draws(draws: OwnDraws, server_round: int) -> list[np.random.Generator
 
     Parameters
     ----------
-    draws, server_round
-        Its seed, and the worlds; the round, from 1.
+    draws
+        Its seed, and the worlds.
+    server_round
+        The round, from 1.
     """
     return [
         generator(draws.seed, Purpose.CLIENT_TRAINING, world=world, round=server_round, client=1)
@@ -87,8 +91,10 @@ def accountant_before(game: Game, client: int, server_round: int) -> str | None:
 
     Parameters
     ----------
-    game, client
-        What every party knows, with clients who train privately; its number.
+    game
+        What every party knows, with clients who train privately.
+    client
+        Its number.
     server_round
         From 1; before the first there is no state.
     """

@@ -122,8 +122,10 @@ class SeenRound:
 
         Parameters
         ----------
-        number, tensors
-            Of the round, from 1; models, releases and side information, by the keys of a message.
+        number
+            Of the round, from 1.
+        tensors
+            Models, releases and side information, by the keys of a message.
         """
         models = tuple(tensors[models_key(back)] for back in reversed(range(_counted(tensors, models_key(0)[:-1]))))
         steps = tuple(
@@ -248,8 +250,10 @@ def walk(view: View, law: ReleaseLaw, initial: Tensor, rounds: Sequence[Mapping[
     ----------
     view, law
         As the game says.
-    initial, rounds
-        theta_0 (worlds, parameters); what was kept of each round, in order.
+    initial
+        theta_0 (worlds, parameters).
+    rounds
+        What was kept of each round, in order.
 
     Yields
     ------

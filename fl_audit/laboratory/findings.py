@@ -176,8 +176,12 @@ def trial_json(trial: Trial, found: tuple[Finding, ...], limits: tuple[Limit, ..
 
     Parameters
     ----------
-    trial, found, limits
-        A claim and the games that were played about it; what the games showed; the parts of the claim.
+    trial
+        A claim and the games that were played about it.
+    found
+        What the games showed.
+    limits
+        The parts of the claim.
     """
     worst = trial.worst
     return {

@@ -37,8 +37,10 @@ def guess_trial(claim: StatedClaim, kind: str, games: Games, present: Flags, con
 
     Parameters
     ----------
-    claim, kind
-        The claim; the name of the kind of game.
+    claim
+        The claim.
+    kind
+        The name of the kind of game.
     games
         All games that were planned, in order, more than `LESSONS`; a number of games that depends on how they went
         would void the confidence.
@@ -91,8 +93,10 @@ def most_telling(pilots: Sequence[tuple[Games, Flags]], claim: StatedClaim) -> i
 
     Parameters
     ----------
-    pilots, claim
-        Games of every way, and whether D was played; the claim.
+    pilots
+        Games of every way, and whether D was played.
+    claim
+        The claim.
     """
     margins = [
         leads("", games, present, claim.limits, len(games))[0].margin
@@ -113,8 +117,10 @@ def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -
     ----------
     right, guesses
         How many guesses were right, and how many there were; 0 <= right <= guesses, at least one guess.
-    delta, confidence
-        At least 0, below 1; above 0.5, below 1.
+    delta
+        At least 0, below 1.
+    confidence
+        Above 0.5, below 1.
 
     Returns
     -------
@@ -145,8 +151,10 @@ def fewest_games(claim: StatedClaim, confidence: float = 0.95) -> int:
 
     Parameters
     ----------
-    claim, confidence
-        The claim; above 0.5, below 1.
+    claim
+        The claim.
+    confidence
+        Above 0.5, below 1.
 
     Examples
     --------

@@ -52,8 +52,12 @@ def leads(kind: str, games: Games, present: Flags, limits: tuple[Limit, ...], fr
 
     Parameters
     ----------
-    kind, games, present
-        Name of the kind of game; games of this kind; whether D was played, shape (games,).
+    kind
+        Name of the kind of game.
+    games
+        Games of this kind.
+    present
+        Whether D was played, shape (games,).
     limits
         What follows from the claim.
     fresh
@@ -96,8 +100,10 @@ def margin_of(scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: in
     ----------
     scores, truth
         Scores, and whether D was played, shape (games,); both have to appear.
-    limits, fresh
-        What follows from the claim; games of either truth that will try it.
+    limits
+        What follows from the claim.
+    fresh
+        Games of either truth that will try it.
     """
     one, zero = np.sort(scores[truth]), np.sort(scores[~truth])
     mu = _cautious_shift(one, zero)
@@ -146,8 +152,12 @@ def expected_epsilon(
     ----------
     found, alarms
         Rates of D and of D' taken for D, by threshold, each from 0 to 1.
-    delta, fresh, quantile
-        At least 0, below 1; games of either truth; standard errors that are lost on either rate.
+    delta
+        At least 0, below 1.
+    fresh
+        Games of either truth.
+    quantile
+        Standard errors that are lost on either rate.
     """
     if not found.size:
         return -math.inf

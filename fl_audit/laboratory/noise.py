@@ -51,8 +51,12 @@ def noise_reading(claim: StatedClaim, attempt: Attempt, confidence: float = 0.95
 
     Parameters
     ----------
-    claim, attempt, confidence
-        What is claimed; games of one kind; 0.5 or more, below 1.
+    claim
+        What is claimed.
+    attempt
+        Games of one kind.
+    confidence
+        0.5 or more, below 1.
     """
     one, zero = attempt.along[attempt.present], attempt.along[~attempt.present]
     if min(one.size, zero.size) < 20:

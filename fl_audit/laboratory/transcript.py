@@ -13,8 +13,10 @@ def telling_lines(games: Games, present: Flags, group: str) -> tuple[str, ...]:
 
     Parameters
     ----------
-    games, present
-        Games of one kind; whether D was played, shape (games,).
+    games
+        Games of one kind.
+    present
+        Whether D was played, shape (games,).
     group
         The group of features that told: a number of this name comes first.
     """

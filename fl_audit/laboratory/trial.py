@@ -148,16 +148,22 @@ def put_on_trial(
 
     Parameters
     ----------
-    claim, kinds
-        The claim; kinds of games, by name.
+    claim
+        The claim.
+    kinds
+        Kinds of games, by name.
     play
         Plays games; raises `OutOfTimeError` when there is no time for more.
-    malformed, said
-        Kinds whose inputs may be refused; what the mechanism said last when it refused a kind.
+    malformed
+        Kinds whose inputs may be refused.
+    said
+        What the mechanism said last when it refused a kind.
     budget
         How many games; None for the usual number.
-    confidence, tell
-        Probability with which a claim that holds is not called violated, above 0.5 and below 1; takes progress.
+    confidence
+        Probability with which a claim that holds is not called violated, above 0.5 and below 1.
+    tell
+        Takes progress.
     """
     budget = budget or Budget()
     refusals = list[Refusal]()

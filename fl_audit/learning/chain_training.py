@@ -38,8 +38,10 @@ def chain_updates(
 
     Parameters
     ----------
-    layers, models
-        The chain; start of every world, float32 (worlds, parameters).
+    layers
+        The chain.
+    models
+        Start of every world, float32 (worlds, parameters).
     features, labels
         Records (n, *shape) in float32 and their classes (n,) in int64; or of each world its own (worlds, n, *shape) and
         (worlds, n), of any type.
@@ -80,8 +82,10 @@ def fits_one_stretch(records: int, used: int) -> bool:
 
     Parameters
     ----------
-    records, used
-        Number of records, from 0; records that all steps use together, each counted as often as it is used.
+    records
+        Number of records, from 0.
+    used
+        Records that all steps use together, each counted as often as it is used.
     """
     return records <= min(_STRETCH, used)
 

@@ -124,8 +124,10 @@ class StackedLayer(nn.Module):
 
         Parameters
         ----------
-        inputs, shared
-            As a visit holds them; whether all worlds have the same inputs.
+        inputs
+            As a visit holds them.
+        shared
+            Whether all worlds have the same inputs.
         """
         raise NotImplementedError("each stacked layer computes its own outputs")
 
@@ -137,8 +139,10 @@ class StackedLayer(nn.Module):
 
         Parameters
         ----------
-        visit, signal
-            A call of this layer; gradients of the losses at its outputs, of their shape.
+        visit
+            A call of this layer.
+        signal
+            Gradients of the losses at its outputs, of their shape.
         """
         moved = self.frame.split(self.respond(visit.inputs, visit.shared)).flatten(2)
         return (self.frame.split(signal).flatten(2) * moved).sum(2)
@@ -148,8 +152,10 @@ class StackedLayer(nn.Module):
 
         Parameters
         ----------
-        visit, signal
-            A call of this layer; gradients of the losses at its outputs, of their shape.
+        visit
+            A call of this layer.
+        signal
+            Gradients of the losses at its outputs, of their shape.
         """
         raise NotImplementedError("each stacked layer computes its own norms")
 
@@ -160,8 +166,10 @@ class StackedLayer(nn.Module):
         ----------
         visit, signal
             As for `squared_norms`.
-        weights, kept
-            (worlds, examples); what `squared_norms` returned beside the norms.
+        weights
+            (worlds, examples).
+        kept
+            What `squared_norms` returned beside the norms.
         """
         raise NotImplementedError("each stacked layer computes its own sums")
 
@@ -278,8 +286,10 @@ def weigh(gradients: Tensor, weights: Tensor) -> Tensor:
 
     Parameters
     ----------
-    gradients, weights
-        One for each example, (worlds, examples, ...); (worlds, examples).
+    gradients
+        One for each example, (worlds, examples, ...).
+    weights
+        (worlds, examples).
     """
     summed = torch.bmm(weights.unsqueeze(1), gradients.flatten(2))
     return summed.reshape(len(weights), *gradients.shape[2:])

@@ -69,8 +69,10 @@ def local_batches(records: int, schedule: LocalSchedule, draw: np.random.Generat
 
     Parameters
     ----------
-    records, schedule
-        How many records the client has, at least 0; size of the batches, and how many epochs or steps.
+    records
+        How many records the client has, at least 0.
+    schedule
+        Size of the batches, and how many epochs or steps.
     draw
         Source of the order (purpose `LOCAL_ORDER`).
 

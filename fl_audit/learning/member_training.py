@@ -30,8 +30,10 @@ def member_batches(present: Flags, schedule: LocalSchedule, draw: np.random.Gene
 
     Parameters
     ----------
-    present, schedule
-        Which records each world trains on, (worlds, records); size of the batches, and how many epochs or steps.
+    present
+        Which records each world trains on, (worlds, records).
+    schedule
+        Size of the batches, and how many epochs or steps.
     draw
         Source of the order (purpose `LOCAL_ORDER`), which is the same in all worlds.
 

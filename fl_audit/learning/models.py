@@ -115,8 +115,10 @@ def mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
 
     Parameters
     ----------
-    feature_shape, classes
-        (channels, height, width), (height, width) or flat and square; from 2.
+    feature_shape
+        (channels, height, width), (height, width) or flat and square.
+    classes
+        From 2.
 
     Raises
     ------
@@ -143,8 +145,10 @@ def vgg16(feature_shape: Sequence[int], classes: int) -> nn.Module:
 
     Parameters
     ----------
-    feature_shape, classes
-        Of what the core makes of a picture; from 2.
+    feature_shape
+        Of what the core makes of a picture.
+    classes
+        From 2.
     """
     return _dense(prod(feature_shape), classes)
 

@@ -164,8 +164,10 @@ def inversion_error(optimizer: ServerOptimizer, models: Tensor, denominator: flo
     ----------
     optimizer
         SGD or momentum.
-    models, denominator
-        Float32 tensor (worlds, parameters); the fixed n by which the server divides the sum.
+    models
+        Float32 tensor (worlds, parameters).
+    denominator
+        The fixed n by which the server divides the sum.
 
     Returns
     -------

@@ -12,8 +12,10 @@ def cached_rows(worlds: int, parameters: int) -> Iterator[slice]:
 
     Parameters
     ----------
-    worlds, parameters
-        Number of models, from 1; of one model.
+    worlds
+        Number of models, from 1.
+    parameters
+        Of one model.
     """
     rows = max(1, _CACHED_SCALARS // parameters)
     for first in range(0, worlds, rows):

@@ -72,8 +72,10 @@ class PrivateSteps:
 
         Parameters
         ----------
-        rounds, records
-            From 1; number of records of the client, from 1.
+        rounds
+            From 1.
+        records
+            Number of records of the client, from 1.
         """
         from opacus.accountants import RDPAccountant
 
@@ -128,8 +130,10 @@ def private_updates(
         Start of every world, float32 (worlds, parameters); it is not changed.
     features, labels
         The client's records (n, *shape) in float32 and their classes (n,) in int64, at least one.
-    steps, sources
-        What is done with them; where the samples and the noise of each world are drawn from.
+    steps
+        What is done with them.
+    sources
+        Where the samples and the noise of each world are drawn from.
     present
         Which records are there, (worlds, n); None is all of them in all worlds.
     accountant

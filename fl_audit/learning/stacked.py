@@ -191,8 +191,10 @@ class StackedModel:
 
         Parameters
         ----------
-        models, features
-            Float32 (worlds, parameters); shared by all worlds, (n, *shape).
+        models
+            Float32 (worlds, parameters).
+        features
+            Shared by all worlds, (n, *shape).
         """
         self._parts.frame.forget()
         portions = []
@@ -310,8 +312,10 @@ class StackedModel:
 
         Parameters
         ----------
-        models, portion
-            Float32 (worlds, parameters); the examples of the pass.
+        models
+            Float32 (worlds, parameters).
+        portion
+            The examples of the pass.
         """
         features, labels = portion.merged(len(models))
         with torch.enable_grad():
@@ -337,8 +341,10 @@ class StackedModel:
 
         Parameters
         ----------
-        models, portion
-            Float32 (worlds, parameters); the examples of the pass.
+        models
+            Float32 (worlds, parameters).
+        portion
+            The examples of the pass.
         """
 
         def loss(parameters: dict[str, Tensor], example: Tensor, label: Tensor) -> Tensor:

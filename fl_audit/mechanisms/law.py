@@ -201,8 +201,10 @@ class ReleaseLaw:
 
         Parameters
         ----------
-        local_sensitivity, norms
-            Of every world, shape (worlds,) or (worlds, rounds); clipping norms of the same shape where they adapt.
+        local_sensitivity
+            Of every world, shape (worlds,) or (worlds, rounds).
+        norms
+            Clipping norms of the same shape where they adapt.
         """
         return self.noise_scale(local_sensitivity, CLIENT_ALONE, norms)
 
@@ -246,8 +248,10 @@ class ReleaseLaw:
 
         Parameters
         ----------
-        rounds, standpoint
-            k, from 1; against whom the promise is to hold.
+        rounds
+            k, from 1.
+        standpoint
+            Against whom the promise is to hold.
         """
         if not isinstance(self.contribution, PrivateTraining):
             return (self.events(rounds, standpoint),)
@@ -311,8 +315,10 @@ def require_weighable(law: ReleaseLaw, standpoint: Standpoint) -> None:
 
     Parameters
     ----------
-    law, standpoint
-        How a release is made; what the insider knows of noise and participation.
+    law
+        How a release is made.
+    standpoint
+        What the insider knows of noise and participation.
 
     Raises
     ------

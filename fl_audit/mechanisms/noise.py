@@ -50,8 +50,10 @@ class CentralGaussian:
         ----------
         local_sensitivity
             ||f_i(D) - f_i(D')|| per world, at least 0. Under global scaling only its shape matters.
-        clipping_norm, worst
-            C, to which the floor of local noise is relative; the global sensitivity.
+        clipping_norm
+            C, to which the floor of local noise is relative.
+        worst
+            The global sensitivity.
         """
         match self.scaling:
             case NoiseScaling.LOCAL:
@@ -190,8 +192,10 @@ def effective_noise_multiplier(noise: Noise, standpoint: Standpoint) -> float:
 
     Parameters
     ----------
-    noise, standpoint
-        The noise; from where the adversary looks.
+    noise
+        The noise.
+    standpoint
+        From where the adversary looks.
 
     Returns
     -------
@@ -245,8 +249,14 @@ def noise_share(seed: int, worlds: Sequence[int], server_round: int, size: int) 
 
     Parameters
     ----------
-    seed, worlds, server_round, size
-        The client's own secret seed; numbers of the worlds; the round; number of parameters.
+    seed
+        The client's own secret seed.
+    worlds
+        Numbers of the worlds.
+    server_round
+        The round.
+    size
+        Number of parameters.
     """
     draws = np.empty((len(worlds), size), dtype=np.float32)
     for row, world in enumerate(worlds):
@@ -262,7 +272,9 @@ def add_noise(total: Tensor, standard_normals: Tensor, sigma: Floats) -> Tensor:
     ----------
     total
         Float32 sums (worlds, parameters); they are written over.
-    standard_normals, sigma
-        Float32 draws of the same shape; standard deviation of each world (worlds,).
+    standard_normals
+        Float32 draws of the same shape.
+    sigma
+        Standard deviation of each world (worlds,).
     """
     return total.addcmul_(standard_normals, torch.from_numpy(sigma).float().unsqueeze(1))

@@ -76,8 +76,10 @@ class FixedCohort:
 
         Parameters
         ----------
-        seed, server_round
-            Public seed of the order; the round, from 1.
+        seed
+            Public seed of the order.
+        server_round
+            The round, from 1.
         """
         order = generator(seed, Purpose.COHORT_ORDER).permutation(self.clients)
         if self.first is not None:

@@ -117,8 +117,10 @@ def weigh_gaussian(
         The releases and both hypotheses.
     agreement
         <residual, difference> per world, which `comparison` gives and its user has worked out, float64 (rows,).
-    sigma, distance
-        Noise standard deviation of each world, float64 (rows,); length of the difference, float64 (rows,).
+    sigma
+        Noise standard deviation of each world, float64 (rows,).
+    distance
+        Length of the difference, float64 (rows,).
     hypotheses
         The hypotheses about all worlds, which hold the weight and what was seen beside the sums.
 
@@ -156,8 +158,10 @@ def mixed_log_odds(log_odds: Tensor, weight: float) -> Tensor:
 
     Parameters
     ----------
-    log_odds, weight
-        l, of taking part against not taking part; q, the probability of taking part, above 0 and below 1.
+    log_odds
+        l, of taking part against not taking part.
+    weight
+        q, the probability of taking part, above 0 and below 1.
     """
     return torch.logaddexp(torch.full_like(log_odds, math.log1p(-weight)), math.log(weight) + log_odds)
 

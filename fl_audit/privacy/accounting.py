@@ -87,8 +87,10 @@ def require_accountable(profile: PrivacyProfile, accountant: Accountant) -> None
 
     Parameters
     ----------
-    profile, accountant
-        Of the releases; who is to account for them.
+    profile
+        Of the releases.
+    accountant
+        Who is to account for them.
 
     Raises
     ------
@@ -119,8 +121,10 @@ def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:
     ----------
     accountant
         Which accountant.
-    mu, delta
-        Gaussian-DP parameter, at least 0; above 0 and below 1.
+    mu
+        Gaussian-DP parameter, at least 0.
+    delta
+        Above 0 and below 1.
 
     Raises
     ------
@@ -152,8 +156,12 @@ def mu_of_epsilon(accountant: Accountant, epsilon: float, delta: float) -> float
 
     Parameters
     ----------
-    accountant, epsilon, delta
-        Whose epsilon it is; at least 0; above 0 and below 1.
+    accountant
+        Whose epsilon it is.
+    epsilon
+        At least 0.
+    delta
+        Above 0 and below 1.
 
     Raises
     ------
@@ -178,8 +186,14 @@ def epsilon(accountant: Accountant, noise_multiplier: float, rounds: int, delta:
 
     Parameters
     ----------
-    accountant, noise_multiplier, rounds, delta
-        Which accountant; z, noise standard deviation over sensitivity, positive; k, at least 1; above 0 and below 1.
+    accountant
+        Which accountant.
+    noise_multiplier
+        z, noise standard deviation over sensitivity, positive.
+    rounds
+        k, at least 1.
+    delta
+        Above 0 and below 1.
 
     Raises
     ------

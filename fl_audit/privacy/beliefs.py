@@ -34,8 +34,10 @@ def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: Sensitivitie
     ----------
     mu
         Gaussian-DP parameter of all rounds, at least 0, finite.
-    delta, sensitivities
-        Probability of passing the bound, above 0 and below 1; whether the rounds' sensitivities are fixed.
+    delta
+        Probability of passing the bound, above 0 and below 1.
+    sensitivities
+        Whether the rounds' sensitivities are fixed.
 
     Returns
     -------
@@ -95,8 +97,10 @@ def gaussian_passing_probability(mu: float, log_odds: float, sensitivities: Sens
 
     Parameters
     ----------
-    mu, log_odds
-        Gaussian-DP parameter of all rounds, at least 0, finite; t, the threshold in nats, without the prior.
+    mu
+        Gaussian-DP parameter of all rounds, at least 0, finite.
+    log_odds
+        t, the threshold in nats, without the prior.
     sensitivities
         Whether the rounds' sensitivities are fixed.
 
@@ -149,8 +153,10 @@ def mu_from_belief(belief: float, delta: float, sensitivities: Sensitivities, pr
 
     Parameters
     ----------
-    belief, delta
-        Above the prior and below 1; probability of passing the belief, above 0 and below 1.
+    belief
+        Above the prior and below 1.
+    delta
+        Probability of passing the belief, above 0 and below 1.
     sensitivities
         Whether the rounds' sensitivities are fixed.
     prior

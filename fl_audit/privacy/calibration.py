@@ -106,8 +106,10 @@ def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
 
     Parameters
     ----------
-    target, claims
-        What is promised; at least one, each with noise multiplier 1.
+    target
+        What is promised.
+    claims
+        At least one, each with noise multiplier 1.
 
     Raises
     ------

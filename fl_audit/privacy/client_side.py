@@ -26,8 +26,10 @@ def batches_per_epoch(records: int, batch: int) -> int:
 
     Parameters
     ----------
-    records, batch
-        Size of the shard, from 1; batch size that the loader was given, from 1.
+    records
+        Size of the shard, from 1.
+    batch
+        Batch size that the loader was given, from 1.
 
     Raises
     ------

@@ -152,8 +152,10 @@ def gaussian_rounds(
 
     Parameters
     ----------
-    noise_multiplier, rounds
-        z, noise standard deviation over the sensitivity of the sum, positive; k, at least 1.
+    noise_multiplier
+        z, noise standard deviation over the sensitivity of the sum, positive.
+    rounds
+        k, at least 1.
     sampling_rate
         Probability with which a unit takes part in a round, above 0 and up to 1; 1 is no sampling.
     seen
@@ -181,8 +183,10 @@ def with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
 
     Parameters
     ----------
-    event, factor
-        A release; above 0.
+    event
+        A release.
+    factor
+        Above 0.
 
     Raises
     ------

@@ -43,8 +43,10 @@ def gaussian_mu(noise_multiplier: float, rounds: int) -> float:
 
     Parameters
     ----------
-    noise_multiplier, rounds
-        z, from 1e-100 to 1e100; k, from 1.
+    noise_multiplier
+        z, from 1e-100 to 1e100.
+    rounds
+        k, from 1.
 
     Raises
     ------
@@ -146,8 +148,10 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 
     Parameters
     ----------
-    epsilon, delta
-        At least 0, finite; above 0 and below 1.
+    epsilon
+        At least 0, finite.
+    delta
+        Above 0 and below 1.
 
     Raises
     ------

@@ -19,8 +19,10 @@ class Guarantee:
 
     Parameters
     ----------
-    claim, epsilon
-        What the promise refers to; the epsilon that the accountant reports at the delta of the claim, in nats.
+    claim
+        What the promise refers to.
+    epsilon
+        The epsilon that the accountant reports at the delta of the claim, in nats.
     mu
         The Gaussian-DP parameter, for k rounds sqrt(k) / z: exact if no unit is sampled, otherwise that of a unit
         that is seen to take part every time; infinite where an event has noise of another kind.

@@ -149,8 +149,10 @@ def spent(lines: Sequence[LedgerLine], delta: float) -> Spent:
 
     Parameters
     ----------
-    lines, delta
-        Of one ledger; above 0, below 1.
+    lines
+        Of one ledger.
+    delta
+        Above 0, below 1.
 
     Raises
     ------

@@ -63,8 +63,10 @@ class LossLaw(Protocol):
 
         Parameters
         ----------
-        interval, reverse
-            Between two points of the grid, above 0; whether the law is that of Q against P.
+        interval
+            Between two points of the grid, above 0.
+        reverse
+            Whether the law is that of Q against P.
         """
 
 

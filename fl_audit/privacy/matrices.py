@@ -45,8 +45,10 @@ def strategy_matrix(kind: StrategyKind, rounds: int, bands: int = 1) -> Floats:
 
     Parameters
     ----------
-    kind, rounds
-        `tree` or `banded`; k, from 1.
+    kind
+        `tree` or `banded`.
+    rounds
+        k, from 1.
     bands
         Number of diagonals of `banded` that are not 0, from 1 (independent noise) to the number of rounds; `tree` does
         not depend on it.
@@ -107,8 +109,10 @@ def banded_coefficients(rounds: int, bands: int) -> Floats:
 
     Parameters
     ----------
-    rounds, bands
-        k, from 1; from 1 to the number of rounds.
+    rounds
+        k, from 1.
+    bands
+        From 1 to the number of rounds.
 
     Raises
     ------

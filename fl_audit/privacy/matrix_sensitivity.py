@@ -37,8 +37,10 @@ def sensitivity(strategy: Floats, separation: int, participations: int) -> float
 
     Parameters
     ----------
-    strategy, separation
-        C, square; smallest distance between two rounds in which the same unit takes part, from 1.
+    strategy
+        C, square.
+    separation
+        Smallest distance between two rounds in which the same unit takes part, from 1.
     participations
         Largest number of rounds in which a unit takes part, from 1; more than fit into the rounds are as many as fit.
 

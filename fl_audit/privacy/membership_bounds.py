@@ -69,8 +69,10 @@ def tradeoff_advantage_bound(epsilon: float, delta: float) -> float:
 
     Parameters
     ----------
-    epsilon, delta
-        At least 0, finite; above 0 and below 1.
+    epsilon
+        At least 0, finite.
+    delta
+        Above 0 and below 1.
 
     Returns
     -------

@@ -37,8 +37,10 @@ def response_advantage(epsilon: float, differing: int) -> float:
 
     Parameters
     ----------
-    epsilon, differing
-        Of one bit, from 0; d, number of bits in which the two records differ, from 1.
+    epsilon
+        Of one bit, from 0.
+    differing
+        d, number of bits in which the two records differ, from 1.
 
     Raises
     ------

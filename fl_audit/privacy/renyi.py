@@ -35,8 +35,10 @@ def rdp_classic_epsilon_mu(mu: float, delta: float) -> float:
 
     Parameters
     ----------
-    mu, delta
-        Square root of the sum of (Delta_i / sigma_i)^2 over the rounds, at least 0; above 0 and below 1.
+    mu
+        Square root of the sum of (Delta_i / sigma_i)^2 over the rounds, at least 0.
+    delta
+        Above 0 and below 1.
 
     Raises
     ------
@@ -210,8 +212,10 @@ def rdp_epsilon_mu(mu: float, delta: float) -> float:
 
     Parameters
     ----------
-    mu, delta
-        At least 0; above 0 and below 1.
+    mu
+        At least 0.
+    delta
+        Above 0 and below 1.
 
     Raises
     ------
@@ -227,8 +231,10 @@ def rdp_mu(epsilon: float, delta: float) -> float:
 
     Parameters
     ----------
-    epsilon, delta
-        At least 0; above 0 and below 1.
+    epsilon
+        At least 0.
+    delta
+        Above 0 and below 1.
 
     Raises
     ------

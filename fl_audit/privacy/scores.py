@@ -59,8 +59,10 @@ def rho_beta(epsilon: float, prior: float = 0.5) -> float:
 
     Parameters
     ----------
-    epsilon, prior
-        At least 0, finite; belief in D before anything is seen, above 0 and below 1.
+    epsilon
+        At least 0, finite.
+    prior
+        Belief in D before anything is seen, above 0 and below 1.
 
     Raises
     ------
@@ -82,8 +84,10 @@ def epsilon_from_belief(belief: float, prior: float = 0.5) -> float:
 
     Parameters
     ----------
-    belief, prior
-        Above the prior and below 1; above 0 and below 1.
+    belief
+        Above the prior and below 1.
+    prior
+        Above 0 and below 1.
 
     Raises
     ------
@@ -109,8 +113,10 @@ def rho_beta_rdp(divergence: float, order: float, delta: float, prior: float = 0
     ----------
     divergence
         eps_RDP, the sum of the Renyi divergences of all rounds at the order; at least 0, finite.
-    order, delta
-        alpha, above 1; the composed delta (the product of the rounds' delta_i in the paper), above 0 and below 1.
+    order
+        alpha, above 1.
+    delta
+        The composed delta (the product of the rounds' delta_i in the paper), above 0 and below 1.
     prior
         Belief in D before anything is seen, above 0 and below 1.
 
@@ -162,8 +168,10 @@ def rho_alpha(epsilon: float, delta: float) -> float:
 
     Parameters
     ----------
-    epsilon, delta
-        At least 0, finite; above 0 and below 1.
+    epsilon
+        At least 0, finite.
+    delta
+        Above 0 and below 1.
 
     Raises
     ------

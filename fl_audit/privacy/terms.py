@@ -67,8 +67,10 @@ def terms_of_json(values: Mapping[str, Any], where: str) -> TrainingTerms:
 
     Parameters
     ----------
-    values, where
-        As `TrainingTerms.to_json` makes them; where they were read, for messages.
+    values
+        As `TrainingTerms.to_json` makes them.
+    where
+        Where they were read, for messages.
 
     Raises
     ------

@@ -34,7 +34,9 @@ def verdict_banner(verdict: Verdict, line: str) -> Banner:
 
     Parameters
     ----------
-    verdict, line
-        What became of the promise; what is said beside it, plain text.
+    verdict
+        What became of the promise.
+    line
+        What is said beside it, plain text.
     """
     return Banner(capital(str(verdict)), line, _LOOKS[verdict])

@@ -24,8 +24,10 @@ def reading_of(
     ----------
     value, low, high
         The number and the ends of its interval; None where there is none.
-    limit, is_least
-        What the promise allows; whether the promise allows no less than `limit`, and not no more.
+    limit
+        What the promise allows.
+    is_least
+        Whether the promise allows no less than `limit`, and not no more.
 
     Examples
     --------

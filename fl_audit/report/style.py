@@ -108,8 +108,10 @@ def add_legend(axes: Axes, columns: int = 1) -> None:
 
     Parameters
     ----------
-    axes, columns
-        Whose handles and labels it shows; at most, beside each other.
+    axes
+        Whose handles and labels it shows.
+    columns
+        At most, beside each other.
     """
     handles, labels = axes.get_legend_handles_labels()
     figure = axes.get_figure(root=True)

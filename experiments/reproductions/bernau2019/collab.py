@@ -32,8 +32,10 @@ def collab(directory: Path | None, *, graph_nodes: int = GRAPH_NODES) -> Source:
 
     Parameters
     ----------
-    directory, graph_nodes
-        As for `load_collab`; largest number of nodes that a graph keeps, see `graph_records`.
+    directory
+        As for `load_collab`.
+    graph_nodes
+        Largest number of nodes that a graph keeps, see `graph_records`.
     """
     matrices, labels, classes = load_collab(directory)
     cut = sum(len(matrix) > graph_nodes for matrix in matrices)

@@ -81,8 +81,10 @@ def central_epsilon(members: int, batch: int, steps: float, noise_multiplier: fl
         n.
     batch
         Records of a step on average, at most n: the sampling rate is batch / n.
-    steps, noise_multiplier
-        Number of steps, which may be no whole number; z, positive.
+    steps
+        Number of steps, which may be no whole number.
+    noise_multiplier
+        z, positive.
     """
     return classic_conversion(steps * _of_one_step(members, batch, noise_multiplier), 1 / members)
 

@@ -65,8 +65,12 @@ def figure_of(study: MembershipStudy, data: Sequence[MembershipData], runs: Runs
 
     Parameters
     ----------
-    study, data, runs
-        The data set of the paper; what was played for it, in one or several forms; the runs.
+    study
+        The data set of the paper.
+    data
+        What was played for it, in one or several forms.
+    runs
+        The runs.
     """
     rows = 8 if study is MembershipStudy.SKEWED else 7
     figure = new_figure(2.86 * rows)

@@ -71,8 +71,12 @@ class MembershipData:
         Its name in a configuration, and more settings of `[data]`.
     title
         Its name in tables; it says where one data set stands in for another.
-    classes, model, column
-        Number of classes; the model; the column of Table 3 whose hyper-parameters are used.
+    classes
+        Number of classes.
+    model
+        The model.
+    column
+        The column of Table 3 whose hyper-parameters are used.
     values
         Values in a record, as the paper counts them for epsilon of local DP.
     full, quick

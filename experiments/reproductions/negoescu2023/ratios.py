@@ -62,8 +62,12 @@ def sampled_curves(losses: int, samples: int, random: np.random.Generator) -> tu
 
     Parameters
     ----------
-    losses, samples, random
-        Number of losses in each set; number of pairs of sets that are drawn; source of the draws.
+    losses
+        Number of losses in each set.
+    samples
+        Number of pairs of sets that are drawn.
+    random
+        Source of the draws.
 
     Returns
     -------

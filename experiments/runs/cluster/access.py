@@ -59,8 +59,10 @@ class RayOptions:
 
         Parameters
         ----------
-        run, address
-            The settings; of a running cluster, or None.
+        run
+            The settings.
+        address
+            Of a running cluster, or None.
         """
         return cls(address, run.actors, run.threads, run.device, run.client_retries)
 

@@ -34,8 +34,10 @@ class PoolBackend(raybackend.RayBackend):
 
     Parameters
     ----------
-    backend_config, retries
-        As Flower's; as of `ClientPool`.
+    backend_config
+        As Flower's.
+    retries
+        As of `ClientPool`.
     """
 
     def __init__(self, backend_config: BackendConfig, retries: int = 2) -> None:

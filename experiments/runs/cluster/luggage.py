@@ -46,8 +46,10 @@ def pieces_of(message: Message, context: Context) -> list[Piece]:
 
     Parameters
     ----------
-    message, context
-        The call; of the client that is called.
+    message
+        The call.
+    context
+        Of the client that is called.
     """
     if (text := _game_of(message)) is None:
         return []

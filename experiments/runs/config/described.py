@@ -32,12 +32,16 @@ class Setting:
 
     Parameters
     ----------
-    key, type
-        Its name, `section.key`; its type, in words.
+    key
+        Its name, `section.key`.
+    type
+        Its type, in words.
     default
         Its value where it is left out, as JSON; None where that follows from other settings, or nothing is set.
-    explanation, accepted
-        What it is for, in one line; what it accepts, in words.
+    explanation
+        What it is for, in one line.
+    accepted
+        What it accepts, in words.
     choices
         The words among which it chooses; None where it takes others.
     """

@@ -31,8 +31,10 @@ def ascent(
 
     Parameters
     ----------
-    model, models
-        Any module; the model last released in each world, float32 (worlds, parameters).
+    model
+        Any module.
+    models
+        The model last released in each world, float32 (worlds, parameters).
     features, labels
         Targets (n, *shape) in float32 and their classes (n,) in int64.
     rate

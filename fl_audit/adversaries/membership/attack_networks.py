@@ -183,10 +183,14 @@ class _Networks:
 
         Parameters
         ----------
-        examples, answers
-            Learning examples; 1 for members, 0 for others, (networks, examples).
-        counted, source
-            Weights of the examples, of the same shape; draws which inputs are left out.
+        examples
+            Learning examples.
+        answers
+            1 for members, 0 for others, (networks, examples).
+        counted
+            Weights of the examples, of the same shape.
+        source
+            Draws which inputs are left out.
         """
         rule = self.rule
         slower = {name: min(1.0, _NARROW / values.shape[-2]) for name, values in self.weights.items()}

@@ -69,8 +69,10 @@ class ResampledColumns:
 
         Parameters
         ----------
-        features, number
-            Shape (n, features); how many queries, 1 or more.
+        features
+            Shape (n, features).
+        number
+            How many queries, 1 or more.
         """
         yield features
         few = max(1, round(_RESAMPLED * len(self.columns)))
@@ -90,8 +92,10 @@ def queries_for(source: Source, public: Floats32, seed: int, number: int) -> Que
 
     Parameters
     ----------
-    source, public
-        The data set; features of records that no model is trained on, one or more.
+    source
+        The data set.
+    public
+        Features of records that no model is trained on, one or more.
     seed, number
         Public seed; how many queries are wanted.
 

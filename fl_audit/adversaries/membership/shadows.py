@@ -41,8 +41,10 @@ def shadow_flags(membership: Membership, shadows: Flags | None) -> Flags:
 
     Parameters
     ----------
-    membership, shadows
-        Of all worlds; bool (worlds,), or None for all.
+    membership
+        Of all worlds.
+    shadows
+        Bool (worlds,), or None for all.
 
     Raises
     ------
@@ -62,8 +64,10 @@ def shadow_group(values: Floats, side: Flags, shadows: Flags) -> ShadowGroup:
 
     Parameters
     ----------
-    values, side
-        Shape (worlds, targets, queries); which world is on this side of which target, shape (worlds, targets).
+    values
+        Shape (worlds, targets, queries).
+    side
+        Which world is on this side of which target, shape (worlds, targets).
     shadows
         Which worlds may serve, shape (worlds,).
 
@@ -94,8 +98,12 @@ def require_shadows(group: ShadowGroup, side: str, at_least: int) -> None:
 
     Parameters
     ----------
-    group, side, at_least
-        Of `shadow_group`; `in` or `out`, for the message; how many are needed.
+    group
+        Of `shadow_group`.
+    side
+        `in` or `out`, for the message.
+    at_least
+        How many are needed.
 
     Raises
     ------
@@ -117,8 +125,10 @@ def as_queries(values: Floats, membership: Membership, what: str) -> Floats:
 
     Parameters
     ----------
-    values, membership
-        Finite, shape (worlds, targets) or (worlds, targets, queries); of the same worlds and targets.
+    values
+        Finite, shape (worlds, targets) or (worlds, targets, queries).
+    membership
+        Of the same worlds and targets.
     what
         The values' name, for the message.
 

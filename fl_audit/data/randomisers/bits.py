@@ -47,8 +47,10 @@ class RandomisedBits:
 
         Parameters
         ----------
-        features, generator
-            0 and 1, shape (records, features...); where one number a feature is drawn from, record after record.
+        features
+            0 and 1, shape (records, features...).
+        generator
+            Where one number a feature is drawn from, record after record.
 
         Raises
         ------

@@ -35,8 +35,10 @@ def responses(epsilon: float, count: int) -> tuple[ReleaseEvent, ...]:
 
     Parameters
     ----------
-    epsilon, count
-        Of one telling, at least 0; how many, from 0.
+    epsilon
+        Of one telling, at least 0.
+    count
+        How many, from 0.
     """
     return (RandomizedResponse(epsilon, count),) if epsilon > 0 and count > 0 else ()
 

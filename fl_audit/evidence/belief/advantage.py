@@ -97,8 +97,10 @@ def mean_advantage(advantages: Floats, confidence: float) -> MeanAdvantage:
 
     Parameters
     ----------
-    advantages, confidence
-        TPR - FPR per world, from -1 to 1, shape (worlds,), at least one world; above 0 and below 1.
+    advantages
+        TPR - FPR per world, from -1 to 1, shape (worlds,), at least one world.
+    confidence
+        Above 0 and below 1.
 
     Raises
     ------

@@ -57,8 +57,10 @@ def calibration(
     ----------
     log_odds
         Log-odds of D against D', without a prior, shape (worlds,), at least one world.
-    members, confidence
-        Whether D was used, shape (worlds,); of the intervals of the bins, above 0 and below 1.
+    members
+        Whether D was used, shape (worlds,).
+    confidence
+        Of the intervals of the bins, above 0 and below 1.
     prior
         By which the insider guesses.
     coin
@@ -100,8 +102,10 @@ def poisson_binomial_p(count: int, chances: Floats) -> float:
 
     Parameters
     ----------
-    count, chances
-        0 to n; shape (n,), each from 0 to 1.
+    count
+        0 to n.
+    chances
+        Shape (n,), each from 0 to 1.
     """
     law = poisson_binomial(chances)
     return min(1.0, 2 * min(float(law[: count + 1].sum()), float(law[count:].sum())))

@@ -189,8 +189,10 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
 
     Parameters
     ----------
-    log_odds, confidence
-        Log-odds of the dataset that was really used, without a prior, shape (worlds,), finite; above 0, below 1.
+    log_odds
+        Log-odds of the dataset that was really used, without a prior, shape (worlds,), finite.
+    confidence
+        Above 0, below 1.
     mu
         Square root of the sum of (Delta_i / sigma_i)^2 where it is the same in every world (local scaling), else None.
 
@@ -234,8 +236,10 @@ def advantage_interval(wins: int, worlds: int, delta: float, confidence: float) 
     ----------
     wins, worlds
         Games won and played.
-    delta, confidence
-        Above 0, below 1; above 0, below 1.
+    delta
+        Above 0, below 1.
+    confidence
+        Above 0, below 1.
 
     Raises
     ------

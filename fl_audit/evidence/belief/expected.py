@@ -112,8 +112,10 @@ def delta_terms(log_odds: Floats, epsilon: float) -> Floats:
 
     Parameters
     ----------
-    log_odds, epsilon
-        Log-odds of the truth, shape (worlds,); at least 0.
+    log_odds
+        Log-odds of the truth, shape (worlds,).
+    epsilon
+        At least 0.
     """
     return np.asarray(-np.expm1(np.minimum(0.0, epsilon - log_odds)), dtype=np.float64)
 

@@ -34,8 +34,10 @@ def log_odds_density(log_odds: ArrayLike, law: LogOddsLaw) -> Floats:
 
     Parameters
     ----------
-    log_odds, law
-        Where to take the density, any shape; the law of the log-odds.
+    log_odds
+        Where to take the density, any shape.
+    law
+        The law of the log-odds.
     """
     point = np.asarray(log_odds, dtype=np.float64)
     if isinstance(law, NormalLogOdds):
@@ -83,8 +85,10 @@ def bound_in_other(bound: float, prior: float) -> float:
 
     Parameters
     ----------
-    bound, prior
-        Of the belief in D, above 0 and below 1; of D, above 0 and below 1.
+    bound
+        Of the belief in D, above 0 and below 1.
+    prior
+        Of D, above 0 and below 1.
     """
     return float(expit(logit(bound) - 2 * logit(prior)))
 
@@ -94,8 +98,10 @@ def belief_grid(laws: Mapping[int, LogOddsLaw], prior: float = 0.5, points: int 
 
     Parameters
     ----------
-    laws, prior
-        Of the log-odds of D, by the secret bit; of D, above 0 and below 1.
+    laws
+        Of the log-odds of D, by the secret bit.
+    prior
+        Of D, above 0 and below 1.
     points, tail
         How many beliefs; probability that may lie beyond each end.
     """
@@ -113,8 +119,12 @@ def belief_band(mu: float, rounds: int, bit: int, prior: float = 0.5, level: flo
     ----------
     mu
         Gaussian-DP parameter of all rounds together; a round has mu / sqrt(rounds).
-    rounds, bit, prior
-        Number of rounds; 1 where D was used, 0 where D' was; belief in D before the first release.
+    rounds
+        Number of rounds.
+    bit
+        1 where D was used, 0 where D' was.
+    prior
+        Belief in D before the first release.
     level
         Share of the worlds inside the band at each round.
     """

@@ -204,8 +204,10 @@ def product_log_tail(size: float, count: float) -> float:
 
     Parameters
     ----------
-    size, count
-        Value of the sum over sqrt(n), positive; n.
+    size
+        Value of the sum over sqrt(n), positive.
+    count
+        n.
     """
     n, s = count / 3, size * math.sqrt(count / 3)
     if s < 1e-6 * n:

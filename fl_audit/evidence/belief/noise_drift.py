@@ -38,8 +38,12 @@ def detectable_mean(count: int, level: float, power: float = DETECTION_POWER) ->
 
     Parameters
     ----------
-    count, level, power
-        From 2; of the test, above 0 and below 1; the probability of finding it, above the level and below 1.
+    count
+        From 2.
+    level
+        Of the test, above 0 and below 1.
+    power
+        The probability of finding it, above the level and below 1.
 
     Examples
     --------
@@ -91,8 +95,12 @@ def detectable_shift(count: int, groups: int, level: float, power: float = DETEC
 
     Parameters
     ----------
-    count, groups, level
-        Above `groups`; number of groups whose means are tested together, from 1; of the test, above 0 and below 1.
+    count
+        Above `groups`.
+    groups
+        Number of groups whose means are tested together, from 1.
+    level
+        Of the test, above 0 and below 1.
     power
         The probability of finding it, above the level and below 1.
     """

@@ -90,8 +90,10 @@ def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
 
     Parameters
     ----------
-    found, confidence
-        The sum of squares over the claimed variance, and its degrees of freedom; above 0 and below 1.
+    found
+        The sum of squares over the claimed variance, and its degrees of freedom.
+    confidence
+        Above 0 and below 1.
 
     Raises
     ------
@@ -115,8 +117,12 @@ def estimate_noise(measured: Measured, confidence: float, claim: Claim) -> Noise
 
     Parameters
     ----------
-    measured, confidence, claim
-        The run; of the intervals, above 0 and below 1; what is promised of which releases, with Gaussian noise.
+    measured
+        The run.
+    confidence
+        Of the intervals, above 0 and below 1.
+    claim
+        What is promised of which releases, with Gaussian noise.
 
     Raises
     ------
@@ -160,8 +166,10 @@ def epsilon_at(claim: Claim, ratio: float) -> float:
 
     Parameters
     ----------
-    claim, ratio
-        The claim; real over claimed standard deviation of the noise, positive.
+    claim
+        The claim.
+    ratio
+        Real over claimed standard deviation of the noise, positive.
     """
     return claim.with_noise(ratio).profile.epsilon(claim.delta)
 
@@ -184,8 +192,10 @@ def epsilon_lower_bound_from_noise(measured: Measured, confidence: float, claim:
     ----------
     measured
         The run; without innovations the bound is 0.
-    confidence, claim
-        Above 0 and below 1; what is promised of which releases, with Gaussian noise.
+    confidence
+        Above 0 and below 1.
+    claim
+        What is promised of which releases, with Gaussian noise.
 
     Notes
     -----
@@ -218,8 +228,10 @@ def epsilon_limit(measured: Measured, level: float, promise: Guarantee) -> Epsil
     ----------
     measured
         The run: only its numbers of worlds and innovations matter.
-    level, promise
-        Level of the test; what is promised, and of which releases.
+    level
+        Level of the test.
+    promise
+        What is promised, and of which releases.
 
     Notes
     -----
@@ -233,8 +245,12 @@ def epsilon_limit_of(count: int, worlds: int, level: float, promise: Guarantee) 
 
     Parameters
     ----------
-    count, worlds, level
-        Number of innovations, from 0; number of worlds, from 1; level of the test, above 0 and below 1.
+    count
+        Number of innovations, from 0.
+    worlds
+        Number of worlds, from 1.
+    level
+        Level of the test, above 0 and below 1.
     promise
         What is promised, and of which releases.
     """

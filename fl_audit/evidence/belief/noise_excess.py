@@ -28,8 +28,10 @@ def without_excess(sample: Floats, owners: list[str]) -> Floats:
 
     Parameters
     ----------
-    sample, owners
-        Noise over the claimed noise, (worlds, rounds, places); the tensor of every place.
+    sample
+        Noise over the claimed noise, (worlds, rounds, places).
+    owners
+        The tensor of every place.
     """
     names, which = np.unique(owners, return_inverse=True)
     groups = np.eye(names.size)[which]

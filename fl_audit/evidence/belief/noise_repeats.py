@@ -55,8 +55,10 @@ def cosine_at(probability: float, dimensions: int) -> float:
 
     Parameters
     ----------
-    probability, dimensions
-        From 0 to 1; of the space, from 2.
+    probability
+        From 0 to 1.
+    dimensions
+        Of the space, from 2.
     """
     return math.sqrt(1 - float(betaincinv((dimensions - 1) / 2, 0.5, probability)))
 
@@ -103,8 +105,10 @@ def at_least_one(pairs: int, tail: float) -> float:
 
     Parameters
     ----------
-    pairs, tail
-        Number of events, from 0; from 0 to 1.
+    pairs
+        Number of events, from 0.
+    tail
+        From 0 to 1.
     """
     return -math.expm1(pairs * math.log1p(-tail)) if tail < 1 else 1.0
 

@@ -40,8 +40,10 @@ def chi_square_quantile(probability: float, freedom: int) -> float:
 
     Parameters
     ----------
-    probability, freedom
-        Above 0 and below 1; degrees of freedom, from 1.
+    probability
+        Above 0 and below 1.
+    freedom
+        Degrees of freedom, from 1.
     """
     half = freedom / 2
     return float(2 * (gammaincinv(half, probability) if probability < 0.5 else gammainccinv(half, 1 - probability)))
@@ -52,8 +54,10 @@ def detectable_ratio(freedom: int, level: float, power: float = DETECTION_POWER)
 
     Parameters
     ----------
-    freedom, level
-        Degrees of freedom, at least 1; level of the test, above 0 and below `power`.
+    freedom
+        Degrees of freedom, at least 1.
+    level
+        Level of the test, above 0 and below `power`.
     power
         Probability of finding it, below 1.
 

@@ -58,16 +58,24 @@ class Judgement:
 
     Parameters
     ----------
-    verdict, tests, broken
-        The verdict; every test that was made, in the order of their declaration; those that refute the promise.
-    level, noise
-        Level of the whole family; how much noise there is over what was promised.
+    verdict
+        The verdict.
+    tests
+        Every test that was made, in the order of their declaration.
+    broken
+        Those that refute the promise.
+    level
+        Level of the whole family.
+    noise
+        How much noise there is over what was promised.
     not_offered
         The tests that have nothing to say about this run, with the reason.
     epsilon_lower_bound
         Lower bound on epsilon, at the promise's delta, that holds with `confidence` under `assumption`.
-    confidence, epsilon_lower_bound_at_level
-        The configured confidence; the same with confidence 1 - `level`.
+    confidence
+        The configured confidence.
+    epsilon_lower_bound_at_level
+        The same with confidence 1 - `level`.
     method, assumption
         How the lower bound is found, and what it rests on, in plain English.
     limit_of_detection
@@ -293,8 +301,10 @@ def worlds_for_scores(epsilon: float, delta: float) -> int | None:
 
     Parameters
     ----------
-    epsilon, delta
-        Above 0; at least 0, below 1.
+    epsilon
+        Above 0.
+    delta
+        At least 0, below 1.
     """
     half = smallest_number(lambda half: ceiling_of_scores(half, half, delta) >= epsilon, _MOST_WORLDS)
     return None if half is None else 2 * half
@@ -319,8 +329,10 @@ def verdict_on(is_broken: bool, is_conclusive: bool) -> Verdict:
 
     Parameters
     ----------
-    is_broken, is_conclusive
-        Whether one of them failed; whether they could have found a breach of `BREACH` times the promise.
+    is_broken
+        Whether one of them failed.
+    is_conclusive
+        Whether they could have found a breach of `BREACH` times the promise.
     """
     if is_broken:
         return Verdict.VIOLATED

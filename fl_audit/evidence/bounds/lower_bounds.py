@@ -110,8 +110,10 @@ def epsilon_lower_bound(
         kept by all methods but `gaussian-shift`, which refuses them. With one score in a group the bound is 0.
     delta
         At least 0, below 1. `gdp` and `gaussian-shift` refuse 0, where a Gaussian mechanism's epsilon is infinite.
-    confidence, method
-        Above 0.5, below 1; how.
+    confidence
+        Above 0.5, below 1.
+    method
+        How.
 
     Raises
     ------

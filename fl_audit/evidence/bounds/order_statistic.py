@@ -39,8 +39,12 @@ def order_statistic_epsilon(ways: tuple[ScoreReading, ...], delta: float, level:
 
     Parameters
     ----------
-    ways, delta, level
-        The four directions, of a split with broken ties; at least 0, below 1; 1 - confidence.
+    ways
+        The four directions, of a split with broken ties.
+    delta
+        At least 0, below 1.
+    level
+        1 - confidence.
     """
     return order_statistic_of(*_chosen(ways, delta, level), delta, level)
 

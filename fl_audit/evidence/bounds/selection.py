@@ -76,8 +76,10 @@ def above(scores: Floats, threshold: Floats | float) -> Integers:
 
     Parameters
     ----------
-    scores, threshold
-        Ascending, shape (n,); one or several, any shape.
+    scores
+        Ascending, shape (n,).
+    threshold
+        One or several, any shape.
     """
     return np.asarray(scores.size - np.searchsorted(scores, threshold, side="right"), dtype=np.int64)
 
@@ -99,8 +101,10 @@ def ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delta
         Positives among `first` and among `second` scores, above 0 and at least 0; they need not be whole.
     first, second
         Numbers of scores; they need not be whole.
-    delta, level
-        At least 0, below 1; 1 - confidence.
+    delta
+        At least 0, below 1.
+    level
+        1 - confidence.
     """
     low = np.where(hits > 0, betaincinv(np.maximum(hits, 1e-9), first - hits + 1, level / 2), 0.0)
     high = np.where(alarms < second, betaincinv(alarms + 1, np.maximum(second - alarms, 1e-9), 1 - level / 2), 1.0)
@@ -118,8 +122,12 @@ def chosen_by_value(ways: tuple[ScoreReading, ...], delta: float, level: float) 
 
     Parameters
     ----------
-    ways, delta, level
-        The directions among which the rule chooses; at least 0, below 1; 1 - confidence.
+    ways
+        The directions among which the rule chooses.
+    delta
+        At least 0, below 1.
+    level
+        1 - confidence.
     """
     best, found = -np.inf, Counts(0, ways[0].first.size, 0, ways[0].second.size)
     for way in ways:

@@ -28,8 +28,12 @@ def clopper_pearson_epsilon(ways: tuple[ScoreReading, ...], delta: float, level:
 
     Parameters
     ----------
-    ways, delta, level
-        The four directions; at least 0, below 1; 1 - confidence.
+    ways
+        The four directions.
+    delta
+        At least 0, below 1.
+    level
+        1 - confidence.
     """
     return clopper_pearson_of(chosen_by_value(ways, delta, level), delta, level)
 
@@ -39,8 +43,12 @@ def clopper_pearson_of(counts: Counts, delta: float, level: float) -> float:
 
     Parameters
     ----------
-    counts, delta, level
-        What was measured; at least 0, below 1; 1 - confidence.
+    counts
+        What was measured.
+    delta
+        At least 0, below 1.
+    level
+        1 - confidence.
     """
     hits, alarms = np.array([float(counts.hits)]), np.array([float(counts.alarms)])
     return max(0.0, float(ratio_bound(hits, counts.first, alarms, counts.second, delta, level)[0]))
@@ -69,8 +77,12 @@ def bayes_of(counts: Counts, delta: float, level: float) -> float:
 
     Parameters
     ----------
-    counts, delta, level
-        What was measured; at least 0, below 1; of the quantile, above 0 and below 1.
+    counts
+        What was measured.
+    delta
+        At least 0, below 1.
+    level
+        Of the quantile, above 0 and below 1.
     """
     tpr = (counts.hits + 0.5, counts.first - counts.hits + 0.5)
     fpr = (counts.alarms + 0.5, counts.second - counts.alarms + 0.5)
@@ -88,8 +100,12 @@ def largest_tpr(fpr: Floats, epsilon: float, delta: float) -> Floats:
 
     Parameters
     ----------
-    fpr, epsilon, delta
-        From 0 to 1, any shape; at least 0; at least 0, below 1.
+    fpr
+        From 0 to 1, any shape.
+    epsilon
+        At least 0.
+    delta
+        At least 0, below 1.
     """
     line = np.exp(np.minimum(epsilon + np.log(np.maximum(fpr, 1e-300)), 1.0)) + delta
     mirror = 1 - math.exp(-epsilon) * (1 - delta - fpr)
@@ -101,8 +117,10 @@ def bend_at(epsilon: float, delta: float) -> float:
 
     Parameters
     ----------
-    epsilon, delta
-        At least 0; at least 0, below 1.
+    epsilon
+        At least 0.
+    delta
+        At least 0, below 1.
     """
     return (1 - delta) / (1 + math.exp(min(epsilon, LARGEST_EPSILON)))
 
@@ -130,8 +148,10 @@ def gdp_threshold_mu(counts: Counts, rank: int, level: float) -> float:
 
     Parameters
     ----------
-    counts, rank
-        What was measured; k, fixed before these scores were seen, 1 to the number of reference scores.
+    counts
+        What was measured.
+    rank
+        k, fixed before these scores were seen, 1 to the number of reference scores.
     level
         1 - confidence.
     """

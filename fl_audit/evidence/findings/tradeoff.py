@@ -50,7 +50,9 @@ def curve_of(run: FinishedRun, alarms: Floats) -> TradeoffBand:
 
     Parameters
     ----------
-    run, alarms
-        A finished run with an insider; shares of false alarms from 0 to 1, shape (points,).
+    run
+        A finished run with an insider.
+    alarms
+        Shares of false alarms from 0 to 1, shape (points,).
     """
     return tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], alarms, run.facts.confidence)

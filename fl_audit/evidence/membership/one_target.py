@@ -41,8 +41,10 @@ def one_target_scores(scores: ArrayLike, membership: Membership, generator: np.r
 
     Parameters
     ----------
-    scores, membership
-        Of worlds that served no other as a shadow, no NaN, shape (worlds, targets); of the same worlds.
+    scores
+        Of worlds that served no other as a shadow, no NaN, shape (worlds, targets).
+    membership
+        Of the same worlds.
     generator
         Draws the targets; it must not depend on scores.
 
@@ -74,8 +76,10 @@ def epsilon_of_one_target(
     ----------
     scores, membership, generator
         As for `one_target_scores`.
-    delta, confidence
-        At least 0, below 1; above 0.5, below 1.
+    delta
+        At least 0, below 1.
+    confidence
+        Above 0.5, below 1.
     method
         How; see `BoundMethod` for what each assumes.
 

@@ -89,8 +89,10 @@ def roc_curve(scores: ArrayLike, membership: Membership) -> RocCurve:
 
     Parameters
     ----------
-    scores, membership
-        Higher for a likelier member, no NaN, shape (worlds, targets); who was in.
+    scores
+        Higher for a likelier member, no NaN, shape (worlds, targets).
+    membership
+        Who was in.
 
     Raises
     ------
@@ -268,8 +270,10 @@ class _Ranked:
 
         Parameters
         ----------
-        weights, others
-            Shape (resamples, worlds); weights of all others together, (resamples,).
+        weights
+            Shape (resamples, worlds).
+        others
+            Weights of all others together, (resamples,).
         """
         all_scores, most, taken = len(self._world), SMALL_RATES[-1] * (1 + 1e-12) * others, self.top
         while True:

@@ -84,8 +84,10 @@ def largest_ratio(pairs: Iterable[tuple[Floats, Floats]], delta: float) -> Float
 
     Parameters
     ----------
-    pairs, delta
-        `over` and `under`, error rates of one shape; at least 0, below 1.
+    pairs
+        `over` and `under`, error rates of one shape.
+    delta
+        At least 0, below 1.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = [np.where(over > delta, (over - delta) / under, 0.0) for over, under in pairs]

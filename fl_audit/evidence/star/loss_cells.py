@@ -117,8 +117,10 @@ def tail_ranks(total: int, fineness: int) -> Integers:
 
     Parameters
     ----------
-    total, fineness
-        At least 1; the step between ranks is their distance from the nearer end over this number, and at least 1.
+    total
+        At least 1.
+    fineness
+        The step between ranks is their distance from the nearer end over this number, and at least 1.
     """
     ranks, rank = [1], 1
     while rank <= total // 2:

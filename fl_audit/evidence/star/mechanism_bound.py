@@ -101,8 +101,10 @@ def _log_winnings(beyond: Floats, fpr: Floats, epsilon: float, delta: float) -> 
 
     Parameters
     ----------
-    beyond, fpr
-        Members' rates, shape (tails, models, ranks); false-positive rates of the ranks, shape (ranks,).
+    beyond
+        Members' rates, shape (tails, models, ranks).
+    fpr
+        False-positive rates of the ranks, shape (ranks,).
     epsilon, delta
         Of the claim.
     """

@@ -120,8 +120,10 @@ def parametric_mechanism_star(
         Losses, finite and at least 0, not all equal within a model, shapes (models, m) and (models, p). The lower bound
         holds only for independent models, each with its own training and population records, see
         `mechanism_lower_bound`.
-    delta, shift
-        From 0 to below 1; as for `parametric_epsilon_star`.
+    delta
+        From 0 to below 1.
+    shift
+        As for `parametric_epsilon_star`.
     confidence
         Confidence of the lower bound, above 0 and below 1. The bound does not assume normal scores.
 

@@ -124,8 +124,10 @@ def threshold_log_ratios(members: NormalMixture, population: NormalMixture, poin
     ----------
     members, population
         Laws of scores.
-    points, delta
-        Thresholds, shape (points,); from 0 to below 1.
+    points
+        Thresholds, shape (points,).
+    delta
+        From 0 to below 1.
     """
     ratios = []
     for one, other in ((members, population), (population, members)):

@@ -48,8 +48,12 @@ def render_html(contents: RunContents, pictures: Sequence[DrawnPicture], form: F
 
     Parameters
     ----------
-    contents, pictures, form
-        What the report is made of; the figures, in the order in which they shall appear; what the file holds.
+    contents
+        What the report is made of.
+    pictures
+        The figures, in the order in which they shall appear.
+    form
+        What the file holds.
     """
     game, order = contents.facts.game, _placed(contents, pictures)
     figures = {picture.name: _figure(place, picture, form) for place, picture in enumerate(order, start=1)}

@@ -40,8 +40,10 @@ def draw_pictures(figure: Figure, true: Floats32, drawings: Sequence[Drawing], o
         An empty figure.
     true
         The pictures, (pictures, *shape); at most 8 are shown.
-    drawings, own
-        What was drawn of them; which of the drawings is at the noise of the run.
+    drawings
+        What was drawn of them.
+    own
+        Which of the drawings is at the noise of the run.
     """
     rows = [(true, "originals")]
     for number, one in enumerate(drawings):
