@@ -16,8 +16,14 @@ class VerdictLook(Enum):
     NONE = "open", DASH, "bold bright_black"
 
 
-_LOOKS = {Verdict.VIOLATED: VerdictLook.BAD, Verdict.CONSISTENT: VerdictLook.GOOD, Verdict.INCONCLUSIVE:
-          VerdictLook.OPEN, Verdict.NOT_AUDITED: VerdictLook.NONE, Verdict.NO_PROMISE: VerdictLook.NONE}  # fmt: skip
+LOOKS = {
+    Verdict.VIOLATED: VerdictLook.BAD,
+    Verdict.CONSISTENT: VerdictLook.GOOD,
+    Verdict.INCONCLUSIVE: VerdictLook.OPEN,
+    Verdict.NOT_AUDITED: VerdictLook.NONE,
+    Verdict.NO_PROMISE: VerdictLook.NONE,
+}
+"""The one table of how verdicts look."""
 
 
 @dataclass(frozen=True)
@@ -39,4 +45,4 @@ def verdict_banner(verdict: Verdict, line: str) -> Banner:
     line
         What is said beside it, plain text.
     """
-    return Banner(capital(str(verdict)), line, _LOOKS[verdict])
+    return Banner(capital(str(verdict)), line, LOOKS[verdict])

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from fl_audit.evidence.findings.found import Findable, Findings, Numbers, finite
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
 from fl_audit.report.reading import Reading, aside, reading_of
-from fl_audit.report.style import REPORT_WIDTH, add_legend, new_figure
+from fl_audit.report.style import add_legend, report_figure
 from fl_audit.report.units import UnitWords, unit_words
 
 N = TypeVar("N", bound=Findable)
@@ -135,7 +135,7 @@ class Picture(Generic[N]):
         numbers, contents
             What the picture shows; what the report is drawn from.
         """
-        figure = new_figure(self.height, REPORT_WIDTH)
+        figure = report_figure(self.height)
         self.draw(figure, numbers, contents)
         if not figure.legends and figure.axes[0].get_legend_handles_labels()[0]:
             add_legend(figure.axes[0], columns=2)

@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import assert_never
 
+from fl_audit.canaries.certify import OneRunFinding
 from fl_audit.evidence.belief.family import FAMILY_LEVEL
 from fl_audit.evidence.belief.noise_estimate import BREACH
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.live import LiveNumbers
 from fl_audit.report.banner import verdict_banner
 from fl_audit.report.headline import Fact
-from fl_audit.report.page.html import fact_html
+from fl_audit.report.page.first_screen import fact_html
 from fl_audit.report.page.markup import page_table
 from fl_audit.report.page.shell import html_page
 from fl_audit.report.wording import number_text, one_in, percent, plural
@@ -17,7 +18,13 @@ from fl_audit.whole_files import whole_file
 
 
 def live_lines(numbers: LiveNumbers) -> list[str]:
-    """Return what a terminal says."""
+    """Return what a terminal says.
+
+    Parameters
+    ----------
+    numbers
+        What is known now.
+    """
     facts = (f"{fact.name}: {fact.value} ({fact.note})" for fact in _facts(numbers))
     return [
         f"{numbers.verdict}: {_progress(numbers)}. {_opening(numbers)}",
@@ -31,8 +38,10 @@ def write_live_page(numbers: LiveNumbers, path: Path) -> Path:
 
     Parameters
     ----------
-    numbers, path
-        What is known now; where to.
+    numbers
+        What is known now.
+    path
+        Where to.
     """
     facts = "\n".join(fact_html(fact) for fact in _facts(numbers))
     page = html_page(
@@ -111,11 +120,14 @@ def _table(numbers: LiveNumbers) -> str:
     if not numbers.looks:
         return "<p>No verdict yet: the first is passed after five whole rounds.</p>"
     rows = [
-        (plural(one.rounds, "whole round"), number_text(one.finding.mu_lower, 3),
-         number_text(one.finding.epsilon_lower, 3), "yes" if one.is_violated else "no")
+        (plural(one.rounds, "whole round"), *_cells(one.finding), "yes" if one.is_violated else "no")
         for one in numbers.looks
-    ]  # fmt: skip
+    ]
     columns = ("look after", "mu of a round, at least", "epsilon of the training, at least", "breaks the promise")
     at_most = f"a kept promise fails any of them in at most {one_in(FAMILY_LEVEL)} trainings"
     title = f"Looks that were declared beforehand: {at_most}"
     return page_table(columns, rows, numbers=(1, 2), title=title)
+
+
+def _cells(found: OneRunFinding) -> tuple[str, str]:
+    return number_text(found.mu_lower, 3), number_text(found.epsilon_lower, 3)

@@ -44,12 +44,25 @@ def reading_of(
 
 
 def aside(reading: Reading | None) -> str:
-    """Return what follows a number in a sentence: nothing but where it is not as promised."""
+    """Return what follows a number in a sentence: nothing but where it is not as promised.
+
+    Examples
+    --------
+    >>> aside(Reading.BY_CHANCE), aside(Reading.WITHIN)
+    (' (not as promised, within chance)', '')
+    """
     return "" if reading in (None, Reading.WITHIN) else f" ({reading})"
 
 
 def finding_text(entry: Mapping[str, Any]) -> str:
-    """Return an entry of `findings` in `summary.json` with its interval, what is promised, and how the two stand."""
+    """Return an entry of `findings` in `summary.json` with its interval, what is promised, and how the two stand.
+
+    Examples
+    --------
+    >>> entry = {"name": "Advantage", "value": 0.29, "low": 0.05, "high": 0.48, "confidence": 0.95, "promised": 0.206}
+    >>> finding_text(entry | {"is_share": False, "is_least": False, "reading": "not as promised, within chance"})
+    '0.29 (0.05 to 0.48), promised at most 0.206: not as promised, within chance'
+    """
 
     def text(value: float | None) -> str:
         return percent(value) if entry["is_share"] else number_text(value, 4)
@@ -72,5 +85,10 @@ def interval_beside(value: float, low: float, high: float, limit: float | None) 
         The number, and the ends of its interval.
     limit
         What is promised at most; None where nothing is.
+
+    Examples
+    --------
+    >>> interval_beside(0.29, 0.05, 0.48, 0.206)
+    '0.29 (0.05 to 0.48) (not as promised, within chance)'
     """
     return f"{interval_text(value, low, high)}{aside(reading_of(value, low, high, limit))}"

@@ -59,6 +59,11 @@ BIT_STYLES = {
 }
 
 
+def report_figure(height: float = HEIGHT) -> Figure:
+    """Return an empty white figure as wide as a report's, `height` inches tall without its legend."""
+    return new_figure(height, REPORT_WIDTH)
+
+
 def new_figure(height: float = HEIGHT, width: float = WIDTH) -> Figure:
     """Return an empty white figure of the common width, `height` inches tall, that lays itself out.
 
@@ -176,6 +181,39 @@ def draw_band(axes: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style
         axes.fill_between(position, bottom, top, **style)
 
 
+@dataclass(frozen=True)
+class IntervalRow:
+    """A value with its interval, drawn in a row of its own."""
+
+    name: str  # of the row, at the left
+    # `value`, `low`, `high`: the value and the ends of its interval.
+    value: float
+    low: float
+    high: float
+    said: str  # what stands at the right, where no line crosses it
+    # `marker`, `colour`: how it is drawn.
+    marker: str = "o"
+    colour: str = BIT_STYLES[1].colour
+
+
+def draw_intervals(axes: Axes, rows: Sequence[IntervalRow]) -> None:
+    """Draw values with their intervals, the first row at the bottom, each with its numbers at the right.
+
+    Parameters
+    ----------
+    axes, rows
+        What to draw in; from the bottom up.
+    """
+    for height, row in enumerate(rows):
+        axes.plot([row.low, row.high], [height, height], "-", color=row.colour, linewidth=2.4)
+        axes.plot([row.low, row.high], [height, height], "|", color=row.colour, markersize=13, markeredgewidth=1.8)
+        axes.plot([row.value], [height], row.marker, color=row.colour, markersize=7)
+        axes.annotate(row.said, (1.01, height), xycoords=axes.get_yaxis_transform(), va="center",
+                      fontsize=SMALL_TEXT_SIZE, color=INK, annotation_clip=False)  # fmt: skip
+    axes.set_yticks(range(len(rows)), [row.name for row in rows])
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+
+
 def draw_limit(axes: Axes, value: float, label: str, line: str = "-.") -> None:
     """Draw what is promised, or another number to hold against, as an upright line.
 
@@ -207,21 +245,16 @@ def to_png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def to_svg(figure: Figure, salt: str = "fl_audit") -> str:
-    """Return the figure as the text of a small SVG file: letters as text, coordinates to a hundredth of a point.
+def to_svg(figure: Figure) -> bytes:
+    """Return the figure as the bytes of a small SVG file: letters as text, coordinates to a hundredth of a point.
 
-    The same figure gives the same text.
-
-    Parameters
-    ----------
-    figure, salt
-        The figure; from which the names within it are made.
+    The same figure gives the same bytes.
     """
-    buffer = io.StringIO()
-    with rc_context({"svg.hashsalt": salt, "svg.fonttype": "none"}):
+    buffer = io.BytesIO()
+    with rc_context({"svg.hashsalt": "fl_audit", "svg.fonttype": "none"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     # Numbers within tags alone: what stands between them is read.
-    return re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0]), buffer.getvalue())
+    return re.sub(rb"<[^>]*>", lambda tag: re.sub(rb"(\d\.\d\d)\d+", rb"\1", tag[0]), buffer.getvalue())
 
 
 def require_figure_path(path: Path) -> None:

@@ -156,8 +156,7 @@ class ToldTests:
         Noise that depends on the secret is no matter of degree, so it leads even where another test is clearer, but for
         noise that is missing.
         """
-        violated = (told for told in self.each if told.test.violated)
-        ordered = sorted(violated, key=lambda told: told.test.p_value / told.test.level)
+        ordered = sorted((told for told in self.each if told.test.violated), key=_chance)
         about_secret = [told for told in ordered if told.test.name.is_about_secret]
         missing = any(told.test.name in OF_NOISE for told in ordered)
         first = (about_secret if about_secret and not missing else ordered)[:1]
@@ -177,6 +176,10 @@ class ToldTests:
              p_text(told.test.p_value), f"{told.test.level:.3g}")
             for told in self.each
         )  # fmt: skip
+
+
+def _chance(told: ToldTest) -> float:
+    return told.test.p_value / told.test.level
 
 
 def p_text(p_value: float) -> str:

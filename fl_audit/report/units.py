@@ -48,25 +48,39 @@ def unit_words(adjacency: Adjacency) -> UnitWords:
 def _of_a_record(replaced: bool) -> UnitWords:
     other = ", or another in its place," if replaced else ""
     return UnitWords(
-        one="record", many="records", differing="the differing record", sum="sum of clipped gradients",
-        measure="gradient units", others="the gradients of the other records",
-        whether=f"whether one particular record{other} was used", that="one particular record was used",
-        that_short="it was", not_that="it was not", there="with the record",
+        one="record",
+        many="records",
+        differing="the differing record",
+        sum="sum of clipped gradients",
+        measure="gradient units",
+        others="the gradients of the other records",
+        whether=f"whether one particular record{other} was used",
+        that="one particular record was used",
+        that_short="it was",
+        not_that="it was not",
+        there="with the record",
         not_there="with the other in its place" if replaced else "without it",
         secret_rounds="whose records each step used",
-    )  # fmt: skip
+    )
 
 
 def _of_a_client(replaced: bool) -> UnitWords:
     took_part = "one particular client took part"
     used = "the records of one particular client were used"
     return UnitWords(
-        one="client", many="clients", differing="the differing client", sum="sum of clipped updates",
-        measure="units of the model's parameters", others="the updates of the other clients",
-        whether="whether one particular client's records or those of a stand-in were used" if replaced
-        else f"whether {took_part}", that=used if replaced else took_part,
+        one="client",
+        many="clients",
+        differing="the differing client",
+        sum="sum of clipped updates",
+        measure="units of the model's parameters",
+        others="the updates of the other clients",
+        whether="whether one particular client's records or those of a stand-in were used"
+        if replaced
+        else f"whether {took_part}",
+        that=used if replaced else took_part,
         that_short="they were" if replaced else "it did",
-        not_that="those of a stand-in were" if replaced else "it did not", there="with the client",
+        not_that="those of a stand-in were" if replaced else "it did not",
+        there="with the client",
         not_there="with a stand-in" if replaced else "without it",
         secret_rounds="which clients each round used",
-    )  # fmt: skip
+    )

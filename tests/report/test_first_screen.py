@@ -18,9 +18,10 @@ from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee import guarantee
 from fl_audit.report.headline import facts_of, next_step, warnings_of
 from fl_audit.report.page import pdf
+from fl_audit.report.page.first_screen import first_screen
 from fl_audit.report.page.gauge import gauge_html, kept_epsilon
-from fl_audit.report.page.html import PAPER, first_screen, paragraphs, render_html
-from fl_audit.report.page.palette import COLOURS, TEXT_ON_GROUND
+from fl_audit.report.page.html import PAPER, paragraphs, render_html
+from fl_audit.report.page.palette import DARK, LIGHT, TEXT_ON_GROUND
 from fl_audit.report.page.pictures import draw_all
 from fl_audit.report.page.stylesheet import STYLESHEET
 from fl_audit.report.sections.registry import report_contents
@@ -194,9 +195,6 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
-LIGHT, DARK = ({name: pair[side] for name, pair in COLOURS.items()} for side in (0, 1))
-
-
 @pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
 def test_every_text_can_be_read_on_its_ground(colours):
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
@@ -207,6 +205,7 @@ def test_every_text_can_be_read_on_its_ground(colours):
 
 
 def test_the_style_sheet_uses_the_palette_alone():
+    assert set(LIGHT) == set(DARK)
     rules = STYLESHEET.partition("* {")[2]
     assert not re.search(r"#[0-9a-f]{3,6}\b|rgb|https?:|url\(|@import", rules)
     texts = set(re.findall(r"[ ;{]color: var\(--([a-z-]+)\)", rules))

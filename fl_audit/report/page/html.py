@@ -1,26 +1,24 @@
 """The report as one HTML file that needs nothing else: a page, and an appendix that is folded on a screen."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.notebook import Markup
 from fl_audit.report.finding import PagePlace, Row, RunContents, Section, Table
-from fl_audit.report.headline import Fact, facts_of, next_step, warnings_of
 from fl_audit.report.law_words import SIMULATION_NOTICE, scaling_text
-from fl_audit.report.page.gauge import gauge_html
+from fl_audit.report.page.first_screen import first_screen
 from fl_audit.report.page.markup import html_figure, page_table, value_html
 from fl_audit.report.page.papers import papers_of
 from fl_audit.report.page.pictures import DrawnPicture
-from fl_audit.report.page.shell import banner_html, html_page, next_html
+from fl_audit.report.page.shell import html_page
 from fl_audit.report.reading import Reading
 from fl_audit.report.sections.law import law_table, settings_table
-from fl_audit.report.sections.origin import provenance_line
 from fl_audit.report.sections.promise import person_text
 from fl_audit.report.sections.registry import measured, page_rows
-from fl_audit.report.sections.verdict import banner, verdict_of
+from fl_audit.report.sections.verdict import verdict_of
 from fl_audit.report.tests_table import ToldTests
 from fl_audit.report.wording import percent, plural
 
@@ -79,29 +77,6 @@ def render_html(contents: RunContents, pictures: Sequence[DrawnPicture], form: F
         opening="",
         body="\n".join(part for part in body if part),
         footer="From this run's own files.",
-    )
-
-
-def first_screen(contents: RunContents) -> str:
-    """Return what fits on the first screen, and on the first page of paper, as HTML."""
-    words = banner(contents)
-    facts = "\n".join(fact_html(fact) for fact in facts_of(contents))
-    labels = "".join(
-        f'<p class="label"><span aria-hidden="true">⚠ </span>{escape(line)}</p>\n' for line in warnings_of(contents)
-    )
-    verdict = banner_html(replace(words, word=f"Verdict: {words.word}"))
-    return (
-        f'<div class="first">\n{verdict}\n{labels}<dl class="facts">\n{facts}\n</dl>\n{gauge_html(contents)}\n'
-        f'{next_html(next_step(contents))}\n<p class="origin">{escape(provenance_line(contents.run.provenance))}</p>\n'
-        "</div>"
-    )
-
-
-def fact_html(fact: Fact) -> str:
-    """Return one number of a first screen."""
-    return (
-        f'<div><dt>{escape(fact.name)}</dt><dd><span class="figure">{escape(fact.value)}</span> '
-        f'<span class="note">{escape(fact.note)}</span></dd></div>'
     )
 
 

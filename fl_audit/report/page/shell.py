@@ -72,11 +72,18 @@ def html_page(
 
     Parameters
     ----------
-    title, heading, subtitle, opening
-        Plain text: of the window; of the page; what it is about, in a line; its first paragraph, empty where the body
-        has one of its own.
-    body, footer
-        HTML of everything below, escaped already; what follows there, plain text.
+    title
+        Of the window, plain text.
+    heading
+        Plain text.
+    subtitle
+        What the page is about, in a line of plain text.
+    opening
+        First paragraph, plain text; empty where the body has an opening of its own.
+    body
+        HTML of everything below, escaped already.
+    footer
+        What follows there, plain text.
     banner
         The verdict above the first paragraph; None where the body has its own.
     step

@@ -1,11 +1,10 @@
 """The style of every page: one column, system fonts, light or dark as the reader's screen is, light on paper."""
 
-from fl_audit.report.page.palette import COLOURS
+from fl_audit.report.page.palette import DARK, LIGHT, css_variables
 
-_LIGHT, _DARK = (" ".join(f"--{name}: {pair[side]};" for name, pair in COLOURS.items()) for side in (0, 1))
 _COLOURS = f"""
-:root {{ color-scheme: light dark; {_LIGHT} }}
-@media screen and (prefers-color-scheme: dark) {{ :root {{ {_DARK} }} }}
+:root {{ color-scheme: light dark; {css_variables(LIGHT)} }}
+@media screen and (prefers-color-scheme: dark) {{ :root {{ {css_variables(DARK)} }} }}
 """
 
 _PAGE = """
@@ -44,7 +43,8 @@ _FIRST_SCREEN = """
   margin: 0 0 .8rem; font-weight: 700; font-size: .9rem; }
 .facts { display: flex; gap: 1rem; margin: 0 0 1rem; }
 .facts > div { flex: 1 1 0; border-top: 3px solid var(--ink); padding-top: .3rem; }
-.facts dt { font-size: .85rem; color: var(--muted); } .facts dd { margin: 0; }
+.facts dt { font-size: .85rem; color: var(--muted); }
+.facts dd { margin: 0; }
 .facts .figure { display: block; font-size: 1.6rem; font-weight: 700; line-height: 1.25;
   font-variant-numeric: tabular-nums; }
 .facts .note { font-size: .85rem; color: var(--muted); display: block; line-height: 1.35; }
@@ -56,7 +56,8 @@ _FIRST_SCREEN = """
   border-left: 1px solid var(--muted); }
 .gauge .said { flex: 0 0 16rem; padding-left: .8rem; line-height: 1.2; }
 .gauge .bar { position: absolute; top: .35rem; height: 1rem; background: var(--muted); }
-.gauge .bar.shown { background: var(--shown); } .gauge .bar.beyond { background: var(--beyond); }
+.gauge .bar.shown { background: var(--shown); }
+.gauge .bar.beyond { background: var(--beyond); }
 .gauge .bar.findable { background: none; border: 2px solid var(--ink); border-right: 0; }
 .gauge .bar.blind {
   background: repeating-linear-gradient(135deg, var(--line), var(--line) 2px, transparent 2px, transparent 6px); }
@@ -72,7 +73,8 @@ _FIRST_SCREEN = """
 _FIGURES_AND_TABLES = """
 figure { margin: 0 0 2.2rem; break-inside: avoid; }
 figure img { width: 100%; max-width: 50rem; height: auto; display: block; background: var(--paper); }
-figure svg { width: 100%; max-width: 38rem; height: auto; display: block; } figure svg text { fill: var(--ink); }
+figure svg { width: 100%; max-width: 38rem; height: auto; display: block; }
+figure svg text { fill: var(--ink); }
 figure svg * { stroke-linejoin: round; stroke-linecap: butt; }
 @media screen and (prefers-color-scheme: dark) { figure img { filter: invert(.915) hue-rotate(180deg); } }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)); gap: 1.4rem 2rem; }
@@ -83,7 +85,8 @@ figcaption strong { color: var(--ink); }
 table { border-collapse: collapse; width: 100%; font-size: .84rem; line-height: 1.4; margin: 0 0 1.4rem; }
 caption { text-align: left; font-weight: 700; padding: 0 0 .4rem; }
 th, td { text-align: left; vertical-align: top; padding: .38rem .6rem .38rem 0; border-bottom: 1px solid var(--line); }
-thead th { border-bottom: 2px solid var(--ink); vertical-align: bottom; } tbody th { font-weight: 600; }
+thead th { border-bottom: 2px solid var(--ink); vertical-align: bottom; }
+tbody th { font-weight: 600; }
 td.value { font-variant-numeric: tabular-nums; font-weight: 600; white-space: nowrap; }
 td.aside { color: var(--muted); }
 nav ol { columns: 2; gap: 2rem; font-size: .9rem; margin: 0 0 1.2rem; }
@@ -94,7 +97,8 @@ summary { font-weight: 700; padding: .55rem 0; cursor: pointer; }
 details > div { padding: .3rem 0 1rem; }
 .sign-off { display: none; }
 table.configuration tbody * { font-family: ui-monospace, "DejaVu Sans Mono", Consolas, monospace; }
-table.configuration tbody th { font-weight: 400; } table.configuration tbody th, table.pairs tbody th { width: 40%; }
+table.configuration tbody th { font-weight: 400; }
+table.configuration tbody th, table.pairs tbody th { width: 40%; }
 table.configuration td, table.pairs td { overflow-wrap: anywhere; }
 """
 
@@ -104,21 +108,27 @@ _PHONE = """
   body { padding: .7rem .9rem 3rem; line-height: 1.42; }
   .subtitle { margin-bottom: .6rem; font-size: .8rem; }
   .verdict { padding: .5rem .8rem; gap: .8rem; align-items: flex-start; border-width: 3px; }
-  .verdict .sign { font-size: 1.7rem; } .verdict .word { font-size: 1.35rem; }
+  .verdict .sign { font-size: 1.7rem; }
+  .verdict .word { font-size: 1.35rem; }
   .facts { display: block; margin-bottom: .7rem; }
   .facts > div { border-top: 1px solid var(--line); padding: .15rem 0; display: flex; gap: .6rem;
     align-items: baseline; }
-  .facts dt { flex: 0 0 6.6rem; line-height: 1.2; } .facts .figure { font-size: 1.15rem; }
+  .facts dt { flex: 0 0 6.6rem; line-height: 1.2; }
+  .facts .figure { font-size: 1.15rem; }
   .facts .note { font-size: .78rem; line-height: 1.2; }
-  .gauge .row { flex-wrap: wrap; font-size: .85rem; } .gauge .name { flex: 0 0 6.2rem; }
+  .gauge .row { flex-wrap: wrap; font-size: .85rem; }
+  .gauge .name { flex: 0 0 6.2rem; }
   .gauge .said { flex: 1 1 auto; padding-left: 0; order: 1; }
-  .gauge .track { flex: 0 0 100%; order: 2; height: 1.15rem; } .gauge .bar { top: .15rem; height: .8rem; }
-  .gauge .axis .name { display: none; } .gauge .axis .track { overflow: visible; margin-right: 0; }
+  .gauge .track { flex: 0 0 100%; order: 2; height: 1.15rem; }
+  .gauge .bar { top: .15rem; height: .8rem; }
+  .gauge .axis .name { display: none; }
+  .gauge .axis .track { overflow: visible; margin-right: 0; }
   .gauge .axis .track span:last-child { transform: translateX(-100%); }
   .next { padding-left: .6rem; font-size: .95rem; }
   .figures { grid-template-columns: 1fr; }
   nav ol { columns: 1; }
-  .scroll thead { display: none; } .scroll table, .scroll tbody, .scroll caption, .scroll tr { display: block; }
+  .scroll thead { display: none; }
+  .scroll table, .scroll tbody, .scroll caption, .scroll tr { display: block; }
   .scroll tr { padding: .35rem 0; border-bottom: 1px solid var(--line); }
   .scroll tbody th, .scroll td { display: block; width: auto; border: 0; padding: .08rem 0; white-space: normal;
     overflow-wrap: anywhere; }
@@ -133,25 +143,31 @@ _PAPER = """
   html { font-size: 9.2pt; }
   body { max-width: none; padding: 0; }
   h2 { break-after: avoid; margin-top: 1.8rem; }
-  tr, .verdict, .label, .notice, .facts, .gauge { break-inside: avoid; } thead { display: table-header-group; }
+  tr, .verdict, .label, .notice, .facts, .gauge { break-inside: avoid; }
+  thead { display: table-header-group; }
   .scroll { overflow: visible; }
   figure { margin-bottom: 1.2rem; }
   figure[id^="figure-"] img, figure[id^="figure-"] svg { max-width: 10cm; margin: 0 auto; }
-  .figures { grid-template-columns: 1fr 1fr; gap: .4rem .8rem; } .figures figure { margin: 0; }
+  .figures { grid-template-columns: 1fr 1fr; gap: .4rem .8rem; }
+  .figures figure { margin: 0; }
   .figures figure img, .figures figure svg { max-width: 86%; margin: 0; }
   .figures figcaption { font-size: 7.5pt; margin-top: .1rem; }
   figcaption { max-width: none; }
   h2 { margin: .8rem 0 .4rem; font-size: 1.1rem; }
   p { margin-bottom: .5rem; }
   h2#numbers, h2#configuration, h2#appendix { break-before: page; }
-  table { table-layout: fixed; font-size: 8pt; overflow-wrap: anywhere; } th, td { padding: .14rem .5rem .14rem 0; }
+  table { table-layout: fixed; font-size: 8pt; overflow-wrap: anywhere; }
+  th, td { padding: .14rem .5rem .14rem 0; }
   thead th:first-child { width: 32%; }
   thead th:nth-child(2):nth-last-child(4), thead th:nth-child(4):nth-last-child(2) { width: 10%; }
-  thead th:nth-child(3):nth-last-child(3) { width: 20%; } thead th:first-child:nth-last-child(6) { width: 16%; }
+  thead th:nth-child(3):nth-last-child(3) { width: 20%; }
+  thead th:first-child:nth-last-child(6) { width: 16%; }
   thead th:first-child:nth-last-child(7) { width: 19%; }
   thead th:nth-child(2):nth-last-child(6), thead th:nth-child(7) { width: 8%; }
-  thead th:nth-child(6):nth-last-child(2) { width: 11%; } td.value { white-space: normal; }
-  .small-print { font-size: 6.5pt; } .small-print table { font-size: 6.5pt; line-height: 1.15; margin: 0 0 .6rem; }
+  thead th:nth-child(6):nth-last-child(2) { width: 11%; }
+  td.value { white-space: normal; }
+  .small-print { font-size: 6.5pt; }
+  .small-print table { font-size: 6.5pt; line-height: 1.15; margin: 0 0 .6rem; }
   .small-print td, .small-print th { padding: .5pt 4pt .5pt 0; }
   .small-print table.configuration, .small-print table.configuration thead { display: block; }
   .small-print table.configuration thead { display: none; }

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fl_audit.evidence.belief.advantage import MeanAdvantage
 from fl_audit.evidence.findings.attributes import (
     GUESSED,
     GUESSED_BLINDLY,
@@ -19,6 +20,10 @@ _NAMES = {
     GUESSED: "By the least loss",
     GUESSED_BY_LAW: "By the law of members' losses",
 }
+
+
+def _interval(found: MeanAdvantage, limit: float | None) -> str:
+    return interval_beside(found.advantage, found.low, found.high, limit)
 
 
 def _best(numbers: AttributeNumbers) -> Guesser:
@@ -44,11 +49,10 @@ def _quoted(numbers: AttributeNumbers) -> str:
 def _tables(numbers: AttributeNumbers, contents: RunContents) -> list[Table]:
     columns = ("Who guesses", "Right, members", "Right, others", "Advantage")
     rows: list[tuple[Any, ...]] = [
-        (said, percent(found.members), percent(found.others),
-         interval_beside(gain.advantage, gain.low, gain.high, numbers.largest))
+        (said, percent(found.members), percent(found.others), _interval(found.advantage, numbers.largest))
         for name, said in _NAMES.items()
-        for found, gain in ((numbers.by_name[name], numbers.by_name[name].advantage),)
-    ]  # fmt: skip
+        for found in (numbers.by_name[name],)
+    ]
     if numbers.largest is not None:
         rows.append(("Anybody, by the promise", None, None, f"at most {number_text(numbers.largest, 3)}"))
     title = f"Inference of {_quoted(numbers)}, intervals at {percent(contents.facts.confidence)} confidence each"

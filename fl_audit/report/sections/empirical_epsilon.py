@@ -28,9 +28,7 @@ def _detectable(contents: RunContents) -> str:
     numbers = verdict_of(contents)
     decisive = numbers.judgement
     assert decisive is not None, "only what was judged has a limit"
-    # The limit of detection is about one test, which has a level of its own.
-    its = next((test.level for test in decisive.tests if test.name == decisive.method), decisive.level)
-    level = f"level {number_text(its)}"
+    level = f"level {number_text(_level_of(decisive))}"
     if not math.isfinite(decisive.limit_of_detection):
         return (
             f"where the {contents.words.one} is hidden nothing could have been found at {level}, since D and D' hardly "
@@ -40,6 +38,11 @@ def _detectable(contents: RunContents) -> str:
     if numbers.judges_scores:
         return f"so many scores could show up to {found} at {level}"
     return f"noise that leaves epsilon {found} would have been found in 9 of 10 runs at {level}"
+
+
+def _level_of(decisive: Judgement) -> float:
+    """Return the level of the test that the limit of detection is about."""
+    return next((test.level for test in decisive.tests if test.name == decisive.method), decisive.level)
 
 
 def _rows(numbers: EmpiricalNumbers, contents: RunContents) -> list[Row]:
@@ -80,12 +83,15 @@ def _tables(numbers: EmpiricalNumbers, _: RunContents) -> list[Table]:
     columns = ("Method", "Epsilon at least (nats)", "Confidence", "Would be found from (nats)",
                "Could be shown up to (nats)", "Assumption")  # fmt: skip
     rows = tuple(
-        (str(bound.method), finite(bound.epsilon),
-         f"{percent(bound.confidence) if bound.method.has_confidence else 'none'}, at delta = {bound.delta:g}",
+        (str(bound.method), finite(bound.epsilon), f"{_confidence(bound)}, at delta = {bound.delta:g}",
          *_limits(bound), " ".join([bound.assumption, *bound.warnings]))
         for bound in numbers.bounds
     )  # fmt: skip
     return [Table("Lower bounds on epsilon by every method that applies", columns, rows)]
+
+
+def _confidence(bound: LowerBound) -> str:
+    return percent(bound.confidence) if bound.method.has_confidence else "none"
 
 
 def _limits(bound: LowerBound) -> tuple[float | str | None, float | str | None]:

@@ -84,13 +84,14 @@ def _rows(numbers: InsiderNumbers, contents: RunContents) -> list[Row]:
     ]  # fmt: skip
 
 
-def _laws(run: FinishedRun) -> dict[int, LogOddsLaw]:
+def exact_laws(run: FinishedRun) -> dict[int, LogOddsLaw]:
+    """Return the laws of the final log-odds by bit where they are exact; any other would be no limit."""
     return run.largest_laws if run.has_exact_final_law else {}
 
 
 def _caption(numbers: InsiderNumbers, contents: RunContents) -> str:
     beyond, worlds = numbers.belief_violations, numbers.estimate.worlds
-    law = "The curve is the exact law." if _laws(contents.run) else "No law is drawn, for none is exact here."
+    law = "The curve is the exact law." if exact_laws(contents.run) else "No law is drawn, for none is exact here."
     promise = contents.facts.guarantee
     allowed = "" if promise is None else f"; promised is {percent(promise.delta)} at most"
     return (
@@ -102,7 +103,7 @@ def _caption(numbers: InsiderNumbers, contents: RunContents) -> str:
 def _beliefs_figure(figure: Figure, numbers: InsiderNumbers, contents: RunContents) -> None:
     """Draw the final beliefs in the dataset that was really used, beside their law where it is exact."""
     axes = figure.add_subplot()
-    facts, laws, worlds = contents.facts, _laws(contents.run), contents.worlds
+    facts, laws, worlds = contents.facts, exact_laws(contents.run), contents.worlds
     highest = top = _draw_beliefs(axes, worlds["belief"].to_numpy(dtype=np.float64))
     if laws:
         share, points = float(contents.run.bits.mean()), belief_grid(laws, facts.prior)

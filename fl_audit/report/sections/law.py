@@ -1,7 +1,7 @@
 """The release law that was played: its facts, the configuration, and what the differing record could change."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, assert_never
 
 from matplotlib.axes import Axes
@@ -96,13 +96,16 @@ def _game_rows(facts: RunFacts) -> list[tuple[str, Any]]:
     ]
 
 
-def _flat(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all settings as dotted name and JSON text."""
+def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Return all settings as dotted name and JSON text."""
+    settings: list[tuple[str, str]] = []
     for key, value in section.items():
+        name = f"{prefix}{key}"
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
+            settings.extend(_flat(value, f"{name}."))
         else:
-            yield f"{prefix}{key}", json.dumps(value, ensure_ascii=False, default=str)
+            settings.append((name, json.dumps(value, ensure_ascii=False, default=str)))
+    return settings
 
 
 def _sentence(_: PromiseNumbers, contents: RunContents) -> str:

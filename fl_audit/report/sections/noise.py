@@ -12,7 +12,7 @@ from fl_audit.evidence.findings.noise import NoiseNumbers, measure_noise
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.report.finding import PagePlace, Picture, Row, RunContents, Section, Table
 from fl_audit.report.reading import aside, reading_of
-from fl_audit.report.style import BIT_STYLES, INK, MUTED, SMALL_TEXT_SIZE, draw_limit, finish_axes
+from fl_audit.report.style import BIT_STYLES, INK, MUTED, IntervalRow, draw_intervals, draw_limit, finish_axes
 from fl_audit.report.test_words import MISSING_WORDS
 from fl_audit.report.tests_table import ToldTests
 from fl_audit.report.units import unit_words
@@ -104,19 +104,16 @@ def _noise_figure(figure: Figure, numbers: NoiseNumbers, contents: RunContents) 
     parts.append((f"Where it hides\nthe {contents.words.one}", found.along_record, found.along_low, found.along_high,
                   "v", INK))  # fmt: skip
     parts.append(("All parameters", found.ratio, found.low, found.high, "o", BIT_STYLES[1].colour))
-    rows = [part for part in parts if math.isfinite(part[1])]
+    rows = [
+        IntervalRow(name, ratio, low, high, ratio_text(ratio, low, high), marker, colour)
+        for name, ratio, low, high, marker, colour in parts
+        if math.isfinite(ratio)
+    ]
     figure.set_figheight(1.9 + 0.42 * len(rows))
     axes = figure.add_subplot()
     draw_limit(axes, 1.0, "promised noise")
-    for height, (_, ratio, low, high, marker, colour) in enumerate(rows):  # the first row at the bottom
-        axes.plot([low, high], [height, height], "-", color=colour, linewidth=2.4)
-        axes.plot([low, high], [height, height], "|", color=colour, markersize=13, markeredgewidth=1.8)
-        axes.plot([ratio], [height], marker, color=colour, markersize=7)
-        axes.annotate(ratio_text(ratio, low, high), (1.01, height), xycoords=axes.get_yaxis_transform(), va="center",
-                      fontsize=SMALL_TEXT_SIZE, color=INK, annotation_clip=False)  # fmt: skip
-    axes.set_yticks(range(len(rows)), [row[0] for row in rows])
-    axes.set_ylim(-0.6, len(rows) - 0.4)
-    ends = np.array([row[2:4] for row in rows])
+    draw_intervals(axes, rows)
+    ends = np.array([[row.low, row.high] for row in rows])
     # The same axis in every report, but for noise that is far from the promise.
     low, high = min(0.95, ends.min()), max(1.05, ends.max())
     axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))

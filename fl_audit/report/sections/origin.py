@@ -4,7 +4,9 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
-from fl_audit.evidence.origin import Provenance
+from fl_audit.evidence.findings.found import Findings
+from fl_audit.evidence.finished_run import FinishedRun
+from fl_audit.evidence.origin import Provenance, Session
 from fl_audit.evidence.run_tables import Timing
 from fl_audit.report.finding import RunContents, Section, Table, TableLook
 from fl_audit.report.wording import SPACE
@@ -27,6 +29,10 @@ class OriginNumbers:
     def to_json(self) -> dict[str, Any]:
         """Return the entry `timing`: the same run has the same summary wherever it is made, but for that."""
         return {"timing": asdict(self.timing)}
+
+
+def _measure(run: FinishedRun, _: Findings) -> OriginNumbers:
+    return OriginNumbers(run.provenance, run.timing)
 
 
 def provenance_line(provenance: Provenance | None) -> str:
@@ -79,16 +85,15 @@ def _rows(found: Provenance) -> tuple[tuple[str, str], ...]:
         ("Commit of the sources", first.commit or "not under version control"),
         ("Versions", _pairs(first.versions)),
         ("Machine", _pairs(first.hardware)),
-        *(
-            (
-                "Gone on with",
-                f"{one.began}; {one.command or _NO_COMMAND}; {_pairs(one.versions)}; {_pairs(one.hardware)}",
-            )
-            for one in later
-        ),
+        *(("Gone on with", _gone_on(session)) for session in later),
         ("Fingerprint of the data (SHA-256)", found.data or _NOT_TOLD),
         ("To make it again", again),
     )
+
+
+def _gone_on(session: Session) -> str:
+    parts = (session.began, session.command or _NO_COMMAND, _pairs(session.versions), _pairs(session.hardware))
+    return "; ".join(parts)
 
 
 def _pairs(values: Any) -> str:
@@ -96,7 +101,6 @@ def _pairs(values: Any) -> str:
 
 
 ORIGIN = Section(
-    name="origin", title="Where this run comes from", numbers=OriginNumbers,
-    measure=lambda run, _: OriginNumbers(run.provenance, run.timing), keys=("timing",),
+    name="origin", title="Where this run comes from", numbers=OriginNumbers, measure=_measure, keys=("timing",),
     tables=_tables,
 )  # fmt: skip

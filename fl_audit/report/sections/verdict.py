@@ -1,13 +1,14 @@
 """The verdict: what became of the promise, which test broke it, and what a verdict covers."""
 
 import math
-from typing import assert_never
+from collections.abc import Mapping
+from typing import Any, assert_never
 
 from fl_audit.evidence.belief.family import DETECTION_POWER, TestName
 from fl_audit.evidence.belief.noise_estimate import BREACH, epsilon_at, law_in_words
 from fl_audit.evidence.belief.verdict import Judgement, Verdict
 from fl_audit.evidence.findings.verdict import VerdictNumbers, measure_verdict
-from fl_audit.evidence.finished_run import RunFacts
+from fl_audit.evidence.finished_run import FinishedRun, RunFacts
 from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.banner import Banner, verdict_banner
@@ -18,7 +19,6 @@ from fl_audit.report.wording import capital, duration, number_text, one_in, perc
 
 _MOST_NAMED = 2
 """Other kinds of breach that are named beside the first one."""
-_UNTRIED = ", other data and other seeds were not tried."
 
 
 def verdict_of(contents: RunContents) -> VerdictNumbers:
@@ -160,17 +160,23 @@ def _scope(numbers: VerdictNumbers, facts: RunFacts) -> str:
         return (
             f"{why} What was measured of the released models, from their outputs and losses, is no test of a promise."
         )
-    what, rest = f"this pair of neighbouring training sets ({facts.neighbour})", f"; other neighbours{_UNTRIED}"
     if numbers.judges_canaries:
-        what, rest = "this training", ", and what canaries see: how much noise hides one of them in a round. Noise "
-        rest += "that depends on anybody's data was not looked for."
-    elif numbers.names_candidates:
-        what, rest = "these candidates", f"; other candidates{_UNTRIED}"
-    else:
-        rest += _cohort_text(facts)
-    limits = _detection_text(found, promise, unit_words(facts.relation))
-    seed = "this seed (the challenger's secret)"
-    return f"A verdict covers {what} and {seed} only{rest} {limits} A smaller breach may pass."
+        return (
+            "A verdict covers this training and this seed (the challenger's secret) only, and what canaries see: how "
+            "much noise hides one of them in a round. Noise that depends on anybody's data was not looked for. "
+            f"{_detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
+        )
+    if numbers.names_candidates:
+        return (
+            "A verdict covers these candidates and this seed (the challenger's secret) only; other candidates, other "
+            f"data and other seeds were not tried. {_detection_text(found, promise, unit_words(facts.relation))} A "
+            "smaller breach may pass."
+        )
+    return (
+        f"A verdict covers this pair of neighbouring training sets ({facts.neighbour}) and this seed (the "
+        f"challenger's secret) only; other neighbours, other data and other seeds were not tried.{_cohort_text(facts)} "
+        f"{_detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
+    )
 
 
 def _cohort_text(facts: RunFacts) -> str:
@@ -212,6 +218,10 @@ def _detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> st
     return f"{said} That is too little to tell: {more}"
 
 
+def _said(numbers: VerdictNumbers, run: FinishedRun) -> Mapping[str, Any]:
+    return {"scope": _scope(numbers, run.facts)}
+
+
 def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
     found, words = numbers.judgement, contents.words
     scope = _scope(numbers, contents.facts)
@@ -229,6 +239,5 @@ def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
 
 VERDICT = Section(
     name="verdict", title="The tests of the promise", numbers=VerdictNumbers, measure=measure_verdict,
-    keys=("verdict", "scope"), place=PagePlace.PAGE, sentence=_sentence, tables=_tables,
-    said=lambda numbers, run: {"scope": _scope(numbers, run.facts)},
+    keys=("verdict", "scope"), place=PagePlace.PAGE, sentence=_sentence, tables=_tables, said=_said,
 )  # fmt: skip
