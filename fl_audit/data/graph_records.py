@@ -29,9 +29,11 @@ def graph_records(
     Parameters
     ----------
     matrices
-        Of the graphs, at least one, each of one node or more.
-    labels, classes
-        Class of each graph, as `Records` has them.
+        Adjacency matrices of the graphs, at least one, each of one node or more.
+    labels
+        Class of each graph, shape (graphs,), whole numbers from 0 to `classes` - 1.
+    classes
+        Number of classes, at least 1.
     nodes
         Largest number of nodes, at least 2; that of the largest graph if this is more. The time of a model that
         multiplies by adjacency matrices follows its square, and so does memory, 4 (N + N^2 / 24) bytes a graph.
