@@ -16,18 +16,24 @@ _LOGS = {
     "mlflow": (
         "log_metric", "log_metrics", "log_param", "log_params", "log_artifact", "log_artifacts", "log_dict", "log_text",
     ),
-    "torch.utils.tensorboard.writer": (
-        "SummaryWriter.add_scalar", "SummaryWriter.add_scalars", "SummaryWriter.add_histogram",
-    ),
-    "tensorboardX.writer": (
-        "SummaryWriter.add_scalar", "SummaryWriter.add_scalars", "SummaryWriter.add_histogram",
-    ),
+    # The first opens a file and starts a thread, for every writer anew; whatever is added goes to what it returns.
+    "torch.utils.tensorboard.writer": ("SummaryWriter._get_file_writer", "SummaryWriter.add_scalars"),
+    "tensorboardX.writer": ("SummaryWriter._get_file_writer", "SummaryWriter.add_scalars"),
 }  # fmt: skip
 """What writes to a tracker that the app has started already, by module: functions, and methods of classes."""
 
 
-def _nothing(*_: Any, **__: Any) -> None:
-    """Take anything, and do nothing."""
+class _Silent:
+    """Takes any call of any name, and does nothing."""
+
+    def __getattr__(self, _: str) -> "_Silent":
+        return self
+
+    def __call__(self, *_: Any, **__: Any) -> "_Silent":
+        return self
+
+
+_SILENT = _Silent()
 
 
 @contextmanager
@@ -43,5 +49,5 @@ def silent_trackers() -> Iterator[None]:
                 except AttributeError:  # of another version
                     continue
                 if hasattr(found, function):
-                    stack.enter_context(patch.object(found, function, _nothing))
+                    stack.enter_context(patch.object(found, function, _SILENT))
         yield

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
+from torch.utils.tensorboard import SummaryWriter
 from toy_app import CLIENTS, Noisy, kept_in, toy_audit, toy_run
 
 from fl_audit.errors import InputError
@@ -133,6 +135,27 @@ def test_a_tracker_has_the_rows_of_the_training_alone(tmp_path: Path, monkeypatc
     tracker.log({"round": 3})
     assert len(rows) == 3
     assert json.loads((kept_in(tmp_path) / "verdict.json").read_text())["verdict"] == "violated"
+
+
+class OnABoard(FedAvg):
+    """Opens a writer of TensorBoard in every round, and closes none."""
+
+    def aggregate_train(self, server_round: int, replies: Any) -> Any:
+        writer = SummaryWriter(f"{self.fraction_train}/{server_round}")
+        writer.add_scalar("round", server_round, server_round)
+        writer.add_text("round", str(server_round))
+        writer.flush()
+        return super().aggregate_train(server_round, replies)
+
+
+def test_a_board_has_the_writers_of_the_training_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer has a thread of its own: thousands of games would have thousands."""
+    monkeypatch.chdir(tmp_path)
+    before = threading.active_count()
+    toy_run(lambda: OnABoard(fraction_evaluate=0.0), toy_audit(tmp_path / "audit", games=30))
+    assert threading.active_count() - before <= 4
+    assert len(list(tmp_path.glob("1.0/*/events.*"))) == 2
+    assert json.loads((kept_in(tmp_path / "audit") / "verdict.json").read_text())["verdict"] == "violated"
 
 
 def test_games_of_another_strategy_are_left_and_new_ones_are_played(
