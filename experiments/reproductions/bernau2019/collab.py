@@ -61,6 +61,7 @@ def load_collab(directory: Path | None) -> tuple[list[AdjacencyMatrix], Integers
         If the archive is missing or damaged, or its text is of another form.
     """
     path = locate_any(directory, "collab", (COLLAB_FILE,))
+    # The text is let go before the graphs are made.
     return _Reader(_numbers(read_zip_member(path, _MEMBER), path), path).graphs()
 
 
