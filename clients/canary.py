@@ -75,6 +75,11 @@ class Canary:
 def canary_mod(canary: Canary) -> Mod:
     """Return a mod that sends a canary in the place of what the app has trained.
 
+    Parameters
+    ----------
+    canary
+        Which, and with which coins.
+
     Raises
     ------
     InputError
@@ -143,6 +148,11 @@ def watching_mod(watch: Watch) -> Mod:
     The difference of the models of two successive rounds is what the first released, if the server averages and nothing
     else; equal models are a round that released nothing. That of the last round is seen by nobody who only trains. Who
     answered is not seen: all are taken to have.
+
+    Parameters
+    ----------
+    watch
+        What for, and where rounds are kept.
     """
 
     def look(message: Message, context: Context, call_next: ClientAppCallable) -> Message:

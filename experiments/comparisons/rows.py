@@ -53,6 +53,11 @@ class RunRow:
 def rows(directories: Sequence[Path]) -> list[RunRow]:
     """Return a row for every run.
 
+    Parameters
+    ----------
+    directories
+        Of finished runs, at least two and all different.
+
     Raises
     ------
     InputError

@@ -117,7 +117,13 @@ def _item(item: Item, result: ItemResult, png: bytes) -> str:
 
 
 def differences_html(result: ItemResult) -> str:
-    """Return which printed and theoretical numbers of an item lie outside our intervals, and its remarks."""
+    """Return which printed and theoretical numbers of an item lie outside our intervals, and its remarks.
+
+    Parameters
+    ----------
+    result
+        The item.
+    """
     parts = ["<h3>Where ours differs, and why</h3>"]
     if result.compared:
         outside = result.differences

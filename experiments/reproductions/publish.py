@@ -79,7 +79,13 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
 
 
 def stale_pages(docs: Path = DOCS) -> list[str]:
-    """Return a line for each published table or figure of another schema or other settings than this version has."""
+    """Return a line for each published table or figure of another schema or other settings than this version has.
+
+    Parameters
+    ----------
+    docs
+        Where the pages lie.
+    """
     return [
         f"{key}-{record['item']}: {why}" for key, records in _made(docs).items() for record in records
         if (why := _stale(record))

@@ -94,7 +94,7 @@ def _require_free(directory: Path, paper: Paper[Any]) -> None:
 def _write(context: Context, name: str, paper: Paper[Any], made: MadeItems) -> Path:
     """Draw and render everything first, then write the files, and return the path of the page."""
     records = {item.key: record_of(context, paper, made, item, result) for item, result in made.results}
-    drawings = {item.key: to_svg(result.figure) for item, result in made.results}
+    drawings = {item.key: to_svg(result.figure).encode() for item, result in made.results}
     pictures = {item.key: to_png(result.figure) for item, result in made.results}
     page = render_page(name, context.extent, paper, made, pictures)
     for item, result in made.results:

@@ -58,7 +58,7 @@ def find_data(
                 if reasons:
                     remarks.append(f"{study} is not there ({'; '.join(reasons)}): {there[0].name} stands in for it")
                 break
-            reasons.extend(f"{one.name}: {reason}" for one, reason in missing.items())
+            reasons.extend(f"{one.name.rpartition(':')[2]}: {reason}" for one, reason in missing.items())
         else:
             remarks.append(f"{study} is left out ({'; '.join(reasons)})")
     return DataFound(tuple(found), tuple(remarks))

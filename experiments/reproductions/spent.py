@@ -35,7 +35,13 @@ def note_seconds(run: Path, seconds: float) -> None:
 
 
 def seconds_of(run: Path) -> float:
-    """Return how many seconds a finished run took: as noted, else those of its training alone; NaN if unknown."""
+    """Return how many seconds a finished run took: as noted, else those of its training alone; NaN if none are known.
+
+    Parameters
+    ----------
+    run
+        The run directory.
+    """
     file = _seconds_file(run)
     if file.exists():
         return float(read_json(file)["seconds"])
@@ -47,7 +53,13 @@ def seconds_of(run: Path) -> float:
 
 
 def spent_on(runs: Mapping[Path, int]) -> RunCosts:
-    """Return what runs took together."""
+    """Return what runs took together.
+
+    Parameters
+    ----------
+    runs
+        Finished run directories, with their numbers of worlds.
+    """
     commits: set[str] = set()
     for run in runs:
         origin = read_provenance(RunDirectory(run))
@@ -57,7 +69,13 @@ def spent_on(runs: Mapping[Path, int]) -> RunCosts:
 
 
 def together(parts: Iterable[RunCosts]) -> RunCosts:
-    """Return what several sets of runs without a common one took."""
+    """Return what several sets of runs without a common one took.
+
+    Parameters
+    ----------
+    parts
+        What each took.
+    """
     own = list(parts)
     commits = sorted({commit for one in own for commit in one.commits})
     return RunCosts(sum(one.worlds for one in own), sum(one.minutes for one in own), tuple(commits))

@@ -114,7 +114,8 @@ def data_name(data: str) -> str:
     path = Path(data).expanduser()
     if data in names or data.startswith(PREFIX) or (":" in data and not path.exists()):
         return data
-    accepted = f"a CSV file, an archive .npz, a directory of pictures, or one of {', '.join(names)}"
+    files = "a CSV file, an archive .npz, a directory of pictures, package.module:loader"
+    accepted = f"{files}, or one of {', '.join(names)}"
     require(path.exists(), f"--data {data!r}: there is no such file; accepted are {accepted}")
     if path.is_dir():
         return "images"

@@ -48,8 +48,10 @@ def at_least(low: float, truth: float) -> PrintedStatement:
 
     Parameters
     ----------
-    low, truth
-        What is printed; what it is about.
+    low
+        The bound that is printed.
+    truth
+        The number that it is about.
     """
     return PrintedStatement(low, math.inf, truth)
 

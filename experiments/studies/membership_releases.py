@@ -71,7 +71,13 @@ class CoinMechanism:
 
 
 def gaussian_mean(mu: float) -> CoinMechanism:
-    """Return one that tells N(mu coin, 1), as a Gaussian mechanism does (Dong, Roth & Su 2022, section 2.2)."""
+    """Return one that tells N(mu coin, 1): the trade-off of a Gaussian mechanism (Dong, Roth & Su 2022, section 2.2).
+
+    Parameters
+    ----------
+    mu
+        At least 0; at 0 nothing depends on the coins.
+    """
     return CoinMechanism(
         f"Gaussian mean, mu = {mu:g}",
         lambda draw, is_in: mu * is_in + draw.normal(size=is_in.shape),
@@ -81,7 +87,13 @@ def gaussian_mean(mu: float) -> CoinMechanism:
 
 
 def randomised_response(epsilon: float) -> CoinMechanism:
-    """Return one that tells each coin right with probability e^epsilon / (1 + e^epsilon): the worst under pure DP."""
+    """Return one that tells each coin right with probability e^epsilon / (1 + e^epsilon): the worst under pure DP.
+
+    Parameters
+    ----------
+    epsilon
+        At least 0.
+    """
     up = np.exp(epsilon)
     return CoinMechanism(
         f"randomised response, epsilon = {epsilon:g}",

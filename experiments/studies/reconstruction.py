@@ -178,7 +178,13 @@ def _rates_problems(points: Sequence[RatePoint]) -> list[str]:
 
 
 def pictures_plan(directory: str) -> AuditPlan:
-    """Return the plan whose records are drawn: digits of MNIST."""
+    """Return the plan whose records are drawn: digits of MNIST.
+
+    Parameters
+    ----------
+    directory
+        Where mnist/ lies.
+    """
     sizes = {"records": 200, "clients": 4, "test-records": 1000, "population-records": 1000}
     values = {
         "data": sizes | {"name": "mnist", "data-dir": directory},
@@ -213,7 +219,13 @@ def _quality_table(directory: str | None, pictures: int, descent: Descent, only:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the study, and return its exit status."""
+    """Run the study, and return its exit status.
+
+    Parameters
+    ----------
+    arguments
+        Of the command line; None takes those of the process.
+    """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--data-dir", help="where mnist/ and lfw/ lie; left out, FL_AUDIT_DATA, and without it `rates` alone"

@@ -83,6 +83,11 @@ class KeptPromise:
 def kept_promise(directory: Path) -> KeptPromise:
     """Return what the training promises whose rounds are kept in a directory.
 
+    Parameters
+    ----------
+    directory
+        Where rounds are kept.
+
     Raises
     ------
     InputError
@@ -167,7 +172,13 @@ def read_along(release: ArrayLike, seed: int, round: int, canaries: int) -> tupl
 
 
 def named_canaries(notes: Iterable[object]) -> list[int]:
-    """Return the numbers of the canaries whose clients answered; what a client writes there may be anything."""
+    """Return the numbers of the canaries whose clients answered; what a client writes there may be anything.
+
+    Parameters
+    ----------
+    notes
+        The entry of each reply that has one.
+    """
     return [int(str(note)) for note in notes if str(note).isdecimal()]
 
 

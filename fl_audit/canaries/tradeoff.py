@@ -39,7 +39,13 @@ _STEPS = 50
 
 
 def gaussian_inverse(mu: float) -> Inverse:
-    """Return F^-1 of mu-Gaussian DP: Phi(Phi^-1(y) - mu) (Dong, Roth & Su 2022, definition 2.6)."""
+    """Return F^-1 of mu-Gaussian DP: Phi(Phi^-1(y) - mu) (Dong, Roth & Su 2022, definition 2.6).
+
+    Parameters
+    ----------
+    mu
+        At least 0.
+    """
     return lambda y: float(ndtr(ndtri(y) - mu))
 
 

@@ -38,6 +38,11 @@ def feature_groups(games: Games) -> dict[str, Floats]:
 
     Missing and non-finite values become 0, and every column has another one beside it that says where.
 
+    Parameters
+    ----------
+    games
+        Any number of games of one kind.
+
     Returns
     -------
     dict

@@ -81,6 +81,11 @@ class Spent:
 def read_ledger(path: Path) -> tuple[LedgerLine, ...]:
     """Return the lines of a ledger; none where there is no file yet.
 
+    Parameters
+    ----------
+    path
+        The file, one JSON object a line.
+
     Raises
     ------
     InputError

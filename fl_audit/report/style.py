@@ -245,16 +245,23 @@ def to_png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def to_svg(figure: Figure) -> bytes:
-    """Return the figure as the bytes of a small SVG file: letters as text, coordinates to a hundredth of a point.
+def to_svg(figure: Figure, salt: str = "fl_audit") -> str:
+    """Return the figure as the text of a small SVG file: letters as text, coordinates to a hundredth of a point.
 
-    The same figure gives the same bytes.
+    The same figure gives the same text.
+
+    Parameters
+    ----------
+    figure
+        The figure.
+    salt
+        From which the names within it are made: figures that stand on one page need different ones.
     """
-    buffer = io.BytesIO()
-    with rc_context({"svg.hashsalt": "fl_audit", "svg.fonttype": "none"}):
+    buffer = io.StringIO()
+    with rc_context({"svg.hashsalt": salt, "svg.fonttype": "none"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     # Numbers within tags alone: what stands between them is read.
-    return re.sub(rb"<[^>]*>", lambda tag: re.sub(rb"(\d\.\d\d)\d+", rb"\1", tag[0]), buffer.getvalue())
+    return re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0]), buffer.getvalue())
 
 
 def require_figure_path(path: Path) -> None:

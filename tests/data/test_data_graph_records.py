@@ -10,8 +10,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.client_neighbours import client_dissimilarities
 from fl_audit.data.dissimilarity import Dissimilarity
-from fl_audit.data.graph_records import comparable, cut_graph, graph_records, randomised_graphs
-from fl_audit.data.graphs import Graphs
+from fl_audit.data.graph_records import GRAPH_NODES, comparable, cut_graph, graph_records, randomised_graphs
 from fl_audit.data.neighbours import NeighbourChoice, choose_neighbour
 from fl_audit.data.randomisers import RandomisedEdges
 from fl_audit.data.ranking import ranked_pairs, ranked_records
@@ -24,26 +23,29 @@ STAR = np.zeros((5, 5), dtype=np.bool_)
 STAR[2, :2] = STAR[:2, 2] = STAR[2, 3:] = STAR[3:, 2] = True
 
 
-def random_graphs(sizes: list[int], seed: int = 0, labels: np.ndarray | None = None) -> Graphs:
+def random_graphs(sizes: list[int], seed: int = 0) -> list[np.ndarray]:
     draw = np.random.default_rng(seed)
     above = [np.triu(draw.random((nodes, nodes)) < 0.4, 1) for nodes in sizes]
-    found = np.arange(len(sizes)) % 2 if labels is None else labels
-    return Graphs.of_adjacency([matrix | matrix.T for matrix in above], found, 2)
+    return [matrix | matrix.T for matrix in above]
+
+
+def records_of(matrices: list[np.ndarray], nodes: int = GRAPH_NODES) -> Records:
+    return graph_records(matrices, np.arange(len(matrices)) % 2, 2, nodes)
 
 
 def test_records_hold_the_graphs() -> None:
     graphs = random_graphs([3, 30, 17])
-    records = graph_records(graphs, 40)
+    records = records_of(graphs, 40)
     assert records.graphs
     assert records.shape == (30, 3)
     assert records.labels.tolist() == [0, 1, 0]
     for number in range(3):
-        assert np.array_equal(unpack_graph(records.features[number]), graphs.adjacency(number))
+        assert np.array_equal(unpack_graph(records.features[number]), graphs[number])
     taken = records.take([2, 0])
     assert taken.graphs
-    assert np.array_equal(unpack_graph(taken.features[0]), graphs.adjacency(2))
+    assert np.array_equal(unpack_graph(taken.features[0]), graphs[2])
     with pytest.raises(InputError, match="graph-nodes is 1: accepted are whole numbers from 2"):
-        graph_records(graphs, 1)
+        records_of(graphs, 1)
 
 
 def test_large_graphs_keep_the_nodes_of_highest_degree_in_their_order() -> None:
@@ -51,22 +53,22 @@ def test_large_graphs_keep_the_nodes_of_highest_degree_in_their_order() -> None:
     # Node 2 is joined to all; of the others, which are joined to it alone, the first ones stay.
     assert cut_graph(STAR, 3).astype(int).tolist() == [[0, 0, 1], [0, 0, 1], [1, 1, 0]]
     graphs = random_graphs([40])
-    matrix, degrees = graphs.adjacency(0), graphs.degrees(0)
+    matrix, degrees = graphs[0], graphs[0].sum(axis=1)
     kept = [
         node for node in range(40) if (degrees > degrees[node]).sum() + (degrees[:node] == degrees[node]).sum() < 25
     ]
     assert np.array_equal(cut_graph(matrix, 25), matrix[np.ix_(kept, kept)])
-    assert np.array_equal(unpack_graph(graph_records(graphs, 25).features[0]), cut_graph(matrix, 25))
+    assert np.array_equal(unpack_graph(records_of(graphs, 25).features[0]), cut_graph(matrix, 25))
 
 
 def test_randomised_graphs_are_what_the_randomiser_makes_of_the_matrices() -> None:
     graphs, randomiser = random_graphs([3, 30, 17]), RandomisedEdges(1.0)
-    records = graph_records(graphs, 40)
+    records = records_of(graphs, 40)
     told = randomised_graphs(records.features, randomiser, generator(3, Purpose.RECORD_RANDOMISER))
     assert told.shape == records.features.shape
     draws = generator(3, Purpose.RECORD_RANDOMISER)
     for number in range(3):
-        matrix = randomiser.perturb(graphs.adjacency(number), draws)
+        matrix = randomiser.perturb(graphs[number], draws)
         assert np.array_equal(unpack_graph(told[number]), matrix)
         assert randomiser.log_odds(unpack_graph(told[number]), matrix, matrix) == 0
     assert np.array_equal(
@@ -80,15 +82,15 @@ def test_randomised_graphs_are_what_the_randomiser_makes_of_the_matrices() -> No
 
 def test_graphs_are_as_far_apart_as_they_have_different_pairs() -> None:
     graphs = random_graphs([4, 30, 30, 17, 9])
-    features = comparable(graph_records(graphs)).features
+    features = comparable(records_of(graphs)).features
     assert set(np.unique(features)) == {0.0, 1.0}
     for one in range(5):
         for other in range(5):
             left, right = np.zeros((2, 30, 30), dtype=np.bool_)
             for number, whole in ((one, left), (other, right)):
-                nodes = graphs.nodes[number]
-                whole[:nodes, :nodes] = graphs.adjacency(number)
-            pairs = np.triu(left != right).sum() + abs(int(graphs.nodes[one] - graphs.nodes[other]))
+                nodes = len(graphs[number])
+                whole[:nodes, :nodes] = graphs[number]
+            pairs = np.triu(left != right).sum() + abs(len(graphs[one]) - len(graphs[other]))
             assert np.square(features[one] - features[other]).sum() == pairs
     others = Records(np.eye(3), np.arange(3), 3)
     assert comparable(others) is others
@@ -100,7 +102,7 @@ def test_graphs_are_as_far_apart_as_they_have_different_pairs() -> None:
 def test_neighbours_are_chosen_by_pairs_of_nodes(
     choice: NeighbourChoice | int, adjacency: Adjacency, measure: Dissimilarity
 ) -> None:
-    records = graph_records(random_graphs([9, 30, 12, 25, 17, 30, 5, 22]))
+    records = records_of(random_graphs([9, 30, 12, 25, 17, 30, 5, 22]))
     flat = comparable(records)
     halves = np.arange(5), np.arange(5, 8)
     found, expected = (
@@ -121,12 +123,12 @@ def test_neighbours_are_chosen_by_pairs_of_nodes(
 COLLAB = "experiments.reproductions.bernau2019.collab:collab"
 
 
-def collab(directory: Path, graphs: Graphs) -> Path:
-    """Write graphs as the text of DGCNN."""
+def collab(directory: Path, graphs: list[np.ndarray]) -> Path:
+    """Write graphs of two classes by turns as the text of DGCNN."""
     lines = [str(len(graphs))]
     for number in range(len(graphs)):
-        lines.append(f"{graphs.nodes[number]} {graphs.labels[number]}")
-        for row in graphs.adjacency(number):
+        lines.append(f"{len(graphs[number])} {number % 2}")
+        for row in graphs[number]:
             joined = np.flatnonzero(row)
             lines.append(" ".join(map(str, [0, len(joined), *joined])))
     with zipfile.ZipFile(directory / "COLLAB.zip", "w") as archive:
@@ -140,6 +142,6 @@ def test_the_catalogue_has_collab(tmp_path: Path) -> None:
     assert source.pool.graphs
     assert source.feature_shape == (12, 2)
     assert source.description == "COLLAB, 3 graphs of up to 12 nodes, 1 of them cut to that"
-    assert np.array_equal(unpack_graph(source.pool.features[1]), cut_graph(graphs.adjacency(1), 12))
+    assert np.array_equal(unpack_graph(source.pool.features[1]), cut_graph(graphs[1], 12))
     with pytest.raises(InputError, match="graph-nodes is 1: accepted are whole numbers from 2"):
         load_source(DataSpec(COLLAB, str(tmp_path), (("graph-nodes", 1),)))

@@ -8,8 +8,8 @@ import pytest
 
 from experiments.reproductions.bernau2019.collab import load_collab
 from experiments.reproductions.bernau2019.graph_convolutions import SORTED_NODES
+from fl_audit.arrays import Integers
 from fl_audit.data.graph_records import GRAPH_NODES, cut_graph, graph_records
-from fl_audit.data.graphs import Graphs
 from fl_audit.errors import InputError
 from fl_audit.learning.packed_graphs import unpack_graph
 
@@ -17,18 +17,18 @@ TEXT = "2\n3 7\n0 2 1 2\n0 1 0\n0 2 2 0\n2 5\n0 0\n0 0\n"
 """A path of three nodes whose last one is joined to itself, and two nodes that are not joined."""
 
 
-def graphs_of(text: str, directory: Path) -> Graphs:
+def graphs_of(text: str, directory: Path) -> tuple[list[np.ndarray], Integers, int]:
     with zipfile.ZipFile(directory / "COLLAB.zip", "w") as archive:
         archive.writestr("COLLAB/COLLAB.txt", text)
     return load_collab(directory)
 
 
 def test_the_text_of_dgcnn(tmp_path: Path) -> None:
-    graphs = graphs_of(TEXT, tmp_path)
-    assert graphs.adjacency(0).astype(int).tolist() == [[0, 1, 1], [1, 0, 0], [1, 0, 1]]
-    assert graphs.degrees(0).tolist() == [2, 1, 2]
-    assert not graphs.adjacency(1).any()
-    assert (graphs.labels.tolist(), graphs.classes) == ([1, 0], 2)
+    (path, pair), labels, classes = graphs_of(TEXT, tmp_path)
+    assert path.astype(int).tolist() == [[0, 1, 1], [1, 0, 0], [1, 0, 1]]
+    assert pair.shape == (2, 2)
+    assert not pair.any()
+    assert (labels.tolist(), classes) == ([1, 0], 2)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_archives_are_read_in_memory(tmp_path: Path) -> None:
     path.parent.mkdir()
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("COLLAB/COLLAB.txt", TEXT)
-    assert len(load_collab(tmp_path)) == 2
+    assert len(load_collab(tmp_path)[0]) == 2
     assert [found.name for found in path.parent.iterdir()] == ["COLLAB.zip"]
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(InputError, match="is a damaged archive"):
@@ -78,17 +78,18 @@ def test_archives_are_read_in_memory(tmp_path: Path) -> None:
 def test_published_collab(published_data: Path) -> None:
     if not any(published_data.rglob("COLLAB.zip")):
         pytest.skip("no published COLLAB there")
-    graphs = load_collab(published_data)
-    assert len(graphs) == 5000
-    assert np.bincount(graphs.labels).tolist() == [2600, 775, 1625]
-    assert (graphs.nodes.min(), graphs.nodes.max(), graphs.nodes.sum()) == (32, 492, 372_474)
-    first, second = graphs.edges.T
-    assert (len(graphs.edges), int((first == second).sum())) == (12_288_916, 2837)
-    assert max(int(graphs.degrees(number).max()) for number in range(len(graphs))) == 491
+    matrices, labels, _ = load_collab(published_data)
+    assert len(matrices) == 5000
+    assert np.bincount(labels).tolist() == [2600, 775, 1625]
+    nodes = np.array(list(map(len, matrices)))
+    assert (nodes.min(), nodes.max(), nodes.sum()) == (32, 492, 372_474)
+    assert sum(np.count_nonzero(np.triu(matrix)) for matrix in matrices) == 12_288_916
+    assert sum(int(matrix.trace()) for matrix in matrices) == 2837
+    assert max(int(matrix.sum(axis=1).max()) for matrix in matrices) == 491
     # What the defaults of the model and of the records say.
-    assert (graphs.nodes <= SORTED_NODES).mean() >= 0.9 > (graphs.nodes < SORTED_NODES).mean()
-    assert int((graphs.nodes > GRAPH_NODES).sum()) == 508
-    some = graphs.take(np.arange(0, 5000, 100))
-    records = graph_records(some)
-    for number in range(len(some)):
-        assert np.array_equal(unpack_graph(records.features[number]), cut_graph(some.adjacency(number), GRAPH_NODES))
+    assert (nodes <= SORTED_NODES).mean() >= 0.9 > (nodes < SORTED_NODES).mean()
+    assert int((nodes > GRAPH_NODES).sum()) == 508
+    some = matrices[::100]
+    records = graph_records(some, labels[::100], 3)
+    for number, matrix in enumerate(some):
+        assert np.array_equal(unpack_graph(records.features[number]), cut_graph(matrix, GRAPH_NODES))

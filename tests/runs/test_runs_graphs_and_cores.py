@@ -32,7 +32,7 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     draw = np.random.default_rng(0)
     labels = np.arange(40) % 2
     sizes = [int(nodes) for nodes in draw.integers(4, 12, 40) + 8 * labels]
-    directory = collab(tmp_path_factory.mktemp("graphs"), random_graphs(sizes, labels=labels))
+    directory = collab(tmp_path_factory.mktemp("graphs"), random_graphs(sizes))
     return {
         "name": "experiments.reproductions.bernau2019.collab:collab",
         "data-dir": str(directory),

@@ -19,8 +19,10 @@ def purchases(directory: Path | None, *, classes: int = 100) -> Source:
 
     Parameters
     ----------
-    directory, classes
-        With `purchase10.npz` and so on; one of these numbers.
+    directory
+        Directory with `purchase10.npz` and so on, or with the published archive for 100 classes.
+    classes
+        One of these numbers.
 
     Raises
     ------
@@ -35,8 +37,10 @@ def texas(directory: Path | None, *, classes: int = 100) -> Source:
 
     Parameters
     ----------
-    directory, classes
-        With `texas150.npz` and so on; one of these numbers.
+    directory
+        Directory with `texas150.npz` and so on, or with the published archive for 100 classes.
+    classes
+        One of these numbers.
 
     Raises
     ------

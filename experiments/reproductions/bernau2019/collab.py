@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from fl_audit.arrays import Integers
 from fl_audit.data.encoding import encode_labels
 from fl_audit.data.files import locate_any, read_zip_member
-from fl_audit.data.graph_records import graph_records
-from fl_audit.data.graphs import GRAPH_NODES, Adjacency, Graphs
+from fl_audit.data.graph_records import GRAPH_NODES, graph_records
+from fl_audit.data.randomisers.edges import AdjacencyMatrix
 from fl_audit.data.records import Source
 from fl_audit.errors import InputError, require
 
@@ -37,13 +37,13 @@ def collab(directory: Path | None, *, graph_nodes: int = GRAPH_NODES) -> Source:
     graph_nodes
         Largest number of nodes that a graph keeps, see `graph_records`.
     """
-    graphs = load_collab(directory)
-    cut = int(np.count_nonzero(graphs.nodes > graph_nodes))
-    description = f"COLLAB, {len(graphs):,} graphs of up to {graph_nodes} nodes, {cut:,} of them cut to that"
-    return Source("collab", graph_records(graphs, graph_nodes), None, description)
+    matrices, labels, classes = load_collab(directory)
+    cut = sum(len(matrix) > graph_nodes for matrix in matrices)
+    description = f"COLLAB, {len(matrices):,} graphs of up to {graph_nodes} nodes, {cut:,} of them cut to that"
+    return Source("collab", graph_records(matrices, labels, classes, graph_nodes), None, description)
 
 
-def load_collab(directory: Path | None) -> Graphs:
+def load_collab(directory: Path | None) -> tuple[list[AdjacencyMatrix], Integers, int]:
     """Return COLLAB's 5,000 graphs with their fields as labels (2,600, 775 and 1,625 graphs), in a few seconds.
 
     They have 32 to 492 nodes and 12,288,916 edges together, 2,837 of them from a node to itself. No node is joined to
@@ -83,29 +83,26 @@ class _Reader:
     def __init__(self, numbers: NDArray[np.int32], path: Path) -> None:
         # Single elements of a memory view are read several times faster than those of an array.
         self.numbers, self.view, self.path = numbers, numbers.data, path
-        self.nodes: list[int] = []
         self.labels: list[int] = []
         self.tags: set[int] = set()
         self.at = 1
 
-    def graphs(self) -> Graphs:
+    def graphs(self) -> tuple[list[AdjacencyMatrix], Integers, int]:
         count = self.view[0]
         require(count >= 1, f"{self.path} holds {count} graphs: at least 1 is needed")
         try:
-            edges = [np.argwhere(np.triu(self._graph(number))).astype(np.int32) for number in range(count)]
+            matrices = [self._graph(number) for number in range(count)]
         except IndexError as error:
             raise InputError(f"{self.path} ends within graph {len(self.labels)} of {count}: {_FORM}") from error
         require(self.at == self.numbers.size, f"{self.path} goes on after its last graph: {_FORM}")
         require(len(self.tags) == 1, f"{self.path} has {len(self.tags)} different tags of nodes: accepted is one")
         codes, _, classes = encode_labels(np.array(self.labels), None, self.path)
-        counts = np.array([len(found) for found in edges])
-        return Graphs(np.concatenate(edges), counts, np.array(self.nodes), codes, classes)
+        return matrices, codes, classes
 
-    def _graph(self, number: int) -> Adjacency:
+    def _graph(self, number: int) -> AdjacencyMatrix:
         nodes, label = self.view[self.at], self.view[self.at + 1]
         where = f"{self.path}, graph {number + 1}"
         require(nodes >= 1, f"{where} has {nodes} nodes: at least 1 is needed")
-        self.nodes.append(nodes)
         self.labels.append(label)
         self.at += 2
         starts, degrees = self._rows(nodes, where)

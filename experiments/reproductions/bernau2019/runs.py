@@ -86,7 +86,13 @@ class MembershipFindings:
 
 
 def joined(parts: Sequence[MembershipFindings]) -> MembershipFindings:
-    """Return the findings of all parts of one setting as one."""
+    """Return the findings of all parts of one setting as one.
+
+    Parameters
+    ----------
+    parts
+        Findings of at least one part, all of the same number of worlds.
+    """
     first = parts[0]
 
     def of_all(name: str) -> Any:

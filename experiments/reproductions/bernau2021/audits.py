@@ -87,7 +87,13 @@ def audit_of_epsilon(data: InsiderData, runs: Mapping[InsiderSetting, InsiderFin
 
 
 def audit_rows(found: InsiderFindings) -> dict[str, ItemRow]:
-    """Return what one run says of epsilon and of both adversaries, by quantity."""
+    """Return what one run says of epsilon and of both adversaries, by quantity.
+
+    Parameters
+    ----------
+    found
+        What was found in the run.
+    """
     rows = (_sensitivity_row(found), _belief_row(found), _advantage_row(found), _insider_row(found), _member_row(found))
     return {row.quantity: row for row in rows}
 

@@ -47,6 +47,11 @@ def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: Fals
 def require_alike(address: str) -> None:
     """Refuse a cluster with a machine that has another Python or Flower.
 
+    Parameters
+    ----------
+    address
+        Of the cluster, as the user named it.
+
     Raises
     ------
     InputError

@@ -4,14 +4,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats, Integers
-from fl_audit.data.graphs import Adjacency
 from fl_audit.data.randomisers.common import draws_above, require_pair, responses
 from fl_audit.errors import require
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.gaussian import require_epsilon
 from fl_audit.privacy.randomised_response import truth_probability
+
+AdjacencyMatrix = NDArray[np.bool_]
+"""Which pairs of a graph's nodes are joined: symmetric, shape (nodes, nodes); a node joined to itself is allowed."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class RandomisedEdges:
     def __post_init__(self) -> None:
         require_epsilon(self.epsilon)
 
-    def perturb(self, adjacency: Adjacency, generator: np.random.Generator) -> Adjacency:
+    def perturb(self, adjacency: AdjacencyMatrix, generator: np.random.Generator) -> AdjacencyMatrix:
         """Return a randomised adjacency matrix.
 
         Parameters
@@ -59,7 +62,7 @@ class RandomisedEdges:
         told[above] = adjacency[above] ^ lies
         return _without_lonely_nodes(told | told.T)
 
-    def log_odds(self, observed: Adjacency, first: Adjacency, second: Adjacency) -> Floats:
+    def log_odds(self, observed: AdjacencyMatrix, first: AdjacencyMatrix, second: AdjacencyMatrix) -> Floats:
         """Return log P(observed | first) / P(observed | second) of what `perturb` returns, in nats.
 
         Each pair of nodes in which the graphs differ counts as a bit does (`RandomisedBits.log_odds`), except the only
@@ -103,7 +106,7 @@ class RandomisedEdges:
         nodes = shape[-1]
         return responses(self.epsilon, nodes * (nodes - 1) // 2)
 
-    def pair_events(self, first: Adjacency, second: Adjacency) -> tuple[ReleaseEvent, ...]:
+    def pair_events(self, first: AdjacencyMatrix, second: AdjacencyMatrix) -> tuple[ReleaseEvent, ...]:
         """Return what tells two graphs apart at most: a release for each pair of nodes in which they differ.
 
         Parameters
@@ -117,7 +120,7 @@ class RandomisedEdges:
         return responses(self.epsilon, int(np.count_nonzero(np.triu(first != second, 1))))
 
 
-def _require_graph(matrices: Adjacency) -> None:
+def _require_graph(matrices: AdjacencyMatrix) -> None:
     square = matrices.ndim >= 2 and matrices.shape[-1] == matrices.shape[-2] >= 2 and matrices.dtype == np.bool_
     require(
         square,
@@ -134,7 +137,7 @@ def _partners(nodes: int) -> Integers:
     return partners
 
 
-def _without_lonely_nodes(told: Adjacency) -> Adjacency:
+def _without_lonely_nodes(told: AdjacencyMatrix) -> AdjacencyMatrix:
     joined = told.copy()
     for node, partner in enumerate(_partners(len(told)).tolist()):
         # Asked in order: a node may have been joined to the one before it.
@@ -143,7 +146,7 @@ def _without_lonely_nodes(told: Adjacency) -> Adjacency:
     return joined
 
 
-def _made_anyhow(observed: Adjacency) -> Adjacency:
+def _made_anyhow(observed: AdjacencyMatrix) -> AdjacencyMatrix:
     """Return which edges would be there even if the randomised matrix had not had them; shape of `observed`."""
     nodes = np.arange(observed.shape[-1])
     partners = _partners(nodes.size)

@@ -1,18 +1,15 @@
 """The figures of a report, drawn and captioned: as PNG, and as drawings whose colours follow the reader's screen."""
 
-import io
 import re
 from dataclasses import dataclass
 
-import matplotlib
 from matplotlib.figure import Figure
 
 from fl_audit.report.finding import RunContents
 from fl_audit.report.page.palette import DRAWN
 from fl_audit.report.sections.registry import measured
-from fl_audit.report.style import to_png
+from fl_audit.report.style import to_png, to_svg
 
-_LONG_NUMBER = re.compile(r"(\.\d\d)\d+")  # hundredths of a point are finer than any screen
 _FONT = re.compile(r"font: (?:(\w+) )?([\d.]+)px [^;\"]+")
 _REFERENCE = re.compile(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"")
 _NOT_IN_A_PAGE = re.compile(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", re.DOTALL)
@@ -46,10 +43,10 @@ def draw_all(contents: RunContents) -> list[DrawnPicture]:
 def _drawn(name: str, figure: Figure, title: str, caption: str) -> DrawnPicture:
     png = to_png(figure)
     figure.set_layout_engine("none")  # what was laid out for the first is right for the second
-    return DrawnPicture(name, png, title, caption, to_svg(figure, name))
+    return DrawnPicture(name, png, title, caption, page_svg(figure, name))
 
 
-def to_svg(figure: Figure, name: str) -> str:
+def page_svg(figure: Figure, name: str) -> str:
     """Return a figure as an SVG element, short, themed and with names of its own; the same figure gives the same text.
 
     Parameters
@@ -59,10 +56,7 @@ def to_svg(figure: Figure, name: str) -> str:
     name
         Of the figure, different from those of others on the page: what refers to something inside it begins with that.
     """
-    buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    text = buffer.getvalue()
+    text = to_svg(figure, name)
     text = _NOT_IN_A_PAGE.sub("", text[text.index("<svg") :])
     box = re.search(r'viewBox="[^"]+"', text)
     assert box is not None, "matplotlib writes a view box"
@@ -70,8 +64,6 @@ def to_svg(figure: Figure, name: str) -> str:
     text = _with_own_names(text, name)
     text = re.sub(r"; font-family: [^;\"]+", "", text)
     text = _FONT.sub(lambda found: f"font-weight: {found[1] or 400}; font-size: {found[2]}px", text)
-    # In tags alone: words keep their numbers.
-    text = re.sub(r"<[^>]*>", lambda tag: _LONG_NUMBER.sub(r"\1", tag[0]), text)
     text = re.sub(r"\s*\n\s*", " ", text).replace("> <", "><")
     for colour, variable in DRAWN.items():
         text = text.replace(f": {colour}", f": var(--{variable})")
