@@ -83,7 +83,7 @@ def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None
     records = torch.from_numpy(owners[: math.ceil(audit.pictures / each)])
     candidates = game.test.features[: MOST_OTHERS - 1]
     victims = Victims(game.training.features[records], game.training.labels[records], candidates)
-    levels, own = _levels(plan, each / (len(candidates) + 1))
+    levels, own = _levels(plan, min(1.0, each / (len(candidates) + 1)))
     others = OtherPictures(game.population.features[:MOST_OTHERS], game.population.labels[:MOST_OTHERS])
     descent = Descent(seconds=_SECONDS if audit.pictures_time_limit is None else audit.pictures_time_limit)
     shared = _shared(plan, game, each)

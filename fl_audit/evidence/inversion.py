@@ -59,7 +59,7 @@ class Level:
         epsilon, mu
             As they are kept.
         chance
-            With which the true one is named where nothing is seen, above 0 and below 1.
+            With which the true one is named where nothing is seen, above 0, at most 1.
         """
         return cls(epsilon, mu, float(ndtr(mu + ndtri(chance))))
 
