@@ -16,24 +16,29 @@ _LOGS = {
     "mlflow": (
         "log_metric", "log_metrics", "log_param", "log_params", "log_artifact", "log_artifacts", "log_dict", "log_text",
     ),
-    # The first opens a file and starts a thread, for every writer anew; whatever is added goes to what it returns.
-    "torch.utils.tensorboard.writer": ("SummaryWriter._get_file_writer", "SummaryWriter.add_scalars"),
-    "tensorboardX.writer": ("SummaryWriter._get_file_writer", "SummaryWriter.add_scalars"),
+    # Writers that are there already, then new ones, each of which would open a file and start a thread.
+    "torch.utils.tensorboard.writer": ("FileWriter.add_event", "FileWriter"),
+    "tensorboardX.writer": ("FileWriter.add_event", "FileWriter"),
 }  # fmt: skip
 """What writes to a tracker that the app has started already, by module: functions, and methods of classes."""
 
 
-class _Silent:
-    """Takes any call of any name, and does nothing."""
-
-    def __getattr__(self, _: str) -> "_Silent":
-        return self
-
-    def __call__(self, *_: Any, **__: Any) -> "_Silent":
-        return self
+def _nothing(*_: Any, **__: Any) -> None:
+    """Take anything, and do nothing."""
 
 
-_SILENT = _Silent()
+class _SilentFile:
+    """A writer of files that opens none: it takes any call, and does nothing."""
+
+    def __init__(self, place: str = "", *_: Any, **__: Any) -> None:
+        self._place = place
+
+    def get_logdir(self) -> str:
+        """Return where it would write."""
+        return self._place
+
+    def __getattr__(self, _: str) -> Any:
+        return _nothing
 
 
 @contextmanager
@@ -49,5 +54,6 @@ def silent_trackers() -> Iterator[None]:
                 except AttributeError:  # of another version
                     continue
                 if hasattr(found, function):
-                    stack.enter_context(patch.object(found, function, _SILENT))
+                    silent = _SilentFile if function == "FileWriter" else _nothing
+                    stack.enter_context(patch.object(found, function, silent))
         yield

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.utils.tensorboard import SummaryWriter
 from toy_app import CLIENTS, Noisy, kept_in, toy_audit, toy_run
 
@@ -138,12 +139,18 @@ def test_a_tracker_has_the_rows_of_the_training_alone(tmp_path: Path, monkeypatc
 
 
 class OnABoard(FedAvg):
-    """Opens a writer of TensorBoard in every round, and closes none."""
+    """Opens a writer of TensorBoard in every round, and closes none; another is there from the beginning."""
+
+    kept: SummaryWriter
 
     def aggregate_train(self, server_round: int, replies: Any) -> Any:
         writer = SummaryWriter(f"{self.fraction_train}/{server_round}")
         writer.add_scalar("round", server_round, server_round)
         writer.add_text("round", str(server_round))
+        writer.add_scalars("rounds", {"now": server_round})
+        writer.add_hparams({"rounds": server_round}, {"round": server_round})
+        writer.add_text("place", writer.file_writer.get_logdir())
+        self.kept.add_scalar("kept", server_round)
         writer.flush()
         return super().aggregate_train(server_round, replies)
 
@@ -151,10 +158,14 @@ class OnABoard(FedAvg):
 def test_a_board_has_the_writers_of_the_training_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer has a thread of its own: thousands of games would have thousands."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(OnABoard, "kept", SummaryWriter("kept"), raising=False)
     before = threading.active_count()
     toy_run(lambda: OnABoard(fraction_evaluate=0.0), toy_audit(tmp_path / "audit", games=30))
-    assert threading.active_count() - before <= 4
+    assert threading.active_count() - before <= 6  # three in a round
     assert len(list(tmp_path.glob("1.0/*/events.*"))) == 2
+    OnABoard.kept.close()
+    rows = EventAccumulator(str(tmp_path / "kept")).Reload().Scalars("kept")
+    assert [row.value for row in rows] == [1, 2]
     assert json.loads((kept_in(tmp_path / "audit") / "verdict.json").read_text())["verdict"] == "violated"
 
 
