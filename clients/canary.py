@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats
 from fl_audit.canaries.directions import canary_coin, canary_direction, canary_update
-from fl_audit.canaries.kept import NOTE, Watch, seed_in
+from fl_audit.canaries.kept import NOTE, Watch, ends_nothing, seed_in
 from fl_audit.errors import InputError, require
 
 _OLD_METRICS = "fitres.metrics"
@@ -157,14 +157,18 @@ def watching_mod(watch: Watch) -> Mod:
 
     def look(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         if message.metadata.message_type == "train":
-            now, number, records = _model(message), _round(message), context.state
-            last, seen = records.array_records.get(_LAST), records.config_records.get(_LAST_ROUND)
-            if last is not None and seen is not None and seen["round"] == number - 1:
-                before, after = _tensors(last), _tensors(now)
-                if not all(map(np.array_equal, before, after)):
-                    watch.note(number - 1, before, after, range(watch.canaries))
-            records[_LAST], records[_LAST_ROUND] = ArrayRecord(dict(now)), ConfigRecord({"round": number})
+            with ends_nothing("what the last round released"):
+                see(message, context)
         return call_next(message, context)
+
+    def see(message: Message, context: Context) -> None:
+        now, number, records = _model(message), _round(message), context.state
+        last, seen = records.array_records.get(_LAST), records.config_records.get(_LAST_ROUND)
+        if last is not None and seen is not None and seen["round"] == number - 1:
+            before, after = _tensors(last), _tensors(now)
+            if not all(map(np.array_equal, before, after)):
+                watch.note(number - 1, before, after, range(watch.canaries))
+        records[_LAST], records[_LAST_ROUND] = ArrayRecord(dict(now)), ConfigRecord({"round": number})
 
     return look
 

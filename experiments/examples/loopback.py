@@ -235,7 +235,7 @@ class Loopback:
         own |= {"data": str(self.place / "test.npz"), "out": str(self.place)}
         chosen = own | {name.replace("_", "-"): value for name, value in settings.items()}
         words = " ".join(f'{name}="{one}"' if isinstance(one, str) else f"{name}={one}" for name, one in chosen.items())
-        limit = _START + _ROUND * int(str(settings.get("rounds", 20)))
+        limit = 600.0 + _ROUND * int(str(settings.get("rounds", 20)))
         return self.flwr("run", app, "loopback", "--stream", "--run-config", words, timeout=limit)
 
     def kill(self, name: str) -> None:

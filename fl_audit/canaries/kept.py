@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ class Watch:
         require(0 < self.delta < 1, f"delta is {self.delta}: accepted are numbers above 0 and below 1")
 
     def note(
-        self, server_round: int, before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]], present: Iterable[int]
+        self, server_round: int, before: Iterable[NDArray[Any]], after: Iterable[NDArray[Any]], present: Iterable[int]
     ) -> None:
         """Keep what a round released; what cannot be kept is said on the error stream, and ends no training.
 
@@ -49,25 +50,35 @@ class Watch:
         server_round
             The round, from 1.
         before, after
-            The tensors of the models, in their order.
+            The tensors of the models, in their order; they may be read only here, where failing ends nothing.
         present
             The canaries whose clients answered.
         """
-        try:
-            self._keep(server_round, before, after, present)
-        except Exception as error:  # whatever goes wrong in watching, training goes on
-            sys.stderr.write(f"fl_audit: round {server_round} is not kept, and does not count: {in_a_line(error)}\n")
-            sys.stderr.flush()
+        with ends_nothing(f"round {server_round}"):
+            _set_aside(self.directory, server_round)
+            if self.terms is not None:
+                promise = self.terms.to_json() | {"delta": self.delta, "canaries": self.canaries}
+                _write(self.directory / _PROMISE, promise)
+            scores = read_along(change(list(before), list(after)), self.directions, server_round, self.canaries)
+            kept = KeptRound(server_round, tuple(sorted(present)), scores)
+            _write(self.directory / _file_of(server_round), asdict(kept))
 
-    def _keep(
-        self, server_round: int, before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]], present: Iterable[int]
-    ) -> None:
-        _set_aside(self.directory, server_round)
-        if self.terms is not None:
-            promise = self.terms.to_json() | {"delta": self.delta, "canaries": self.canaries}
-            _write(self.directory / _PROMISE, promise)
-        scores = read_along(change(before, after), self.directions, server_round, self.canaries)
-        _write(self.directory / _file_of(server_round), asdict(KeptRound(server_round, tuple(sorted(present)), scores)))
+
+@contextmanager
+def ends_nothing(what: str) -> Iterator[None]:
+    """Have a block of an observer end no training: what goes wrong in it is said on the error stream.
+
+    Parameters
+    ----------
+    what
+        What is not kept then.
+    """
+    try:
+        yield
+    except Exception as error:  # whatever it is
+        with suppress(Exception):  # a process may have no error stream
+            sys.stderr.write(f"fl_audit: {what} is not kept, and does not count: {in_a_line(error)}\n")
+            sys.stderr.flush()
 
 
 @dataclass(frozen=True)
@@ -179,7 +190,7 @@ def named_canaries(notes: Iterable[object]) -> list[int]:
     notes
         The entry of each reply that has one.
     """
-    return [int(str(note)) for note in notes if str(note).isdecimal()]
+    return [int(text) for text in map(str, notes) if text.isdecimal() and len(text) < 10]
 
 
 def _file_of(server_round: int) -> str:
@@ -190,7 +201,8 @@ def _set_aside(directory: Path, server_round: int) -> None:
     """Move the rounds from one on out of the way, into a directory of their own."""
     later = [path for path in directory.glob("round-*.json") if path.name >= _file_of(server_round)]
     if later:
-        aside = directory / f"earlier-{len(list(directory.glob('earlier-*'))) + 1}"
+        earlier = [path.name.removeprefix("earlier-") for path in directory.glob("earlier-*")]
+        aside = directory / f"earlier-{max((int(one) for one in earlier if one.isdecimal()), default=0) + 1}"
         aside.mkdir()
         for path in later:
             path.rename(aside / path.name)

@@ -3,10 +3,10 @@
 strategy = watched(strategy, Watch(Path("canaries"), directions=11, canaries=3))
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.common import Parameters, parameters_to_ndarrays
 from flwr.server.strategy import Strategy as OldStrategy
 from flwr.serverapp import Grid
@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from fl_audit.canaries.kept import NOTE, Watch, named_canaries
 from fl_audit.errors import InputError
-
-Tensors = list[NDArray[Any]]
 
 
 def watched(strategy: object, watch: Watch) -> Any:
@@ -52,7 +50,7 @@ class LiveStrategy(Strategy):
 
     def __init__(self, strategy: Strategy, watch: Watch) -> None:
         self.strategy, self.watch = strategy, watch
-        self._before: Tensors | None = None
+        self._before: list[Array] | None = None
 
     def summary(self) -> None:
         """Say what the strategy says."""
@@ -62,7 +60,7 @@ class LiveStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Ask whom the strategy asks."""
-        self._before = [array.numpy() for array in arrays.values()]
+        self._before = list(arrays.values())
         return self.strategy.configure_train(server_round, arrays, config, grid)
 
     def aggregate_train(
@@ -74,8 +72,8 @@ class LiveStrategy(Strategy):
         present = named_canaries(content.config_records.pop(NOTE).get(NOTE) for content in noted)
         released, metrics = self.strategy.aggregate_train(server_round, answered)
         if released is not None and self._before is not None:
-            after = [array.numpy() for array in released.values()]
-            self.watch.note(server_round, self._before, after, present)
+            before, after = ((array.numpy() for array in model) for model in (self._before, released.values()))
+            self.watch.note(server_round, before, after, present)
         return released, metrics
 
     def configure_evaluate(
@@ -100,7 +98,7 @@ class WatchedOldStrategy(OldStrategy):
 
     def __init__(self, strategy: OldStrategy, watch: Watch) -> None:
         self.strategy, self.watch = strategy, watch
-        self._before: Tensors | None = None
+        self._before: Parameters | None = None
 
     def initialize_parameters(self, client_manager: Any) -> Parameters | None:
         """Return the strategy's initial model."""
@@ -108,7 +106,7 @@ class WatchedOldStrategy(OldStrategy):
 
     def configure_fit(self, server_round: int, parameters: Parameters, client_manager: Any) -> Any:
         """Ask whom the strategy asks."""
-        self._before = parameters_to_ndarrays(parameters)
+        self._before = parameters
         return self.strategy.configure_fit(server_round, parameters, client_manager)
 
     def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
@@ -116,7 +114,7 @@ class WatchedOldStrategy(OldStrategy):
         present = named_canaries(found.metrics.pop(NOTE) for _, found in results if NOTE in found.metrics)
         released, metrics = self.strategy.aggregate_fit(server_round, results, failures)
         if released is not None and self._before is not None:
-            self.watch.note(server_round, self._before, parameters_to_ndarrays(released), present)
+            self.watch.note(server_round, _arrays(self._before), _arrays(released), present)
         return released, metrics
 
     def configure_evaluate(self, server_round: int, parameters: Parameters, client_manager: Any) -> Any:
@@ -130,3 +128,8 @@ class WatchedOldStrategy(OldStrategy):
     def evaluate(self, server_round: int, parameters: Parameters) -> Any:
         """Return what the strategy says of the model."""
         return self.strategy.evaluate(server_round, parameters)
+
+
+def _arrays(parameters: Parameters) -> Iterator[NDArray[Any]]:
+    """Give the tensors when they are asked for: reading them may fail."""
+    yield from parameters_to_ndarrays(parameters)

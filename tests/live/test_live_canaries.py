@@ -1,6 +1,7 @@
 """Canaries in a running app: mods of clients, an observer around strategies of both interfaces, a client watching."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import adaptiveclipping_mod
-from flwr.common import ndarrays_to_parameters
+from flwr.common import Parameters, ndarrays_to_parameters
 from flwr.server import ServerAppComponents, ServerConfig
 from flwr.server.strategy import FedAvg as OldFedAvg
 from flwr.serverapp import Grid, ServerApp
@@ -118,13 +119,14 @@ def test_without_noise_a_score_is_the_canary_and_the_model_is_else_unchanged(tmp
 
 
 def test_what_cannot_be_kept_ends_no_training_and_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A file lies where rounds are to be kept; and one client names its canary in words."""
+    """A file lies where rounds are to be kept; and two clients name their canaries in words and in 5,000 digits."""
     (tmp_path / "kept").write_text("")
 
     def in_words(message: Message, context: Context, call_next: Any) -> Message:
         reply = call_next(message, context)
-        if NOTE in reply.content.config_records and int(context.node_config["partition-id"]) == 0:
-            reply.content[NOTE] = ConfigRecord({NOTE: "the first"})
+        names = {0: "the first", 1: "9" * 5000}
+        if NOTE in reply.content.config_records and (number := int(context.node_config["partition-id"])) in names:
+            reply.content[NOTE] = ConfigRecord({NOTE: names[number]})
         return reply
 
     finals = []
@@ -143,7 +145,29 @@ def test_what_cannot_be_kept_ends_no_training_and_is_said(tmp_path: Path, capfd:
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("fl_audit: round")]
     assert [line.split(" is not kept")[0] for line in said] == ["fl_audit: round 1", "fl_audit: round 2"]
     kept = [json.loads(path.read_text())["present"] for path in sorted((tmp_path / "more").glob("round-*.json"))]
-    assert kept == [[1, 2], [1, 2]]
+    assert kept == [[2], [2]]
+
+
+def test_models_that_are_no_arrays_are_passed_on_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As trees in bytes: for strategies of both interfaces, and a client that watches."""
+    make_messages_for(1, 1)
+    watch, trees = Watch(tmp_path, DIRECTIONS, 1), Parameters([b"trees"], "trees")
+    old = OldFedAvg()
+    old.configure_fit, old.aggregate_fit = lambda *_: [], lambda *_: (trees, {})  # type: ignore[method-assign]
+    observed = watched(old, watch)
+    observed.configure_fit(1, trees, None)
+    assert observed.aggregate_fit(1, [], []) == (trees, {})
+    model = ArrayRecord({"trees": Array("bytes", (5,), "trees", b"trees")})
+    new = FedAvg()
+    new.configure_train, new.aggregate_train = lambda *_: [], lambda *_: (model, None)  # type: ignore[method-assign]
+    observed = watched(new, watch)
+    observed.configure_train(2, model, ConfigRecord(), None)
+    assert observed.aggregate_train(2, []) == (model, None)
+    message = Message(RecordDict({"arrays": model, "config": ConfigRecord({"server-round": 3})}), 1, "train")
+    assert watching_mod(watch)(message, Context(1, 1, {}, RecordDict(), {}), lambda message, _: message) is message
+    said = [line.split(" is not kept")[0] for line in capsys.readouterr().err.splitlines()]
+    assert said == ["fl_audit: round 1", "fl_audit: round 2", "fl_audit: what the last round released"]
+    assert list(tmp_path.glob("round-*")) == []
 
 
 def test_canaries_follow_the_norm_that_an_adaptive_strategy_announces(tmp_path: Path) -> None:
@@ -224,6 +248,9 @@ def test_rounds_of_a_training_that_was_started_again_count_no_more(tmp_path: Pat
     assert [one.number for one in whole_rounds(tmp_path, 1)[0]] == [1, 2]
     aside = {path.name: len(list(path.iterdir())) for path in tmp_path.glob("earlier-*")}
     assert aside == {"earlier-1": 3, "earlier-2": 1}
+    shutil.rmtree(tmp_path / "earlier-1")
+    watch.note(1, model, model, (0,))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["earlier-2", "earlier-3", "round-000001.json"]
 
 
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
