@@ -55,10 +55,12 @@ def require_drawable(plan: AuditPlan) -> None:
     most, each = owners.size, owners.shape[1]
     alike = "" if each == 1 else " of clients with equally many"
     require(pictures <= most, f"{asked} of {most} records{alike}: accepted are at most all of them")
-    together = f"{asked} out of updates of {each} records, with {game.population.count} of others"
-    require(each <= min(_MOST_AT_ONCE, game.population.count), f"{together}: accepted are at most {_MOST_AT_ONCE}")
+    together = f"{asked} out of updates of {each} records"
+    require(each <= _MOST_AT_ONCE, f"{together}: accepted are at most {_MOST_AT_ONCE}")
+    others = game.population.count
+    require(each <= others, f"{together}, and population-records = {others}: accepted are at least as many of others")
     require_pictures(game.model.feature_shape, float(features.min()), float(features.max()))
-    if each > 1 or not reads_first_layer(game.model):
+    if each > 1 or isinstance(contribution, LocalTraining) or not reads_first_layer(game.model):
         require_last_bias(game.model, game.classes)
     _shared(plan, game, each)
 

@@ -9,7 +9,7 @@ Who took part: in each world every writer does by the toss of a coin. Attackers 
 others' records, and is asked about one writer. Beside each AUC stands the largest that the promise allows.
 
 What it holds: exactly one writer takes part. The insider, who has the records of every writer, names it, and says of
-each digit whether that writer has more of it than the median of all; beside both stand chance and bound.
+each digit whether that writer has a larger share of it than the median of all; beside both stand chance and bound.
 
 Intervals are over worlds, at 99.9 %. The exit status is 1 where one lies above its bound.
 """

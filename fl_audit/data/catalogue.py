@@ -186,7 +186,8 @@ def _own_entry(name: str) -> _Entry:
         return source
 
     required = tuple(option for option, one in settings.items() if one.default is Parameter.empty)
-    return _Entry("a loader of your own", load, needs_files=False, required=required, optional=tuple(settings))
+    optional = tuple(option for option in settings if option not in required)
+    return _Entry("a loader of your own", load, needs_files=False, required=required, optional=optional)
 
 
 def available() -> list[Available]:

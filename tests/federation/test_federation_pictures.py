@@ -124,7 +124,10 @@ def test_without_a_promise_there_is_one_row(folder: Path, tmp_path: Path) -> Non
         ),
         (OF_CLIENTS | {"data": {"clients": 3}, "audit": {"pictures": 20}}, "pictures = 20 of 14 records of clients"),
         (OF_CLIENTS | {"training": OF_CLIENTS["training"] | {"local-optimizer": "adam"}}, "for inversion is 'sgd'"),
-        (OF_CLIENTS | {"data": {"clients": 10, "population-records": 3}}, "updates of 4 records, with 3 of others"),
+        (
+            OF_CLIENTS | {"data": {"clients": 10, "population-records": 3}},
+            "updates of 4 records, and population-records = 3",
+        ),
     ],
 )
 def test_runs_without_pictures_are_refused(folder: Path, changes: dict[str, dict[str, Any]], message: str) -> None:

@@ -70,11 +70,11 @@ def _sentence(numbers: Drawn, contents: RunContents) -> str:
     own = numbers.drawings[numbers.own]
     found, game = own.likeness, contents.facts.game
     by_server = game.standpoint.place is Place.SERVER
-    who = "a server that saw every contribution and knew" if by_server else "an attacker who knew"
+    who = "a server that saw every contribution, knew" if by_server else "an attacker who knew"
     known = "all records of other clients" if isinstance(game.law.contribution, LocalTraining) else "all other records"
     promised = f"the promise lets nobody name more than {_allowed(own)}{_guesses(own)}"
     return (
-        f"Of {len(numbers.true):,} pictures {who} {known}, and the same model sent in every round, drew "
+        f"Of {len(numbers.true):,} pictures {who} {known} and was sent the same model in every round drew "
         f"likenesses of {found.psnr.mean():.1f} dB on average at this run's noise, by which "
         f"{percent(float(found.named.mean()))} were nearer to the true one than to {found.candidates - 1:,} others; "
         f"{'nothing is promised' if contents.facts.guarantee is None else promised}."
@@ -98,7 +98,7 @@ def _tables(numbers: Drawn, _: RunContents) -> list[Table]:
 
 def _caption(numbers: Drawn, _: RunContents) -> str:
     return (
-        "Records and what is drawn of them by who knows all other contributions, from no noise to much; below each "
+        "Records and what is drawn of them by whoever knows all other contributions, from no noise to much; below each "
         f"row, how often the right one of {numbers.drawings[0].likeness.candidates:,} is named at most."
     )
 
