@@ -20,7 +20,7 @@ from experiments.studies.hosts import Host
 
 WORKERS = 3
 _SECONDS_TO_VANISH = 40.0
-"""A host that is cut off learns that the run is over when it gives up its head: see below."""
+"""A host that is cut off learns that the run is over when it gives up its head, after `_NOTICING`."""
 _NOTICING = {"health_check_period_ms": 500, "health_check_timeout_ms": 1000, "health_check_failure_threshold": 5,
              "gcs_rpc_server_reconnect_timeout_s": 20}  # fmt: skip
 """By itself Ray takes about a minute to give up a machine that only falls silent."""
@@ -95,8 +95,12 @@ class Cluster:
 
         Parameters
         ----------
-        blow, draw, driver
-            What happens; chooses the victim; the command that plays the run.
+        blow
+            What happens.
+        draw
+            Chooses the victim.
+        driver
+            The command that plays the run.
         """
         match blow:
             case Blow.DRIVER:

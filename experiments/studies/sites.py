@@ -51,8 +51,12 @@ def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, 
 
     Parameters
     ----------
-    data, epsilon, audit
-        The section [data]; the promise; what the section [audit] has of its own.
+    data
+        The section [data].
+    epsilon
+        What is promised about clients; None for no promise.
+    audit
+        What the section [audit] has of its own.
     """
     promise = {"private": False} if epsilon is None else {"epsilon": epsilon, "delta": 1e-3, "clipping-norm": 1.0}
     local = {"local-epochs": 1, "local-batch": 20, "local-learning-rate": 0.1}
@@ -72,8 +76,12 @@ def who_took_part(data: Mapping[str, Any], epsilon: float | None, worlds: int) -
 
     Parameters
     ----------
-    data, epsilon, worlds
-        The section [data], the promise, and how many trainings are attacked.
+    data
+        The section [data].
+    epsilon
+        What is promised about clients; None for no promise.
+    worlds
+        How many trainings are attacked.
     """
     audit = {"game": "membership", "worlds": worlds, "attacks": ["loss", "lira", "rmia"]}
     found = _played(plan_of(data, epsilon, audit)).find(AttackNumbers)

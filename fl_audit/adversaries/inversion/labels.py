@@ -58,8 +58,10 @@ def require_last_bias(model: StackedModel, classes: int) -> None:
 
     Parameters
     ----------
-    model, classes
-        The model, and how many classes it has.
+    model
+        The model.
+    classes
+        How many classes it has.
 
     Raises
     ------
