@@ -241,15 +241,14 @@ def test_a_campaign_that_is_ended_leaves_nothing() -> None:
         assert set(Path("/run/netns").glob("*")) <= before
 
 
-def filling_app(mark: Path) -> ClientApp:
-    """Return an app of which a call of the second batch fills the object store, once."""
+def filling_app() -> ClientApp:
+    """Return an app of which every call of the second batch fills what the object store has left, or has let go."""
 
     def fill(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         import ray
         from ray.exceptions import ObjectStoreFullError, OutOfDiskError
 
-        if message.content.config_records[Record.CONFIG][Key.BATCH] == WorldBatch(1, 12, 12).name and not mark.exists():
-            mark.touch()
+        if message.content.config_records[Record.CONFIG][Key.BATCH] == WorldBatch(1, 12, 12).name:
             for size in (10_000_000, 1_000_000, 110_000):
                 with suppress(ObjectStoreFullError, OutOfDiskError):
                     while True:
@@ -276,7 +275,7 @@ def test_an_object_store_that_is_full_ends_the_run_with_a_line_and_it_can_go_on(
     smallest = {"object_store_memory": 78_643_200, "_system_config": {"local_fs_capacity_threshold": 1e-6}}
     for arguments in (smallest, {}):
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, **arguments})
-        parties = Parties(client_app=filling_app(tmp_path / "filled"))
+        parties = Parties(client_app=filling_app() if arguments else build_app())
         settings = {"resume": bool(kept), "parties": parties, "with_report": False}
         try:
             if not arguments:
