@@ -37,8 +37,8 @@ HOSPITALS, PORT = 4, 9443
 _BIN = Path(sys.executable).parent
 _START = 60.0
 """Seconds in which a SuperLink answers."""
-_ROUND = 60.0
-"""Seconds in which a round ends, all of its clients' processes started."""
+_COMMAND, _ROUND = 600.0, 60.0
+"""Seconds in which a command of Flower's ends, and more for each round of a training; a machine may be busy."""
 
 
 def write_certificates(place: Path) -> None:
@@ -192,7 +192,7 @@ class Loopback:
                 time.sleep(0.2)
         raise RuntimeError(f"SuperNode {one} is not let in: see {log}")
 
-    def flwr(self, *arguments: str, timeout: float = _START) -> str:
+    def flwr(self, *arguments: str, timeout: float = _COMMAND) -> str:
         """Return what a command of Flower's says."""
         command = [str(_BIN / "flwr"), *arguments]
         done = subprocess.run(
@@ -235,7 +235,7 @@ class Loopback:
         own |= {"data": str(self.place / "test.npz"), "out": str(self.place)}
         chosen = own | {name.replace("_", "-"): value for name, value in settings.items()}
         words = " ".join(f'{name}="{one}"' if isinstance(one, str) else f"{name}={one}" for name, one in chosen.items())
-        limit = 600.0 + _ROUND * int(str(settings.get("rounds", 20)))
+        limit = _COMMAND + _ROUND * int(str(settings.get("rounds", 20)))
         return self.flwr("run", app, "loopback", "--stream", "--run-config", words, timeout=limit)
 
     def kill(self, name: str) -> None:

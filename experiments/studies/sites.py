@@ -11,7 +11,8 @@ others' records, and is asked about one writer. Beside each AUC stands the large
 What it holds: exactly one writer takes part. The insider, who has the records of every writer, names it, and says of
 each digit whether that writer has a larger share of it than the median of all; beside both stand chance and bound.
 
-Intervals are over worlds, at 99.9 %. The exit status is 1 where one lies above its bound.
+Intervals are over worlds, at 99.9 %. The exit status is 1 where one lies above its bound; of the 18 that have a bound
+at least one does so by chance in 1 % of all calls at most.
 """
 
 import argparse
@@ -152,9 +153,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for epsilon in EPSILONS:
         found = who_took_part(data, epsilon, asked.worlds)
         for name, one in found.achieved.items():
-            auc, largest = one.rates.auc, found.largest_auc_of(name) or 1.0
-            table.add_row(str(epsilon), name, _interval(auc.value, auc.low, auc.high), f"{largest:.3f}")
-            if auc.low > largest:
+            auc, largest = one.rates.auc, found.largest_auc_of(name)
+            allowed = "" if largest is None else f"{largest:.3f}"
+            table.add_row(str(epsilon), name, _interval(auc.value, auc.low, auc.high), allowed)
+            if largest is not None and auc.low > largest:
                 problems.append(f"{name} has more than the largest AUC at epsilon {epsilon}")
     console.print(table)
     table = Table("epsilon", "question", "right", "chance", "allowed")
