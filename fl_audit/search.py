@@ -178,7 +178,7 @@ def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
     holds
         Whether it holds at a number.
     most
-        The largest number that is tried.
+        No number above it is tried.
     """
     high = 1
     while not holds(high):

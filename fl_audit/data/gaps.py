@@ -27,9 +27,9 @@ def complete_records(
     path
         Where it comes from, for messages.
     label
-        Name of the label column. Records without a label are no examples.
+        Name of the label column, which is never left out.
     owner
-        Name of the column that says whose a record is; None where there is none.
+        Name of the column that says whose a record is, never left out either; None where there is none.
     leave_out
         Whether records may be left out.
     max_classes
