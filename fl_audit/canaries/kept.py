@@ -49,8 +49,10 @@ class Watch:
         ----------
         server_round
             The round, from 1.
-        before, after
-            The tensors of the models, in their order; they may be read only here, where failing ends nothing.
+        before
+            Tensors of the model before the round, in their order. They are read only here, where failing ends nothing.
+        after
+            Tensors of the model after it, read likewise.
         present
             The canaries whose clients answered.
         """

@@ -91,8 +91,10 @@ def values_of(source: Source, column: TableColumn) -> Features:
 
     Parameters
     ----------
-    source, column
-        A table, and one of its columns.
+    source
+        A table.
+    column
+        One of its columns.
 
     Raises
     ------
@@ -114,8 +116,10 @@ def with_values(records: Records, index: int, column: TableColumn, values: Featu
         The records, n of them.
     index
         Which of them, from 0: the first value stands in its place, the others come after all records, from n.
-    column, values
-        The column, and its values (values, width).
+    column
+        The column that is varied.
+    values
+        Its values as features, (values, width).
     """
     found = records.take([*range(len(records)), *[index] * (len(values) - 1)])
     found.features[[index, *range(len(records), len(found))], column.places] = values
@@ -127,8 +131,10 @@ def named_column(source: Source, named: str) -> TableColumn:
 
     Parameters
     ----------
-    source, named
-        The table; the name or number.
+    source
+        The table.
+    named
+        Name of the column, or its number from 0.
 
     Raises
     ------

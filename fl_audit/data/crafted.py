@@ -56,8 +56,10 @@ def alone(crafted: CraftedRecord, like: Records) -> Records:
 
     Parameters
     ----------
-    crafted, like
-        The record; records of the same shape and classes.
+    crafted
+        The record.
+    like
+        Records of the same shape and classes.
 
     Raises
     ------

@@ -32,8 +32,10 @@ def check_measurable(records: Records, measure: Measure) -> None:
 
     Parameters
     ----------
-    records, measure
-        Features and labels; how dissimilar two records are.
+    records
+        The records that are to be compared.
+    measure
+        How dissimilar two records are.
 
     Raises
     ------
@@ -62,8 +64,10 @@ def rows_in_block(records: Records, measure: Measure) -> int:
 
     Parameters
     ----------
-    records, measure
-        Features and labels; how dissimilar two records are.
+    records
+        The records that are to be compared.
+    measure
+        How dissimilar two records are.
     """
     numbers = int(records.features[0].size) * (WINDOW**2 if measure is Dissimilarity.SSIM else 1)
     return max(1, min(BLOCK_BYTES // (8 * numbers), math.isqrt(BLOCK_BYTES // 8)))
@@ -112,8 +116,10 @@ def exact_block(left: Prepared, right: Prepared, measure: Measure) -> Floats:
 
     Parameters
     ----------
-    left, right
-        n and m records, prepared for the measure.
+    left
+        n records, prepared for the measure.
+    right
+        m records, prepared for the measure.
     measure
         How dissimilar two records are.
     """
@@ -155,8 +161,10 @@ def screening_block(left: Prepared, right: Prepared, measure: Measure) -> tuple[
 
     Parameters
     ----------
-    left, right
-        n and m records, prepared for the measure.
+    left
+        n records, prepared for the measure.
+    right
+        m records, prepared for the measure.
     measure
         How dissimilar two records are.
     """

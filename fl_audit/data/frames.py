@@ -91,8 +91,10 @@ def chosen_columns(frame: pd.DataFrame, path: Path, label: str, settings: TableS
         The table as it was read.
     path
         Where it comes from, for messages.
-    label, settings
-        Name of the label column; how the table is read.
+    label
+        Name of the label column.
+    settings
+        How the table is read.
 
     Raises
     ------
@@ -144,8 +146,10 @@ def source_of_frames(
         Name of the label column: whole numbers or strings.
     settings
         How the tables are read.
-    name, title
-        Name of the source in the catalogue, and the kind of data for people.
+    name
+        Name of the source in the catalogue.
+    title
+        What kind of data this is, in words for people.
 
     Raises
     ------

@@ -26,8 +26,10 @@ def complete_records(
         A table.
     path
         Where it comes from, for messages.
-    label, owner
-        Names of the columns that cannot be left out; None where there is no owner.
+    label
+        Name of the label column, which is never left out.
+    owner
+        Name of the column that says whose a record is, never left out either; None where there is none.
     leave_out
         Whether records may be left out.
     max_classes

@@ -79,8 +79,10 @@ def randomised_graphs(features: Floats32, randomiser: RandomisedEdges, generator
     ----------
     features
         Packed graphs, shape (graphs, *packed_shape(nodes)); each of at least two nodes.
-    randomiser, generator
-        What is done to an adjacency matrix; where all draws come from.
+    randomiser
+        What is done to an adjacency matrix.
+    generator
+        Where all draws come from.
 
     Returns
     -------

@@ -142,8 +142,10 @@ def epsilon_of_hits(hits: int, worlds: int, chance: float, delta: float, confide
 
     Parameters
     ----------
-    hits, worlds
-        Worlds in which the first guess was right, and their number.
+    hits
+        Worlds in which the first guess was right.
+    worlds
+        Number of worlds.
     chance
         How often the best guess is right where nothing is released, 1 / m of m equally likely candidates; positive.
     delta

@@ -43,8 +43,10 @@ def trained_privately(
 
     Parameters
     ----------
-    game, client
-        The game; which client.
+    game
+        The game.
+    client
+        Number of the client.
     models
         Float32 tensor (worlds, parameters).
     server_round
@@ -120,8 +122,10 @@ def expected_update(game: Game, client: int, models: Tensor) -> ExpectedUpdate:
 
     Parameters
     ----------
-    game, client
-        The game; which client.
+    game
+        The game.
+    client
+        Number of the client.
     models
         Float32 tensor (worlds, parameters).
     """

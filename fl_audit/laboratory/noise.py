@@ -87,8 +87,10 @@ def strength(one: Floats, zero: Floats, confidence: float) -> ShiftEstimate:
 
     Parameters
     ----------
-    one, zero
-        What was released under D and under D', shapes (n1,) and (n0,).
+    one
+        What was released under D, shape (n1,).
+    zero
+        What was released under D', shape (n0,).
     confidence
         Of the lower bound, 0.5 or more, below 1. As the releases say which is ahead, each way has half of the rest.
     """

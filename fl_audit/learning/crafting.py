@@ -121,8 +121,12 @@ def craft_opposite(
 
     Parameters
     ----------
-    scene, record, starts
-        What it is crafted for; the record that it is to replace; where the search begins.
+    scene
+        What the record is crafted for.
+    record
+        The record that it is to replace.
+    starts
+        The records where the search begins.
     steps
         Steps of Adam, at least 1.
 

@@ -51,8 +51,10 @@ class Frame:
 
         Parameters
         ----------
-        name, inputs
-            What `make` makes; what it is made of.
+        name
+            Name of what `make` makes.
+        inputs
+            What it is made of.
         make
             Returns the same whenever inputs are the same.
         """
@@ -110,8 +112,10 @@ class StackedLayer(nn.Module):
         ----------
         inputs
             What the layer works on, examples of all worlds along the first axis.
-        outputs, shared
-            What it made of them; whether all worlds have the same inputs.
+        outputs
+            What the layer made of them.
+        shared
+            Whether all worlds have the same inputs.
         """
         if self.frame.recording:
             if not outputs.requires_grad:

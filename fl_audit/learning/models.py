@@ -55,8 +55,10 @@ def logistic(feature_shape: Sequence[int], classes: int) -> nn.Module:
 
     Parameters
     ----------
-    feature_shape, classes
-        Of one record; from 2.
+    feature_shape
+        Shape of one record.
+    classes
+        Number of classes, from 2.
     """
     return _dense(prod(feature_shape), classes)
 
@@ -300,8 +302,12 @@ def initial_models(spec: ModelSpec, seed: int, worlds: Sequence[int]) -> Tensor:
 
     Parameters
     ----------
-    spec, seed, worlds
-        Which model; public seed of the weights; indices of worlds.
+    spec
+        Which model.
+    seed
+        Public seed of the weights.
+    worlds
+        Numbers of the worlds.
 
     Returns
     -------

@@ -128,8 +128,10 @@ def private_updates(
         The network.
     models
         Start of every world, float32 (worlds, parameters); it is not changed.
-    features, labels
-        The client's records (n, *shape) in float32 and their classes (n,) in int64, at least one.
+    features
+        Features of the client's records, float32 (n, *shape), at least one record.
+    labels
+        Their classes, int64 (n,).
     steps
         What is done with them.
     sources

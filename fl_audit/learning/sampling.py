@@ -105,8 +105,10 @@ class Workload:
 
         Parameters
         ----------
-        rows, some
-            Of the worlds; of the examples of each.
+        rows
+            Which worlds.
+        some
+            Which examples of each world.
         """
         counted = None if self.counted is None else self.counted[rows, some]
         index = some if self.chosen is None else self.chosen[rows, some]

@@ -48,8 +48,12 @@ def draws_above(limit: float, count: int, generator: np.random.Generator) -> Fla
 
     Parameters
     ----------
-    limit, count, generator
-        From 0 to 1; how many draws; what they are drawn with.
+    limit
+        From 0 to 1.
+    count
+        How many draws.
+    generator
+        What they are drawn with.
     """
     found = np.empty(count, dtype=np.bool_)
     for start in range(0, count, _DRAWS):

@@ -102,8 +102,10 @@ def belief_grid(laws: Mapping[int, LogOddsLaw], prior: float = 0.5, points: int 
         Of the log-odds of D, by the secret bit.
     prior
         Of D, above 0 and below 1.
-    points, tail
-        How many beliefs; probability that may lie beyond each end.
+    points
+        How many beliefs.
+    tail
+        Probability that may lie beyond each end.
     """
     shift, tails = float(logit(prior)), [tail, 1 - tail]
     ends = np.concatenate([laws[1].quantile(tails) + shift, -laws[0].quantile(tails) - shift])

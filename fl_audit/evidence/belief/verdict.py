@@ -76,8 +76,10 @@ class Judgement:
         The configured confidence.
     epsilon_lower_bound_at_level
         The same with confidence 1 - `level`.
-    method, assumption
-        How the lower bound is found, and what it rests on, in plain English.
+    method
+        How the lower bound is found, in plain English.
+    assumption
+        What the lower bound rests on, in plain English.
     limit_of_detection
         Smallest true epsilon, at the promise's delta, that would be called violated with probability 0.9 by the test
         that the lower bound comes from; infinite where the worlds cannot tell. Where only scores are judged: the
@@ -200,8 +202,10 @@ def judge_scores(member_scores: Floats, nonmember_scores: Floats, guarantee: Gua
 
     Parameters
     ----------
-    member_scores, nonmember_scores
-        Final scores of the worlds with D and of those with D', higher where the insider rather believes in D.
+    member_scores
+        Final scores of the worlds with D, higher where the insider rather believes in D.
+    nonmember_scores
+        Final scores of the worlds with D'.
     guarantee
         The promise, of any kind of noise.
     confidence
@@ -244,12 +248,16 @@ def judged_by_one(
 
     Parameters
     ----------
-    test, conclusive
-        The test, at `FAMILY_LEVEL`, and whether it would have found a breach of 1.5 times the promise.
+    test
+        The test, at `FAMILY_LEVEL`.
+    conclusive
+        Whether it would have found a breach of 1.5 times the promise.
     lower_bounds
         On epsilon, with `confidence` and with 1 - `FAMILY_LEVEL`.
-    confidence, method, assumption, limit, worlds_needed
-        As of `Judgement`; `limit` is its limit of detection.
+    confidence, method, assumption, worlds_needed
+        As of `Judgement`.
+    limit
+        The test's limit of detection, as of `Judgement`.
     missing
         Why no test of the family is offered; None names none.
     """

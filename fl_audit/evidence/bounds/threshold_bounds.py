@@ -130,8 +130,12 @@ def gdp_threshold_epsilon(ways: tuple[ScoreReading, ...], delta: float, level: f
 
     Parameters
     ----------
-    ways, delta, level
-        The four directions; above 0 and below 1; 1 - confidence.
+    ways
+        The four directions in which scores can be read.
+    delta
+        Above 0 and below 1.
+    level
+        1 - confidence.
     """
     return gdp_epsilon(delta, gdp_threshold_mu(*chosen_by_rank(ways), level))
 
