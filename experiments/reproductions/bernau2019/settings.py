@@ -1,6 +1,5 @@
 """The runs behind the figures of Bernau et al. 2019: data sets and their stand-ins, kinds of privacy, sizes."""
 
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -277,11 +276,6 @@ class WorldPart:
     def label(self) -> str:
         """Name in the display."""
         return f"{self.setting.label}, part {self.number + 1}"
-
-    @property
-    def seed(self) -> int:
-        """Seed of the run; it differs between settings and parts, so that no two share coins or noise."""
-        return zlib.crc32(self.name.encode())
 
 
 def settings_of(data: MembershipData, extent: Extent) -> tuple[MembershipSetting, ...]:

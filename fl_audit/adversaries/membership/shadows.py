@@ -18,6 +18,8 @@ from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership
 
+FEWEST = 2
+"""In so many worlds a target has to be in, and out, for all to have shadow worlds: none is a shadow of its own."""
 LEAST_SHARE_OF_SPREAD = 1e-12
 """Least sum of squares, as a share of that over all worlds: what rounding leaves of a group of equal values."""
 
@@ -118,6 +120,41 @@ def require_shadows(group: ShadowGroup, side: str, at_least: int) -> None:
             f"world {world} has {fewest} shadow worlds with target {target} {side}: accepted are {at_least} or more; "
             "play more worlds",
         )
+
+
+def require_shadows_of_all(membership: Membership) -> None:
+    """Refuse coins that leave a target without a shadow world on a side, which would end an attack after all training.
+
+    Parameters
+    ----------
+    membership
+        Of all worlds of a run.
+
+    Raises
+    ------
+    InputError
+        If a target is in, or out, in fewer than `FEWEST` worlds.
+    """
+    fewest = fewest_on_a_side(membership)
+    target = int(fewest.argmin())
+    side = "in" if membership.is_in[:, target].sum() == fewest[target] else "out"
+    require(
+        fewest[target] >= FEWEST,
+        f"the coins of this seed leave target {target} {side} in {fewest[target]} of {membership.worlds} worlds: "
+        f"accepted are {FEWEST} or more, by another seed or more worlds",
+    )
+
+
+def fewest_on_a_side(membership: Membership) -> Integers:
+    """Return in how many worlds each target is in, or out if these are fewer, shape (targets,).
+
+    Parameters
+    ----------
+    membership
+        Of all worlds of a run.
+    """
+    inside = membership.is_in.sum(axis=0)
+    return np.asarray(np.minimum(inside, membership.worlds - inside), dtype=np.int64)
 
 
 def as_queries(values: Floats, membership: Membership, what: str) -> Floats:
