@@ -54,9 +54,12 @@ def candidate_prior(config: RunConfig, source: Source, split: Split) -> tuple[fl
 
     Parameters
     ----------
-    config, source, split
-        As `with_questions` returns it, and its data: how common the values of an attribute are is told by records that
-        are in no world.
+    config
+        As `with_questions` returns it.
+    source
+        The run's data. How common the values of an attribute are is told by records that are in no world.
+    split
+        How the data are used.
 
     Raises
     ------
@@ -102,8 +105,10 @@ def attribute_of(config: RunConfig, game: Game) -> Attribute | None:
 
     Parameters
     ----------
-    config, game
-        What is asked, and the game with its population sample.
+    config
+        Says what is asked.
+    game
+        The game with its population sample.
     """
     if Attack.ATTRIBUTE not in (config.audit.attacks or ()):
         return None

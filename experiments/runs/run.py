@@ -216,8 +216,12 @@ def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
 
     Parameters
     ----------
-    grid, plan, run
-        Flower's grid, what to do, and where results go.
+    grid
+        Flower's grid.
+    plan
+        What to do.
+    run
+        Where results go.
     """
     pending, clock = _pending_batches(plan, run), FederationClock()
     if pending:
@@ -257,8 +261,12 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
 
     Parameters
     ----------
-    plan, pending, parties
-        What to do, the batches that are left, and who plays.
+    plan
+        What to do.
+    pending
+        The batches that are left.
+    parties
+        Who plays.
     """
     run, audit = plan.config.run, plan.config.audit
     star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
@@ -294,10 +302,14 @@ def finish(
 
     Parameters
     ----------
-    plan, run
-        What was done, and where its batches lie.
-    with_report, pdf_with_appendix
-        Whether there is a report, and whether its PDF has the appendix.
+    plan
+        What was done.
+    run
+        Where its batches lie.
+    with_report
+        Whether there is a report.
+    pdf_with_appendix
+        Whether the report's PDF has the appendix.
     """
     with at_work("joining the tables"):
         from experiments.runs.attacks import with_attacks

@@ -148,8 +148,10 @@ def cosines(epsilon: float, draw: np.random.Generator, canaries: int = 500, dime
         True epsilon of the mechanism at delta 1e-5.
     draw
         Of directions and noise.
-    canaries, dimension
-        How many directions of how many numbers.
+    canaries
+        How many directions.
+    dimension
+        How many numbers each direction has.
     """
     directions = draw.normal(size=(canaries, dimension))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)

@@ -61,8 +61,10 @@ def counted(interval: Callable[[int, int], tuple[float, float]], truth: Callable
 
     Parameters
     ----------
-    interval, truth
-        From successes and trials to an interval; and from the probability to what is covered.
+    interval
+        From successes and trials to an interval.
+    truth
+        From the probability to what is covered.
     """
 
     def play(draw: np.random.Generator, size: int, rate: float) -> PrintedStatement:

@@ -140,8 +140,10 @@ def baselines(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, .
 
     Parameters
     ----------
-    values, axes
+    values
         As for `grid`. Nothing is clipped, no record is randomised, there is no noise, no promise and no insider.
+    axes
+        As for `grid`.
     """
     return grid(without_privacy(values), [Axis("privacy.private", (False,)), *axes])
 

@@ -63,8 +63,10 @@ def landscape_figure(
         Of `points_table`.
     models
         Of `models_table`; the marginal densities are over models.
-    utility, title
-        What goes up; of the figure.
+    utility
+        What goes up.
+    title
+        Title of the figure.
     by_promise
         Whether the promised epsilon stands across, where it varies; else Epsilon*.
     """

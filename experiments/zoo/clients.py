@@ -44,8 +44,10 @@ def with_running_mean(gradients: Floats, round: int, random: np.random.Generator
     ----------
     gradients
         Of the records, (records, parameters).
-    round, random
-        The round, and a source of randomness.
+    round
+        The round.
+    random
+        Source of randomness.
     """
     reply = mean_of_expected(gradients, round, random)
     return LocalReply(reply.update, reply.examples, {RUNNING_MEAN: float(gradients.mean())})

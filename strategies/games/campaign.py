@@ -110,8 +110,10 @@ def kinds_of(subject: Subject, claim: StatedClaim) -> tuple[Kind, ...]:
 
     Parameters
     ----------
-    subject, claim
-        What is played, and what is said of it.
+    subject
+        What is played.
+    claim
+        What is said of it.
     """
     sizes = tuple({FEW, MANY} - {subject.clients}) if subject.has_any_size else ()
     return kinds_for(claim.neighbours, claim.rounds, subject.is_clipped, sizes, subject.model is not None)

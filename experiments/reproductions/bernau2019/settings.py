@@ -66,8 +66,10 @@ class MembershipData:
     ----------
     study
         The data set of the paper.
-    name, options
-        Its name in a configuration, and more settings of `[data]`.
+    name
+        Its name in a configuration.
+    options
+        More settings of `[data]`.
     title
         Its name in tables; it says where one data set stands in for another.
     classes
@@ -78,8 +80,10 @@ class MembershipData:
         The column of Table 3 whose hyper-parameters are used.
     values
         Values in a record, as the paper counts them for epsilon of local DP.
-    full, quick
-        What the two forms play; None if the quick form leaves the data set out.
+    full
+        What the full form plays.
+    quick
+        What the quick form plays; None leaves the data set out of it.
     rates
         Learning rates without and with central DP in place of those of Table 3, None to keep them.
     """
@@ -279,8 +283,10 @@ def settings_of(data: MembershipData, extent: Extent) -> tuple[MembershipSetting
 
     Parameters
     ----------
-    data, extent
-        The data set; full or quick.
+    data
+        The data set.
+    extent
+        Full or quick.
     """
     size = data.size(extent)
     if size is None:
