@@ -71,8 +71,12 @@ def configuration(name: str, worlds: int, engine: Engine, data_dir: Path | None,
 
     Parameters
     ----------
-    name, worlds, engine
-        Which setting, in how many worlds, on which engine.
+    name
+        Which setting.
+    worlds
+        In how many worlds.
+    engine
+        On which engine.
     data_dir
         Where data sets lie; None is the default place.
     scratch

@@ -28,8 +28,12 @@ def network(features: int, hidden: int, classes: int) -> nn.Module:
 
     Parameters
     ----------
-    features, hidden, classes
-        Sizes of the layers.
+    features
+        Number of features.
+    hidden
+        Width of the hidden layer.
+    classes
+        Number of classes.
     """
     return nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 

@@ -50,8 +50,10 @@ def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) ->
         Where to draw.
     colour
         In which colour.
-    x, y
-        The values, one length.
+    x
+        Where the values stand.
+    y
+        The values, as many.
     """
     axes.plot(
         x, y, linestyle="none", marker="D", markersize=6.5, markerfacecolor="white", markeredgecolor=colour,
@@ -185,8 +187,10 @@ def name_panel(axes: Axes, letter: str, title: str, x_name: str, y_name: str) ->
         Its letter.
     title
         Its title.
-    x_name, y_name
-        Names of the axes, with units.
+    x_name
+        Name of the lower axis, with its unit.
+    y_name
+        Name of the left axis, with its unit.
     """
     finish_axes(axes, f"({letter}) {title}" if letter else title, x_name, y_name)
 

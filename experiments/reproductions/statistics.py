@@ -134,8 +134,10 @@ def z_between(advantage: float, worlds: int, other: float, other_worlds: int) ->
         One advantage, in [-1, 1].
     worlds
         Number of its games.
-    other, other_worlds
-        The other one, likewise.
+    other
+        The other advantage, in [-1, 1].
+    other_worlds
+        Number of its games.
     """
     variance = (1 - advantage**2) / worlds + (1 - other**2) / other_worlds
     return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
@@ -173,8 +175,10 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
 
     Parameters
     ----------
-    successes, trials
-        How many of how many.
+    successes
+        How many trials succeeded.
+    trials
+        Number of trials.
     """
     found = binomtest(successes, trials).proportion_ci(CONFIDENCE)
     return float(found.low), float(found.high)

@@ -22,8 +22,10 @@ def with_questions(config: RunConfig, source: Source, split: Split) -> RunConfig
     ----------
     config
         The configuration.
-    source, split
-        Its data.
+    source
+        The run's data.
+    split
+        How they are used.
 
     Raises
     ------

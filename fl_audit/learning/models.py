@@ -185,6 +185,7 @@ def build_model(spec: ModelSpec) -> nn.Module:
     if spec.name in _BUILT_IN:
         return _BUILT_IN[spec.name](spec.feature_shape, spec.classes)
     if ":" not in spec.name:
+        user_modules.require_unmoved(spec.name, "model")
         nearest = get_close_matches(spec.name, _BUILT_IN, n=1, cutoff=0.0)[0]
         raise InputError(
             f"model {spec.name!r} is unknown (nearest: {nearest!r}): "

@@ -181,8 +181,12 @@ def opacus_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, de
 
     Parameters
     ----------
-    noise_multiplier, sampling_rate, steps
-        What it has counted.
+    noise_multiplier
+        The noise multiplier of all steps that were counted.
+    sampling_rate
+        The sampling rate of these steps.
+    steps
+        How many steps were counted.
     delta
         Above 0 and below 1.
     """

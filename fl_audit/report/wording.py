@@ -107,8 +107,10 @@ def interval_text(value: float | None, low: float, high: float, digits: int = 3)
     ----------
     value
         The number; None where there is none.
-    low, high
-        Ends of the interval.
+    low
+        Lower end of the interval.
+    high
+        Upper end of the interval.
     digits
         That count.
 

@@ -35,8 +35,10 @@ class Deed(StrEnum):
         What it has learned.
     OWN_OPPOSITE
         The opposite of its update.
-    CRAFTED, CRAFTED_OPPOSITE
-        An update along a public direction, far longer than any mechanism may let pass, or its opposite.
+    CRAFTED
+        An update along a public direction, far longer than any mechanism may let pass.
+    CRAFTED_OPPOSITE
+        Its opposite.
     OWN_WHOLE
         What it has learned, but for whole numbers and switches, which are crafted.
     OWN_WHOLE_OPPOSITE

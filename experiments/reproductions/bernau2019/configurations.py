@@ -36,8 +36,10 @@ def configuration(part: WorldPart, extent: Extent, data_dir: Path | None) -> Run
 
     Parameters
     ----------
-    part, extent
-        Which run, in its full or its quick form.
+    part
+        Which run.
+    extent
+        The full or the quick form.
     data_dir
         Where data sets lie; None is the default place.
 

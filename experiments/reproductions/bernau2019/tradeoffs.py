@@ -108,8 +108,10 @@ def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
 
     Parameters
     ----------
-    auc, accuracy
-        Of every run, in [0, 1], (..., runs).
+    auc
+        AUC of every run, in [0, 1], (..., runs).
+    accuracy
+        Test accuracy of every run, likewise.
     classes
         Number of classes, whose chance level counts as no accuracy.
     """

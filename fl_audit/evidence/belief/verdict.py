@@ -296,8 +296,10 @@ def ceiling_of_scores(members: int, nonmembers: int, delta: float) -> float:
 
     Parameters
     ----------
-    members, nonmembers
-        Number of scores of each group.
+    members
+        Number of members' scores.
+    nonmembers
+        Number of nonmembers' scores.
     delta
         At least 0, below 1.
     """

@@ -216,8 +216,10 @@ def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float
     ----------
     method
         How the bound is computed.
-    members, nonmembers
-        Numbers of scores, at least 1.
+    members
+        Number of members' scores, at least 1.
+    nonmembers
+        Number of nonmembers' scores, at least 1.
     delta, confidence
         As for `epsilon_lower_bound`.
     """

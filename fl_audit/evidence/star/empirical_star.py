@@ -192,8 +192,10 @@ def within_cut(fpr: Floats, fnr: Floats, cut: float) -> Flags:
 
     Parameters
     ----------
-    fpr, fnr
-        Error rates of one shape.
+    fpr
+        False positive rates.
+    fnr
+        False negative rates, of the same shape.
     cut
         From 0, below 1/2.
     """
