@@ -81,7 +81,8 @@ def _with_prior(column: TableColumn, values: Features, outside: Records) -> Attr
 def _codes(own: Features, values: Features) -> Integers:
     same = (own[:, np.newaxis, :] == values).all(axis=2)
     require(
-        bool(same.any(axis=1).all()), "a record has a value that no record of the pool has: accepted are its values"
+        bool(same.any(axis=1).all()),
+        "a record has a value that no record of the pool has: accepted are the values of the pool",
     )
     return np.asarray(same.argmax(axis=1), dtype=np.int64)
 

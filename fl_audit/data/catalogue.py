@@ -202,7 +202,7 @@ def _own_entry(name: str) -> _Entry:
 
 
 def _of_type(loader: str, option: str, value: OptionValue, hints: Mapping[str, Any]) -> Any:
-    """Return a setting as what a loader's annotation asks for: a file writes a path as text, and no number as text."""
+    """Return a setting in the type that a loader's annotation asks for: text may become a path, and never a number."""
     from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
     hint = hints.get(option.replace("-", "_"), Any)
@@ -239,7 +239,7 @@ def is_found(name: str, data_dir: str | None = None) -> bool:
     Parameters
     ----------
     name
-        Name in the catalogue. Of data sets whose files the user names, none are found; built-in ones always are.
+        Name in the catalogue. Data sets whose files the user names count as not found, built-in ones as found.
     data_dir
         Data directory; None means that of the environment variable FL_AUDIT_DATA, if set.
     """
@@ -254,7 +254,7 @@ def is_found(name: str, data_dir: str | None = None) -> bool:
 
 
 _BROUGHT: dict[DataSpec, Source] = {}
-"""What was brought to this process, in place of what files here may hold."""
+"""Data that were handed to this process, in place of what files on its machine may hold."""
 
 
 def bring_source(spec: DataSpec, source: Source) -> None:
@@ -263,7 +263,7 @@ def bring_source(spec: DataSpec, source: Source) -> None:
     Parameters
     ----------
     spec
-        Of the data that are asked for.
+        What is asked for.
     source
         What is returned.
     """

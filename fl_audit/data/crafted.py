@@ -1,4 +1,4 @@
-"""Crafted records among those of a data set."""
+"""Crafted records in the place of records of a data set."""
 
 import base64
 import binascii

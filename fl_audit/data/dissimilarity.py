@@ -28,7 +28,7 @@ Prepared = Floats | Patches  # a block of records in the form that a measure wor
 
 
 def check_measurable(records: Records, measure: Measure) -> None:
-    """Raise `InputError` for records with only zeros under the cosine measure, and for other than images under ssim.
+    """Refuse records that a measure cannot compare.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def check_measurable(records: Records, measure: Measure) -> None:
     Raises
     ------
     InputError
-        For records of zeros alone under the cosine measure, and for other than images under ssim.
+        If a record has only zeros under the cosine measure, or records are no images under ssim.
     """
     match measure:
         case Dissimilarity.COSINE:
@@ -149,7 +149,9 @@ def _own_block(left: Floats, right: Floats, name: str) -> Floats:
     good = found.shape == (len(left), len(right)) and np.issubdtype(found.dtype, np.number)
     require(good, f"dissimilarity {name!r} returned {found.dtype} of shape {found.shape}: {accepted}")
     distances: Floats = found.astype(np.float64)
-    require(bool(np.isfinite(distances).all()), f"dissimilarity {name!r} returned what is not finite: {accepted}")
+    require(
+        bool(np.isfinite(distances).all()), f"dissimilarity {name!r} returned a number that is not finite: {accepted}"
+    )
     return distances
 
 

@@ -71,13 +71,13 @@ class TableSettings:
 
     @property
     def unusual(self) -> tuple[Remedy, ...]:
-        """How a file is written where that is not as usual, as the settings that say it."""
+        """The settings that say how a file is written, where it is not written as usual."""
         found = {key: getattr(self, key) for key in _USUAL}
         return tuple(Remedy(key, value) for key, value in found.items() if value not in (None, *_USUAL[key]))
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "TableSettings":
-        """Return the settings that options name with hyphens, such as max-levels; other options are of others."""
+        """Return the settings among options, whose names have hyphens, such as max-levels; others are passed over."""
         given = {name.replace("-", "_"): value for name, value in options.items()}
         return cls(**{one.name: given[one.name] for one in fields(cls) if one.name in given})
 

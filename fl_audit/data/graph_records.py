@@ -39,8 +39,8 @@ def graph_records(
     classes
         Number of classes, at least 1.
     nodes
-        Largest number of nodes, at least 2; that of the largest graph if this is more. The time of a model that
-        multiplies by adjacency matrices follows its square, and so does memory, 4 (N + N^2 / 24) bytes a graph.
+        N, how many nodes a graph keeps at most, at least 2; no more than the largest graph has are stored. The time of
+        a model that multiplies by adjacency matrices grows with N^2, and a graph takes 4 (N + N^2 / 24) bytes.
 
     Returns
     -------

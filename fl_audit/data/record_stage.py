@@ -37,8 +37,9 @@ def require_randomisable(randomiser: RecordRandomiser, records: Records) -> None
     Raises
     ------
     InputError
-        If bits are asked for and a feature is neither 0 nor 1, graphs and there are none (or one of a single node), or
-        grey images in [0, 1] whose sides are multiples of the block's.
+        If a randomiser of bits meets a feature that is neither 0 nor 1, one of graphs meets other records or a graph of
+        a single node, or one of grey images meets other records, a pixel outside [0, 1] or a side that is no multiple
+        of the block's.
     """
     name, shape = randomiser.kind, records.shape
     match randomiser:
@@ -166,7 +167,7 @@ def pair_events(randomiser: RecordRandomiser, first: Floats32, second: Floats32,
     second
         The other record, of the same shape; a graph has as many nodes as `first`.
     most
-        Different releases that there may be; differences of pixels are rounded up to that many steps.
+        Largest number of different releases: differences of pixels are rounded up to so many steps.
     """
     match randomiser:
         case RandomisedEdges():

@@ -167,14 +167,15 @@ class Source:
     pool: Records  # records that training sets and their neighbours are drawn from
     test: Records | None  # official test split, None where the format has none
     description: str  # one line for people
-    # What each column of a table became; empty where the format has no columns that could become this or that.
+    # What each column of a table became; empty for formats whose columns are all read in one way.
     columns: tuple[ColumnUse, ...] = ()
-    # Where each column of a table stands; empty where every feature is a column without a name, or none is.
+    # Where each column of a table stands among the features; empty where every feature is a column without a name, and
+    # where records are no tables.
     placed: tuple[TableColumn, ...] = ()
     # Height and width of images whose pixels are in one row; None of everything else.
     flat_image: tuple[int, int] | None = None
     cautions: tuple[Caution, ...] = ()  # what the user should look at
-    found: tuple[Remedy, ...] = ()  # how a table is written, where that is not as usual, as the settings that say it
+    found: tuple[Remedy, ...] = ()  # the settings that say how a table is written, where it is not as usual
 
     def __post_init__(self) -> None:
         if self.test is None:
@@ -235,7 +236,10 @@ def _check_values(features: Floats32, labels: Integers, classes: int) -> None:
 
 def _check_owner(owner: Integers | None, owners: tuple[str, ...], records: int) -> None:
     if owner is None:
-        require(not owners, f"there are {len(owners)} names of owners and no owner of any record: accepted are both")
+        require(
+            not owners,
+            f"there are {len(owners)} names of owners and no owner of any record: accepted are both or neither",
+        )
         return
     require(
         owner.shape == (records,), f"owners have shape {owner.shape}: accepted is one for each record, ({records},)"

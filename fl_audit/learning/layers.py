@@ -81,7 +81,7 @@ def _same_memory(left: Tensor, right: Tensor) -> bool:
 
 @dataclass
 class Visit:
-    """One call of a stacked layer: what it made its output of, the output, and whether all worlds shared the former."""
+    """One call of a stacked layer: its inputs, its outputs, and whether all worlds have the same inputs."""
 
     layer: "StackedLayer"
     inputs: Tensor

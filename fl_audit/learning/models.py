@@ -175,7 +175,7 @@ def build_model(spec: ModelSpec) -> nn.Module:
     Parameters
     ----------
     spec
-        Which model. A user's factory is called with `feature_shape` and `classes`, with those of the two that it takes.
+        Which model. A user's factory is called with `feature_shape` and `classes`, or with the one that it takes.
 
     Raises
     ------
@@ -241,8 +241,8 @@ def model_template(spec: ModelSpec) -> nn.Module:
         differing = [name for name, value in constants.items() if not torch.equal(value, again[name])]
         require(
             not differing,
-            f"model {spec.name!r} makes another {', '.join(differing[:3])} at every call, and nobody trains it: "
-            "accepted are frozen parameters and buffers that are loaded, or drawn by torch",
+            f"model {spec.name!r} makes {', '.join(differing[:3])} anew at every call, and nobody trains them: "
+            "accepted are frozen parameters and buffers that are loaded from a file, or drawn by torch",
         )
     return template
 

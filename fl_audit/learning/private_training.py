@@ -63,7 +63,7 @@ class PrivateSteps:
         return records / batches_per_epoch(records, self.schedule.batch)
 
     def update_variance(self, records: int) -> float:
-        """Return the variance that the noise of all steps gives a coordinate of the update, were they independent."""
+        """Return the variance that the noise of all steps gives a coordinate of the update if they were independent."""
         step = self.schedule.learning_rate * self.noise_multiplier * self.clipping_norm / self.mean_batch(records)
         return self.count(records) * step**2
 
@@ -106,7 +106,7 @@ class CanaryRecords:
 
     directions: Sequence[Tensor]  # of each world, float32 (canaries, parameters), of norm 1
     coins: Flags  # which of them are in, (worlds, canaries)
-    sources: Sequence[np.random.Generator]  # where the steps are drawn from in which each is sampled, one a world
+    sources: Sequence[np.random.Generator]  # draw in which steps each is sampled, one generator a world
 
 
 def private_updates(
@@ -262,7 +262,7 @@ class _World:
         except Exception as error:
             raise InputError(
                 f"Opacus cannot train the model ({said(error)}): accepted with strategy 'dp-sgd-clients' are modules "
-                "without buffers, of layers that it knows"
+                "without buffers, of layers that Opacus knows"
             ) from error
         # Opacus rounds the mean batch down, in the worst case to 0.
         optimizer.expected_batch_size = self._steps.mean_batch(records)

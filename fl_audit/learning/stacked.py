@@ -224,7 +224,7 @@ class StackedModel:
         return losses.reshape(len(models), len(labels))
 
     def passes(self, worlds: int, examples: int) -> Iterator[tuple[slice, slice]]:
-        """Yield the worlds and the examples of passes that fit the budgets, all together every example of every world.
+        """Yield the worlds and the examples of each pass that fits the budgets; together they are all of every world.
 
         What an earlier computation in this thread kept of its features is forgotten.
 

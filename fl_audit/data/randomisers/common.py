@@ -25,13 +25,13 @@ def pure_epsilon(events: Iterable[ReleaseEvent]) -> float:
     total = 0.0
     for event in events:
         if not isinstance(event, LaplaceRelease | RandomizedResponse):
-            raise InputError(f"event is a {event}: accepted are Laplace releases and randomized response")
+            raise InputError(f"event is {event}: accepted are Laplace releases and randomized response")
         total += event.count * event.epsilon
     return total
 
 
 def responses(epsilon: float, count: int) -> tuple[ReleaseEvent, ...]:
-    """Return so many tellings of a bit as a release; none where nothing is told.
+    """Return the release of a bit that is told several times; no release where nothing is told.
 
     Parameters
     ----------
@@ -86,5 +86,5 @@ def require_pair(observed: NDArray[np.generic], first: NDArray[np.generic], seco
     require(
         fits,
         f"observed records have shape {observed.shape} and the two records {first.shape} and {second.shape}: "
-        "accepted are two equal shapes, and observed ones with axes of their own before",
+        "accepted are two records of one shape, and observed records of that shape with further axes before it",
     )
