@@ -107,7 +107,7 @@ def earlier_key(key: str, back: int) -> str:
     Parameters
     ----------
     key
-        Of the entry.
+        Name of the entry.
     back
         Number of rounds, from 0.
     """

@@ -104,7 +104,7 @@ def read_array(
     client
         Whose reply it is, for the message if the array is refused.
     server_round
-        Of which round it is, for the same message.
+        The round that the reply is about, for the same message.
 
     Raises
     ------

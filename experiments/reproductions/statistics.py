@@ -153,7 +153,7 @@ def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -
     other
         Independent values, shape (m,), at least two.
     confidence
-        Of the interval, above 0 and below 1.
+        Confidence of the interval, above 0 and below 1.
     """
     found = ttest_ind(one, other, equal_var=False).confidence_interval(confidence)
     return float(np.mean(one) - np.mean(other)), float(found.low), float(found.high)

@@ -150,7 +150,7 @@ class _Exchange:
     messages
         By identity.
     contexts
-        Of every node.
+        Context of every node.
     time_limit
         Seconds that one call may take.
     """

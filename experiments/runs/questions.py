@@ -61,7 +61,7 @@ def candidate_prior(config: RunConfig, source: Source, split: Split) -> tuple[fl
     source
         The run's data. How common the values of an attribute are is told by records that are in no world.
     split
-        How the data are used.
+        D, the records outside it, and the test records.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def more_questions(config: RunConfig, game: Game) -> MoreQuestions:
     Parameters
     ----------
     config
-        Of a plan that is resolved.
+        Configuration of a plan that is resolved.
     game
         Its game.
     """

@@ -137,7 +137,7 @@ def compare(
     interpreters
         By the package's option; None skips it.
     packages
-        Which.
+        Which packages.
     """
     rows = list[AttackRow]()
     for package in packages:

@@ -77,7 +77,7 @@ class BlackBoxSetting:
     worlds
         Number of worlds.
     learning_rate
-        Of the server, on the mean clipped gradient.
+        Learning rate of the server, on the mean clipped gradient.
     """
 
     model: str
@@ -116,7 +116,7 @@ def config_of(setting: BlackBoxSetting, start: InitialWeights, neighbour: str, d
     setting
         What is trained.
     start
-        From which initial weights.
+        Initial weights.
     neighbour
         Which record differs, `random` or `crafted`.
     data_dir

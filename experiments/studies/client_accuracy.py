@@ -111,7 +111,7 @@ def settings(federation: Federation, way: Way, epsilon: float | None, worlds: in
     federation
         Who learns.
     way
-        How.
+        How it learns.
     epsilon
         What is promised; None is no promise, no clipping and no noise.
     worlds

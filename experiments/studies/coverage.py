@@ -223,7 +223,7 @@ def measured(statement: Statement, runs: int, search_runs: int) -> list[Coverage
     Parameters
     ----------
     statement
-        Which.
+        Which statement.
     runs
         How often the worst settings are played.
     search_runs

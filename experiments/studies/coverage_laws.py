@@ -62,9 +62,9 @@ def counted(interval: Callable[[int, int], tuple[float, float]], truth: Callable
     Parameters
     ----------
     interval
-        From successes and trials to an interval.
+        Makes an interval of successes and trials.
     truth
-        From the probability to what is covered.
+        Makes of the probability the number that is covered.
     """
 
     def play(draw: np.random.Generator, size: int, rate: float) -> PrintedStatement:

@@ -99,7 +99,7 @@ def audit(combination: Combination, records: Path, audits: int, worlds: int, see
     Parameters
     ----------
     combination
-        Which.
+        Which combination.
     records
         The data, as `write_records` writes it.
     audits

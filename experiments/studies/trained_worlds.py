@@ -52,7 +52,7 @@ def train(data: DataSpec, worlds: int, targets: int, steps: int, seed: int = 0) 
     steps
         Number of steps.
     seed
-        Of records, coins and initial weights.
+        Seed of records, coins and initial weights.
 
     Raises
     ------

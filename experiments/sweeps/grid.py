@@ -75,7 +75,7 @@ def grid(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
     Parameters
     ----------
     values
-        Of the configuration, by section and key, as in its file.
+        Values of the configuration, by section and key, as in its file.
     axes
         With different keys.
 
@@ -103,7 +103,7 @@ def point(values: Mapping[str, Any], settings: Settings) -> Point:
     Parameters
     ----------
     values
-        Of the configuration.
+        Values of the configuration.
     settings
         What replaces them.
 

@@ -60,9 +60,9 @@ def landscape_figure(
     Parameters
     ----------
     points
-        Of `points_table`.
+        As `points_table` returns them.
     models
-        Of `models_table`; the marginal densities are over models.
+        As `models_table` returns them; the marginal densities are over models.
     utility
         What goes up.
     title

@@ -43,7 +43,7 @@ def with_running_mean(gradients: Floats, round: int, random: np.random.Generator
     Parameters
     ----------
     gradients
-        Of the records, (records, parameters).
+        Gradients of the records, (records, parameters).
     round
         The round.
     random

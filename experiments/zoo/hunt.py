@@ -76,7 +76,7 @@ def hunt(
     processes
         Games played at the same time.
     seed
-        Of the games.
+        Seed of the games.
     tell
         Takes progress.
     """

@@ -70,7 +70,7 @@ def epsilon_star(
     method
         `parametric` fits a normal law to each set, `mixture` a mixture of normals, `empirical` counts.
     confidence
-        Of the interval, above 0 and below 1.
+        Confidence of the interval, above 0 and below 1.
     rng
         Draws the bootstrap samples; None starts a generator at 0, so that equal calls answer alike.
 

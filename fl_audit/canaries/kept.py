@@ -130,7 +130,7 @@ def seed_in(path: Path) -> int:
     Parameters
     ----------
     path
-        Of a text file with one whole number from 0 to 2**64 - 1.
+        Path of a text file with one whole number from 0 to 2**64 - 1.
 
     Raises
     ------
@@ -256,7 +256,7 @@ def opened(rounds: list[KeptRound], coin_seed: int, canaries: int) -> tuple[Floa
     Parameters
     ----------
     rounds
-        Of one training.
+        Number of rounds of one training.
     coin_seed
         The secret of the clients that carry canaries.
     canaries

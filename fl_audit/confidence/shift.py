@@ -200,7 +200,7 @@ def detectable_slope(root: float, degrees: int, promised_mu: float, level: float
     root
         That noncentrality, above 0.
     degrees
-        Of freedom, at least 1.
+        Degrees of freedom, at least 1.
     promised_mu, level, power
         As for `detectable_shift`.
     """

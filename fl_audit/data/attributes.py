@@ -28,7 +28,7 @@ class Attribute:
         Parameters
         ----------
         features
-            Of records of the same data set, shape (n, features).
+            Features of records of the same data set, shape (n, features).
         """
         return _codes(features[:, self.column.places], self.values)
 

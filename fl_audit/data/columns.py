@@ -50,7 +50,7 @@ class Origin:
         Parameters
         ----------
         position
-            Of the record, from 0.
+            Position of the record, from 0.
         column
             Name of the cell's column.
         value
@@ -166,7 +166,7 @@ def describe_label(name: str, values: NDArray[np.generic]) -> ColumnUse:
     Parameters
     ----------
     name
-        Of the column.
+        Name of the column.
     values
         The label of each record, shape (n,).
     """

@@ -79,7 +79,7 @@ def prepare(features: Floats32, measure: Measure) -> Prepared:
     Parameters
     ----------
     features
-        Of n records, (n, *shape).
+        Features of n records, (n, *shape).
     measure
         What they are prepared for.
     """

@@ -170,7 +170,7 @@ def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
     Parameters
     ----------
     path
-        Of the archive.
+        Path of the archive.
     read
         Takes the name and the open content of one file.
 

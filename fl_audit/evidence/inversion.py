@@ -37,7 +37,7 @@ class Likeness:
         Parameters
         ----------
         values
-            Of each picture, larger for closer drawings.
+            Values of each picture, larger for closer drawings.
         """
         return float(np.sort(values)[-max(1, round(WORST * len(values))) :].mean())
 

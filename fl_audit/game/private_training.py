@@ -98,7 +98,7 @@ def accountant_before(game: Game, client: int, server_round: int) -> str | None:
     client
         Its number.
     server_round
-        From 1; before the first there is no state.
+        The round, from 1; before the first there is no state.
     """
     if server_round == 1:
         return None

@@ -123,7 +123,7 @@ class SeenRound:
         Parameters
         ----------
         number
-            Of the round, from 1.
+            Number of the round, from 1.
         tensors
             Models, releases and side information, by the keys of a message.
         """

@@ -120,7 +120,7 @@ def mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
     feature_shape
         (channels, height, width), (height, width) or flat and square.
     classes
-        From 2.
+        Number of classes, from 2.
 
     Raises
     ------
@@ -148,9 +148,9 @@ def vgg16(feature_shape: Sequence[int], classes: int) -> nn.Module:
     Parameters
     ----------
     feature_shape
-        Of what the core makes of a picture.
+        Shape of what the core makes of a picture.
     classes
-        From 2.
+        Number of classes, from 2.
     """
     return _dense(prod(feature_shape), classes)
 

@@ -57,8 +57,8 @@ def hold_to_claim(
     confidence
         Probability with which a claim that holds is not called violated, above 0.5 and below 1.
     seed
-        Of the games. The global generators of Python, numpy and torch are seeded for them: code of other people draws
-        its noise there.
+        Seed of the games. The global generators of Python, numpy and torch are seeded for them: code of other people
+        draws its noise there.
     processes
         How many play at the same time.
     without

@@ -90,7 +90,7 @@ def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> 
     Parameters
     ----------
     direction
-        Of the update.
+        Direction of the update.
     name, array
         The tensor.
     """

@@ -180,7 +180,7 @@ def open_campaign(
     audit
         What was agreed.
     shapes
-        Of the model's tensors.
+        Shapes of the model's tensors.
     contributions
         What the target's client may send.
     app

@@ -44,7 +44,7 @@ def shadow_flags(membership: Membership, shadows: Flags | None) -> Flags:
     Parameters
     ----------
     membership
-        Of all worlds.
+        Membership of all worlds.
     shadows
         Bool (worlds,), or None for all.
 
@@ -101,7 +101,7 @@ def require_shadows(group: ShadowGroup, side: str, at_least: int) -> None:
     Parameters
     ----------
     group
-        Of `shadow_group`.
+        As `shadow_group` returns it.
     side
         `in` or `out`, for the message.
     at_least
@@ -128,7 +128,7 @@ def require_shadows_of_all(membership: Membership) -> None:
     Parameters
     ----------
     membership
-        Of all worlds of a run.
+        Membership of all worlds of a run.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def fewest_on_a_side(membership: Membership) -> Integers:
     Parameters
     ----------
     membership
-        Of all worlds of a run.
+        Membership of all worlds of a run.
     """
     inside = membership.is_in.sum(axis=0)
     return np.asarray(np.minimum(inside, membership.worlds - inside), dtype=np.int64)
@@ -165,7 +165,7 @@ def as_queries(values: Floats, membership: Membership, what: str) -> Floats:
     values
         Finite, shape (worlds, targets) or (worlds, targets, queries).
     membership
-        Of the same worlds and targets.
+        Membership of the same worlds and targets.
     what
         The values' name, for the message.
 

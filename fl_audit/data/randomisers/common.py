@@ -36,7 +36,7 @@ def responses(epsilon: float, count: int) -> tuple[ReleaseEvent, ...]:
     Parameters
     ----------
     epsilon
-        Of one telling, at least 0.
+        Epsilon of one telling, at least 0.
     count
         How many, from 0.
     """

@@ -161,8 +161,8 @@ def judge(measured: Measured, guarantee: Guarantee, confidence: float) -> Judgem
     guarantee
         The promise, of Gaussian noise. Epsilon follows from the noise by the law of its claim, sampling included.
     confidence
-        Of the noise's intervals and of the lower bound on epsilon, 0.5 or more, below 1. The verdict itself is always
-        at `FAMILY_LEVEL`.
+        Confidence of the noise's intervals and of the lower bound on epsilon, 0.5 or more, below 1. The verdict itself
+        is always at `FAMILY_LEVEL`.
 
     Raises
     ------
@@ -209,7 +209,7 @@ def judge_scores(member_scores: Floats, nonmember_scores: Floats, guarantee: Gua
     guarantee
         The promise, of any kind of noise.
     confidence
-        Of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
+        Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
 
     Returns
     -------

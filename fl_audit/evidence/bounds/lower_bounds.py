@@ -115,7 +115,7 @@ def epsilon_lower_bound(
     confidence
         Above 0.5, below 1.
     method
-        How.
+        How the bound is found.
 
     Raises
     ------

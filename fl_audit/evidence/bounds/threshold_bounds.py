@@ -82,7 +82,7 @@ def bayes_of(counts: Counts, delta: float, level: float) -> float:
     delta
         At least 0, below 1.
     level
-        Of the quantile, above 0 and below 1.
+        Level of the quantile, above 0 and below 1.
     """
     tpr = (counts.hits + 0.5, counts.first - counts.hits + 0.5)
     fpr = (counts.alarms + 0.5, counts.second - counts.alarms + 0.5)

@@ -125,7 +125,8 @@ def membership_rates(
     generator
         Draws the worlds of each resample.
     confidence
-        Of the four intervals together, above 0.5 and below 1: each leaves out a quarter of the level (Bonferroni).
+        Confidence of the four intervals together, above 0.5 and below 1: each leaves out a quarter of the level
+        (Bonferroni).
     resamples
         How many, at least 100.
     shadows_of_each_other

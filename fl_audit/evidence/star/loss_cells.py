@@ -73,7 +73,7 @@ def parametric_draws(
     Parameters
     ----------
     cells
-        Of `gather`.
+        As `gather` returns them.
     delta, shift, cut
         As for `parametric_epsilon_star`.
     replicates
