@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fl_audit.arrays import Floats32, Integers
-from fl_audit.errors import InputError, Remedy, require
+from fl_audit.errors import InputError, Remedy, as_whole, require
 
 
 # Compared by identity: element-wise equality of arrays has no single truth value, and identity keeps records hashable.
@@ -19,7 +19,8 @@ class Records:
     Raises
     ------
     InputError
-        If the lengths differ, there is no record, a feature is not finite, or a label or an owner is out of range.
+        If the lengths differ, there is no record, a feature is no finite number, or a label or an owner is no whole
+        number or out of range.
 
     Examples
     --------
@@ -40,12 +41,15 @@ class Records:
     def __post_init__(self) -> None:
         # Values beyond float32 become infinite here and are refused below, so numpy's own warning says nothing new.
         with np.errstate(over="ignore"):
-            object.__setattr__(self, "features", np.ascontiguousarray(self.features, dtype=np.float32))
-        object.__setattr__(self, "labels", np.ascontiguousarray(self.labels, dtype=np.int64))
+            try:
+                object.__setattr__(self, "features", np.ascontiguousarray(self.features, dtype=np.float32))
+            except (TypeError, ValueError) as error:
+                raise InputError("features are no array of numbers: accepted are real numbers") from error
+        object.__setattr__(self, "labels", as_whole("labels", self.labels))
         _check_shapes(self.features, self.labels)
         _check_values(self.features, self.labels, self.classes)
         if self.owner is not None:
-            object.__setattr__(self, "owner", np.ascontiguousarray(self.owner, dtype=np.int64))
+            object.__setattr__(self, "owner", as_whole("owners", self.owner))
         _check_owner(self.owner, self.owners, len(self.labels))
 
     def __len__(self) -> int:
