@@ -35,8 +35,10 @@ def budget_mod(
         File of the site, shared by all its trainings.
     terms
         What a training of this app releases; more rounds than these are refused too.
-    budget, delta
-        Largest epsilon of all trainings together, above 0, at delta.
+    budget
+        Largest epsilon of all trainings together at `delta`, above 0.
+    delta
+        Delta of all trainings together.
     sensitivity, clipping_norm
         As for `LedgerLine`.
 

@@ -41,8 +41,10 @@ def trained_together(
 
     Parameters
     ----------
-    game, message
-        The game; what the client was sent.
+    game
+        The game.
+    message
+        What the client was sent.
     models
         Its models, float32 (worlds, parameters).
     moment

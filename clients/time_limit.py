@@ -23,8 +23,10 @@ def within_time_limit(message: Message, context: Context, call_next: ClientAppCa
 
     Parameters
     ----------
-    message, context
-        What Flower hands to a client; the message says how many seconds the call may take.
+    message
+        What the client is sent; it says how many seconds the call may take.
+    context
+        The client's state, as Flower hands it over.
     call_next
         The rest of the client app.
     """

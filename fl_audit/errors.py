@@ -112,6 +112,28 @@ def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:
         raise InputError(f"{what} are {str(values)[:40]!r}: accepted are numbers") from error
 
 
+def as_whole(what: str, values: ArrayLike) -> NDArray[np.int64]:
+    """Return whole numbers as an array of 64-bit integers.
+
+    Parameters
+    ----------
+    what
+        What they are, for the message.
+    values
+        Numbers, of any shape.
+
+    Raises
+    ------
+    InputError
+        If one of them is no whole number.
+    """
+    with np.errstate(invalid="ignore"):
+        numbers = as_floats(what, values)
+        broken = numbers[numbers % 1 != 0]
+    require(broken.size == 0, f"{what} have {', '.join(map(str, broken[:1]))}: accepted are whole numbers")
+    return np.ascontiguousarray(values, dtype=np.int64)
+
+
 def in_percent(number: float) -> str:
     """Return what a share should have been, as the end of a message, where it seems to have been given in percent."""
     return f"; {number:g} % is {number / 100:g}" if 1 < number < 100 and number == int(number) else ""

@@ -62,7 +62,7 @@ def unpack(array: PackedArray) -> NDArray[Any]:
     Parameters
     ----------
     array
-        From a message; its values stay alive as long as the result does.
+        An array of a message; its values stay alive as long as the result does.
 
     Raises
     ------

@@ -87,8 +87,10 @@ def unpack_participation(packed: bytes, worlds: int, records: int) -> Flags:
     ----------
     packed
         Bits, each world's row filled up to whole bytes.
-    worlds, records
-        How many there are.
+    worlds
+        Number of worlds.
+    records
+        Number of records.
     """
     rows = np.frombuffer(packed, dtype=np.uint8).reshape(worlds, -1)
     return np.unpackbits(rows, axis=1, count=records).astype(np.bool_)
@@ -105,7 +107,7 @@ def earlier_key(key: str, back: int) -> str:
     Parameters
     ----------
     key
-        Of the entry.
+        Name of the entry.
     back
         Number of rounds, from 0.
     """

@@ -16,8 +16,10 @@ def largest_kept(kept: Callable[[float], bool], start: float, relative: float = 
 
     Parameters
     ----------
-    kept, start
-        Whether a number keeps the promise; a positive number near the answer.
+    kept
+        Whether a number keeps the promise.
+    start
+        A positive number near the answer.
     relative
         Relative width to which the answer is bracketed; the kept end is returned.
     """
@@ -173,8 +175,10 @@ def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
 
     Parameters
     ----------
-    holds, most
-        Whether it holds at a number; where the search gives up.
+    holds
+        Whether it holds at a number.
+    most
+        No number above it is tried.
     """
     high = 1
     while not holds(high):

@@ -17,6 +17,17 @@ from typing import Any, Generic, TypeVar
 
 from fl_audit.errors import InputError, in_a_line
 
+_PAPER = "experiments.reproductions.bernau2019"
+MOVED = {
+    "lfw": f"{_PAPER}.faces:lfw",
+    "collab": f"{_PAPER}.collab:collab",
+    "purchases": f"{_PAPER}.class_counts:purchases",
+    "texas": f"{_PAPER}.class_counts:texas",
+    "skewed-purchases": f"{_PAPER}.skewed:skewed_purchases",
+    "dgcnn": f"{_PAPER}.graph_convolutions:dgcnn",
+}
+"""Data sets and a model of one paper alone, by the names that they had before they moved beside its reproduction."""
+
 OWN_PACKAGES = ("fl_audit", "clients", "server", "strategies", "experiments")
 _OWN_ROOT = Path(__file__).resolve().parents[1]
 
@@ -88,6 +99,36 @@ def require_named(name: str) -> None:
     if place_of(top) is None:
         where = f" in {_searched[0]}, nor installed" if _searched else ""
         raise InputError(f"{name!r} cannot be imported: there is no module {top!r}{where}")
+
+
+def require_unmoved(name: str, what: str) -> None:
+    """Refuse a name that something had before it moved, and say how it is named now.
+
+    Parameters
+    ----------
+    name
+        What a configuration names.
+    what
+        What it should be, as the message begins: "model".
+
+    Raises
+    ------
+    InputError
+        If it is one of `MOVED`.
+    """
+    if name in MOVED:
+        raise InputError(f"{what} is {name!r}, which stands beside its paper now: accepted is {MOVED[name]!r}")
+
+
+def title_of_named(name: str) -> str:
+    """Return what a title calls something: of `package.module:name` the name, else the whole.
+
+    Examples
+    --------
+    >>> title_of_named("my_project.networks:small_net"), title_of_named("logistic")
+    ('small_net', 'logistic')
+    """
+    return name.rpartition(":")[2]
 
 
 def import_object(name: str, what: str) -> Any:

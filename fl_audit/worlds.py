@@ -68,8 +68,10 @@ def waves(batches: Sequence[WorldBatch], in_flight: int) -> list[tuple[WorldBatc
 
     Parameters
     ----------
-    batches, in_flight
-        In their order; from 1.
+    batches
+        The batches, in their order.
+    in_flight
+        How many travel together, from 1.
 
     Raises
     ------

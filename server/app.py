@@ -116,8 +116,10 @@ class ReleaseRecorder:
 
         Parameters
         ----------
-        batch, initial
-            The worlds, and their models, (worlds, parameters).
+        batch
+            The worlds.
+        initial
+            Their initial models, (worlds, parameters).
         """
         self.initial[batch.name], self.rounds[batch.name] = initial[: self._kept(batch)].clone(), []
         self.norms[batch.name] = []
@@ -159,8 +161,10 @@ def build_server_app(
 
     Parameters
     ----------
-    plan, sink
-        What to do; takes finished batches.
+    plan
+        What to do.
+    sink
+        Takes finished batches.
     clock
         Told when the federation is ready and when it has finished.
     on_round
@@ -185,10 +189,16 @@ def run_federation(
 
     Parameters
     ----------
-    plan, grid, sink
-        What to do, who is asked, and who takes finished batches.
-    clock, on_round
-        Told when it is ready and over, and how many worlds moved a round.
+    plan
+        What to do.
+    grid
+        Sends messages to the clients and receives their replies.
+    sink
+        Takes finished batches.
+    clock
+        Told when the federation is ready and when it has finished.
+    on_round
+        Told the number of worlds that moved one round.
 
     Raises
     ------

@@ -123,8 +123,12 @@ def true_side(game: Game, challenger: SeededChallenger, batch: WorldBatch) -> In
 
     Parameters
     ----------
-    game, challenger, batch
-        The game, who knows its secrets, and the worlds.
+    game
+        The game.
+    challenger
+        Knows the secrets of the game.
+    batch
+        The worlds.
 
     Returns
     -------

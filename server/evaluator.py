@@ -36,8 +36,12 @@ def require_evaluable(game: Game, epsilon_star: bool, membership: bool) -> None:
 
     Parameters
     ----------
-    game, epsilon_star, membership
-        The game, and what shall be computed of its models.
+    game
+        The game.
+    epsilon_star
+        Whether Epsilon* of its models shall be computed.
+    membership
+        Whether its models shall be attacked for membership.
 
     Raises
     ------
@@ -224,8 +228,10 @@ class PopulationLosses:
 
         Parameters
         ----------
-        batch, release
-            The worlds, and the number of the release.
+        batch
+            The worlds.
+        release
+            Number of the release.
         """
         return self._kept.pop((batch.name, release))
 

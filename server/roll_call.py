@@ -26,8 +26,10 @@ def call_the_roll(grid: WatchedGrid, game: Game) -> Roster:
 
     Parameters
     ----------
-    grid, game
-        Who is asked, and the game that says how many there are.
+    grid
+        Sends messages to the clients and receives their replies.
+    game
+        Says how many clients there are.
 
     Raises
     ------

@@ -32,10 +32,16 @@ class Challenger(Protocol):
 
         Parameters
         ----------
-        worlds, server_round
-            Numbers of the worlds, and the round.
-        client, records, sampling_rate
-            Whose records, how many, and the probability of each, in (0, 1].
+        worlds
+            Numbers of the worlds.
+        server_round
+            The round, from 1.
+        client
+            Number of the client.
+        records
+            How many records it has.
+        sampling_rate
+            Probability that a record takes part, in (0, 1].
         """
 
     def client_participation(
@@ -45,10 +51,14 @@ class Challenger(Protocol):
 
         Parameters
         ----------
-        worlds, server_round
-            Numbers of the worlds, and the round.
-        clients, sampling_rate
-            How many, and the probability of each, in (0, 1].
+        worlds
+            Numbers of the worlds.
+        server_round
+            The round, from 1.
+        clients
+            How many clients there are.
+        sampling_rate
+            Probability that a client takes part, in (0, 1].
         """
 
     def coins(self, worlds: Sequence[int], server_round: int, canaries: int) -> Flags:
@@ -56,8 +66,12 @@ class Challenger(Protocol):
 
         Parameters
         ----------
-        worlds, server_round, canaries
-            Numbers of the worlds, the round, and how many canaries.
+        worlds
+            Numbers of the worlds.
+        server_round
+            The round, from 1.
+        canaries
+            How many canaries there are.
         """
 
     def standard_normals(self, worlds: Sequence[int], server_round: int, size: int) -> Tensor:
@@ -65,8 +79,12 @@ class Challenger(Protocol):
 
         Parameters
         ----------
-        worlds, server_round, size
-            Numbers of the worlds, the round, and how many draws.
+        worlds
+            Numbers of the worlds.
+        server_round
+            The round, from 1.
+        size
+            How many draws each world needs.
         """
 
     def quantile_normals(self, worlds: Sequence[int], server_round: int) -> Tensor:
@@ -74,8 +92,10 @@ class Challenger(Protocol):
 
         Parameters
         ----------
-        worlds, server_round
-            Numbers of the worlds, and the round.
+        worlds
+            Numbers of the worlds.
+        server_round
+            The round, from 1.
         """
 
     def noise_seed(self, client: int) -> int:
@@ -123,8 +143,12 @@ def call_of(public: PublicGame, roster: Roster, challenger: Challenger, batch: W
     ----------
     public
         The public game, with its release law.
-    roster, challenger, batch
-        Who is who; draws the samples; the worlds.
+    roster
+        Which client holds which partition.
+    challenger
+        Draws who takes part.
+    batch
+        The worlds.
     server_round
         The round, from 1.
 

@@ -172,8 +172,10 @@ class DPStrategy(Strategy):
 
         Parameters
         ----------
-        batch, server_round
-            The worlds, and the round.
+        batch
+            The worlds.
+        server_round
+            The round, from 1.
         total
             The sums (worlds, parameters).
         sigma

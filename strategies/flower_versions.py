@@ -6,8 +6,10 @@ def make_messages_for(run: int, node: int) -> None:
 
     Parameters
     ----------
-    run, node
-        Their numbers.
+    run
+        Number of the run.
+    node
+        Number of the node.
     """
     try:
         from flwr.supercore.task_identity import TaskIdentity

@@ -52,9 +52,10 @@ class Inquiry(Protocol):
             Its number.
         transcripts
             What the rounds have come to, by batch.
-        to_observer, to_owner
-            Write a message to a client as an observer of releases, and as an owner of data, who is told which of its
-            own targets are in.
+        to_observer
+            Writes a message to a client as an observer of releases.
+        to_owner
+            Writes a message to a client as an owner of data, who is told which of its own targets are in.
         """
 
     def answers(self, exchange: int) -> list[Answer]:
@@ -65,6 +66,8 @@ class Inquiry(Protocol):
 
         Parameters
         ----------
-        exchange, found
-            Its number, from 1, and the answers.
+        exchange
+            Number of the exchange, from 1.
+        found
+            The answers.
         """

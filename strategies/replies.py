@@ -91,12 +91,20 @@ def read_array(
 
     Parameters
     ----------
-    reply, key
-        The message, and the name of the array in it.
-    shape, dtype, finite
-        What it must be, and whether all of it must be finite.
-    client, server_round
-        Whose it is and of which round, for what is said if it is not.
+    reply
+        The message.
+    key
+        Name of the array in it.
+    shape
+        Shape that it must have.
+    dtype
+        Type that its numbers must have.
+    finite
+        Whether all of them must be finite.
+    client
+        Whose reply it is, for the message if the array is refused.
+    server_round
+        The round that the reply is about, for the same message.
 
     Raises
     ------
@@ -146,8 +154,10 @@ def batch_shape(batch: WorldBatch, parameters: int) -> tuple[int, int]:
 
     Parameters
     ----------
-    batch, parameters
-        The worlds, and the scalars of a model.
+    batch
+        The worlds.
+    parameters
+        Number of scalars of a model.
     """
     return (batch.count, parameters)
 

@@ -4,6 +4,7 @@ A module of one's own that does what ours does must find what ours finds.
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +21,13 @@ from fl_audit.data.ranking import ranked_pairs, ranked_records
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 from fl_audit.game.membership import Membership
+from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.report.finding import PagePlace
 from fl_audit.report.sections.registry import own_section
+from fl_audit.user_modules import MOVED, import_function
 
 MODULE = """
+from pathlib import Path
 import numpy as np
 from fl_audit.data.builtin import load_breast_cancer
 from fl_audit.report.finding import Section
@@ -51,6 +55,10 @@ def one(left, right):
     return np.zeros(3)
 
 def records():
+    return load_breast_cancer()
+
+def sized(*, classes: int, path: Path | None = None, grey: bool = False, drop: tuple[str, ...] = ()):
+    seen.append((classes, path, grey, drop))
     return load_breast_cancer()
 
 def rows():
@@ -133,6 +141,42 @@ def test_a_loader_of_ones_own_is_a_data_set() -> None:
         load_source(DataSpec("doors:rows"))
     with pytest.raises(InputError, match="takes no label in"):
         load_source(DataSpec("doors:records", options=(("label", "y"),)))
+    assert (DataSpec("doors:records").title, DataSpec("hf:owner/name").title) == ("records", "hf:owner/name")
+
+
+def test_settings_are_what_the_annotations_of_a_loader_ask_for() -> None:
+    given = (("classes", 2), ("path", "a.bin"), ("grey", True), ("drop", ("x", "y")))
+    load_source(DataSpec("doors:sized", options=given))
+    assert sys.modules["doors"].seen[-1] == (2, Path("a.bin"), True, ("x", "y"))
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "accepted"),
+    [
+        ("classes", "2", "int"),
+        ("classes", True, "int"),
+        ("path", 3, r"pathlib\.Path \| None"),
+        ("grey", 1, "bool"),
+        ("drop", "x", r"tuple\[str, \.\.\.\]"),
+    ],
+)
+def test_settings_of_another_type_are_refused_before_the_loader_has_them(
+    option: str, value: str | int, accepted: str
+) -> None:
+    words = rf"^{option} is {value!r} in \[data\]: accepted by data loader 'doors:sized' is {accepted}$"
+    with pytest.raises(InputError, match=words):
+        load_source(DataSpec("doors:sized", options=tuple({"classes": 2, option: value}.items())))
+    assert not sys.modules["doors"].seen
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_names_from_before_a_move_say_where_it_went(name: str) -> None:
+    assert callable(import_function(MOVED[name], "what moved"))
+    use = partial(build_model, ModelSpec(name, (4, 2), 2)) if name == "dgcnn" else partial(load_source, DataSpec(name))
+    with pytest.raises(
+        InputError, match=rf"is '{name}', which stands beside its paper now: accepted is '{MOVED[name]}'$"
+    ):
+        use()
 
 
 def test_a_plan_with_ones_own_data_and_measure_is_that_with_ours() -> None:

@@ -106,7 +106,8 @@ def test_advice_never_costs_a_class() -> None:
     labels = pd.read_csv("hospital.csv")["readmitted"].str.strip()
     assert load_source(data_spec(data)).pool.labels.size == (pd.read_csv("hospital.csv")["age"] != "unknown").sum()
     with pytest.raises(
-        InputError, match=r"any record of class 'Died'.* missing = \[\"Died\"\] in \[data\] such classes"
+        InputError,
+        match=r"every record of class 'Died' lacks a value.* missing = \[\"Died\"\] in \[data\] such classes",
     ):
         load("hospital", drop=("ferritin", "biopsy"), missing=("unknown",))
     assert "Died" in set(labels)

@@ -71,10 +71,16 @@ def configuration(name: str, worlds: int, engine: Engine, data_dir: Path | None,
 
     Parameters
     ----------
-    name, worlds, engine
-        Which setting, in how many worlds, on which engine.
-    data_dir, scratch
-        Where data sets lie, None for the default place; and where random records may be written.
+    name
+        Which setting.
+    worlds
+        In how many worlds.
+    engine
+        On which engine.
+    data_dir
+        Where data sets lie; None is the default place.
+    scratch
+        Where random records may be written.
     """
     setting = SETTINGS[name]
     data = {"clients": 10, **setting.data}

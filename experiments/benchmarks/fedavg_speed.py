@@ -105,8 +105,10 @@ class MeasuredSeconds:
 
         Parameters
         ----------
-        began, over
-            When the run began, and when each round was over, in seconds of one clock.
+        began
+            When the run began, in seconds of some clock.
+        over
+            When each round was over, in seconds of the same clock.
         """
         lasted = np.diff(over).tolist()
         self.start_up.append(over[0] - began - median(lasted))
@@ -118,8 +120,12 @@ def ours(federation: TrainedFederation, engine: Engine, worlds: int) -> list[flo
 
     Parameters
     ----------
-    federation, engine, worlds
-        What is trained, where, and in how many worlds at once.
+    federation
+        What is trained.
+    engine
+        Which engine trains it.
+    worlds
+        How many worlds train at once.
     """
     over: list[float] = []
 
@@ -164,8 +170,10 @@ def pfl(federation: TrainedFederation, processes: int) -> list[float]:
 
     Parameters
     ----------
-    federation, processes
-        What is trained, and by how many processes.
+    federation
+        What is trained.
+    processes
+        How many processes train it.
     """
     assert federation.pfl is not None, "this way is measured only where there is an interpreter"
     with tempfile.TemporaryDirectory() as scratch:
@@ -196,8 +204,12 @@ def measure(federation: TrainedFederation, ways: list[str], repeat: int) -> dict
 
     Parameters
     ----------
-    federation, ways, repeat
-        What is trained, by which ways, and how often by each.
+    federation
+        What is trained.
+    ways
+        The ways to train it that are compared.
+    repeat
+        How often each way trains it.
     """
     found = {way: MeasuredSeconds() for way in ways}
     for _ in range(repeat):
@@ -214,8 +226,10 @@ def show(federation: TrainedFederation, found: dict[str, MeasuredSeconds]) -> No
 
     Parameters
     ----------
-    federation, found
-        What was trained, and the seconds of each way.
+    federation
+        What was trained.
+    found
+        The seconds of each way.
     """
     size = f"{federation.clients} clients of {federation.records} records, {federation.cohort} in a round"
     table = Table(title=f"DP-FedAvg, {_FEATURES}-{_HIDDEN}-{_CLASSES}, {size}, {federation.cores} cores")

@@ -55,8 +55,10 @@ def measure(setting: GradientSpeedSetting, repeat: int) -> dict[str, float]:
 
     Parameters
     ----------
-    setting, repeat
-        What is measured, and how many turns count.
+    setting
+        What is measured.
+    repeat
+        How many turns count.
     """
     source = torch.Generator().manual_seed(0)
     features = torch.rand(setting.examples, *setting.spec.feature_shape, generator=source)

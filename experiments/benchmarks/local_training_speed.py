@@ -98,8 +98,10 @@ def measure(setting: LocalTrainingSetting, repeat: int) -> dict[str, float]:
 
     Parameters
     ----------
-    setting, repeat
-        What is measured, and how many turns count.
+    setting
+        What is measured.
+    repeat
+        How many turns count.
     """
     work, models = Work.of(setting), initial_models(setting.spec, 0, range(_MANY_WORLDS))
     alone = models[:1].clone()

@@ -51,8 +51,10 @@ def seconds(data_dir: Path | None, actors: int, in_flight: int) -> float:
     ----------
     data_dir
         Where MNIST lies; None is the default place.
-    actors, in_flight
-        Client processes, and batches that travel together.
+    actors
+        Number of client processes.
+    in_flight
+        How many batches travel together.
     """
     with tempfile.TemporaryDirectory() as scratch:
         config = configuration("mnist", 2 * _WORLDS_A_BATCH, Engine.RAY, data_dir, Path(scratch))

@@ -69,10 +69,14 @@ def compare(shape: Shape, worlds: int, epochs: int, loops: int) -> tuple[Seconds
 
     Parameters
     ----------
-    shape, epochs
-        Records and network, and how long each model trains.
-    worlds, loops
-        Models that train at once, and models that a plain loop trains.
+    shape
+        Size of the records and of the network.
+    epochs
+        How many epochs each model trains.
+    worlds
+        How many models train at once.
+    loops
+        How many models a plain loop trains.
     """
     torch.set_num_threads(1)
     spec = ModelSpec(shape.model, (shape.features,), shape.classes)
@@ -123,8 +127,10 @@ def whole(epochs: int, worlds: int) -> Seconds:
 
     Parameters
     ----------
-    epochs, worlds
-        How long each model trains, and how many there are.
+    epochs
+        How many epochs each model trains.
+    worlds
+        How many models there are.
     """
     with tempfile.TemporaryDirectory() as scratch:
         settings: dict[str, Any] = {

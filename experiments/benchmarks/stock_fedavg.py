@@ -28,8 +28,12 @@ def network(features: int, hidden: int, classes: int) -> nn.Module:
 
     Parameters
     ----------
-    features, hidden, classes
-        Sizes of the layers.
+    features
+        Number of features.
+    hidden
+        Width of the hidden layer.
+    classes
+        Number of classes.
     """
     return nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
@@ -41,10 +45,14 @@ def train_epoch(module: nn.Module, features: Tensor, labels: Tensor, batch: int,
     ----------
     module
         Changed in place.
-    features, labels
-        The records, (n, features) and (n,).
-    batch, rate
-        Records of a step, and its learning rate.
+    features
+        Features of the records, (n, features).
+    labels
+        Their classes, (n,).
+    batch
+        Number of records of a step.
+    rate
+        Learning rate.
     """
     optimizer = torch.optim.SGD(module.parameters(), lr=rate)
     for chosen in torch.split(torch.randperm(len(labels)), batch):
@@ -83,8 +91,12 @@ def stock_rounds(config: ConfigRecord, clients: int, cohort: int, rounds: int, o
     ----------
     config
         What clients are told: path, records, batch, rate, hidden and classes.
-    clients, cohort, rounds
-        Size of the federation, clients of a round, and rounds.
+    clients
+        Number of clients of the federation.
+    cohort
+        Number of clients of a round.
+    rounds
+        Number of rounds.
     options
         Which Ray: the same as that of our own runs.
     """

@@ -61,11 +61,12 @@ def check(
 def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
     from fl_audit.data.columns import column_lines
     from fl_audit.report.wording import plural
+    from fl_audit.user_modules import title_of_named
 
     plan, sizes = found.plan, found.sizes
     yield (
         "Data",
-        f"{plan.public.data.name}, {sizes.records:,} records of {sizes.features:,} numbers in {sizes.classes} "
+        f"{plan.public.data.title}, {sizes.records:,} records of {sizes.features:,} numbers in {sizes.classes} "
         f"classes; {sizes.test_records:,} test records, {sizes.population_records:,} in the population sample",
     )
     yield (
@@ -83,7 +84,7 @@ def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
     together = "" if worlds == 1 else f", {'all' if batch >= worlds else f'{batch:,}'} at a time"
     yield (
         "Model",
-        f"{plan.public.model}, {sizes.parameters:,} parameters; {plural(worlds, 'world')} of "
+        f"{title_of_named(plan.public.model)}, {sizes.parameters:,} parameters; {plural(worlds, 'world')} of "
         f"{plural(plan.public.rounds, 'round')}{together}",
     )
     yield "Promise", _promise(found)

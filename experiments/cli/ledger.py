@@ -29,7 +29,7 @@ def account_ledger(
     path
         The ledger.
     terms
-        Of the training to add; None for none.
+        Terms of the training to add; None for none.
     delta
         Above 0, below 1.
     name, sensitivity, clipping_norm

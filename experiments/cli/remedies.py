@@ -42,8 +42,10 @@ def in_options(text: str, remedies: Iterable[Remedy]) -> str:
 
     Parameters
     ----------
-    text, remedies
-        What names settings, and the remedies that are named in it.
+    text
+        A message that names settings.
+    remedies
+        The remedies that are named in it.
 
     Examples
     --------

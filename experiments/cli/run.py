@@ -237,7 +237,7 @@ def _start_ray(stack: ExitStack, settings: "RunSection") -> None:
     stack
         Holds Ray open.
     settings
-        Of the run.
+        Settings of the run.
     """
     import ray  # noqa: F401
 

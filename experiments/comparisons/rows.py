@@ -56,7 +56,7 @@ def rows(directories: Sequence[Path]) -> list[RunRow]:
     Parameters
     ----------
     directories
-        Of finished runs, at least two and all different.
+        Directories of finished runs, at least two and all different.
 
     Raises
     ------

@@ -225,7 +225,7 @@ class Loopback:
         app
             Its directory.
         settings
-            Of `[tool.flwr.app.config]`, with underscores.
+            Settings of `[tool.flwr.app.config]`, with underscores.
         """
         own: dict[str, object] = {
             "hospitals": self.hospitals,
@@ -294,7 +294,7 @@ def compare(made: Loopback, trainings: int, rounds: int) -> list[dict[str, objec
     trainings
         How many of each.
     rounds
-        Of a training.
+        Number of rounds of a training.
 
     Returns
     -------

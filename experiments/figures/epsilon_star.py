@@ -27,8 +27,10 @@ def draw_epsilon_star(found: StarEstimate, members: Floats, population: Floats, 
     ----------
     found
         The estimate.
-    members, population
-        The losses, shapes (m,) and (p,).
+    members
+        Losses on training records, shape (m,).
+    population
+        Losses on a sample of the population, shape (p,).
     path
         A .png, .pdf or .svg file.
 

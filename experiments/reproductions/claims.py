@@ -106,8 +106,14 @@ def untested(section: str, statement: str, why: str, where: str = "") -> PaperCl
 
     Parameters
     ----------
-    section, statement, why, where
-        Where the paper says so, what it says, why it cannot be tested, and on what it would be.
+    section
+        Where the paper says so.
+    statement
+        What it says.
+    why
+        Why it cannot be tested.
+    where
+        On what it would be tested.
     """
     return PaperClaim(section, statement, where, "", NOTHING, why=why)
 
@@ -127,8 +133,10 @@ def difference(one: Interval, other: Interval) -> Interval:
 
     Parameters
     ----------
-    one, other
-        Both numbers with intervals of one confidence; infinite ends stay so.
+    one
+        The first number, with its interval.
+    other
+        The second number, with an interval of the same confidence. Infinite ends stay so.
 
     Notes
     -----

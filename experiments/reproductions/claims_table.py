@@ -20,8 +20,10 @@ def claims_table(claims: Sequence[PaperClaim], remarks: Sequence[str] = (), data
     ----------
     claims
         The claims, at least one that can be tested.
-    remarks, data
-        What else is to be said of them; titles of the data sets that they were tested on.
+    remarks
+        What else is to be said of the claims.
+    data
+        Titles of the data sets that they were tested on.
     """
     shown = [claim for claim in claims if isfinite(claim.found.value)]
     figure = new_figure(2.6 + 0.27 * len(shown))

@@ -46,10 +46,14 @@ def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) ->
 
     Parameters
     ----------
-    axes, colour
-        Where, and in which colour.
-    x, y
-        The values, one length.
+    axes
+        Where to draw.
+    colour
+        In which colour.
+    x
+        Where the values stand.
+    y
+        The values, as many.
     """
     axes.plot(
         x, y, linestyle="none", marker="D", markersize=6.5, markerfacecolor="white", markeredgecolor=colour,
@@ -73,10 +77,20 @@ def draw_measured(
 
     Parameters
     ----------
-    axes, look, label
-        Where, in which look, and its name in the legend.
-    x, y, low, high
-        The values with their intervals, one length; infinite where open.
+    axes
+        Where to draw.
+    look
+        Colour, line and marker of the curve.
+    label
+        Its name in the legend.
+    x
+        Where the values stand.
+    y
+        The values, as many.
+    low
+        Lower ends of their intervals, as many.
+    high
+        Upper ends of their intervals, as many; infinite where open.
     joined
         Whether a line joins them.
     """
@@ -98,10 +112,16 @@ def draw_boxes(axes: Axes, values: Sequence[ArrayLike], places: Sequence[float],
 
     Parameters
     ----------
-    axes, look
-        Where, and in which look.
-    values, places, width
-        Samples, where their boxes stand, and how wide these are.
+    axes
+        Where to draw.
+    look
+        Colour, fill and hatch of the boxes.
+    values
+        The samples, one for each box.
+    places
+        Where the boxes stand.
+    width
+        How wide a box is.
     """
     axes.boxplot(
         [np.asarray(one) for one in values],
@@ -135,8 +155,12 @@ def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = 
 
     Parameters
     ----------
-    figure, panels, columns
-        The figure, its panels with named lines, and the columns of the legend.
+    figure
+        The figure.
+    panels
+        Its panels, with named lines.
+    columns
+        In how many columns the legend is set.
     extra
         Further lines to be named.
     """
@@ -157,10 +181,16 @@ def name_panel(axes: Axes, letter: str, title: str, x_name: str, y_name: str) ->
 
     Parameters
     ----------
-    axes, letter, title
-        The panel, its letter and its title.
-    x_name, y_name
-        Names of the axes, with units.
+    axes
+        The panel.
+    letter
+        Its letter.
+    title
+        Its title.
+    x_name
+        Name of the lower axis, with its unit.
+    y_name
+        Name of the left axis, with its unit.
     """
     finish_axes(axes, f"({letter}) {title}" if letter else title, x_name, y_name)
 
@@ -170,8 +200,12 @@ def empty_panel(axes: Axes, title: str, reason: str) -> None:
 
     Parameters
     ----------
-    axes, title, reason
-        The panel, its title, and why there is nothing in it.
+    axes
+        The panel.
+    title
+        Its title.
+    reason
+        Why there is nothing in it.
     """
     axes.set_axis_off()
     axes.set_title(title, loc="left", fontsize=SMALL_TEXT_SIZE, fontweight="bold")

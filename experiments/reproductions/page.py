@@ -38,8 +38,12 @@ def render_page(name: str, extent: Extent, paper: Paper[Any], made: MadeItems, p
     ----------
     name
         Name of the paper or item that was asked for.
-    extent, paper, made
-        Full or quick; the paper that is reproduced; the items that were made.
+    extent
+        Full or quick.
+    paper
+        The paper that is reproduced.
+    made
+        The items that were made.
     pictures
         PNG bytes by the key of the item.
     """
@@ -158,10 +162,14 @@ def rows_html(shown: pd.DataFrame, rows: int, file: str, look: str = "numbers") 
 
     Parameters
     ----------
-    shown, rows
-        The rows that are shown, of how many.
-    file, look
-        Name of the CSV file; class of the table, see `page_table`.
+    shown
+        The rows that are shown.
+    rows
+        How many rows there are.
+    file
+        Name of the CSV file.
+    look
+        Class of the table, see `page_table`.
     """
     cells = {column: [_cell(column, value) for value in shown[column]] for column in COLUMNS}
     told = [column for column in COLUMNS if any(cells[column])]  # a column without a number tells nothing

@@ -70,8 +70,10 @@ class PlannedRun:
 
         Parameters
         ----------
-        engine, ray_address
-            Where the clients run; address of a running Ray cluster, None starts one where it is needed.
+        engine
+            Where the clients run.
+        ray_address
+            Address of a running Ray cluster; None starts one where it is needed.
         on_round
             Told how many world-rounds are done.
         pair
@@ -99,8 +101,10 @@ def planned_runs(
 
     Parameters
     ----------
-    settings, configure
-        What is to be run; returns the configuration of a setting.
+    settings
+        What is to be run.
+    configure
+        Returns the configuration of a setting.
     context
         Where runs are kept, and how much is computed.
 

@@ -48,8 +48,10 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
 
     Parameters
     ----------
-    runs, docs
-        Where finished reproductions lie, at any depth; where the pages are written.
+    runs
+        Where finished reproductions lie, at any depth.
+    docs
+        Where the pages are written.
 
     Returns
     -------

@@ -23,10 +23,16 @@ def record_of(
 
     Parameters
     ----------
-    context, paper, made
-        How much was computed; the paper; all that was made of it.
-    item, result
-        The table or figure, and what became of it.
+    context
+        How much was computed.
+    paper
+        The paper.
+    made
+        All that was made of it.
+    item
+        The table or figure.
+    result
+        What became of it.
     """
     spent = result.spent
     return {

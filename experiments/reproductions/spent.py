@@ -26,8 +26,10 @@ def note_seconds(run: Path, seconds: float) -> None:
 
     Parameters
     ----------
-    run, seconds
-        The run directory, and the seconds of this part.
+    run
+        The run directory.
+    seconds
+        How long this part took, in seconds.
     """
     file = _seconds_file(run)
     before = float(read_json(file)["seconds"]) if file.exists() else 0.0

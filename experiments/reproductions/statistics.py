@@ -43,8 +43,10 @@ def t_interval(values: Floats, confidence: float = CONFIDENCE) -> tuple[float, f
 
     Parameters
     ----------
-    values, confidence
-        Shape (repetitions,), at least two of them; of the interval, above 0 and below 1.
+    values
+        Shape (repetitions,), at least two of them.
+    confidence
+        Confidence of the interval, above 0 and below 1.
     """
     mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(values.size)
     reach = float(stdtrit(values.size - 1, (1 + confidence) / 2)) * error
@@ -71,8 +73,10 @@ def predicted_exceedance(mu: Floats, belief: float) -> float:
 
     Parameters
     ----------
-    mu, belief
-        mu of each world, (worlds,); and the belief that is passed, in (0, 1).
+    mu
+        mu of each world, (worlds,).
+    belief
+        The belief that is passed, in (0, 1).
     """
     positive = mu[mu > 0]
     tails = ndtr(positive / 2 - logit(belief) / positive)
@@ -84,8 +88,10 @@ def mean_belief(mu: float, points: int = 2001) -> float:
 
     Parameters
     ----------
-    mu, points
-        Nonnegative; and how many quantiles are averaged.
+    mu
+        At least 0.
+    points
+        How many quantiles are averaged.
     """
     quantiles = ndtri((np.arange(points) + 0.5) / points)
     return float(np.mean(expit(mu * mu / 2 + mu * quantiles)))
@@ -96,8 +102,10 @@ def median_of_largest(mu: float, worlds: int) -> float:
 
     Parameters
     ----------
-    mu, worlds
-        Nonnegative; and how many log-odds, at least 1.
+    mu
+        At least 0.
+    worlds
+        How many log-odds there are, at least 1.
     """
     return max(0.0, mu * mu / 2 - mu * float(ndtri(-math.expm1(-math.log(2) / worlds))))
 
@@ -107,8 +115,12 @@ def z_against(advantage: float, expected: float, worlds: int) -> float:
 
     Parameters
     ----------
-    advantage, expected, worlds
-        Measured and expected, in [-1, 1], and the number of games.
+    advantage
+        The measured advantage, in [-1, 1].
+    expected
+        The expected advantage, in [-1, 1].
+    worlds
+        Number of games.
     """
     return (advantage - expected) / math.sqrt((1 - expected**2) / worlds)
 
@@ -118,10 +130,14 @@ def z_between(advantage: float, worlds: int, other: float, other_worlds: int) ->
 
     Parameters
     ----------
-    advantage, worlds
-        One advantage, and its number of games.
-    other, other_worlds
-        The other one, likewise.
+    advantage
+        One advantage, in [-1, 1].
+    worlds
+        Number of its games.
+    other
+        The other advantage, in [-1, 1].
+    other_worlds
+        Number of its games.
     """
     variance = (1 - advantage**2) / worlds + (1 - other**2) / other_worlds
     return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
@@ -132,10 +148,12 @@ def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -
 
     Parameters
     ----------
-    one, other
-        Independent values, shapes (n,) and (m,), at least two of each.
+    one
+        Independent values, shape (n,), at least two.
+    other
+        Independent values, shape (m,), at least two.
     confidence
-        Of the interval, above 0 and below 1.
+        Confidence of the interval, above 0 and below 1.
     """
     found = ttest_ind(one, other, equal_var=False).confidence_interval(confidence)
     return float(np.mean(one) - np.mean(other)), float(found.low), float(found.high)
@@ -157,8 +175,10 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
 
     Parameters
     ----------
-    successes, trials
-        How many of how many.
+    successes
+        How many trials succeeded.
+    trials
+        Number of trials.
     """
     found = binomtest(successes, trials).proportion_ci(CONFIDENCE)
     return float(found.low), float(found.high)

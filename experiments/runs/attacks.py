@@ -32,8 +32,10 @@ def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.
 
     Parameters
     ----------
-    plan, store
-        The run; its finished batches.
+    plan
+        The run.
+    store
+        Its finished batches.
     targets
         One row a world and target, worlds and targets in order.
 
@@ -81,8 +83,10 @@ def by_target(targets: pd.DataFrame, column: str) -> Floats:
 
     Parameters
     ----------
-    targets, column
-        The table, a row for each target and world, and the name of the column.
+    targets
+        The table, a row for each target and world.
+    column
+        Name of the column.
     """
     values: Floats = targets[column].to_numpy().reshape(targets["world"].nunique(), -1)
     return values

@@ -41,8 +41,12 @@ def run_on_ray(
 
     Parameters
     ----------
-    server_app, client_app, clients
-        The app, and its number of clients.
+    server_app
+        The server's side of the app.
+    client_app
+        The clients' side of the app.
+    clients
+        Number of clients.
     options
         Which Ray, and how much of it a client takes.
     interrupted
@@ -116,8 +120,12 @@ class MessageStore(Protocol):
 
         Parameters
         ----------
-        node_id, limit, run_id
-            The node, how many at most, and the run; None for all.
+        node_id
+            The node.
+        limit
+            How many messages at most; None for all.
+        run_id
+            The run; None for all.
         """
 
 

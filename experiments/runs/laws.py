@@ -208,8 +208,10 @@ def shards_of(config: RunConfig, split: Split) -> tuple[Integers, ...]:
 
     Parameters
     ----------
-    config, split
-        How many clients and which partition; and the records of D.
+    config
+        Says how many clients there are and how records are parted among them.
+    split
+        The records of D.
     """
     data, inside = config.data, split.inside
     parameters = partition_parameters(data)

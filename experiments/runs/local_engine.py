@@ -150,7 +150,7 @@ class _Exchange:
     messages
         By identity.
     contexts
-        Of every node.
+        Context of every node.
     time_limit
         Seconds that one call may take.
     """
@@ -268,8 +268,12 @@ def run_locally(
 
     Parameters
     ----------
-    server_app, client_app, clients
-        The app, and its number of clients.
+    server_app
+        The server's side of the app.
+    client_app
+        The clients' side of the app.
+    clients
+        Number of clients.
     time_limit, actors, read_ahead
         As of `LocalGrid`.
 

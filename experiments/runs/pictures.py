@@ -74,7 +74,7 @@ def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None
     Parameters
     ----------
     plan
-        Of which `require_drawable` holds.
+        A plan for which `require_drawable` holds.
     on_step
         Told one for every step of the search, of which there are at most `DRAWING_STEPS`.
     """

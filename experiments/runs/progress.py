@@ -46,8 +46,10 @@ def steps_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
     Parameters
     ----------
-    what, total
-        What goes on, and how many steps it has at most.
+    what
+        What goes on.
+    total
+        How many steps it has at most.
     """
     with _display(total, "steps") as show:
         show(0, what)

@@ -81,7 +81,7 @@ def command_text(arguments: Sequence[str], seed: int) -> str | None:
     Parameters
     ----------
     arguments
-        Of the program, its own name first.
+        Arguments of the program, its own name first.
     seed
         The challenger's.
 

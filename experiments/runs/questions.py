@@ -22,8 +22,10 @@ def with_questions(config: RunConfig, source: Source, split: Split) -> RunConfig
     ----------
     config
         The configuration.
-    source, split
-        Its data.
+    source
+        The run's data.
+    split
+        How they are used.
 
     Raises
     ------
@@ -54,9 +56,12 @@ def candidate_prior(config: RunConfig, source: Source, split: Split) -> tuple[fl
 
     Parameters
     ----------
-    config, source, split
-        As `with_questions` returns it, and its data: how common the values of an attribute are is told by records that
-        are in no world.
+    config
+        As `with_questions` returns it.
+    source
+        The run's data. How common the values of an attribute are is told by records that are in no world.
+    split
+        D, the records outside it, and the test records.
 
     Raises
     ------
@@ -85,7 +90,7 @@ def more_questions(config: RunConfig, game: Game) -> MoreQuestions:
     Parameters
     ----------
     config
-        Of a plan that is resolved.
+        Configuration of a plan that is resolved.
     game
         Its game.
     """
@@ -102,8 +107,10 @@ def attribute_of(config: RunConfig, game: Game) -> Attribute | None:
 
     Parameters
     ----------
-    config, game
-        What is asked, and the game with its population sample.
+    config
+        Says what is asked.
+    game
+        The game with its population sample.
     """
     if Attack.ATTRIBUTE not in (config.audit.attacks or ()):
         return None

@@ -28,7 +28,8 @@ from experiments.runs.questions import more_questions
 from experiments.runs.run_directory import RunDirectory, read_plan
 from experiments.runs.store import write_json, write_sealed, write_table
 from experiments.runs.without_privacy import note_unprotected, read_unprotected
-from fl_audit.adversaries.membership.names import of_ours
+from fl_audit.adversaries.membership.names import Attack, of_ours
+from fl_audit.adversaries.membership.shadows import require_shadows_of_all
 from fl_audit.errors import InputError
 from fl_audit.evidence.run_tables import RunTables
 from fl_audit.evidence.star.epsilon_star import StarSettings
@@ -37,6 +38,7 @@ from fl_audit.stored_json import read_json, require_sealed
 from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch
 from server.app import FederationClock, FederationPlan, build_server_app, run_federation
+from server.challenger import SeededChallenger
 from server.evaluator import require_evaluable
 from server.watched_grid import WatchedGrid
 from strategies.dp_strategy import DPStrategy
@@ -69,6 +71,8 @@ class Parties:
 
 
 HONEST = Parties()
+_ENOUGH_WORLDS = 64
+"""With so many, one of a million targets lacks shadow worlds in fewer than one run of a billion."""
 _NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.EACCES, errno.EPERM)
 """What a system says of files that it does not write, whoever asks."""
 
@@ -212,8 +216,12 @@ def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
 
     Parameters
     ----------
-    grid, plan, run
-        Flower's grid, what to do, and where results go.
+    grid
+        Flower's grid.
+    plan
+        What to do.
+    run
+        Where results go.
     """
     pending, clock = _pending_batches(plan, run), FederationClock()
     if pending:
@@ -226,7 +234,11 @@ def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
 
 
 def _pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[WorldBatch, ...]:
-    """Return the batches that are not finished, or are not any more what was written."""
+    """Return the batches that are not finished or not what was written, once it is known that all can be attacked."""
+    public, audit, seed = plan.public, plan.config.audit, plan.config.run.seed
+    if not {Attack.LIRA, Attack.RMIA}.isdisjoint(audit.attacks or ()) and audit.worlds < _ENOUGH_WORLDS:
+        assert seed is not None, "a run directory that was opened names the seed"
+        require_shadows_of_all(SeededChallenger(seed, public.targets, public.who_is_in).membership(range(audit.worlds)))
     per_batch = plan.config.run.worlds_per_batch
     assert per_batch is not None, "a resolved configuration names the size of a batch"
     return run.store(plan.config).pending(plan.config.audit.worlds, per_batch)
@@ -249,8 +261,12 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
 
     Parameters
     ----------
-    plan, pending, parties
-        What to do, the batches that are left, and who plays.
+    plan
+        What to do.
+    pending
+        The batches that are left.
+    parties
+        Who plays.
     """
     run, audit = plan.config.run, plan.config.audit
     star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
@@ -286,10 +302,14 @@ def finish(
 
     Parameters
     ----------
-    plan, run
-        What was done, and where its batches lie.
-    with_report, pdf_with_appendix
-        Whether there is a report, and whether its PDF has the appendix.
+    plan
+        What was done.
+    run
+        Where its batches lie.
+    with_report
+        Whether there is a report.
+    pdf_with_appendix
+        Whether the report's PDF has the appendix.
     """
     with at_work("joining the tables"):
         from experiments.runs.attacks import with_attacks

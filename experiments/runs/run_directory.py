@@ -262,8 +262,10 @@ def with_seed(plan: AuditPlan, seed: int) -> AuditPlan:
 
     Parameters
     ----------
-    plan, seed
-        The plan, and the seed, 0 to 2**64 - 1.
+    plan
+        The plan.
+    seed
+        The seed, 0 to 2**64 - 1.
     """
     run = plan.config.run.model_copy(update={"seed": seed})
     return replace(plan, config=plan.config.model_copy(update={"run": run}))

@@ -62,8 +62,10 @@ def write_table(frame: pd.DataFrame, file: Path) -> None:
 
     Parameters
     ----------
-    frame, file
-        The table, and the Parquet file.
+    frame
+        The table.
+    file
+        The Parquet file.
     """
     floats = [name for name, kind in frame.dtypes.items() if kind.kind == "f"]
     write_parquet(
@@ -107,8 +109,10 @@ class RunStore:
 
         Parameters
         ----------
-        worlds, per_batch
-            How many worlds, and how many of them run together.
+        worlds
+            How many worlds there are.
+        per_batch
+            How many of them run together.
         """
         return remaining_batches(worlds, per_batch, self.finished(worlds))
 
@@ -275,8 +279,12 @@ def write_json(path: Path, value: Any, private: bool = False) -> None:
 
     Parameters
     ----------
-    path, value, private
-        The file, what stands in it, and whether others may not read it.
+    path
+        The file.
+    value
+        What stands in it.
+    private
+        Whether other users of the machine may not read it.
     """
     with whole_file(path, private) as file:
         file.write_text(_json_text(value), encoding="utf-8")
@@ -287,8 +295,12 @@ def write_sealed(directory: Path, path: Path, value: Any) -> None:
 
     Parameters
     ----------
-    directory, path, value
-        The run directory, the file in it, and what stands there.
+    directory
+        The run directory.
+    path
+        The file in it.
+    value
+        What stands there.
     """
     seals = directory / SEALS
     try:

@@ -36,8 +36,10 @@ def summarise(
 
     Parameters
     ----------
-    plan, tables
-        What was promised and played; what came out.
+    plan
+        What was promised and played.
+    tables
+        What came out.
     timing
         Seconds, and the engine.
     provenance
@@ -67,8 +69,10 @@ def run_facts(plan: AuditPlan, drawn: Drawn | None = None) -> RunFacts:
 
     Parameters
     ----------
-    plan, drawn
-        What was played, and the pictures that were drawn of its records, if any.
+    plan
+        What was played.
+    drawn
+        The pictures that were drawn of its records; None where none were.
     """
     audit, privacy = plan.config.audit, plan.config.privacy
     configuration = plan.config.as_dict()

@@ -42,8 +42,10 @@ def play_odd_feature(rng: np.random.Generator, setting: OddFeature) -> Measured:
 
     Parameters
     ----------
-    rng, setting
-        Source of records, bits and noise; and what is played.
+    rng
+        Source of records, bits and noise.
+    setting
+        What is played.
     """
     records = rng.standard_normal((setting.records - 1, setting.features))
     records[:, -1] = 0.0

@@ -69,10 +69,14 @@ def compared(package: str, comparison: PackageComparison, trained: Trained, thei
 
     Parameters
     ----------
-    package, comparison
-        Name of the package, and what it is compared in.
-    trained, theirs
-        What both attack, and the scores of the package.
+    package
+        Name of the package.
+    comparison
+        What it is compared in.
+    trained
+        The models and targets that both attack.
+    theirs
+        The scores of the package.
     """
     ours = comparison.scores(trained)
     attacked = ~np.isnan(ours).any(axis=1)
@@ -133,7 +137,7 @@ def compare(
     interpreters
         By the package's option; None skips it.
     packages
-        Which.
+        Which packages.
     """
     rows = list[AttackRow]()
     for package in packages:

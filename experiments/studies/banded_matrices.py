@@ -26,8 +26,12 @@ def optimised(toeplitz: Any, rounds: int, bands: int) -> list[float]:
 
     Parameters
     ----------
-    toeplitz, rounds, bands
-        The module of the library, and the size of the matrix with its bands.
+    toeplitz
+        The module of the library.
+    rounds
+        Size of the matrix.
+    bands
+        Number of its bands.
     """
     found = toeplitz.optimize_banded_toeplitz(rounds, bands)
     return [round(float(coefficient / found[0]), 12) for coefficient in found]

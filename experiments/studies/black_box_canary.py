@@ -66,12 +66,18 @@ class BlackBoxSetting:
 
     Parameters
     ----------
-    model, data
-        Names of the model and of the data set.
-    records, rounds, worlds
-        Size of D, number of rounds on all of it, and of worlds.
+    model
+        Name of the model.
+    data
+        Name of the data set.
+    records
+        Number of records of D.
+    rounds
+        Number of rounds, each on all of D.
+    worlds
+        Number of worlds.
     learning_rate
-        Of the server, on the mean clipped gradient.
+        Learning rate of the server, on the mean clipped gradient.
     """
 
     model: str
@@ -107,8 +113,10 @@ def config_of(setting: BlackBoxSetting, start: InitialWeights, neighbour: str, d
 
     Parameters
     ----------
-    setting, start
-        What is trained, and from where.
+    setting
+        What is trained.
+    start
+        Initial weights.
     neighbour
         Which record differs, `random` or `crafted`.
     data_dir

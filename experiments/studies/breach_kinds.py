@@ -317,7 +317,9 @@ def drawn(breach: Breach, at: NoiseRound) -> Floats:
 
     Parameters
     ----------
-    breach, at
-        The breach, and what it may use in the round.
+    breach
+        The breach.
+    at
+        What it may use in the round.
     """
     return np.asarray(breach.noise(at) * at.sigma[:, None])

@@ -71,8 +71,12 @@ def study_breach(breach: Breach, play_run: Play, runs: Iterable[int]) -> BreachS
 
     Parameters
     ----------
-    breach, play_run, runs
-        The breach, what plays a run of a number, and the numbers.
+    breach
+        The breach.
+    play_run
+        Plays the run of a number.
+    runs
+        The numbers.
     """
     counts, found, played = Counter[str](), 0, 0
     for number in runs:
@@ -95,8 +99,10 @@ def synthetic_run(breach: Breach, number: int) -> Measured:
 
     Parameters
     ----------
-    breach, number
-        The breach, and the number that seeds the run.
+    breach
+        The breach.
+    number
+        The number that seeds the run.
     """
     tensors = (("weight", breach.parameters - 10), ("bias", 10))
     return play(np.random.default_rng((1, number)), NoiseSetting(tensors, breach.worlds), breach)
@@ -107,8 +113,10 @@ def real_run(breach: Breach, number: int) -> Measured:
 
     Parameters
     ----------
-    breach, number
-        The breach, and the number that seeds the run.
+    breach
+        The breach.
+    number
+        The number that seeds the run.
     """
     return measured_run(breach_plan(number + 1), parties_of(breach))
 

@@ -116,7 +116,7 @@ def study(training: Training, runs: int, seed: int = 0) -> list[CanaryLine]:
     runs
         How many trainings.
     seed
-        Of the trainings.
+        Seed of the trainings.
     """
     methods = {
         "order-statistic": (OneRunMethod.ORDER_STATISTIC, False),
@@ -147,9 +147,11 @@ def cosines(epsilon: float, draw: np.random.Generator, canaries: int = 500, dime
     epsilon
         True epsilon of the mechanism at delta 1e-5.
     draw
-        Of directions and noise.
-    canaries, dimension
-        How many directions of how many numbers.
+        Draws directions and noise.
+    canaries
+        How many directions.
+    dimension
+        How many numbers each direction has.
     """
     directions = draw.normal(size=(canaries, dimension))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)

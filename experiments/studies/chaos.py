@@ -86,7 +86,7 @@ def play(
     Parameters
     ----------
     number
-        Of the run.
+        Number of the run.
     cluster
         Where it is played.
     place
@@ -230,7 +230,7 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
     kills
         Kills and partitions in all.
     seed
-        Of what befalls which run.
+        Decides what befalls which run.
     minutes
         After so many no run begins.
 

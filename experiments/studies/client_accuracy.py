@@ -73,8 +73,10 @@ def federations(data_dir: Path, quick: bool) -> tuple[Federation, ...]:
 
     Parameters
     ----------
-    data_dir, quick
-        Where data sets lie, and whether few rounds and clients do.
+    data_dir
+        Where data sets lie.
+    quick
+        Whether few rounds and clients do.
     """
     local = {"local-epochs": 1, "local-batch": 10, "local-learning-rate": 0.05, "strategy": "dp-fedavg"}
     clients, rounds = (100, 8) if quick else (1000, 60)
@@ -106,8 +108,10 @@ def settings(federation: Federation, way: Way, epsilon: float | None, worlds: in
 
     Parameters
     ----------
-    federation, way
-        Who learns, and how.
+    federation
+        Who learns.
+    way
+        How it learns.
     epsilon
         What is promised; None is no promise, no clipping and no noise.
     worlds
@@ -139,8 +143,12 @@ def measure(federation: Federation, way: Way, epsilon: float | None, worlds: int
 
     Parameters
     ----------
-    federation, way, worlds
-        What is trained, how, and how often.
+    federation
+        What is trained.
+    way
+        How it is trained.
+    worlds
+        How often it is trained.
     epsilon
         What is promised; None for nothing.
     """
@@ -163,8 +171,12 @@ def points(data_dir: Path, quick: bool, worlds: int) -> Iterator[dict[str, Any]]
 
     Parameters
     ----------
-    data_dir, quick, worlds
-        Where data sets lie, whether few rounds do, and how often each point is trained.
+    data_dir
+        Where data sets lie.
+    quick
+        Whether few rounds do.
+    worlds
+        How often each point is trained.
     """
     for federation in federations(data_dir, quick):
         for way in WAYS[:2]:

@@ -208,8 +208,10 @@ def covers(play: Play, draw: np.random.Generator) -> bool:
 
     Parameters
     ----------
-    play, draw
-        What simulates a run, and the source of its randomness.
+    play
+        Simulates a run.
+    draw
+        Source of its randomness.
     """
     low, high, truth = play(draw)
     return low - _LAST_DIGITS <= truth <= high + _LAST_DIGITS
@@ -221,9 +223,11 @@ def measured(statement: Statement, runs: int, search_runs: int) -> list[Coverage
     Parameters
     ----------
     statement
-        Which.
-    runs, search_runs
-        How often the worst settings are played, and every setting in the search for them.
+        Which statement.
+    runs
+        How often the worst settings are played.
+    search_runs
+        How often every setting is played in the search for the worst ones.
     """
     plays, key = statement.plays(), list(statement.name.encode())
     numbered = dict(enumerate(plays))
@@ -271,8 +275,10 @@ def write(lines: Sequence[CoverageLine], path: Path) -> None:
 
     Parameters
     ----------
-    lines, path
-        What was counted, and a .json or .csv file.
+    lines
+        What was counted.
+    path
+        A .json or .csv file.
     """
     rows = pd.DataFrame([asdict(line) | {"coverage": line.coverage, "falls_short": line.falls_short} for line in lines])
     with whole_file(path) as unfinished:

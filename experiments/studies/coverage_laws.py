@@ -61,8 +61,10 @@ def counted(interval: Callable[[int, int], tuple[float, float]], truth: Callable
 
     Parameters
     ----------
-    interval, truth
-        From successes and trials to an interval; and from the probability to what is covered.
+    interval
+        Makes an interval of successes and trials.
+    truth
+        Makes of the probability the number that is covered.
     """
 
     def play(draw: np.random.Generator, size: int, rate: float) -> PrintedStatement:

@@ -152,8 +152,10 @@ def single_runs(method: OneRunMethod, kind: str) -> Plays:
 
     Parameters
     ----------
-    method, kind
-        The bound, and what of it.
+    method
+        The bound.
+    kind
+        What of it, "epsilon" or "mu".
     """
 
     def play(

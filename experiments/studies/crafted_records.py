@@ -55,8 +55,10 @@ def play(adjacency: str, neighbour: str, worlds: int, trains_privately: bool = F
 
     Parameters
     ----------
-    adjacency, neighbour
-        As in a configuration.
+    adjacency
+        Neighbouring relation, as in a configuration.
+    neighbour
+        Which record differs, as in a configuration.
     worlds
         How many.
     trains_privately

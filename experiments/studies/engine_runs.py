@@ -40,8 +40,10 @@ def breach_plan(seed: int, **changes: dict[str, Any]) -> AuditPlan:
 
     Parameters
     ----------
-    seed, changes
-        Seed of the run, and what differs, by section of the configuration.
+    seed
+        Seed of the run.
+    changes
+        What differs, by section of the configuration.
     """
     settings: dict[str, Any] = {
         "data": {"name": "digits", "records": 100, "clients": _CLIENTS, "test-records": 10, "population-records": 10},
@@ -136,8 +138,10 @@ def measured_run(plan: AuditPlan, parties: Parties = HONEST) -> Measured:
 
     Parameters
     ----------
-    plan, parties
-        What to play, and who plays.
+    plan
+        What to play.
+    parties
+        Who plays.
     """
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as directory:

@@ -56,8 +56,12 @@ def unpacked(repository: Path, path: str, room: Path) -> Path:
 
     Parameters
     ----------
-    repository, path, room
-        The clone, the directory in it, and where it is put.
+    repository
+        The clone.
+    path
+        The directory in it.
+    room
+        Where it is put.
 
     Raises
     ------
@@ -84,10 +88,14 @@ def row(example: Example, directory: Path, minutes: float, is_quick: bool) -> tu
 
     Parameters
     ----------
-    example, directory
-        The app with what is known of it, and where it lies.
-    minutes, is_quick
-        Time limit, and whether few games are enough.
+    example
+        The app with what is known of it.
+    directory
+        Where it lies.
+    minutes
+        Time limit.
+    is_quick
+        Whether few games are enough.
     """
     began = time.monotonic()
     try:
@@ -125,8 +133,10 @@ def keep(cells: Sequence[str], path: Path) -> None:
 
     Parameters
     ----------
-    cells, path
-        The row, and the file; made where it is missing.
+    cells
+        The row.
+    path
+        The file; made where it is missing.
     """
     lines = path.read_text(encoding="utf-8").splitlines()[2:] if path.is_file() else []
     rows = {line.split(" | ")[0].removeprefix("| "): line for line in lines}

@@ -168,8 +168,12 @@ def play(use: Use, budget: Budget | None, processes: int) -> Trial:
 
     Parameters
     ----------
-    use, budget, processes
-        What is played, how many games (None: as many as usual), and on how many processes.
+    use
+        What is played.
+    budget
+        How many games; None for as many as usual.
+    processes
+        On how many processes.
     """
     return hold_to_claim(use.subject, use.claim, budget=budget, processes=processes, only=use.only)
 

@@ -185,8 +185,14 @@ def plan_of(combination: Combination, records: Path, worlds: int, seed: int, tar
 
     Parameters
     ----------
-    combination, records, worlds, seed
-        Which; file that `write_records` wrote; number of worlds; the challenger's.
+    combination
+        Which combination.
+    records
+        File that `write_records` wrote.
+    worlds
+        Number of worlds.
+    seed
+        The challenger's.
     target
         What is promised, such as `{"epsilon": 2.0}`.
 

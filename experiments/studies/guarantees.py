@@ -88,7 +88,7 @@ def study(combination: Combination, records: Path, worlds: int, seed: int) -> Co
     Parameters
     ----------
     combination
-        Which.
+        Which combination.
     records
         The data, as `write_records` writes it.
     worlds

@@ -86,8 +86,12 @@ def compare(comparison: KnowledgeComparison, worlds: int, seed: int = 77) -> Com
 
     Parameters
     ----------
-    comparison, worlds, seed
-        The federation with its adversaries, how many games, and their seed.
+    comparison
+        The federation with its adversaries.
+    worlds
+        How many games.
+    seed
+        Seed of the games.
     """
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -139,8 +143,10 @@ def knowledge_table(compared: list[Compared], worlds: int) -> Table:
 
     Parameters
     ----------
-    compared, worlds
-        What was found, and in how many games.
+    compared
+        What was found.
+    worlds
+        In how many games.
     """
     title = f"What more knowledge is worth: probability of being right, {worlds} worlds, the same for both"
     table = Table(title=title)

@@ -55,8 +55,10 @@ def subsampled_gaussian(rate: float, sigma: float) -> KnownMechanism:
 
     Parameters
     ----------
-    rate, sigma
-        q, in (0, 1]; and s, positive.
+    rate
+        q, in (0, 1].
+    sigma
+        s, positive.
     """
 
     def ratio(x: Floats) -> Floats:

@@ -59,8 +59,12 @@ def plan_of(setting: str, data_dir: Path | None, overrides: Iterable[str] = ()) 
 
     Parameters
     ----------
-    setting, data_dir, overrides
-        Name of the setting, where data sets lie, and `section.key=value`.
+    setting
+        Name of the setting.
+    data_dir
+        Where data sets lie; None is the default place.
+    overrides
+        Settings that differ, each `section.key=value`.
     """
     with resources.as_file(resources.files("experiments") / "configs" / f"{setting}.toml") as path:
         return resolve(load_config(path, list(overrides), str(data_dir) if data_dir else None))
@@ -163,8 +167,10 @@ def problems(plan: AuditPlan, results: list[LawResult]) -> list[str]:
 
     Parameters
     ----------
-    plan, results
-        What was played, and what was found.
+    plan
+        What was played.
+    results
+        What was found.
     """
     honest, *wrong = results
     found = [] if honest.check.holds else ["the innovations of the honest insider do not follow their law"]

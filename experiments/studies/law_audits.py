@@ -68,8 +68,10 @@ def audits_of(run: FinishedRun, worlds: int) -> Iterator[FinishedRun]:
 
     Parameters
     ----------
-    run, worlds
-        The run, and how many worlds an audit has.
+    run
+        The run.
+    worlds
+        How many worlds an audit has.
     """
     numbers = run.tables.worlds["world"].to_numpy()
     for start in range(0, len(numbers) - worlds + 1, worlds):
@@ -97,11 +99,13 @@ def audit(combination: Combination, records: Path, audits: int, worlds: int, see
     Parameters
     ----------
     combination
-        Which.
+        Which combination.
     records
         The data, as `write_records` writes it.
-    audits, worlds
-        Number of audits, and of worlds in each.
+    audits
+        Number of audits.
+    worlds
+        Number of worlds in each.
     seed
         The challenger's.
     """

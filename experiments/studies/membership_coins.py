@@ -167,8 +167,10 @@ def games(is_quick: bool, only: str | None = None) -> list[tuple[str, bool]]:
 
     Parameters
     ----------
-    is_quick, only
-        Whether large models are left out, and words that names shall have.
+    is_quick
+        Whether large models are left out.
+    only
+        Text that a name must contain; None takes all.
     """
     chosen = [name for name in ATTACKS if (only or "") in name and not (is_quick and name in SLOW)]
     return [

@@ -55,8 +55,10 @@ class CoinMechanism:
         ----------
         draw
             Draws coins, places and noise.
-        worlds, targets
-            Numbers of them, at least 1.
+        worlds
+            Number of worlds, at least 1.
+        targets
+            Number of targets, at least 1.
         shared
             Standard deviation of a shift of all of a world's confidences together: it makes records of one world
             depend on each other and tells nothing of any coin.

@@ -68,8 +68,12 @@ def false_certificates(mechanism: OneRunMechanism, runs: int, seed: int) -> list
 
     Parameters
     ----------
-    mechanism, runs, seed
-        What is played; how many runs of 1000 coins; of the runs.
+    mechanism
+        What is played.
+    runs
+        How many runs of 1000 coins.
+    seed
+        Seed of the runs.
     """
     draw = np.random.default_rng((seed, 26))
     tests = _tests(mechanism.mu, mechanism.epsilon(DELTA))
@@ -166,8 +170,12 @@ def power(truth: float, guessed: int, runs: int) -> tuple[float, ...]:
 
     Parameters
     ----------
-    truth, guessed, runs
-        True epsilon at delta 1e-5; number of guesses; how many runs the means are over.
+    truth
+        True epsilon at delta 1e-5.
+    guessed
+        Number of guesses.
+    runs
+        How many runs the means are over.
     """
     draw, seconds = np.random.default_rng(guessed), []
     mechanism = gaussian_mean(gdp_mu(truth, DELTA))

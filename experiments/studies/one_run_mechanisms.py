@@ -81,7 +81,7 @@ def partial_response_tpr(rate: Floats, share: float, epsilon: float) -> Floats:
     share
         Probability that the coin is told of, which is seen.
     epsilon
-        Of the response.
+        Epsilon of the response.
     """
     up = np.exp(epsilon)
     return np.minimum(np.minimum(up * rate, rate + share * np.tanh(epsilon / 2)), 1 - (1 - rate) / up)

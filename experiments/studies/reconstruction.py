@@ -116,8 +116,10 @@ def rates(worlds: int, epsilons: Sequence[float] = EPSILONS) -> list[RatePoint]:
 
     Parameters
     ----------
-    worlds, epsilons
-        Of each game; what is promised.
+    worlds
+        Number of worlds of each game.
+    epsilons
+        What is promised in each game.
     """
     found = []
     for epsilon in epsilons:
@@ -137,8 +139,10 @@ def draw_rates(figure: Figure, points: Sequence[RatePoint]) -> None:
 
     Parameters
     ----------
-    figure, points
-        An empty figure; what was found, by ascending epsilon.
+    figure
+        An empty figure.
+    points
+        What was found, by ascending epsilon.
     """
     axes = figure.add_subplot()
     epsilon = [one.epsilon for one in points]
@@ -224,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments
-        Of the command line; None takes those of the process.
+        Arguments of the command line; None takes those of the process.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(

@@ -142,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments
-        Of the command line; None takes those of the process.
+        Arguments of the command line; None takes those of the process.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", help="where femnist/ lies; left out, FL_AUDIT_DATA")

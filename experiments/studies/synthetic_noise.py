@@ -92,8 +92,12 @@ def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach | None 
 
     Parameters
     ----------
-    rng, setting, breach
-        Source of sums and bits; what is played; and the breach, None for none.
+    rng
+        Source of sums and bits.
+    setting
+        What is played.
+    breach
+        The breach; None for none.
     """
     sums = _draw_sums(rng, setting)
     members = rng.random(setting.worlds) < 0.5
@@ -152,8 +156,14 @@ def measure(
     ----------
     tensors
         Names and sizes of the parameter tensors.
-    release, shared, present, absent
-        What was released, and what it may be made of, (worlds, rounds, parameters).
+    release
+        What was released, (worlds, rounds, parameters).
+    shared
+        What it holds under both hypotheses, (worlds, rounds, parameters).
+    present
+        What it holds besides under D, (worlds, rounds, parameters).
+    absent
+        What it holds besides under D', (worlds, rounds, parameters).
     sigma
         Claimed noise, (worlds, rounds).
     chosen

@@ -45,10 +45,14 @@ def train(data: DataSpec, worlds: int, targets: int, steps: int, seed: int = 0) 
     ----------
     data
         Where records come from; twice as many are needed as there are targets.
-    worlds, targets, steps
-        Numbers of models, of targets and of steps.
+    worlds
+        Number of models.
+    targets
+        Number of targets.
+    steps
+        Number of steps.
     seed
-        Of records, coins and initial weights.
+        Seed of records, coins and initial weights.
 
     Raises
     ------

@@ -75,7 +75,7 @@ def grid(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
     Parameters
     ----------
     values
-        Of the configuration, by section and key, as in its file.
+        Values of the configuration, by section and key, as in its file.
     axes
         With different keys.
 
@@ -103,7 +103,7 @@ def point(values: Mapping[str, Any], settings: Settings) -> Point:
     Parameters
     ----------
     values
-        Of the configuration.
+        Values of the configuration.
     settings
         What replaces them.
 
@@ -140,8 +140,10 @@ def baselines(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, .
 
     Parameters
     ----------
-    values, axes
+    values
         As for `grid`. Nothing is clipped, no record is randomised, there is no noise, no promise and no insider.
+    axes
+        As for `grid`.
     """
     return grid(without_privacy(values), [Axis("privacy.private", (False,)), *axes])
 

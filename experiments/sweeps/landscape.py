@@ -60,11 +60,13 @@ def landscape_figure(
     Parameters
     ----------
     points
-        Of `points_table`.
+        As `points_table` returns them.
     models
-        Of `models_table`; the marginal densities are over models.
-    utility, title
-        What goes up; of the figure.
+        As `models_table` returns them; the marginal densities are over models.
+    utility
+        What goes up.
+    title
+        Title of the figure.
     by_promise
         Whether the promised epsilon stands across, where it varies; else Epsilon*.
     """

@@ -23,8 +23,10 @@ def pending_points(plans: Mapping[str, AuditPlan], directory: Path) -> list[str]
 
     Parameters
     ----------
-    plans, directory
-        The points by name, and where their runs lie.
+    plans
+        The points by name.
+    directory
+        Where their runs lie.
 
     Raises
     ------
@@ -47,8 +49,12 @@ def seeded(plan: AuditPlan, name: str, secret: int | None) -> AuditPlan:
 
     Parameters
     ----------
-    plan, name, secret
-        The plan and the name of its point; and the sweep's secret, None where the plan has a seed.
+    plan
+        The plan of a point.
+    name
+        Name of the point.
+    secret
+        The sweep's secret; None where the plan has a seed.
     """
     if plan.config.run.seed is not None or secret is None:
         return plan

@@ -62,7 +62,8 @@ def play_points(
     on_finished
         Told of each point whose run directory has just appeared.
     secret
-        Of which each point has a seed of its own, unless its configuration names one; None draws seeds at random.
+        The sweep's secret, from which each point has a seed of its own, unless its configuration names one; None draws
+        seeds at random.
 
     Raises
     ------

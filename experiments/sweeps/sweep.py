@@ -65,8 +65,10 @@ def run_sweep(
         Which Ray; None means an embedded one with every core.
     utility
         What utility is; None means the area under the ROC where there are two classes, else accuracy.
-    progress, title
-        Shows how far all points together are; of the landscape.
+    progress
+        Shows how far all points together are.
+    title
+        Title of the landscape.
     engine
         Over Ray, many points at a time, or in this process, one after the other.
     by_promise

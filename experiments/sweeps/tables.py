@@ -76,8 +76,10 @@ def choose_utility(models: pd.DataFrame, wanted: Utility | None) -> Utility:
 
     Parameters
     ----------
-    models, wanted
-        The table of models, and what is asked for; None leaves it open.
+    models
+        The table of models.
+    wanted
+        What is asked for; None leaves it open.
 
     Raises
     ------
@@ -102,8 +104,12 @@ def points_table(
 
     Parameters
     ----------
-    models, points, utility
-        Of `models_table`; in the order of the rows; what the frontier is drawn in.
+    models
+        As `models_table` returns it.
+    points
+        The points, in the order of the rows.
+    utility
+        What the frontier is drawn in.
     by_promise
         Whether it is held against the promised epsilon where that varies, among private points alone; else against
         Epsilon*, among all points.

@@ -28,8 +28,10 @@ def write_trial(trial: Trial, found: Sequence[Finding], name: str, directory: Pa
 
     Parameters
     ----------
-    trial, found
-        The trial and its findings.
+    trial
+        The trial.
+    found
+        What it found.
     name
         What was on trial.
     directory
@@ -52,8 +54,12 @@ def write_page(
 
     Parameters
     ----------
-    name, verdict, headline
-        What was reviewed, and what came of it.
+    name
+        What was reviewed.
+    verdict
+        What came of it.
+    headline
+        The same in a line.
     screen
         The lines of the first screen: what each is about, and what it says.
     trials

@@ -43,9 +43,11 @@ def with_running_mean(gradients: Floats, round: int, random: np.random.Generator
     Parameters
     ----------
     gradients
-        Of the records, (records, parameters).
-    round, random
-        The round, and a source of randomness.
+        Gradients of the records, (records, parameters).
+    round
+        The round.
+    random
+        Source of randomness.
     """
     reply = mean_of_expected(gradients, round, random)
     return LocalReply(reply.update, reply.examples, {RUNNING_MEAN: float(gradients.mean())})

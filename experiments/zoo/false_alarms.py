@@ -59,8 +59,10 @@ def audits(asked: list[tuple[str, int]], processes: int) -> Iterator[tuple[tuple
 
     Parameters
     ----------
-    asked, processes
-        Mechanism and number of each audit; and how many are held at once.
+    asked
+        Mechanism and number of each audit.
+    processes
+        How many audits are held at once.
     """
     if processes == 1:
         yield from map(audit, asked)
@@ -82,8 +84,10 @@ def write_verdicts(verdicts: Verdicts, path: Path) -> None:
 
     Parameters
     ----------
-    verdicts, path
-        What came of each audit, and the file.
+    verdicts
+        What came of each audit.
+    path
+        The file.
     """
     with whole_file(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -96,8 +100,10 @@ def counts_table(verdicts: Verdicts, names: list[str]) -> tuple[Table, list[str]
 
     Parameters
     ----------
-    verdicts, names
-        What came of each audit, and the mechanisms to be listed.
+    verdicts
+        What came of each audit.
+    names
+        The mechanisms to be listed.
     """
     table = Table("honest mechanism", "audits", "violated", "allowed", "consistent", "inconclusive")
     accused = []

@@ -37,8 +37,10 @@ def subject(mechanism: Mechanism, like: Subject | None = None) -> Subject:
 
     Parameters
     ----------
-    mechanism, like
-        What is played; and whose clients, None for plain ones.
+    mechanism
+        What is played.
+    like
+        Whose clients play it; None for plain ones.
     """
     return replace(like or Subject(mechanism.strategy, clients=CLIENTS), strategy=mechanism.strategy)
 
@@ -48,8 +50,10 @@ def flowers_fixed(inner: type[FedAvg], **settings: object) -> Callable[[int], St
 
     Parameters
     ----------
-    inner, settings
-        The strategy inside, and its settings.
+    inner
+        The strategy inside.
+    settings
+        Its settings.
     """
 
     def made(clients: int) -> Strategy:

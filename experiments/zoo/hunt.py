@@ -76,7 +76,7 @@ def hunt(
     processes
         Games played at the same time.
     seed
-        Of the games.
+        Seed of the games.
     tell
         Takes progress.
     """
@@ -137,8 +137,10 @@ def read_csv(path: Path, rule: str) -> dict[str, TrialRow]:
 
     Parameters
     ----------
-    path, rule
-        The file of the table, and the name of the rule.
+    path
+        The file of the table.
+    rule
+        Name of the rule.
     """
     if not path.exists():
         return {}
@@ -153,8 +155,10 @@ def write_csv(rows: Sequence[TrialRow], path: Path) -> None:
 
     Parameters
     ----------
-    rows, path
-        The rows, and the file.
+    rows
+        The rows.
+    path
+        The file.
     """
     with whole_file(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(TrialRow)])

@@ -38,8 +38,10 @@ def write_page(caught: Mapping[Animal, TrialRow], honest: Mapping[str, TrialRow]
 
     Parameters
     ----------
-    caught, honest
-        What came of the broken mechanisms, and of their honest twins.
+    caught
+        What came of the broken mechanisms.
+    honest
+        What came of their honest twins.
     path
         The Markdown file.
     """

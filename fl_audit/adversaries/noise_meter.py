@@ -111,8 +111,12 @@ class Meter:
 
         Parameters
         ----------
-        power, towards, share
-            <e_g, e_g>, <e_g, u_g> and <u_g, u_g> of each tensor g, (worlds, tensors).
+        power
+            <e_g, e_g> of each tensor g, (worlds, tensors).
+        towards
+            <e_g, u_g> of each tensor g, (worlds, tensors).
+        share
+            <u_g, u_g> of each tensor g, (worlds, tensors).
         along
             <e, u>, (worlds,).
         """

@@ -22,8 +22,10 @@ def lower_bound(
 
     Parameters
     ----------
-    member_scores, nonmember_scores
-        Scores of trainings with and without the unit, shapes (n,) and (m,), at least one each, no NaN.
+    member_scores
+        Scores of trainings with the unit, shape (n,), at least one, no NaN.
+    nonmember_scores
+        Scores of trainings without it, shape (m,), at least one, no NaN.
     delta
         The bound is on epsilon at this delta; from 0 to below 1.
     confidence
@@ -59,15 +61,16 @@ def epsilon_star(
 
     Parameters
     ----------
-    member_losses, population_losses
-        Losses on training records and on a sample of the population, at least 0, finite, shapes (m,) and (p,), at
-        least two each.
+    member_losses
+        Losses on training records, shape (m,), at least two, finite and at least 0.
+    population_losses
+        Losses on a sample of the population, shape (p,), at least two, finite and at least 0.
     delta
         From 0 to below 1; the paper recommends less than one over the number of members.
     method
         `parametric` fits a normal law to each set, `mixture` a mixture of normals, `empirical` counts.
     confidence
-        Of the interval, above 0 and below 1.
+        Confidence of the interval, above 0 and below 1.
     rng
         Draws the bootstrap samples; None starts a generator at 0, so that equal calls answer alike.
 

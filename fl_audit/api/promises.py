@@ -31,7 +31,8 @@ def account(
     rounds
         Number of releases, at least 1.
     delta
-        Of (epsilon, delta)-DP, and the probability with which the belief bound may be passed; above 0 and below 1.
+        Delta of (epsilon, delta)-DP, and the probability with which the belief bound may be passed; above 0 and below
+        1.
     adjacency
         How neighbours differ: `add-remove-record`, `replace-record`, `add-remove-client` or `replace-client`.
     sampling_rate
@@ -82,7 +83,8 @@ def calibrate(
     rounds
         Number of releases, at least 1.
     delta
-        Of (epsilon, delta)-DP, and the probability with which the belief bound may be passed; above 0 and below 1.
+        Delta of (epsilon, delta)-DP, and the probability with which the belief bound may be passed; above 0 and below
+        1.
     adjacency
         How neighbours differ: `add-remove-record`, `replace-record`, `add-remove-client` or `replace-client`.
     belief

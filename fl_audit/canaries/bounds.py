@@ -36,8 +36,10 @@ class OneRunBound:
     mu
         The bound on mu of Gaussian DP, at least 0: a mechanism that is mu-GDP has at least this mu, under the same
         assumption. None from `steinke`.
-    delta, confidence
-        Where the assumption holds, epsilon at delta is at least the bound with this probability or more.
+    delta
+        The bound is on epsilon at this delta.
+    confidence
+        Probability with which epsilon is at least the bound, or more, where the assumption holds.
     limit_of_detection
         A **ceiling**: the bound if every guess had been right. `shift` and `cosines` have none; there it is the
         smallest true epsilon that would be certified to exceed 0 with probability 0.9.

@@ -30,8 +30,10 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int, world: 
     ----------
     seed
         The canaries' secret, from 0 to 2**64 - 1.
-    round, canary
-        Which, each at least 0.
+    round
+        Number of the round, at least 0.
+    canary
+        Number of the canary, at least 0.
     dimension
         Number of parameters, at least 1.
     world

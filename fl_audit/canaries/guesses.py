@@ -50,9 +50,12 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
         Higher for a likelier member, no NaN, any shape; of one world, or of several that are counted as one run.
     is_in
         The coins, bool, same shape.
-    positive, negative
-        How many to call members and how many not, each at least 0, together at most the number of scores. They must be
-        chosen before the scores are seen: a choice of the best of several is no bound.
+    positive
+        How many scores to call members, at least 0. It must be chosen before the scores are seen: a choice of the best
+        of several is no bound.
+    negative
+        How many to call not members, at least 0, together with `positive` at most the number of scores; chosen as
+        early.
 
     Returns
     -------

@@ -49,8 +49,10 @@ class Watch:
         ----------
         server_round
             The round, from 1.
-        before, after
-            The tensors of the models, in their order; they may be read only here, where failing ends nothing.
+        before
+            Tensors of the model before the round, in their order. They are read only here, where failing ends nothing.
+        after
+            Tensors of the model after it, read likewise.
         present
             The canaries whose clients answered.
         """
@@ -128,7 +130,7 @@ def seed_in(path: Path) -> int:
     Parameters
     ----------
     path
-        Of a text file with one whole number from 0 to 2**64 - 1.
+        Path of a text file with one whole number from 0 to 2**64 - 1.
 
     Raises
     ------
@@ -254,7 +256,7 @@ def opened(rounds: list[KeptRound], coin_seed: int, canaries: int) -> tuple[Floa
     Parameters
     ----------
     rounds
-        Of one training.
+        Number of rounds of one training.
     coin_seed
         The secret of the clients that carry canaries.
     canaries

@@ -54,8 +54,10 @@ def approximate_inverse(epsilon: float, delta: float) -> Inverse:
 
     Parameters
     ----------
-    epsilon, delta
-        At least 0; delta below 1.
+    epsilon
+        At least 0.
+    delta
+        At least 0 and below 1.
     """
     up, down = math.exp(epsilon), math.exp(-epsilon)
     return lambda y: max(0.0, (y - delta) * down, 1 - delta - up * (1 - y))

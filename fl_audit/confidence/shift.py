@@ -60,8 +60,10 @@ def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: 
 
     Parameters
     ----------
-    member_scores, nonmember_scores
-        Scores of worlds with bit 1 and bit 0, shapes (n1,) and (n0,), finite. A group of fewer than 2 gives bound 0.
+    member_scores
+        Scores of the worlds with bit 1, shape (n1,), finite. Fewer than 2 give bound 0.
+    nonmember_scores
+        Scores of the worlds with bit 0, shape (n0,), finite. Fewer than 2 give bound 0.
     confidence
         0.5 or more, below 1.
 
@@ -137,8 +139,10 @@ def shift_epsilon_lower_bound(member: Floats, nonmember: Floats, delta: float, c
 
     Parameters
     ----------
-    member, nonmember
-        Scores of worlds with bit 1 and bit 0, shapes (n1,) and (n0,), finite.
+    member
+        Scores of the worlds with bit 1, shape (n1,), finite.
+    nonmember
+        Scores of the worlds with bit 0, shape (n0,), finite.
     delta
         Above 0 and below 1: the bound is on epsilon at this delta.
     confidence
@@ -159,8 +163,10 @@ def detectable_shift(n1: int, n0: int, promised_mu: float, level: float, power: 
 
     Parameters
     ----------
-    n1, n0
-        Numbers of members' and nonmembers' scores. A group of fewer than 2 detects nothing: infinity.
+    n1
+        Number of members' scores. Fewer than 2 detect nothing: infinity.
+    n0
+        Number of nonmembers' scores. Fewer than 2 detect nothing: infinity.
     promised_mu
         The mu that may not be exceeded, at least 0.
     level
@@ -194,7 +200,7 @@ def detectable_slope(root: float, degrees: int, promised_mu: float, level: float
     root
         That noncentrality, above 0.
     degrees
-        Of freedom, at least 1.
+        Degrees of freedom, at least 1.
     promised_mu, level, power
         As for `detectable_shift`.
     """

@@ -28,7 +28,7 @@ class Attribute:
         Parameters
         ----------
         features
-            Of records of the same data set, shape (n, features).
+            Features of records of the same data set, shape (n, features).
         """
         return _codes(features[:, self.column.places], self.values)
 
@@ -81,7 +81,8 @@ def _with_prior(column: TableColumn, values: Features, outside: Records) -> Attr
 def _codes(own: Features, values: Features) -> Integers:
     same = (own[:, np.newaxis, :] == values).all(axis=2)
     require(
-        bool(same.any(axis=1).all()), "a record has a value that no record of the pool has: accepted are its values"
+        bool(same.any(axis=1).all()),
+        "a record has a value that no record of the pool has: accepted are the values of the pool",
     )
     return np.asarray(same.argmax(axis=1), dtype=np.int64)
 
@@ -91,8 +92,10 @@ def values_of(source: Source, column: TableColumn) -> Features:
 
     Parameters
     ----------
-    source, column
-        A table, and one of its columns.
+    source
+        A table.
+    column
+        One of its columns.
 
     Raises
     ------
@@ -114,8 +117,10 @@ def with_values(records: Records, index: int, column: TableColumn, values: Featu
         The records, n of them.
     index
         Which of them, from 0: the first value stands in its place, the others come after all records, from n.
-    column, values
-        The column, and its values (values, width).
+    column
+        The column that is varied.
+    values
+        Its values as features, (values, width).
     """
     found = records.take([*range(len(records)), *[index] * (len(values) - 1)])
     found.features[[index, *range(len(records), len(found))], column.places] = values
@@ -127,8 +132,10 @@ def named_column(source: Source, named: str) -> TableColumn:
 
     Parameters
     ----------
-    source, named
-        The table; the name or number.
+    source
+        The table.
+    named
+        Name of the column, or its number from 0.
 
     Raises
     ------

@@ -219,7 +219,8 @@ def _numbered(labels: NDArray[np.generic], path: Path, classes: int) -> Labels:
         ones = _checked_binary(labels, path, "labels")
         single = ones.sum(axis=1) == 1
         require(
-            bool(single.all()), f"{path}: label {int((~single).argmax()) + 1} has not exactly one 1 of one-hot form"
+            bool(single.all()),
+            f"{path}: label {int((~single).argmax()) + 1} has not exactly one 1: accepted are rows of zeros and one 1",
         )
         return np.flatnonzero(ones).astype(np.int64) % classes
     require(labels.ndim == 1 and labels.size > 0, f"{path}: labels have shape {labels.shape}: accepted are 1 or 2 axes")

@@ -1,12 +1,13 @@
 """The data sets by name: one table that the command line, the configuration and the loaders share."""
 
 import difflib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from inspect import Parameter, signature
+from inspect import Parameter, formatannotation, signature
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from fl_audit.data.idx import find_mnist, load_idx, load_mnist
 from fl_audit.data.images import ImageSettings
 from fl_audit.data.records import Source
 from fl_audit.errors import InputError, require
-from fl_audit.user_modules import import_function
+from fl_audit.user_modules import import_function, require_unmoved, title_of_named
 
 OptionValue = str | int | tuple[str, ...]
 """What an option may be: text, a number, or several texts."""
@@ -35,6 +36,11 @@ class DataSpec:
     data_dir: str | None = None  # data directory; None means that of the environment variable FL_AUDIT_DATA, if set
     # Pairs of option name and value, such as `(("path", "patients.csv"), ("label", "outcome"))`.
     options: tuple[tuple[str, OptionValue], ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The name in titles: of a loader `package.module:name` the last part alone."""
+        return self.name if self.name.startswith(PREFIX) else title_of_named(self.name)
 
 
 class Available(NamedTuple):
@@ -174,10 +180,15 @@ def _own_entry(name: str) -> _Entry:
     loader = import_function(name, "data loader")
     taken = signature(loader).parameters.values()
     settings = {one.name.replace("_", "-"): one for one in taken if one.kind is Parameter.KEYWORD_ONLY}
+    try:
+        hints = get_type_hints(loader)
+    except (NameError, TypeError, AttributeError):  # annotations that name what is imported for type checkers alone
+        hints = {}
 
     def load(directory: Path | None, given: Mapping[str, Any]) -> Source:
         place = (directory,) if len(taken) > len(settings) else ()
-        found = loader(*place, **{settings[option].name: value for option, value in given.items()})
+        bound = {settings[one].name: _of_type(name, one, value, hints) for one, value in given.items()}
+        found = loader(*place, **bound)
         require(
             isinstance(found, Source),
             f"data loader {name!r} returned a {type(found).__name__}: accepted is a fl_audit.data.records.Source",
@@ -188,6 +199,21 @@ def _own_entry(name: str) -> _Entry:
     required = tuple(option for option, one in settings.items() if one.default is Parameter.empty)
     optional = tuple(option for option in settings if option not in required)
     return _Entry("a loader of your own", load, needs_files=False, required=required, optional=optional)
+
+
+def _of_type(loader: str, option: str, value: OptionValue, hints: Mapping[str, Any]) -> Any:
+    """Return a setting in the type that a loader's annotation asks for: text may become a path, and never a number."""
+    from pydantic import PydanticUserError, TypeAdapter, ValidationError
+
+    hint = hints.get(option.replace("-", "_"), Any)
+    try:
+        return TypeAdapter(hint).validate_json(json.dumps(value, default=str), strict=True)
+    except PydanticUserError:  # a type that no setting can have
+        return value
+    except ValidationError as error:
+        raise InputError(
+            f"{option} is {value!r} in [data]: accepted by data loader {loader!r} is {formatannotation(hint)}"
+        ) from error
 
 
 def available() -> list[Available]:
@@ -201,6 +227,7 @@ def _entry(name: str) -> _Entry:
         return _hub_entry(name)
     if ":" in name:
         return _own_entry(name)
+    require_unmoved(name, "data set")
     if name not in _CATALOGUE:
         raise InputError(f"data set is {name!r}: {_accepted(name, (*_CATALOGUE, HUB_NAME))}")
     return _CATALOGUE[name]
@@ -212,7 +239,7 @@ def is_found(name: str, data_dir: str | None = None) -> bool:
     Parameters
     ----------
     name
-        Name in the catalogue. Of data sets whose files the user names, none are found; built-in ones always are.
+        Name in the catalogue. Data sets whose files the user names count as not found, built-in ones as found.
     data_dir
         Data directory; None means that of the environment variable FL_AUDIT_DATA, if set.
     """
@@ -227,7 +254,7 @@ def is_found(name: str, data_dir: str | None = None) -> bool:
 
 
 _BROUGHT: dict[DataSpec, Source] = {}
-"""What was brought to this process, in place of what files here may hold."""
+"""Data that were handed to this process, in place of what files on its machine may hold."""
 
 
 def bring_source(spec: DataSpec, source: Source) -> None:
@@ -236,7 +263,7 @@ def bring_source(spec: DataSpec, source: Source) -> None:
     Parameters
     ----------
     spec
-        Of the data that are asked for.
+        What is asked for.
     source
         What is returned.
     """
@@ -285,7 +312,10 @@ def _checked_options(spec: DataSpec, entry: _Entry) -> Mapping[str, OptionValue]
         require(name in names, f"data set {spec.name} takes no {name} in [data]: {_accepted(name, names)}")
     options = dict(spec.options)
     for name in entry.required:
-        require(bool(options.get(name)), f"data set {spec.name} needs {name} in [data]: it takes {', '.join(names)}")
+        require(
+            options.get(name) not in (None, ""),
+            f"data set {spec.name} needs {name} in [data]: it takes {', '.join(names)}",
+        )
     return options
 
 

@@ -99,7 +99,7 @@ def client_dissimilarities(
     """
     require(
         measure in _MEASURES,
-        f"dissimilarity is {measure} between clients: accepted are {', '.join(_MEASURES)}, for means are compared",
+        f"dissimilarity is {measure} between clients, which are compared by means: accepted are {', '.join(_MEASURES)}",
     )
     sums, sizes = _sums(shards, records), np.array([len(shard) for shard in shards], dtype=np.float64)[:, np.newaxis]
     means, others = sums / sizes, (sums.sum(axis=0) - sums) / (sizes.sum() - sizes)

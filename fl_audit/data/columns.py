@@ -50,9 +50,11 @@ class Origin:
         Parameters
         ----------
         position
-            Of the record, from 0.
-        column, value
-            Its name; what stands in the cell.
+            Position of the record, from 0.
+        column
+            Name of the cell's column.
+        value
+            What stands in the cell.
         """
         file = self.file if position < self.train else self.test_file
         return f"{file} has {value} in column {column}, row {self.rows[position]}"
@@ -71,8 +73,12 @@ def encode_column(
     ----------
     column
         Cells of all records, those of the test file last.
-    name, origin, max_levels
-        Name of the column; where the records come from; largest number of levels.
+    name
+        Name of the column.
+    origin
+        Where the records come from.
+    max_levels
+        Largest number of levels that a column of words may have.
     before
         Number of features that the columns before it became.
     decimal
@@ -110,10 +116,14 @@ def check_width(width: int, records: int, name: str, file: str) -> None:
 
     Parameters
     ----------
-    width, records
-        Number of features of each record, and of records.
-    name, file
-        The last of the columns, and where they stand, for the message.
+    width
+        Number of features of each record.
+    records
+        Number of records.
+    name
+        The last of the columns, for the message.
+    file
+        The file that they stand in, for the message.
 
     Raises
     ------
@@ -132,8 +142,10 @@ def column_lines(columns: Sequence[ColumnUse], most: int = 20) -> list[str]:
 
     Parameters
     ----------
-    columns, most
-        In their order; how many to list by name.
+    columns
+        What became of each column, in their order.
+    most
+        How many columns are listed one by one.
 
     Examples
     --------
@@ -154,7 +166,7 @@ def describe_label(name: str, values: NDArray[np.generic]) -> ColumnUse:
     Parameters
     ----------
     name
-        Of the column.
+        Name of the column.
     values
         The label of each record, shape (n,).
     """
@@ -167,8 +179,10 @@ def describe_owners(name: str, owners: Sequence[str]) -> ColumnUse:
 
     Parameters
     ----------
-    name, owners
-        Of the column; the owner of each record.
+    name
+        Name of the column.
+    owners
+        The owner of each record.
     """
     return ColumnUse(name, ColumnKind.OWNER, f"{len(owners)} of them: {_some(owners)}")
 

@@ -1,4 +1,4 @@
-"""Crafted records among those of a data set."""
+"""Crafted records in the place of records of a data set."""
 
 import base64
 import binascii
@@ -56,8 +56,10 @@ def alone(crafted: CraftedRecord, like: Records) -> Records:
 
     Parameters
     ----------
-    crafted, like
-        The record; records of the same shape and classes.
+    crafted
+        The record.
+    like
+        Records of the same shape and classes.
 
     Raises
     ------

@@ -28,17 +28,19 @@ Prepared = Floats | Patches  # a block of records in the form that a measure wor
 
 
 def check_measurable(records: Records, measure: Measure) -> None:
-    """Raise `InputError` for records with only zeros under the cosine measure, and for other than images under ssim.
+    """Refuse records that a measure cannot compare.
 
     Parameters
     ----------
-    records, measure
-        Features and labels; how dissimilar two records are.
+    records
+        The records that are to be compared.
+    measure
+        How dissimilar two records are.
 
     Raises
     ------
     InputError
-        For records of zeros alone under the cosine measure, and for other than images under ssim.
+        If a record has only zeros under the cosine measure, or records are no images under ssim.
     """
     match measure:
         case Dissimilarity.COSINE:
@@ -62,8 +64,10 @@ def rows_in_block(records: Records, measure: Measure) -> int:
 
     Parameters
     ----------
-    records, measure
-        Features and labels; how dissimilar two records are.
+    records
+        The records that are to be compared.
+    measure
+        How dissimilar two records are.
     """
     numbers = int(records.features[0].size) * (WINDOW**2 if measure is Dissimilarity.SSIM else 1)
     return max(1, min(BLOCK_BYTES // (8 * numbers), math.isqrt(BLOCK_BYTES // 8)))
@@ -75,7 +79,7 @@ def prepare(features: Floats32, measure: Measure) -> Prepared:
     Parameters
     ----------
     features
-        Of n records, (n, *shape).
+        Features of n records, (n, *shape).
     measure
         What they are prepared for.
     """
@@ -112,8 +116,10 @@ def exact_block(left: Prepared, right: Prepared, measure: Measure) -> Floats:
 
     Parameters
     ----------
-    left, right
-        n and m records, prepared for the measure.
+    left
+        n records, prepared for the measure.
+    right
+        m records, prepared for the measure.
     measure
         How dissimilar two records are.
     """
@@ -143,7 +149,9 @@ def _own_block(left: Floats, right: Floats, name: str) -> Floats:
     good = found.shape == (len(left), len(right)) and np.issubdtype(found.dtype, np.number)
     require(good, f"dissimilarity {name!r} returned {found.dtype} of shape {found.shape}: {accepted}")
     distances: Floats = found.astype(np.float64)
-    require(bool(np.isfinite(distances).all()), f"dissimilarity {name!r} returned what is not finite: {accepted}")
+    require(
+        bool(np.isfinite(distances).all()), f"dissimilarity {name!r} returned a number that is not finite: {accepted}"
+    )
     return distances
 
 
@@ -155,8 +163,10 @@ def screening_block(left: Prepared, right: Prepared, measure: Measure) -> tuple[
 
     Parameters
     ----------
-    left, right
-        n and m records, prepared for the measure.
+    left
+        n records, prepared for the measure.
+    right
+        m records, prepared for the measure.
     measure
         How dissimilar two records are.
     """

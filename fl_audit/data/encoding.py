@@ -120,8 +120,10 @@ def build_records(
     ----------
     features, labels, classes
         As `Records` takes them.
-    path, owners
-        File they come from; whose each record is.
+    path
+        File that they come from.
+    owners
+        Whose each record is.
 
     Raises
     ------

@@ -170,7 +170,7 @@ def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
     Parameters
     ----------
     path
-        Of the archive.
+        Path of the archive.
     read
         Takes the name and the open content of one file.
 
@@ -226,8 +226,10 @@ def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generi
 
     Parameters
     ----------
-    path, keys
-        Of the archive; names of the arrays that are wanted.
+    path
+        Path of the archive.
+    keys
+        Names of the arrays that are wanted.
 
     Raises
     ------

@@ -71,13 +71,13 @@ class TableSettings:
 
     @property
     def unusual(self) -> tuple[Remedy, ...]:
-        """How a file is written where that is not as usual, as the settings that say it."""
+        """The settings that say how a file is written, where it is not written as usual."""
         found = {key: getattr(self, key) for key in _USUAL}
         return tuple(Remedy(key, value) for key, value in found.items() if value not in (None, *_USUAL[key]))
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "TableSettings":
-        """Return the settings that options name with hyphens, such as max-levels; other options are of others."""
+        """Return the settings among options, whose names have hyphens, such as max-levels; others are passed over."""
         given = {name.replace("-", "_"): value for name, value in options.items()}
         return cls(**{one.name: given[one.name] for one in fields(cls) if one.name in given})
 
@@ -91,8 +91,10 @@ def chosen_columns(frame: pd.DataFrame, path: Path, label: str, settings: TableS
         The table as it was read.
     path
         Where it comes from, for messages.
-    label, settings
-        Name of the label column; how the table is read.
+    label
+        Name of the label column.
+    settings
+        How the table is read.
 
     Raises
     ------
@@ -144,8 +146,10 @@ def source_of_frames(
         Name of the label column: whole numbers or strings.
     settings
         How the tables are read.
-    name, title
-        Name of the source in the catalogue, and the kind of data for people.
+    name
+        Name of the source in the catalogue.
+    title
+        What kind of data this is, in words for people.
 
     Raises
     ------

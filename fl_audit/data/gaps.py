@@ -26,12 +26,14 @@ def complete_records(
         A table.
     path
         Where it comes from, for messages.
-    label, owner
-        Names of the columns that cannot be left out; None where there is no owner.
+    label
+        Name of the label column, which is never left out.
+    owner
+        Name of the column that says whose a record is, never left out either; None where there is none.
     leave_out
         Whether records may be left out.
     max_classes
-        With more labels than that they are no classes, and none is looked after.
+        Largest number of classes. With more labels they are taken for quantities, and no class is looked after.
 
     Raises
     ------
@@ -59,9 +61,9 @@ def complete_records(
     gone = [str(name) for name in names[left == 0]]
     drop = Remedy("drop", tuple(columns))
     if gone and columns:
-        what = f"any record of class {', '.join(map(repr, gone[:_CLASSES_NAMED]))}" if gone[0] else "any record"
+        what = f"every record of class {', '.join(map(repr, gone[:_CLASSES_NAMED]))}" if gone[0] else "every record"
         without = Remedy("missing", tuple(gone))
-        text = f"{path} has no value in some column of {what}: {drop} leaves out the columns that lack most"
+        text = f"{path}: {what} lacks a value in some column: {drop} leaves out the columns that lack most"
         raise InputError(f"{text}, {without} such classes" if gone[0] else text, (drop,), (without,))
     require(bool(kept.any()), f"{path} has no label in any record: accepted are labels")
     halved = [

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,7 +11,7 @@ from fl_audit.arrays import Floats32
 from fl_audit.data.randomisers import RandomisedEdges
 from fl_audit.data.randomisers.edges import AdjacencyMatrix
 from fl_audit.data.records import Records
-from fl_audit.errors import require
+from fl_audit.errors import InputError, require
 from fl_audit.learning.packed_graphs import pack_graph, packed_shape, unpack_graph
 
 GRAPH_NODES = 128
@@ -21,6 +22,9 @@ world with 64 nodes, 0.6 with 128, 1.1 with 200 and 6 with 492 (one core). Accur
 """
 
 
+_GRAPH = "accepted is a symmetric matrix (nodes, nodes) of truth values, or of 0 and 1"
+
+
 def graph_records(
     matrices: Sequence[AdjacencyMatrix], labels: ArrayLike, classes: int, nodes: int = GRAPH_NODES
 ) -> Records:
@@ -29,14 +33,14 @@ def graph_records(
     Parameters
     ----------
     matrices
-        Adjacency matrices of the graphs, at least one, each of one node or more.
+        Adjacency matrices of the graphs, at least one: symmetric, truth values or 0 and 1, each of one node or more.
     labels
         Class of each graph, shape (graphs,), whole numbers from 0 to `classes` - 1.
     classes
         Number of classes, at least 1.
     nodes
-        Largest number of nodes, at least 2; that of the largest graph if this is more. The time of a model that
-        multiplies by adjacency matrices follows its square, and so does memory, 4 (N + N^2 / 24) bytes a graph.
+        N, how many nodes a graph keeps at most, at least 2; no more than the largest graph has are stored. The time of
+        a model that multiplies by adjacency matrices grows with N^2, and a graph takes 4 (N + N^2 / 24) bytes.
 
     Returns
     -------
@@ -46,14 +50,31 @@ def graph_records(
     Raises
     ------
     InputError
-        If fewer nodes are to be kept.
+        If there is no graph or one is impossible, fewer nodes are to be kept, or the labels are refused by `Records`.
     """
-    require(nodes >= 2, f"graph-nodes is {nodes}: accepted are whole numbers from 2")
-    nodes = min(nodes, max(map(len, matrices)))
-    features = np.empty((len(matrices), *packed_shape(nodes)), dtype=np.float32)
-    for number, matrix in enumerate(matrices):
-        features[number] = pack_graph(cut_graph(matrix, nodes), nodes)
+    require(isinstance(nodes, Integral) and nodes >= 2, f"graph-nodes is {nodes!r}: accepted are whole numbers from 2")
+    require(len(matrices) > 0, "there is no graph: accepted are 1 and more")
+    graphs = [_graph(number, matrix) for number, matrix in enumerate(matrices)]
+    nodes = min(nodes, max(map(len, graphs)))
+    features = np.empty((len(graphs), *packed_shape(nodes)), dtype=np.float32)
+    for number, graph in enumerate(graphs):
+        features[number] = pack_graph(cut_graph(graph, nodes), nodes)
     return Records(features, np.asarray(labels), classes, graphs=True)
+
+
+def _graph(number: int, given: ArrayLike) -> AdjacencyMatrix:
+    """Return an adjacency matrix as truth values, or refuse what is none."""
+    try:
+        matrix = np.asarray(given)
+    except ValueError as error:
+        raise InputError(f"graph {number} has rows of different lengths: {_GRAPH}") from error
+    is_square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] >= 1
+    require(is_square, f"graph {number} is a matrix of shape {matrix.shape}: {_GRAPH}")
+    others = matrix[~np.isin(matrix, (0, 1))] if matrix.dtype != np.bool_ else matrix[:0]
+    require(others.size == 0, f"graph {number} has the entry {others[:1].tolist()}: {_GRAPH}")
+    joined = matrix.astype(np.bool_)
+    require(np.array_equal(joined, joined.T), f"graph {number} joins a node to another, and not back: {_GRAPH}")
+    return joined
 
 
 def cut_graph(adjacency: AdjacencyMatrix, nodes: int) -> AdjacencyMatrix:
@@ -79,8 +100,10 @@ def randomised_graphs(features: Floats32, randomiser: RandomisedEdges, generator
     ----------
     features
         Packed graphs, shape (graphs, *packed_shape(nodes)); each of at least two nodes.
-    randomiser, generator
-        What is done to an adjacency matrix; where all draws come from.
+    randomiser
+        What is done to an adjacency matrix.
+    generator
+        Where all draws come from.
 
     Returns
     -------

@@ -53,10 +53,14 @@ def load_idx(
     ----------
     directory
         Where relative paths that are not in the working directory are looked for, or None.
-    images, labels
-        Paths of the training pair, plain or gzipped.
-    test_images, test_labels
-        Paths of the official test pair: both or neither.
+    images
+        Path of the training images, plain or gzipped.
+    labels
+        Path of their labels, plain or gzipped.
+    test_images
+        Path of the official test images; None where there are none.
+    test_labels
+        Path of their labels; given where `test_images` is, and only there.
 
     Raises
     ------

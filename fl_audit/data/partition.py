@@ -150,7 +150,7 @@ def _by_owner(owner: Integers | None, clients: int) -> tuple[Integers, ...]:
     require(
         clients == len(owners),
         f"clients is {clients}, and the records of D have {len(owners)} owners: accepted for partition natural is "
-        f"{len(owners)}, or clients left out",
+        f"{len(owners)}, or leave clients out",
     )
     # A stable sort keeps the records of each owner in ascending order.
     order, numbers = np.argsort(owner, kind="stable"), np.bincount(owner)[owners]

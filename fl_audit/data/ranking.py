@@ -32,8 +32,10 @@ def ranked_records(records: Records, measure: Measure, count: int, farthest: boo
 
     Parameters
     ----------
-    records, measure
-        n records; the measure.
+    records
+        n records.
+    measure
+        How dissimilar two records are.
     count
         How many are asked for, 1 to n.
     farthest
@@ -65,8 +67,12 @@ def ranked_pairs(
 
     Parameters
     ----------
-    inside, outside, measure
-        n records; m records of the same shape; the measure.
+    inside
+        n records.
+    outside
+        m records of the same shape.
+    measure
+        How dissimilar two records are.
     count
         How many pairs are asked for, 1 to n m.
     farthest

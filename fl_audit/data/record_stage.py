@@ -29,14 +29,17 @@ def require_randomisable(randomiser: RecordRandomiser, records: Records) -> None
 
     Parameters
     ----------
-    randomiser, records
-        What is done to them; the records.
+    randomiser
+        What is done to the records.
+    records
+        The records.
 
     Raises
     ------
     InputError
-        If bits are asked for and a feature is neither 0 nor 1, graphs and there are none (or one of a single node), or
-        grey images in [0, 1] whose sides are multiples of the block's.
+        If a randomiser of bits meets a feature that is neither 0 nor 1, one of graphs meets other records or a graph of
+        a single node, or one of grey images meets other records, a pixel outside [0, 1] or a side that is no multiple
+        of the block's.
     """
     name, shape = randomiser.kind, records.shape
     match randomiser:
@@ -108,8 +111,10 @@ def log_odds(randomiser: RecordRandomiser, observed: Lean, first: Floats32, seco
         What was done.
     observed
         Randomised records, shape (n, *shape).
-    first, second
-        The two records that they can come from, shape (*shape); graphs of equally many nodes.
+    first
+        One record that they can come from, shape (*shape).
+    second
+        The other record that they can come from, of the same shape; a graph has as many nodes as `first`.
 
     Returns
     -------
@@ -157,10 +162,12 @@ def pair_events(randomiser: RecordRandomiser, first: Floats32, second: Floats32,
     ----------
     randomiser
         What is done to them.
-    first, second
-        Records of shape (*shape); graphs of equally many nodes.
+    first
+        One record, shape (*shape).
+    second
+        The other record, of the same shape; a graph has as many nodes as `first`.
     most
-        Different releases that there may be; differences of pixels are rounded up to that many steps.
+        Largest number of different releases: differences of pixels are rounded up to so many steps.
     """
     match randomiser:
         case RandomisedEdges():
@@ -178,8 +185,10 @@ def told_shape(randomiser: RecordRandomiser, shape: Sequence[int]) -> tuple[int,
 
     Parameters
     ----------
-    randomiser, shape
-        How owners perturb their records; of one record.
+    randomiser
+        How owners perturb their records.
+    shape
+        Shape of one record.
     """
     return (shape[0], shape[0]) if isinstance(randomiser, RandomisedEdges) else tuple(shape)
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fl_audit.arrays import Floats32, Integers
-from fl_audit.errors import InputError, Remedy, require
+from fl_audit.errors import InputError, Remedy, as_whole, require
 
 
 # Compared by identity: element-wise equality of arrays has no single truth value, and identity keeps records hashable.
@@ -19,7 +19,8 @@ class Records:
     Raises
     ------
     InputError
-        If the lengths differ, there is no record, a feature is not finite, or a label or an owner is out of range.
+        If the lengths differ, there is no record, a feature is no finite number, or a label or an owner is no whole
+        number or out of range.
 
     Examples
     --------
@@ -40,12 +41,15 @@ class Records:
     def __post_init__(self) -> None:
         # Values beyond float32 become infinite here and are refused below, so numpy's own warning says nothing new.
         with np.errstate(over="ignore"):
-            object.__setattr__(self, "features", np.ascontiguousarray(self.features, dtype=np.float32))
-        object.__setattr__(self, "labels", np.ascontiguousarray(self.labels, dtype=np.int64))
+            try:
+                object.__setattr__(self, "features", np.ascontiguousarray(self.features, dtype=np.float32))
+            except (TypeError, ValueError) as error:
+                raise InputError("features are no array of numbers: accepted are real numbers") from error
+        object.__setattr__(self, "labels", as_whole("labels", self.labels))
         _check_shapes(self.features, self.labels)
         _check_values(self.features, self.labels, self.classes)
         if self.owner is not None:
-            object.__setattr__(self, "owner", np.ascontiguousarray(self.owner, dtype=np.int64))
+            object.__setattr__(self, "owner", as_whole("owners", self.owner))
         _check_owner(self.owner, self.owners, len(self.labels))
 
     def __len__(self) -> int:
@@ -167,14 +171,15 @@ class Source:
     pool: Records  # records that training sets and their neighbours are drawn from
     test: Records | None  # official test split, None where the format has none
     description: str  # one line for people
-    # What each column of a table became; empty where the format has no columns that could become this or that.
+    # What each column of a table became; empty for formats whose columns are all read in one way.
     columns: tuple[ColumnUse, ...] = ()
-    # Where each column of a table stands; empty where every feature is a column without a name, or none is.
+    # Where each column of a table stands among the features; empty where every feature is a column without a name, and
+    # where records are no tables.
     placed: tuple[TableColumn, ...] = ()
     # Height and width of images whose pixels are in one row; None of everything else.
     flat_image: tuple[int, int] | None = None
     cautions: tuple[Caution, ...] = ()  # what the user should look at
-    found: tuple[Remedy, ...] = ()  # how a table is written, where that is not as usual, as the settings that say it
+    found: tuple[Remedy, ...] = ()  # the settings that say how a table is written, where it is not as usual
 
     def __post_init__(self) -> None:
         if self.test is None:
@@ -235,7 +240,10 @@ def _check_values(features: Floats32, labels: Integers, classes: int) -> None:
 
 def _check_owner(owner: Integers | None, owners: tuple[str, ...], records: int) -> None:
     if owner is None:
-        require(not owners, f"there are {len(owners)} names of owners and no owner of any record: accepted are both")
+        require(
+            not owners,
+            f"there are {len(owners)} names of owners and no owner of any record: accepted are both or neither",
+        )
         return
     require(
         owner.shape == (records,), f"owners have shape {owner.shape}: accepted is one for each record, ({records},)"

@@ -65,8 +65,10 @@ def structural_dissimilarity(left: Patches, right: Patches) -> Floats:
 
     Parameters
     ----------
-    left, right
-        Windows of n and of m images of the same shape.
+    left
+        n images, cut into windows.
+    right
+        m images of the same shape, cut into windows.
     """
     total = np.empty((left.mean.shape[1], right.mean.shape[1]))
     for index in range(len(total)):
@@ -87,8 +89,10 @@ def fast_structural_dissimilarity(left: Patches, right: Patches) -> tuple[Floats
 
     Parameters
     ----------
-    left, right
-        n and m images, cut into windows.
+    left
+        n images, cut into windows.
+    right
+        m images of the same shape, cut into windows.
     """
     windows = len(left.mean)
     mine, yours = _single(left.deviations), _single(right.deviations).transpose(0, 2, 1)

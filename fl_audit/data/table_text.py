@@ -23,7 +23,7 @@ _BYTES_LOOKED_AT = 2**18
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\r?\n')  # the first line of a file that a spreadsheet wrote for itself
 _WESTERN = ("cp1252", "latin_1")
 _ENCODINGS = (*_WESTERN, "cp1250", "cp1251", "cp1253", "cp1254", "utf_16_le", "utf_16_be", "shift_jis", "gb18030")
-"""What tables are written in that are not UTF-8; more candidates make the guess at short texts worse."""
+"""Encodings of tables that are not UTF-8; with more candidates, short texts would be guessed worse."""
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),

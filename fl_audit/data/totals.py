@@ -31,8 +31,10 @@ def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | N
 
     Parameters
     ----------
-    records, measure
-        n records; the measure.
+    records
+        n records.
+    measure
+        How dissimilar two records are.
     chosen
         Positions of the records whose sums are asked for; None means all.
 

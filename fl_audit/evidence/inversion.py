@@ -37,7 +37,7 @@ class Likeness:
         Parameters
         ----------
         values
-            Of each picture, larger for closer drawings.
+            Values of each picture, larger for closer drawings.
         """
         return float(np.sort(values)[-max(1, round(WORST * len(values))) :].mean())
 
@@ -159,8 +159,11 @@ def matched(true: Floats32, drawn: Floats32) -> Floats32:
 
     Parameters
     ----------
-    true, drawn
-        (owners, pictures, *shape); an owner's are assigned to each other by least squared error.
+    true
+        The owners' pictures, (owners, pictures, *shape).
+    drawn
+        What was drawn of them, of the same shape. Within an owner, drawings are assigned to pictures so that the
+        squared errors add up to the least.
     """
     found = np.empty_like(drawn)
     for owner, (mine, theirs) in enumerate(zip(true, drawn, strict=True)):
@@ -174,8 +177,10 @@ def likeness(true: Floats32, drawn: Floats32, population: Floats32) -> Likeness:
 
     Parameters
     ----------
-    true, drawn
-        Pixels from 0 to 1, (pictures, *shape), the last two axes height and width.
+    true
+        Pixels of the true pictures from 0 to 1, (pictures, *shape), the last two axes height and width.
+    drawn
+        What was drawn of each of them, of the same shape.
     population
         Other pictures, (others, *shape), among which the true one is to be found.
 

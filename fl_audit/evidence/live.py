@@ -111,7 +111,7 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
     coins
         Seed of the coins, as the clients have it.
     confidence
-        Of the bounds, above 0.5, below 1.
+        Confidence of the bounds, above 0.5, below 1.
     is_over
         Whether no round will follow though the last promised one is missing: then the last look takes place.
 

@@ -27,7 +27,8 @@ def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
     Parameters
     ----------
     log_likelihood
-        Of everything that was seen, for each candidate, up to a constant in each world; (worlds, candidates).
+        Log-likelihood of everything that was seen, for each candidate, up to a constant in each world; (worlds,
+        candidates).
     truth
         Number of the true candidate, from 0, (worlds,).
 
@@ -64,7 +65,7 @@ def judge_hits(hits: int, worlds: int, chance: float, guarantee: Guarantee, conf
     guarantee
         The promise, for all neighbours.
     confidence
-        Of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
+        Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
 
     Returns
     -------
@@ -142,12 +143,14 @@ def epsilon_of_hits(hits: int, worlds: int, chance: float, delta: float, confide
 
     Parameters
     ----------
-    hits, worlds
-        Worlds in which the first guess was right, and their number.
+    hits
+        Worlds in which the first guess was right.
+    worlds
+        Number of worlds.
     chance
         How often the best guess is right where nothing is released, 1 / m of m equally likely candidates; positive.
     delta
-        Of (epsilon, delta)-DP, from 0 and below 1.
+        Delta of (epsilon, delta)-DP, from 0 and below 1.
     confidence
         Above 0.5 and below 1.
     """

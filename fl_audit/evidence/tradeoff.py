@@ -20,8 +20,10 @@ def convex_frontier(risk: ArrayLike, utility: ArrayLike) -> Integers:
 
     Parameters
     ----------
-    risk, utility
-        Finite, shape (n,), n at least 1. Their units do not matter: a linear map of either changes nothing.
+    risk
+        Risk of each point, finite, shape (n,), n at least 1. Its unit does not matter: a linear map changes nothing.
+    utility
+        Utility of each point, likewise.
 
     Returns
     -------

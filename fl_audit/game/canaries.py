@@ -38,8 +38,10 @@ def canary_contribution(
     ----------
     game
         The game.
-    canary, server_round
-        Which, and when.
+    canary
+        Number of the canary, from 0.
+    server_round
+        The round, from 1.
     worlds
         Numbers of the worlds.
     coins
@@ -81,8 +83,12 @@ def canary_scores(game: Game, seen: SeenRound, worlds: tuple[int, ...]) -> Float
 
     Parameters
     ----------
-    game, seen, worlds
-        The game; what the observer saw of the round; numbers of the worlds.
+    game
+        The game.
+    seen
+        What the observer saw of the round.
+    worlds
+        Numbers of the worlds.
     """
     public, at_server = game.public, game.public.standpoint.place is Place.SERVER
     observed = seen.around.contribution if at_server else seen.sums(public.law)

@@ -37,7 +37,9 @@ def nan_columns(names: tuple[str, ...], shape: tuple[int, ...]) -> Table:
 
     Parameters
     ----------
-    names, shape
-        Of the columns; of each.
+    names
+        Names of the columns.
+    shape
+        Shape of each column.
     """
     return {name: np.full(shape, np.nan) for name in names}

@@ -135,8 +135,10 @@ def trains_together(game: Game, clients: Sequence[int]) -> bool:
 
     Parameters
     ----------
-    game, clients
-        What every party knows; numbers of the clients.
+    game
+        What every party knows.
+    clients
+        Numbers of the clients.
     """
     contribution, sizes = game.public.law.contribution, {len(game.honest_shard(client).labels) for client in clients}
     if not isinstance(contribution, LocalTraining) or len(sizes) != 1:

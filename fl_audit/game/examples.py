@@ -31,8 +31,10 @@ class Examples:
 
         Parameters
         ----------
-        records, device
-            Features and labels; where the tensors live.
+        records
+            The records.
+        device
+            Where the tensors live.
         core
             A frozen network that the features pass through first.
         """
@@ -61,8 +63,10 @@ def model_for(name: str, records: Records) -> ModelSpec:
 
     Parameters
     ----------
-    name, records
-        Name of the model; records of the data set.
+    name
+        Name of the model.
+    records
+        Records of the data set.
 
     Raises
     ------

@@ -46,7 +46,7 @@ class HeldTensors:
         key
             What it is asked for with.
         tensor
-            Of any shape; it is not copied.
+            A tensor of any shape; it is not copied.
         """
         with self._lock:
             if key in self._held or tensor.nbytes > self._most:

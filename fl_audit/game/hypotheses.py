@@ -189,8 +189,10 @@ def whitened_steps(game: Game, seen: SeenRound) -> list[WhitenedStep]:
 
     Parameters
     ----------
-    game, seen
-        What every party knows; what the adversary saw.
+    game
+        What every party knows.
+    seen
+        What the adversary saw.
     """
     law, noise = game.public.law, game.public.law.noise
     if not isinstance(noise, CorrelatedGaussian):

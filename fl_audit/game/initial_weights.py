@@ -41,8 +41,10 @@ def starting_models(game: Game, kind: InitialWeights, seed: int, worlds: Sequenc
         The game.
     kind
         Drawn for each world, or pretrained from what is drawn for world 0 and the same in all.
-    seed, worlds
-        Public seed of what is drawn; numbers of the worlds.
+    seed
+        Public seed of what is drawn.
+    worlds
+        Numbers of the worlds.
 
     Raises
     ------

@@ -43,8 +43,10 @@ def trained_privately(
 
     Parameters
     ----------
-    game, client
-        The game; which client.
+    game
+        The game.
+    client
+        Number of the client.
     models
         Float32 tensor (worlds, parameters).
     server_round
@@ -96,7 +98,7 @@ def accountant_before(game: Game, client: int, server_round: int) -> str | None:
     client
         Its number.
     server_round
-        From 1; before the first there is no state.
+        The round, from 1; before the first there is no state.
     """
     if server_round == 1:
         return None
@@ -120,8 +122,10 @@ def expected_update(game: Game, client: int, models: Tensor) -> ExpectedUpdate:
 
     Parameters
     ----------
-    game, client
-        The game; which client.
+    game
+        The game.
+    client
+        Number of the client.
     models
         Float32 tensor (worlds, parameters).
     """

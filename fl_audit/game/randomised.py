@@ -66,8 +66,10 @@ def randomised_records(game: Game, client: int, seed: int, world: int, first: in
     ----------
     game, client
         As for `told_by`.
-    seed, world
-        The client's secret seed; number of the world.
+    seed
+        The client's secret seed.
+    world
+        Number of the world.
     first
         How many of the records are needed, of the shard and then of what stands in for its differing unit; None is all.
 

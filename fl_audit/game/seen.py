@@ -123,7 +123,7 @@ class SeenRound:
         Parameters
         ----------
         number
-            Of the round, from 1.
+            Number of the round, from 1.
         tensors
             Models, releases and side information, by the keys of a message.
         """
@@ -163,8 +163,10 @@ def require_view(view: View, law: ReleaseLaw) -> None:
 
     Parameters
     ----------
-    view, law
-        What clients see of a round; how a release is made.
+    view
+        What clients see of a round.
+    law
+        How a release is made.
 
     Raises
     ------
@@ -213,8 +215,12 @@ def show(view: View, law: ReleaseLaw, made: Made) -> SeenRound:
 
     Parameters
     ----------
-    view, law, made
-        What they may see; the release law; the round.
+    view
+        What clients may see.
+    law
+        How a release is made.
+    made
+        The round as the server made it.
     """
     match view:
         case View.UPDATE:
@@ -230,8 +236,10 @@ def kept_of(view: View, made: Made) -> dict[str, Tensor]:
 
     Parameters
     ----------
-    view, made
-        What clients see of a round; what the server made in the round.
+    view
+        What clients see of a round.
+    made
+        The round as the server made it.
     """
     match view:
         case View.UPDATE:

@@ -115,8 +115,10 @@ def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -
 
     Parameters
     ----------
-    right, guesses
-        How many guesses were right, and how many there were; 0 <= right <= guesses, at least one guess.
+    right
+        How many guesses were right, at least 0.
+    guesses
+        How many guesses there were, at least 1 and at least `right`.
     delta
         At least 0, below 1.
     confidence

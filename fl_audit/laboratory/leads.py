@@ -98,8 +98,10 @@ def margin_of(scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: in
 
     Parameters
     ----------
-    scores, truth
-        Scores, and whether D was played, shape (games,); both have to appear.
+    scores
+        The score of each game, (games,).
+    truth
+        Whether D was played in it, (games,); games of both kinds have to be there.
     limits
         What follows from the claim.
     fresh
@@ -121,8 +123,10 @@ def _cautious_rates(one: Floats, zero: Floats) -> tuple[Floats, Floats]:
 
     Parameters
     ----------
-    one, zero
-        Scores under D and D', ascending.
+    one
+        Scores under D, ascending.
+    zero
+        Scores under D', ascending.
     """
     thresholds = np.unique(np.concatenate([one, zero]))[:-1]
     shares = [1 - np.searchsorted(group, thresholds, side="right") / group.size for group in (one, zero)]
@@ -150,8 +154,10 @@ def expected_epsilon(
 
     Parameters
     ----------
-    found, alarms
-        Rates of D and of D' taken for D, by threshold, each from 0 to 1.
+    found
+        At each threshold the share of games of one truth that the rule calls rightly, from 0 to 1.
+    alarms
+        At each threshold the share of games of the other truth that it mistakes for this one, from 0 to 1.
     delta
         At least 0, below 1.
     fresh

@@ -87,10 +87,13 @@ def strength(one: Floats, zero: Floats, confidence: float) -> ShiftEstimate:
 
     Parameters
     ----------
-    one, zero
-        What was released under D and under D', shapes (n1,) and (n0,).
+    one
+        What was released under D, shape (n1,).
+    zero
+        What was released under D', shape (n0,).
     confidence
-        Of the lower bound, 0.5 or more, below 1. As the releases say which is ahead, each way has half of the rest.
+        Confidence of the lower bound, 0.5 or more, below 1. As the releases say which is ahead, each way has half of
+        the rest.
     """
     sign = 1.0 if one.mean() >= zero.mean() else -1.0
     return replace(gaussian_shift(sign * one, sign * zero, (1 + confidence) / 2), confidence=confidence)

@@ -42,9 +42,10 @@ def chain_updates(
         The chain.
     models
         Start of every world, float32 (worlds, parameters).
-    features, labels
-        Records (n, *shape) in float32 and their classes (n,) in int64; or of each world its own (worlds, n, *shape) and
-        (worlds, n), of any type.
+    features
+        Features of the records, float32 (n, *shape); or each world's own, (worlds, n, *shape), of any type.
+    labels
+        Their classes, int64 (n,); or each world's own, (worlds, n).
     rate
         Learning rate.
     batches

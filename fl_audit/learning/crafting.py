@@ -1,9 +1,10 @@
 """Crafted records: inputs found by gradient descent so that the gradient of their loss is what an audit wants.
 
-A record that tells most has a gradient that is clipped, so that it counts as much as a record can, and that nothing
-else in the data has: at right angles to what all other records add up to, whose training then leaves it as large as it
-was (the design of CANIFE, Maddock et al. 2023). Both are differentiable in the features of the record, through the
-gradient of the loss in the parameters. Where a record is replaced, the opposite of a record is what moves the sum most.
+The gradient of a record that tells most has two properties. It is longer than the clipping norm, so that it counts as
+much as a record can. And it stands at right angles to the sum of all other gradients, so that training on the other
+records does not shrink it (the design of CANIFE, Maddock et al. 2023). Both can be differentiated in the record's
+features, through the gradient of the loss in the parameters. Where one record is replaced by another, the sum moves
+most if their gradients are opposite.
 """
 
 import math
@@ -33,8 +34,8 @@ class Box:
     # `low`, `high`: least and largest value of every feature, float32 (*shape).
     low: Tensor
     high: Tensor
-    # Which features have no value between, bool (*shape): they are searched for between, and rounded before the model
-    # reads them, so that what is measured is what a record would be.
+    # Which features take their least or their largest value alone, bool (*shape). The search moves them in between, and
+    # rounds them before the model reads them, so that what is measured is what a record would be.
     binary: Tensor
 
     def to(self, device: torch.device) -> "Box":
@@ -121,8 +122,12 @@ def craft_opposite(
 
     Parameters
     ----------
-    scene, record, starts
-        What it is crafted for; the record that it is to replace; where the search begins.
+    scene
+        What the record is crafted for.
+    record
+        The record that it is to replace.
+    starts
+        The records where the search begins.
     steps
         Steps of Adam, at least 1.
 

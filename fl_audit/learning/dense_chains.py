@@ -56,8 +56,12 @@ def dense_chain(
 
     Parameters
     ----------
-    module, feature_shape, layout
-        The model's template; shape of one example; where the module's parameters stand.
+    module
+        The model's template.
+    feature_shape
+        Shape of one example.
+    layout
+        Where the module's parameters stand.
     """
     columns, layers, is_flat = layout.slices(), list[ChainLayer](), len(feature_shape) == 1
     for name, part in _parts(module, ""):

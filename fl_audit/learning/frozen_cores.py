@@ -75,8 +75,10 @@ def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:
 
     Parameters
     ----------
-    model, feature_shape
-        Name of the model; shape of one record.
+    model
+        Name of the model.
+    feature_shape
+        Shape of one record.
 
     Raises
     ------

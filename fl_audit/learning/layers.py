@@ -51,8 +51,10 @@ class Frame:
 
         Parameters
         ----------
-        name, inputs
-            What `make` makes; what it is made of.
+        name
+            Name of what `make` makes.
+        inputs
+            What it is made of.
         make
             Returns the same whenever inputs are the same.
         """
@@ -79,7 +81,7 @@ def _same_memory(left: Tensor, right: Tensor) -> bool:
 
 @dataclass
 class Visit:
-    """One call of a stacked layer: what it made its output of, the output, and whether all worlds shared the former."""
+    """One call of a stacked layer: its inputs, its outputs, and whether all worlds have the same inputs."""
 
     layer: "StackedLayer"
     inputs: Tensor
@@ -110,8 +112,10 @@ class StackedLayer(nn.Module):
         ----------
         inputs
             What the layer works on, examples of all worlds along the first axis.
-        outputs, shared
-            What it made of them; whether all worlds have the same inputs.
+        outputs
+            What the layer made of them.
+        shared
+            Whether all worlds have the same inputs.
         """
         if self.frame.recording:
             if not outputs.requires_grad:

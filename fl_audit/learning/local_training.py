@@ -109,9 +109,11 @@ def local_updates(
         The network.
     models
         Start of every world, float32 (worlds, parameters); it is not changed.
-    features, labels
-        The client's records (n, *shape) in float32 and their classes (n,) in int64; n may be 0. Or of each world its
-        own, (worlds, n, *shape) and (worlds, n); such features may be of a type that takes less memory, see `Workload`.
+    features
+        Features of the client's records, float32 (n, *shape), n may be 0; or each world's own, (worlds, n, *shape),
+        then of a type that may take less memory, see `Workload`.
+    labels
+        Their classes, int64 (n,); or each world's own, (worlds, n).
     schedule
         Gives the learning rate.
     batches
@@ -142,8 +144,10 @@ def trains_stacked(model: StackedModel, records: int, schedule: LocalSchedule) -
 
     Parameters
     ----------
-    model, records
-        What is trained; number of records in each world.
+    model
+        What is trained.
+    records
+        Number of records in each world.
     schedule
         Steps, batches and optimizer of a client.
     """

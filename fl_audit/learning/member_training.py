@@ -76,9 +76,11 @@ def member_updates(
         The network.
     models
         Start of every world, float32 (worlds, parameters); it is not changed.
-    features, labels
-        The client's records (n, *shape) in float32 and their classes (n,) in int64; or each world's own, (worlds, n,
-        *shape), of a type that may take less memory, and (worlds, n).
+    features
+        Features of the client's records, float32 (n, *shape); or each world's own, (worlds, n, *shape), then of a type
+        that may take less memory, see `Workload`.
+    labels
+        Their classes, int64 (n,); or each world's own, (worlds, n).
     schedule
         Gives the optimizer and its learning rate; Adam begins anew in every round.
     batches

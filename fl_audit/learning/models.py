@@ -55,8 +55,10 @@ def logistic(feature_shape: Sequence[int], classes: int) -> nn.Module:
 
     Parameters
     ----------
-    feature_shape, classes
-        Of one record; from 2.
+    feature_shape
+        Shape of one record.
+    classes
+        Number of classes, from 2.
     """
     return _dense(prod(feature_shape), classes)
 
@@ -118,7 +120,7 @@ def mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
     feature_shape
         (channels, height, width), (height, width) or flat and square.
     classes
-        From 2.
+        Number of classes, from 2.
 
     Raises
     ------
@@ -146,9 +148,9 @@ def vgg16(feature_shape: Sequence[int], classes: int) -> nn.Module:
     Parameters
     ----------
     feature_shape
-        Of what the core makes of a picture.
+        Shape of what the core makes of a picture.
     classes
-        From 2.
+        Number of classes, from 2.
     """
     return _dense(prod(feature_shape), classes)
 
@@ -173,7 +175,7 @@ def build_model(spec: ModelSpec) -> nn.Module:
     Parameters
     ----------
     spec
-        Which model. A user's factory is called with `feature_shape` and `classes`, with those of the two that it takes.
+        Which model. A user's factory is called with `feature_shape` and `classes`, or with the one that it takes.
 
     Raises
     ------
@@ -183,6 +185,7 @@ def build_model(spec: ModelSpec) -> nn.Module:
     if spec.name in _BUILT_IN:
         return _BUILT_IN[spec.name](spec.feature_shape, spec.classes)
     if ":" not in spec.name:
+        user_modules.require_unmoved(spec.name, "model")
         nearest = get_close_matches(spec.name, _BUILT_IN, n=1, cutoff=0.0)[0]
         raise InputError(
             f"model {spec.name!r} is unknown (nearest: {nearest!r}): "
@@ -238,8 +241,8 @@ def model_template(spec: ModelSpec) -> nn.Module:
         differing = [name for name, value in constants.items() if not torch.equal(value, again[name])]
         require(
             not differing,
-            f"model {spec.name!r} makes another {', '.join(differing[:3])} at every call, and nobody trains it: "
-            "accepted are frozen parameters and buffers that are loaded, or drawn by torch",
+            f"model {spec.name!r} makes {', '.join(differing[:3])} anew at every call, and nobody trains them: "
+            "accepted are frozen parameters and buffers that are loaded from a file, or drawn by torch",
         )
     return template
 
@@ -300,8 +303,12 @@ def initial_models(spec: ModelSpec, seed: int, worlds: Sequence[int]) -> Tensor:
 
     Parameters
     ----------
-    spec, seed, worlds
-        Which model; public seed of the weights; indices of worlds.
+    spec
+        Which model.
+    seed
+        Public seed of the weights.
+    worlds
+        Numbers of the worlds.
 
     Returns
     -------

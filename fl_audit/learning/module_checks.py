@@ -97,8 +97,10 @@ def check_outputs(module: nn.Module, feature_shape: tuple[int, ...], classes: in
     ----------
     module
         The module; it is called on a few random examples.
-    feature_shape, classes
-        Shape of one example; number of classes.
+    feature_shape
+        Shape of one example.
+    classes
+        Number of classes.
 
     Raises
     ------

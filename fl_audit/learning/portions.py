@@ -15,7 +15,7 @@ def cached_rows(worlds: int, parameters: int) -> Iterator[slice]:
     worlds
         Number of models, from 1.
     parameters
-        Of one model.
+        Number of parameters of one model.
     """
     rows = max(1, _CACHED_SCALARS // parameters)
     for first in range(0, worlds, rows):

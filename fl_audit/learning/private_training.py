@@ -63,7 +63,7 @@ class PrivateSteps:
         return records / batches_per_epoch(records, self.schedule.batch)
 
     def update_variance(self, records: int) -> float:
-        """Return the variance that the noise of all steps gives a coordinate of the update, were they independent."""
+        """Return the variance that the noise of all steps gives a coordinate of the update if they were independent."""
         step = self.schedule.learning_rate * self.noise_multiplier * self.clipping_norm / self.mean_batch(records)
         return self.count(records) * step**2
 
@@ -106,7 +106,7 @@ class CanaryRecords:
 
     directions: Sequence[Tensor]  # of each world, float32 (canaries, parameters), of norm 1
     coins: Flags  # which of them are in, (worlds, canaries)
-    sources: Sequence[np.random.Generator]  # where the steps are drawn from in which each is sampled, one a world
+    sources: Sequence[np.random.Generator]  # draw in which steps each is sampled, one generator a world
 
 
 def private_updates(
@@ -128,8 +128,10 @@ def private_updates(
         The network.
     models
         Start of every world, float32 (worlds, parameters); it is not changed.
-    features, labels
-        The client's records (n, *shape) in float32 and their classes (n,) in int64, at least one.
+    features
+        Features of the client's records, float32 (n, *shape), at least one record.
+    labels
+        Their classes, int64 (n,).
     steps
         What is done with them.
     sources
@@ -179,8 +181,12 @@ def opacus_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, de
 
     Parameters
     ----------
-    noise_multiplier, sampling_rate, steps
-        What it has counted.
+    noise_multiplier
+        The noise multiplier of all steps that were counted.
+    sampling_rate
+        The sampling rate of these steps.
+    steps
+        How many steps were counted.
     delta
         Above 0 and below 1.
     """
@@ -256,7 +262,7 @@ class _World:
         except Exception as error:
             raise InputError(
                 f"Opacus cannot train the model ({said(error)}): accepted with strategy 'dp-sgd-clients' are modules "
-                "without buffers, of layers that it knows"
+                "without buffers, of layers that Opacus knows"
             ) from error
         # Opacus rounds the mean batch down, in the worst case to 0.
         optimizer.expected_batch_size = self._steps.mean_batch(records)

@@ -40,8 +40,10 @@ def gradient_norms(model: StackedModel, models: Tensor, features: Tensor, labels
         The model.
     models
         Float32 tensor (worlds, parameters).
-    features, labels
-        Records (n, *shape) in float32 and their classes (n,) in int64; n may be 0.
+    features
+        Features of the records, float32 (n, *shape); n may be 0.
+    labels
+        Their classes, int64 (n,).
 
     Returns
     -------

@@ -5,8 +5,8 @@ layer can then still compute all worlds in one product. Or every world works on 
 gathered and padded to the size of the largest sample with examples of weight 0; this is less work, but no product is
 shared.
 
-Records that every world has for itself are no product's that worlds could share. They may be held in a type that takes
-less memory than the models', such as bytes for bits: what a pass works on is converted for that pass alone.
+Where every world has records of its own, there is no product that worlds could share. Such records may be held in a
+type that takes less memory than the models', such as bytes for bits, and are converted pass by pass.
 """
 
 from dataclasses import dataclass
@@ -105,8 +105,10 @@ class Workload:
 
         Parameters
         ----------
-        rows, some
-            Of the worlds; of the examples of each.
+        rows
+            Which worlds.
+        some
+            Which examples of each world.
         """
         counted = None if self.counted is None else self.counted[rows, some]
         index = some if self.chosen is None else self.chosen[rows, some]

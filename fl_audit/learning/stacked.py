@@ -125,9 +125,11 @@ class StackedModel:
         ----------
         models
             Float32 tensor (worlds, parameters).
-        features, labels
-            Examples (n, *shape) in float32 and their classes (n,) in int64; n may be 0. Or each world's own, (worlds,
-            n, *shape) and (worlds, n); such features may be of a type that takes less memory, see `Workload`.
+        features
+            Features of the examples, float32 (n, *shape), n may be 0; or each world's own, (worlds, n, *shape), then of
+            a type that may take less memory, see `Workload`.
+        labels
+            Their classes, int64 (n,); or each world's own, (worlds, n).
         clipping_norm
             C, positive; the norm runs over all parameters together. None sums the gradients as they are.
         batch_worlds
@@ -170,9 +172,10 @@ class StackedModel:
         ----------
         models
             Float32 tensor (worlds, parameters).
-        features, labels
-            Examples (n, *shape) in float32 and their classes (n,) in int64, n at least 1; or each world's own, as for
-            `clipped_sum`.
+        features
+            Features of the examples, float32 (n, *shape), n at least 1; or each world's own, as for `clipped_sum`.
+        labels
+            Their classes, int64 (n,); or each world's own, as for `clipped_sum`.
 
         Returns
         -------
@@ -211,15 +214,17 @@ class StackedModel:
         ----------
         models
             Float32 (worlds, parameters).
-        features, labels
-            Shared by all worlds, (n, *shape) and (n,).
+        features
+            Features of examples that all worlds share, (n, *shape).
+        labels
+            Their classes, (n,).
         """
         logits = self.logits(models, features)
         losses = F.cross_entropy(logits.flatten(0, 1), labels.repeat(len(models)), reduction="none")
         return losses.reshape(len(models), len(labels))
 
     def passes(self, worlds: int, examples: int) -> Iterator[tuple[slice, slice]]:
-        """Yield the worlds and the examples of passes that fit the budgets, all together every example of every world.
+        """Yield the worlds and the examples of each pass that fits the budgets; together they are all of every world.
 
         What an earlier computation in this thread kept of its features is forgotten.
 

@@ -177,7 +177,7 @@ class ReleaseLaw:
             ||f_i(D) - f_i(D')|| at the current weights, at least 0, any shape. Under global scaling only its shape
             matters.
         standpoint
-            From where the adversary looks.
+            Where the adversary looks from.
         norms
             The clipping norms of the round, of a shape that fits; None where the norm is fixed.
         """
@@ -202,7 +202,7 @@ class ReleaseLaw:
         Parameters
         ----------
         local_sensitivity
-            Of every world, shape (worlds,) or (worlds, rounds).
+            Local sensitivity of every world, shape (worlds,) or (worlds, rounds).
         norms
             Clipping norms of the same shape where they adapt.
         """

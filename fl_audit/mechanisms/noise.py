@@ -195,7 +195,7 @@ def effective_noise_multiplier(noise: Noise, standpoint: Standpoint) -> float:
     noise
         The noise.
     standpoint
-        From where the adversary looks.
+        Where the adversary looks from.
 
     Returns
     -------

@@ -82,8 +82,10 @@ def local_sensitivity(present: Tensor, absent: Tensor) -> Floats:
 
     Parameters
     ----------
-    present, absent
-        Float32 tensors (worlds, parameters).
+    present
+        Contribution under D, float32 (worlds, parameters).
+    absent
+        Contribution under D', float32 (worlds, parameters).
 
     Returns
     -------

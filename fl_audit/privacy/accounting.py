@@ -88,7 +88,7 @@ def require_accountable(profile: PrivacyProfile, accountant: Accountant) -> None
     Parameters
     ----------
     profile
-        Of the releases.
+        Privacy profile of the releases.
     accountant
         Who is to account for them.
 

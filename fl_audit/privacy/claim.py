@@ -38,7 +38,7 @@ class Claim:
     events
         What is released over the whole training, the release of the rounds first; at least one event.
     delta
-        Of (epsilon, delta)-DP, and the probability with which a belief may be passed; above 0 and below 1.
+        Delta of (epsilon, delta)-DP, and the probability with which a belief may be passed; above 0 and below 1.
     prior
         The insider's belief in the true data set before anything is seen, above 0 and below 1.
     accountant

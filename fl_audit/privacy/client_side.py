@@ -65,8 +65,10 @@ def local_events(
         Number of rounds in which the client trains, from 1.
     noise_multiplier
         Opacus' noise multiplier: standard deviation of the noise on the sum over the clipping norm, positive.
-    epochs, steps
-        How long the client trains in a round: in epochs or in steps, from 1; exactly one of them.
+    epochs
+        How many epochs the client trains in a round, from 1; None where `steps` are given.
+    steps
+        How many steps it trains in a round, from 1; None where `epochs` are given.
 
     Raises
     ------

@@ -125,7 +125,7 @@ def add_to_ledger(path: Path, line: LedgerLine, budget: float | None = None, del
     budget
         Largest epsilon of all trainings together, above 0; None for none.
     delta
-        Of the budget, above 0 and below 1.
+        Delta of the budget, above 0 and below 1.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def spent(lines: Sequence[LedgerLine], delta: float) -> Spent:
     Parameters
     ----------
     lines
-        Of one ledger.
+        Lines of one ledger.
     delta
         Above 0, below 1.
 

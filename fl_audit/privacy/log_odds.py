@@ -65,8 +65,10 @@ class LogOddsLaw(Protocol):
 
         Parameters
         ----------
-        log_odds, generator
-            Any shape; what draws among equal outcomes.
+        log_odds
+            Log-odds that may follow this law, of any shape.
+        generator
+            Draws among outcomes that share one value.
         """
 
 
@@ -198,8 +200,10 @@ def fine_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency) -> pld.L
 
     Parameters
     ----------
-    events, adjacency
-        The releases; how neighbours differ.
+    events
+        The releases.
+    adjacency
+        How neighbours differ.
     """
     finer = min(_FINER, _GRID // pld.loss_curves(events, adjacency).size)
     return pld.loss_curves(events, adjacency, pld.FINE * max(1, finer))

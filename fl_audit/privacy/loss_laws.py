@@ -329,8 +329,10 @@ def loss_laws(events: Sequence[ReleaseEvent], adjacency: Adjacency) -> list[tupl
 
     Parameters
     ----------
-    events, adjacency
-        The releases; how neighbours differ.
+    events
+        The releases.
+    adjacency
+        How neighbours differ.
     """
     exact, laws = [], dict[LossLaw, int]()
     for event in events:

@@ -151,9 +151,10 @@ def correlated_event(
         relation); positive. The event's own noise multiplier is this one over sens(C).
     kind, rounds, bands
         As for `strategy_matrix`.
-    separation, participations
-        A unit takes part in at most `participations` rounds, any two of them at least `separation` apart; both from 1.
-        Everybody in every round: 1 and the number of rounds.
+    separation
+        Any two rounds of a unit lie at least so many rounds apart, from 1. With everybody in every round it is 1.
+    participations
+        In how many rounds a unit takes part at most, from 1. With everybody in every round it is the number of rounds.
 
     Returns
     -------

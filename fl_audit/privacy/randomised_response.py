@@ -38,7 +38,7 @@ def response_advantage(epsilon: float, differing: int) -> float:
     Parameters
     ----------
     epsilon
-        Of one bit, from 0.
+        Epsilon of one bit, from 0.
     differing
         d, number of bits in which the two records differ, from 1.
 

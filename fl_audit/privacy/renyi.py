@@ -56,8 +56,10 @@ def rdp_classic_mu(epsilon: float, delta: float) -> float:
 
     Parameters
     ----------
-    epsilon, delta
-        Above ln(1/delta) / 62; above 0 and below 1.
+    epsilon
+        Above ln(1/delta) / 62.
+    delta
+        Above 0 and below 1.
 
     Raises
     ------
@@ -181,8 +183,10 @@ def classic_conversion(divergences: Floats, delta: float) -> float:
 
     Parameters
     ----------
-    divergences, delta
-        eps_RDP at each of `RDP_CLASSIC_ORDERS`; above 0 and below 1.
+    divergences
+        eps_RDP at each of `RDP_CLASSIC_ORDERS`.
+    delta
+        Above 0 and below 1.
     """
     require_delta(delta)
     return float(np.min(divergences - math.log(delta) / (RDP_CLASSIC_ORDERS - 1)))
@@ -200,8 +204,10 @@ def improved_conversion(divergences: Floats, delta: float) -> float:
 
     Parameters
     ----------
-    divergences, delta
-        eps_RDP at each of `RDP_ORDERS`; above 0 and below 1.
+    divergences
+        eps_RDP at each of `RDP_ORDERS`.
+    delta
+        Above 0 and below 1.
     """
     require_delta(delta)
     return max(0.0, float(np.min(divergences + _improved_overhead(delta))))

@@ -25,8 +25,10 @@ def epsilon_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, delta:
 
     Parameters
     ----------
-    events, adjacency
-        What is released, and how neighbours differ.
+    events
+        The releases.
+    adjacency
+        How neighbours differ.
     delta
         Above 0 and below 1.
 
@@ -51,8 +53,12 @@ def log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, proba
 
     Parameters
     ----------
-    events, adjacency, probability
-        The releases; how neighbours differ; above 0 and below 1.
+    events
+        The releases.
+    adjacency
+        How neighbours differ.
+    probability
+        Above 0 and below 1.
     """
     mu, pure = _unsampled(events)
     unsampled = pure + (gaussian_log_odds_bound(mu, probability, Sensitivities.ADAPTIVE) if mu > 0 else 0.0)

@@ -17,8 +17,10 @@ def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ..
     ----------
     table
         With the columns `round` and `column`, a row for each world and round.
-    column, levels
-        Whose values; from 0 to 1.
+    column
+        The column whose quantiles are wanted.
+    levels
+        Which quantiles, each from 0 to 1.
     """
     finite = table[np.isfinite(table[column].to_numpy(dtype=np.float64, na_value=np.nan))]
     by_round = finite.groupby("round")[column]
@@ -32,8 +34,14 @@ def draw_spread(axes: Axes, table: pd.DataFrame, column: str, scale: float = 1.0
 
     Parameters
     ----------
-    axes, table, column, scale
-        Where to draw; with the columns world and round; what to draw; what it is multiplied with.
+    axes
+        Where to draw.
+    table
+        With the columns `round`, `world` and `column`, a row for each world and round.
+    column
+        The column to draw.
+    scale
+        What its values are multiplied with.
     """
     rounds, curves = quantiles_by_round(table, column, (0, 0.25, 0.5, 0.75, 1))
     lowest, lower, middle, upper, highest = (scale * curve for curve in curves)

@@ -132,8 +132,10 @@ class Picture(Generic[N]):
 
         Parameters
         ----------
-        numbers, contents
-            What the picture shows; what the report is drawn from.
+        numbers
+            What the picture shows.
+        contents
+            What the report is drawn from.
         """
         figure = report_figure(self.height)
         self.draw(figure, numbers, contents)

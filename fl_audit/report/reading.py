@@ -22,8 +22,12 @@ def reading_of(
 
     Parameters
     ----------
-    value, low, high
-        The number and the ends of its interval; None where there is none.
+    value
+        The number; None where there is none.
+    low
+        Lower end of its interval; None where there is none.
+    high
+        Upper end of its interval; None where there is none.
     limit
         What the promise allows.
     is_least
@@ -81,8 +85,12 @@ def interval_beside(value: float, low: float, high: float, limit: float | None) 
 
     Parameters
     ----------
-    value, low, high
-        The number, and the ends of its interval.
+    value
+        The number.
+    low
+        Lower end of its interval.
+    high
+        Upper end of its interval.
     limit
         What is promised at most; None where nothing is.
 

@@ -201,8 +201,10 @@ def draw_intervals(axes: Axes, rows: Sequence[IntervalRow]) -> None:
 
     Parameters
     ----------
-    axes, rows
-        What to draw in; from the bottom up.
+    axes
+        What to draw in.
+    rows
+        The rows, from the bottom up.
     """
     for height, row in enumerate(rows):
         axes.plot([row.low, row.high], [height, height], "-", color=row.colour, linewidth=2.4)
@@ -219,8 +221,14 @@ def draw_limit(axes: Axes, value: float, label: str, line: str = "-.") -> None:
 
     Parameters
     ----------
-    axes, value, label, line
-        What to draw in; where the line stands; what the legend says of it; a line style of matplotlib.
+    axes
+        What to draw in.
+    value
+        Where the line stands.
+    label
+        What the legend says of it.
+    line
+        A line style of matplotlib.
     """
     axes.axvline(value, color=INK, linestyle=line, linewidth=1.8, label=label)
 

@@ -131,8 +131,10 @@ def title_of(name: TestName, unit: UnitWords) -> str:
 
     Parameters
     ----------
-    name, unit
-        Of the test; how the report names what is protected.
+    name
+        Name of the test.
+    unit
+        How the report names what is protected.
     """
     return capital(TEST_WORDS[name].title.format(**_names(unit)))
 

@@ -71,8 +71,10 @@ def plural(count: int, one: str, many: str | None = None) -> str:
     ----------
     count
         How many.
-    one, many
-        The noun; without `many`, the plural has an s.
+    one
+        The noun in the singular.
+    many
+        The noun in the plural; None adds an s to `one`.
     """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
@@ -105,8 +107,10 @@ def interval_text(value: float | None, low: float, high: float, digits: int = 3)
     ----------
     value
         The number; None where there is none.
-    low, high
-        Ends of the interval.
+    low
+        Lower end of the interval.
+    high
+        Upper end of the interval.
     digits
         That count.
 
@@ -125,8 +129,12 @@ def ratio_text(ratio: float, low: float, high: float) -> str:
 
     Parameters
     ----------
-    ratio, low, high
-        The ratio and its interval, at least 0.
+    ratio
+        The ratio, at least 0.
+    low
+        Lower end of its interval, at least 0.
+    high
+        Upper end of its interval.
 
     Examples
     --------

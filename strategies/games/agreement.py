@@ -120,8 +120,10 @@ class Agreement:
 
         Parameters
         ----------
-        present, contribution
-            Whether the game is one of D, and what the client contributes there.
+        present
+            Whether the game is one of D.
+        contribution
+            What the client contributes in such games.
         """
         if present:
             return _DEEDS[contribution][0]

@@ -59,8 +59,12 @@ def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "")
 
     Parameters
     ----------
-    records, names, record
-        Arrays by the name of their record; the tensors that there must be; and where to look first.
+    records
+        Arrays by the name of their record.
+    names
+        Names of the tensors that there must be.
+    record
+        Name of the record that is looked at first.
     """
     candidates = [*([records[record]] if record in records else []), *records.values()]
     exact = next((arrays for arrays in candidates if set(arrays) == names), None)
@@ -90,8 +94,10 @@ def moved(arrays: Arrays, steps: Mapping[str, Floats]) -> Arrays:
 
     Parameters
     ----------
-    arrays, steps
-        Tensors by name, and by how much each moves, of the same shapes.
+    arrays
+        Tensors by name.
+    steps
+        By how much each moves, of its shape.
     """
     return {name: _moved(value, steps[name]) if name in steps else value for name, value in arrays.items()}
 
@@ -174,8 +180,10 @@ def whole_parts(arrays: Mapping[str, Part], model: Mapping[str, NDArray[np.gener
 
     Parameters
     ----------
-    arrays, model
-        Tensors by name, and the model that says of what kind they are.
+    arrays
+        Tensors, or parts of them, by name.
+    model
+        The model, whose tensors say of what kind they are.
     """
     return {name: value for name, value in arrays.items() if model[name].dtype.kind in "iub"}
 

@@ -57,8 +57,8 @@ def hold_to_claim(
     confidence
         Probability with which a claim that holds is not called violated, above 0.5 and below 1.
     seed
-        Of the games. The global generators of Python, numpy and torch are seeded for them: code of other people draws
-        its noise there.
+        Seed of the games. The global generators of Python, numpy and torch are seeded for them: code of other people
+        draws its noise there.
     processes
         How many play at the same time.
     without
@@ -110,8 +110,10 @@ def kinds_of(subject: Subject, claim: StatedClaim) -> tuple[Kind, ...]:
 
     Parameters
     ----------
-    subject, claim
-        What is played, and what is said of it.
+    subject
+        What is played.
+    claim
+        What is said of it.
     """
     sizes = tuple({FEW, MANY} - {subject.clients}) if subject.has_any_size else ()
     return kinds_for(claim.neighbours, claim.rounds, subject.is_clipped, sizes, subject.model is not None)

@@ -32,8 +32,10 @@ def model_of(subject: Subject, kind: Kind) -> Template:
 
     Parameters
     ----------
-    subject, kind
-        What is played, and the kind of game.
+    subject
+        What is played.
+    kind
+        The kind of game.
     """
     if kind.model is Model.OWN and subject.model is not None:
         return template_of(subject.model)

@@ -173,8 +173,10 @@ def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
 
     Parameters
     ----------
-    copy, thoroughly
-        The copy, and whether all its files are looked at afterwards.
+    copy
+        The copy of the working directory.
+    thoroughly
+        Whether all its files are looked at afterwards.
     """
     if _here["copy"] is not None:  # in a game already: its clients answer in this process
         yield

@@ -45,8 +45,10 @@ def with_refusals(
         The trial.
     kind
         The kind of game.
-    seen, present
-        The games, and whether D was played.
+    seen
+        What was seen of each game.
+    present
+        Whether D was played in it, (games,).
     probe
         What was said to an update of exactly zero; empty or None for nothing.
     """
@@ -85,8 +87,10 @@ def report_text(trial: Trial, found: Sequence[Finding], notes: Sequence[str]) ->
 
     Parameters
     ----------
-    trial, found
-        The trial and its findings.
+    trial
+        The trial.
+    found
+        What it found.
     notes
         What a reader has to know besides.
     """
@@ -124,8 +128,10 @@ def finish(audit: Agreement, campaign: Campaign, columns: Columns, outside: Sequ
 
     Parameters
     ----------
-    audit, campaign
-        What was agreed, and the games.
+    audit
+        What was agreed.
+    campaign
+        The games.
     columns
         Names and slices of what was seen of the model.
     outside

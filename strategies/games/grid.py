@@ -32,7 +32,7 @@ class Room(Grid):
     clients
         How many there are.
     answer
-        From a message to its reply; None where there is none.
+        Turns a message into its reply; None where there is none.
     """
 
     def __init__(self, clients: int, answer: Callable[[Message], Message | None]) -> None:

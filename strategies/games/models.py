@@ -90,7 +90,7 @@ def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> 
     Parameters
     ----------
     direction
-        Of the update.
+        Direction of the update.
     name, array
         The tensor.
     """
@@ -118,10 +118,16 @@ def update_of(part: Part, model: Template, norm: float, round: int, schedule: Sc
 
     Parameters
     ----------
-    part, round, schedule
-        What the client does, in which round, and how that changes from round to round.
-    model, norm
-        The model with its directions, and the norm that lengths are multiples of.
+    part
+        What the client does.
+    round
+        The round.
+    schedule
+        How that changes from round to round.
+    model
+        The model with its directions.
+    norm
+        The norm that lengths are multiples of.
     """
     length = part.length * norm
     match schedule:

@@ -35,10 +35,14 @@ class Deed(StrEnum):
         What it has learned.
     OWN_OPPOSITE
         The opposite of its update.
-    CRAFTED, CRAFTED_OPPOSITE
-        An update along a public direction, far longer than any mechanism may let pass, or its opposite.
-    OWN_WHOLE, OWN_WHOLE_OPPOSITE
-        What it has learned, or its opposite, but for whole numbers and switches, which are crafted.
+    CRAFTED
+        An update along a public direction, far longer than any mechanism may let pass.
+    CRAFTED_OPPOSITE
+        Its opposite.
+    OWN_WHOLE
+        What it has learned, but for whole numbers and switches, which are crafted.
+    OWN_WHOLE_OPPOSITE
+        The opposite of its update, but for whole numbers and switches, which are crafted.
     ALMOST_NOTHING
         The model that it was sent, but for the smallest change that can be seen: some mechanisms cannot bear none.
     NOTHING
@@ -97,8 +101,10 @@ class Note:
 
         Parameters
         ----------
-        group, is_target
-            The group id of the message, and whether it goes to the target's client.
+        group
+            The group id of the message.
+        is_target
+            Whether it goes to the target's client.
         """
         return replace(self, group=group, deed=self.deed if is_target else None)
 

@@ -68,8 +68,12 @@ def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
     Parameters
     ----------
-    strategy, args, kwargs
-        Whose `start` was called, and with what.
+    strategy
+        Whose `start` was called.
+    args
+        Its arguments by position.
+    kwargs
+        Its arguments by name.
 
     Raises
     ------

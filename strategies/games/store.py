@@ -86,8 +86,10 @@ class Campaign:
 
         Parameters
         ----------
-        claim, columns
-            What is claimed, and where each tensor stands in what was seen.
+        claim
+            What is claimed.
+        columns
+            Where each tensor stands in what was seen.
         """
         if not self.pilots or (self.directory / _CHOICE).exists() or self.missing[:1] <= [self.pilots]:
             return
@@ -126,8 +128,10 @@ class Campaign:
 
         Parameters
         ----------
-        game, seen
-            Its number, and what was seen.
+        game
+            Number of the game.
+        seen
+            What was seen of it.
         """
         arrays: dict[str, Any] = {part: np.asarray(getattr(seen, part), dtype=np.float64) for part in _PARTS}
         with whole_file(self._file(game)) as file, file.open("wb") as stream:
@@ -176,7 +180,7 @@ def open_campaign(
     audit
         What was agreed.
     shapes
-        Of the model's tensors.
+        Shapes of the model's tensors.
     contributions
         What the target's client may send.
     app

@@ -65,8 +65,12 @@ def loaded(app: App, named: str, stand_ins: StandIns) -> object:
 
     Parameters
     ----------
-    app, named, stand_ins
-        The app, the part as `module:name`, and what stands in for missing packages.
+    app
+        The app.
+    named
+        The part, as `module:name`.
+    stand_ins
+        What stands in for missing packages.
 
     Raises
     ------

@@ -38,7 +38,7 @@ def leaks(trials: Sequence[Trial], kinds: Sequence[str]) -> tuple[Leak, ...]:
     Parameters
     ----------
     trials
-        Of the model, and of the numbers beside it.
+        Trials of the model, and of the numbers beside it.
     kinds
         The kinds of games that were played, by name.
     """

@@ -63,7 +63,7 @@ def catch(app: App, nodes: int, stand_ins: StandIns) -> Caught:
     nodes
         How many clients it sees.
     stand_ins
-        Of what is missing.
+        Stand-ins for what is missing.
 
     Raises
     ------

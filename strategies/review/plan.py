@@ -63,8 +63,10 @@ def asked_of(strategy: Strategy, nodes: int) -> int:
 
     Parameters
     ----------
-    strategy, nodes
-        The strategy, and how many clients there are.
+    strategy
+        The strategy.
+    nodes
+        How many clients there are.
     """
     innermost = [one for one in layers_of(strategy) if isinstance(one, (Strategy, OldStrategy))][-1]
     try:
@@ -83,8 +85,12 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
 
     Parameters
     ----------
-    strategy, named, made_for
-        The strategy; the number that the user or the app names, and the one that its wrapper is made for, or None.
+    strategy
+        The strategy.
+    named
+        The number of clients that the user or the app names; None where nobody does.
+    made_for
+        The number of clients a round that the strategy's wrapper is made for; None where there is none.
     """
     nodes = max(named or USUAL_NODES, _least_of(strategy))
     asked = asked_of(strategy, nodes)
@@ -111,8 +117,10 @@ def early_of(strategy: Strategy, made_for: int | None) -> tuple[int, int] | None
 
     Parameters
     ----------
-    strategy, made_for
-        The strategy, and the number of clients a round that its wrapper is made for, or None.
+    strategy
+        The strategy.
+    made_for
+        The number of clients a round that its wrapper is made for; None where there is none.
     """
     first = _least_of(strategy)
     asked = 0 if made_for is None else asked_of(strategy, first)
@@ -209,8 +217,10 @@ def plan_of(
         The kinds of games.
     claim
         What they are held to.
-    own_seconds, seconds
-        How long a round takes on the app's own model, and on a small one.
+    own_seconds
+        How long a round takes on the app's own model.
+    seconds
+        How long a round takes on a small model.
     left
         Seconds that all processes have together.
     wanted

@@ -59,8 +59,12 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
 
     Parameters
     ----------
-    directory, wishes, tell
-        The app, what is asked, and who is told how far the review is.
+    directory
+        Directory of the app.
+    wishes
+        What is asked of the review.
+    tell
+        Told how far the review is.
 
     Raises
     ------

@@ -56,8 +56,10 @@ def rehearsed(subject: Subject, claim: StatedClaim) -> tuple[Subject, float, flo
 
     Parameters
     ----------
-    subject, claim
-        What is played, and what is said of it.
+    subject
+        What is played.
+    claim
+        What is said of it.
 
     Returns
     -------

@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 from fl_audit.adversaries.membership.confidence import label_log_probability, log_probabilities, scaled_confidence
 from fl_audit.adversaries.membership.lira import LiraForm, LiraSpread, lira_scores
+from fl_audit.adversaries.membership.shadows import require_shadows_of_all
 from fl_audit.errors import InputError
 from fl_audit.game.membership import Membership
 
@@ -124,6 +125,18 @@ def test_too_few_shadow_worlds_are_refused_with_their_number() -> None:
         lira_scores(np.full((4, 2), np.nan), Membership(is_in))
     with pytest.raises(InputError, match=r"accepted is bool \(4,\)"):
         lira_scores(np.zeros((4, 2)), Membership(is_in), shadows=np.ones(3, dtype=np.bool_))
+
+
+def test_coins_that_leave_a_target_without_shadows_are_refused_before_anything_is_trained() -> None:
+    is_in = np.array([[True, True], [True, False], [False, False], [False, True]])
+    require_shadows_of_all(Membership(is_in))
+    is_in[3, 1] = False
+    with pytest.raises(InputError, match="target 1 in in 1 of 4 worlds: accepted are 2 or more"):
+        require_shadows_of_all(Membership(is_in))
+    with pytest.raises(InputError, match="target 0 out in 0 of 4 worlds"):
+        require_shadows_of_all(Membership(~is_in | np.array([[True, False]])))
+    with pytest.raises(InputError, match="shadow worlds with target 1 in"):
+        lira_scores(np.zeros((4, 2)), Membership(is_in), spread=LiraSpread.SHARED)
 
 
 @given(st.lists(st.floats(-30, 30), min_size=2, max_size=4), st.floats(-1000, 1000))

@@ -93,7 +93,12 @@ def test_random_client_follows_the_seed_and_is_uniform() -> None:
         (MOST, 5, EUCLIDEAN, "neighbour-rank is 5: accepted are 1 to 4, the number of clients"),
         (MOST, 0, EUCLIDEAN, "neighbour-rank is 0"),
         (RANDOM, 2, EUCLIDEAN, "neighbour-rank is 2 and neighbour is random: a rank needs neighbour = most-"),
-        (LEAST, 1, Dissimilarity.SSIM, "ssim between clients: accepted are euclidean, manhattan, cosine"),
+        (
+            LEAST,
+            1,
+            Dissimilarity.SSIM,
+            "ssim between clients, which are compared by means: accepted are euclidean, manhattan, cosine",
+        ),
         (LEAST, 1, Dissimilarity.HAMMING, "hamming between clients"),
     ],
 )

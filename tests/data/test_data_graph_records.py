@@ -48,6 +48,31 @@ def test_records_hold_the_graphs() -> None:
         records_of(graphs, 1)
 
 
+@pytest.mark.parametrize(
+    ("graphs", "words"),
+    [
+        ([], "^there is no graph: accepted are 1 and more$"),
+        ([np.eye(2), np.eye(0)], r"^graph 1 is a matrix of shape \(0, 0\): "),
+        ([np.ones((2, 3))], r"^graph 0 is a matrix of shape \(2, 3\): accepted is a symmetric matrix"),
+        ([np.ones(4)], r"shape \(4,\): "),
+        ([[[0, 1], [1]]], "^graph 0 has rows of different lengths: accepted is a symmetric matrix"),
+        ([[[0, 1], [0, 0]]], "^graph 0 joins a node to another, and not back: "),
+        ([[[0, 2], [2, 0]]], r"^graph 0 has the entry \[2\]: "),
+        ([[[0, np.nan], [np.nan, 0]]], r"^graph 0 has the entry \[nan\]: "),
+        ([[["a"]]], r"^graph 0 has the entry \['a'\]: "),
+    ],
+)
+def test_impossible_graphs_are_refused(graphs: list[np.ndarray], words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        records_of(graphs)
+    assert "\n" not in str(caught.value)
+
+
+def test_graphs_of_zeros_and_ones_are_graphs() -> None:
+    numbers, truths = records_of([STAR.astype(float)]), records_of([STAR])
+    assert np.array_equal(numbers.features, truths.features)
+
+
 def test_large_graphs_keep_the_nodes_of_highest_degree_in_their_order() -> None:
     assert np.array_equal(cut_graph(STAR, 5), STAR)
     # Node 2 is joined to all; of the others, which are joined to it alone, the first ones stay.

@@ -145,7 +145,9 @@ def test_every_owner_is_a_client(owner: list[int], seed: int) -> None:
 
 def test_natural_clients_are_as_many_as_owners() -> None:
     owner = np.repeat([0, 4, 7], 2)
-    words = "clients is 2, and the records of D have 3 owners: accepted for partition natural is 3, or clients left out"
+    words = (
+        "clients is 2, and the records of D have 3 owners: accepted for partition natural is 3, or leave clients out"
+    )
     with pytest.raises(InputError, match=words):
         partition_records(np.zeros(6, np.int64), 2, PartitionScheme.NATURAL, {}, 0, owner)
     with pytest.raises(InputError, match="nothing says whose each record is"):

@@ -268,7 +268,7 @@ def test_advantage_over_one_block_is_that_of_the_laplace_law() -> None:
         (lambda: LaplacePixelation(1.0, 1, 0), "block is 0"),
         (lambda: RandomisedBits(1.0).perturb(np.array([[0, 0.5]]), draws()), "a feature is 0.5: accepted for random"),
         (lambda: RandomisedBits(1.0).log_odds(np.ones((2, 3)), np.ones(2), np.ones(2)), r"shape \(2, 3\) and the two"),
-        (lambda: RandomisedBits(1.0).pair_events(np.ones(2), np.ones(3)), "accepted are two equal shapes"),
+        (lambda: RandomisedBits(1.0).pair_events(np.ones(2), np.ones(3)), "accepted are two records of one shape"),
         (lambda: RandomisedEdges(1.0).perturb(np.triu(np.ones((3, 3), dtype=bool)), draws()), "is not symmetric"),
         (lambda: RandomisedEdges(1.0).perturb(np.ones((1, 1), dtype=bool), draws()), "at least two nodes"),
         (lambda: RandomisedEdges(1.0).perturb(np.ones((2, 2)), draws()), "of float64: accepted are truth values"),

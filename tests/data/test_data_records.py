@@ -62,6 +62,7 @@ def test_split_carries_owners() -> None:
         ([-1, 0], ("a", "b"), "an owner is -1"),
         ([0], ("a",), r"owners have shape \(1,\): accepted is one for each record, \(2,\)"),
         (None, ("a",), "1 names of owners and no owner of any record"),
+        ([0, 0.5], ("a",), "^owners have 0.5: accepted are whole numbers$"),
     ],
 )
 def test_wrong_owners_are_refused(owner: list[int] | None, owners: tuple[str, ...], words: str) -> None:
@@ -79,6 +80,10 @@ def test_wrong_owners_are_refused(owner: list[int] | None, owners: tuple[str, ..
         ([[0.0]], [0, 1], 2, "1 records and 2 labels"),
         (np.zeros((0, 3)), [], 2, "0 records"),
         ([0.0, 1.0], [0, 1], 2, "at least two axes"),
+        ([["a"], ["b"]], [0, 1], 2, "^features are no array of numbers: accepted are real numbers$"),
+        ([[0.0], [1.0]], [0, 0.5], 2, "^labels have 0.5: accepted are whole numbers$"),
+        ([[0.0], [1.0]], [0, np.nan], 2, "^labels have nan: accepted are whole numbers$"),
+        ([[0.0], [1.0]], ["no", "yes"], 2, "^labels are .*: accepted are numbers$"),
     ],
 )
 def test_wrong_records_are_refused(features: object, labels: object, classes: int, words: str) -> None:

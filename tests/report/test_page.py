@@ -1,6 +1,8 @@
 """The page and its appendix: what stands where, that every number is there, that nothing is too long."""
 
+import html
 import io
+import json
 import re
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
@@ -9,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.data.catalogue import DataSpec
 from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.findings.insider import InsiderNumbers
@@ -195,6 +198,20 @@ def test_user_strings_are_escaped_and_dollars_kept(make_contents):
     assert "&lt;script&gt;" in text
     assert "$5" in text
     assert "[bold]x" in console_text(make_contents(model="[bold]x"))
+
+
+def test_titles_name_the_last_part_and_the_configuration_the_whole(make_contents):
+    data, model = "papers.of_2019.faces:lfw", "papers.of_2019.networks:small_net"
+    run = make_contents(model=model).run
+    game = replace(run.facts.game, data=DataSpec(data))
+    configuration = {"data": {"name": data}, "model": {"name": model}}
+    contents = report_contents(replace(run, facts=replace(run.facts, game=game, configuration=configuration)))
+    text, terminal = html_of(contents), console_text(contents)
+    assert "<title>Privacy audit: lfw, small_net</title>" in text
+    assert "lfw, small_net:" in terminal
+    assert data not in terminal + text.split('<h2 id="appendix"')[0]
+    for name in (data, model):
+        assert json.dumps(name, ensure_ascii=False) in html.unescape(text.split('<h2 id="appendix"')[1])
 
 
 @pytest.mark.parametrize("shape", [{}, {"prior": 0.3}, {"noise": 0.5}, {"worlds": 1}, {"exact": False}], ids=str)

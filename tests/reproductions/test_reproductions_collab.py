@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.reproductions.bernau2019.collab import load_collab
+from experiments.reproductions.bernau2019.collab import collab
 from experiments.reproductions.bernau2019.graph_convolutions import SORTED_NODES
-from fl_audit.arrays import Integers
-from fl_audit.data.graph_records import GRAPH_NODES, cut_graph, graph_records
+from fl_audit.data.graph_records import GRAPH_NODES, cut_graph
+from fl_audit.data.records import Source
 from fl_audit.errors import InputError
 from fl_audit.learning.packed_graphs import unpack_graph
 
@@ -17,18 +17,19 @@ TEXT = "2\n3 7\n0 2 1 2\n0 1 0\n0 2 2 0\n2 5\n0 0\n0 0\n"
 """A path of three nodes whose last one is joined to itself, and two nodes that are not joined."""
 
 
-def graphs_of(text: str, directory: Path) -> tuple[list[np.ndarray], Integers, int]:
+def source_of(text: str, directory: Path) -> Source:
     with zipfile.ZipFile(directory / "COLLAB.zip", "w") as archive:
         archive.writestr("COLLAB/COLLAB.txt", text)
-    return load_collab(directory)
+    return collab(directory)
 
 
 def test_the_text_of_dgcnn(tmp_path: Path) -> None:
-    (path, pair), labels, classes = graphs_of(TEXT, tmp_path)
+    source = source_of(TEXT, tmp_path)
+    path, pair = map(unpack_graph, source.pool.features)
     assert path.astype(int).tolist() == [[0, 1, 1], [1, 0, 0], [1, 0, 1]]
     assert pair.shape == (2, 2)
     assert not pair.any()
-    assert (labels.tolist(), classes) == ([1, 0], 2)
+    assert (source.name, source.test, source.pool.labels.tolist(), source.pool.classes) == ("collab", None, [1, 0], 2)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_the_text_of_dgcnn(tmp_path: Path) -> None:
 )
 def test_spoilt_texts_are_refused(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(InputError, match=words) as caught:
-        graphs_of(text, tmp_path)
+        source_of(text, tmp_path)
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path / "COLLAB.zip"))
 
@@ -61,26 +62,27 @@ def test_archives_are_read_in_memory(tmp_path: Path) -> None:
     path.parent.mkdir()
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("COLLAB/COLLAB.txt", TEXT)
-    assert len(load_collab(tmp_path)[0]) == 2
+    assert len(collab(tmp_path).pool) == 2
     assert [found.name for found in path.parent.iterdir()] == ["COLLAB.zip"]
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(InputError, match="is a damaged archive"):
-        load_collab(tmp_path)
+        collab(tmp_path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("other.txt", TEXT)
     with pytest.raises(InputError, match=r"has no file COLLAB/COLLAB\.txt"):
-        load_collab(tmp_path)
+        collab(tmp_path)
     path.unlink()
     with pytest.raises(InputError, match=r"COLLAB.zip not found in"):
-        load_collab(tmp_path)
+        collab(tmp_path)
 
 
 def test_published_collab(published_data: Path) -> None:
     if not any(published_data.rglob("COLLAB.zip")):
         pytest.skip("no published COLLAB there")
-    matrices, labels, _ = load_collab(published_data)
+    pool = collab(published_data, graph_nodes=492).pool
+    matrices = [unpack_graph(packed) for packed in pool.features]
     assert len(matrices) == 5000
-    assert np.bincount(labels).tolist() == [2600, 775, 1625]
+    assert np.bincount(pool.labels).tolist() == [2600, 775, 1625]
     nodes = np.array(list(map(len, matrices)))
     assert (nodes.min(), nodes.max(), nodes.sum()) == (32, 492, 372_474)
     assert sum(np.count_nonzero(np.triu(matrix)) for matrix in matrices) == 12_288_916
@@ -89,7 +91,6 @@ def test_published_collab(published_data: Path) -> None:
     # What the defaults of the model and of the records say.
     assert (nodes <= SORTED_NODES).mean() >= 0.9 > (nodes < SORTED_NODES).mean()
     assert int((nodes > GRAPH_NODES).sum()) == 508
-    some = matrices[::100]
-    records = graph_records(some, labels[::100], 3)
-    for number, matrix in enumerate(some):
-        assert np.array_equal(unpack_graph(records.features[number]), cut_graph(matrix, GRAPH_NODES))
+    cut = collab(published_data).pool.features[::100]
+    for packed, matrix in zip(cut, matrices[::100], strict=True):
+        assert np.array_equal(unpack_graph(packed), cut_graph(matrix, GRAPH_NODES))

@@ -26,8 +26,10 @@ def adversaries_item(data: Sequence[MembershipData], runs: Runs) -> ItemResult:
 
     Parameters
     ----------
-    data, runs
-        The data sets whose central runs an insider watched, and finished runs.
+    data
+        The data sets whose central runs an insider watched.
+    runs
+        Finished runs.
     """
     figure = new_figure(2.4 + 2.4 * ((len(data) + 1) // 2))
     panels = figure.subplots((len(data) + 1) // 2, 2, sharey=True, squeeze=False).ravel()

@@ -242,8 +242,10 @@ def claims_of(data: Sequence[MembershipData], runs: Runs) -> list[PaperClaim]:
 
     Parameters
     ----------
-    data, runs
-        The data sets, and their finished runs.
+    data
+        The data sets.
+    runs
+        Their finished runs.
     """
     played = [_played_of(one, runs) for one in data]
     return [claim for test in TESTS for one in played for claim in test(one)]
@@ -254,8 +256,10 @@ def claims_item(data: Sequence[MembershipData], runs: Runs) -> ItemResult:
 
     Parameters
     ----------
-    data, runs
-        The data sets, and their finished runs.
+    data
+        The data sets.
+    runs
+        Their finished runs.
     """
     said = (
         f"Differences of up to {MARGIN:g} count as none: the smallest that the paper speaks of. Intervals are "

@@ -10,6 +10,7 @@ publish it: one text, all of whose words are whole numbers.
 
 import warnings
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,23 +28,15 @@ _MEMBER = "COLLAB/COLLAB.txt"
 _FORM = "accepted is the text of DGCNN without features of nodes"
 
 
+class _Graphs(NamedTuple):
+    """Adjacency matrices (nodes, nodes), the class of each graph (graphs,) and how many classes there are."""
+
+    matrices: list[AdjacencyMatrix]
+    labels: Integers
+    classes: int
+
+
 def collab(directory: Path | None, *, graph_nodes: int = GRAPH_NODES) -> Source:
-    """Return COLLAB as records: the data loader that a configuration names.
-
-    Parameters
-    ----------
-    directory
-        As for `load_collab`.
-    graph_nodes
-        Largest number of nodes that a graph keeps, see `graph_records`.
-    """
-    matrices, labels, classes = load_collab(directory)
-    cut = sum(len(matrix) > graph_nodes for matrix in matrices)
-    description = f"COLLAB, {len(matrices):,} graphs of up to {graph_nodes} nodes, {cut:,} of them cut to that"
-    return Source("collab", graph_records(matrices, labels, classes, graph_nodes), None, description)
-
-
-def load_collab(directory: Path | None) -> tuple[list[AdjacencyMatrix], Integers, int]:
     """Return COLLAB's 5,000 graphs with their fields as labels (2,600, 775 and 1,625 graphs), in a few seconds.
 
     They have 32 to 492 nodes and 12,288,916 edges together, 2,837 of them from a node to itself. No node is joined to
@@ -54,15 +47,20 @@ def load_collab(directory: Path | None) -> tuple[list[AdjacencyMatrix], Integers
     ----------
     directory
         Directory with the archive, or with a folder `collab` that holds it. It is unpacked in memory (84 MB).
+    graph_nodes
+        Largest number of nodes that a graph keeps, see `graph_records`.
 
     Raises
     ------
     InputError
-        If the archive is missing or damaged, or its text is of another form.
+        If the archive is missing or damaged, its text is of another form, or fewer than 2 nodes are to be kept.
     """
     path = locate_any(directory, "collab", (COLLAB_FILE,))
     # The text is let go before the graphs are made.
-    return _Reader(_numbers(read_zip_member(path, _MEMBER), path), path).graphs()
+    graphs = _Reader(_numbers(read_zip_member(path, _MEMBER), path), path).graphs()
+    cut = sum(len(matrix) > graph_nodes for matrix in graphs.matrices)
+    description = f"COLLAB, {len(graphs.matrices):,} graphs of up to {graph_nodes} nodes, {cut:,} of them cut to that"
+    return Source("collab", graph_records(*graphs, nodes=graph_nodes), None, description)
 
 
 def _numbers(text: bytes, path: Path) -> NDArray[np.int32]:
@@ -87,7 +85,7 @@ class _Reader:
         self.tags: set[int] = set()
         self.at = 1
 
-    def graphs(self) -> tuple[list[AdjacencyMatrix], Integers, int]:
+    def graphs(self) -> _Graphs:
         count = self.view[0]
         require(count >= 1, f"{self.path} holds {count} graphs: at least 1 is needed")
         try:
@@ -97,7 +95,7 @@ class _Reader:
         require(self.at == self.numbers.size, f"{self.path} goes on after its last graph: {_FORM}")
         require(len(self.tags) == 1, f"{self.path} has {len(self.tags)} different tags of nodes: accepted is one")
         codes, _, classes = encode_labels(np.array(self.labels), None, self.path)
-        return matrices, codes, classes
+        return _Graphs(matrices, codes, classes)
 
     def _graph(self, number: int) -> AdjacencyMatrix:
         nodes, label = self.view[self.at], self.view[self.at + 1]

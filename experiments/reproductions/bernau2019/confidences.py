@@ -22,8 +22,12 @@ def draw_confidences(axes: Axes, data: MembershipData, local: Sequence[Membershi
 
     Parameters
     ----------
-    axes, data, local
-        The panel; the data set; its runs under local DP.
+    axes
+        The panel to draw in.
+    data
+        The data set.
+    local
+        Its runs under local DP.
     panel
         0 for (l), 1 for (m).
     """
@@ -53,8 +57,10 @@ def surest(local: Sequence[MembershipFindings], level: float = CONFIDENCE) -> In
 
     Parameters
     ----------
-    local, level
-        Runs under local DP; confidence of the interval.
+    local
+        Runs under local DP.
+    level
+        Confidence of the interval.
     """
     own = next((one for one in local if one.setting.level == SUREST_LEVEL), None)
     others = [one for one in local if one is not own]

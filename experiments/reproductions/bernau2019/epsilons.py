@@ -96,10 +96,14 @@ def steps_for(members: int, batch: int, noise_multiplier: float, epsilon: float)
 
     Parameters
     ----------
-    members, batch
-        Records, and how many of them a step takes.
-    noise_multiplier, epsilon
-        Noise over the clipping norm, and what may be spent.
+    members
+        Number of records.
+    batch
+        How many of them a step takes.
+    noise_multiplier
+        Noise over the clipping norm.
+    epsilon
+        What may be spent.
     """
     overhead = math.log(members) / (RDP_CLASSIC_ORDERS - 1)
     steps = (epsilon - overhead) / _of_one_step(members, batch, noise_multiplier)

@@ -108,8 +108,12 @@ def runs_of_method(runs: Runs, data: MembershipData, method: Method) -> list[Mem
 
     Parameters
     ----------
-    runs, data, method
-        Finished runs, the data set, and the kind of privacy.
+    runs
+        Finished runs.
+    data
+        The data set.
+    method
+        The kind of privacy.
     """
     own = [run for setting, run in runs.items() if setting.data == data]
     chosen = [run for run in own if run.setting.method in (Method.ORIGINAL, method)]
@@ -121,10 +125,14 @@ def phi_of(original: MembershipFindings, run: MembershipFindings, attack: str, c
 
     Parameters
     ----------
-    original, run
-        The run without privacy, and that with it.
-    attack, confidence
-        Name of the attack, and confidence of the interval.
+    original
+        The run without privacy.
+    run
+        The run with it.
+    attack
+        Name of the attack.
+    confidence
+        Confidence of the interval.
     """
     return phi(original, run, attack, resampling(f"phi {run.setting.name} {attack}"), confidence)
 
@@ -134,8 +142,10 @@ def rows_of(data: MembershipData, runs: Runs) -> Iterator[ItemRow]:
 
     Parameters
     ----------
-    data, runs
-        The data set, and finished runs.
+    data
+        The data set.
+    runs
+        Finished runs.
     """
     own = [run for setting, run in runs.items() if setting.data == data]
     original = next(run for run in own if run.setting.method is Method.ORIGINAL)

@@ -73,8 +73,10 @@ def make(items: Sequence[MembershipItem], context: Context) -> MadeItems:
 
     Parameters
     ----------
-    items, context
-        What is asked for, and where and how it is played.
+    items
+        What is asked for.
+    context
+        Where and how it is played.
 
     Raises
     ------

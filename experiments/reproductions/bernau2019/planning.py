@@ -30,8 +30,10 @@ def play(data: Sequence[MembershipData], context: Context, adding: bool) -> Runs
 
     Parameters
     ----------
-    data, context
-        The data sets; where the runs are kept, how much is computed, and within how many minutes.
+    data
+        The data sets.
+    context
+        Where the runs are kept, how much is computed, and within how many minutes.
     adding
         Whether worlds are added: where all claims are asked for. Worlds that were added before are read in any case.
 
@@ -63,8 +65,10 @@ def planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, f
     ----------
     claims
         All claims, as they stand.
-    before, seconds
-        By the name of a setting how many parts it has, and how many seconds one takes.
+    before
+        How many parts each setting has, by its name.
+    seconds
+        How many seconds a part of each setting takes, by its name.
     budget
         How many seconds may be spent on new parts, all cores together.
     """
@@ -92,8 +96,10 @@ def parts_of(settings: Sequence[MembershipSetting], plan: Parts) -> list[WorldPa
 
     Parameters
     ----------
-    settings, plan
-        The settings, and how many parts of each there are, by its name.
+    settings
+        The settings.
+    plan
+        How many parts of each there are, by its name.
     """
     return [WorldPart(one, number) for one in settings for number in range(plan.get(one.name, 1))]
 

@@ -135,10 +135,16 @@ def reduced(
 
     Parameters
     ----------
-    part, config, summary
-        Which run, its configuration and its summary.
-    membership, scores
-        Who was in, and the scores of each attack by its name, (worlds, targets).
+    part
+        Which run it is.
+    config
+        Its configuration.
+    summary
+        Its summary.
+    membership
+        Who was in.
+    scores
+        The scores of each attack by its name, (worlds, targets).
     confidence
         Largest confidence of each world's model in a class, for the true record of each target, (worlds, targets).
     by_world
@@ -174,8 +180,10 @@ def areas(scores: Floats, is_in: Flags) -> Floats:
 
     Parameters
     ----------
-    scores, is_in
-        Scores, higher for a likelier member, and who is one: shape (worlds, targets), both kinds in every world.
+    scores
+        Scores, higher for a likelier member, (worlds, targets).
+    is_in
+        Who is a member, (worlds, targets); every world has members and others.
     """
     members, others = is_in.sum(axis=1), (~is_in).sum(axis=1)
     ranks = np.where(is_in, rankdata(scores, axis=1), 0.0).sum(axis=1)
@@ -244,8 +252,12 @@ def read_part(part: WorldPart, config: RunConfig, run: RunDirectory) -> Membersh
 
     Parameters
     ----------
-    part, config, run
-        Which run it is, its configuration and its directory.
+    part
+        Which run it is.
+    config
+        Its configuration.
+    run
+        Its directory.
 
     Raises
     ------

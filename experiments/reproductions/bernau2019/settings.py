@@ -1,6 +1,5 @@
 """The runs behind the figures of Bernau et al. 2019: data sets and their stand-ins, kinds of privacy, sizes."""
 
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -67,8 +66,10 @@ class MembershipData:
     ----------
     study
         The data set of the paper.
-    name, options
-        Its name in a configuration, and more settings of `[data]`.
+    name
+        Its name in a configuration.
+    options
+        More settings of `[data]`.
     title
         Its name in tables; it says where one data set stands in for another.
     classes
@@ -79,8 +80,10 @@ class MembershipData:
         The column of Table 3 whose hyper-parameters are used.
     values
         Values in a record, as the paper counts them for epsilon of local DP.
-    full, quick
-        What the two forms play; None if the quick form leaves the data set out.
+    full
+        What the full form plays.
+    quick
+        What the quick form plays; None leaves the data set out of it.
     rates
         Learning rates without and with central DP in place of those of Table 3, None to keep them.
     """
@@ -274,19 +277,16 @@ class WorldPart:
         """Name in the display."""
         return f"{self.setting.label}, part {self.number + 1}"
 
-    @property
-    def seed(self) -> int:
-        """Seed of the run; it differs between settings and parts, so that no two share coins or noise."""
-        return zlib.crc32(self.name.encode())
-
 
 def settings_of(data: MembershipData, extent: Extent) -> tuple[MembershipSetting, ...]:
     """Return the runs on a data set: the original model, then local and central DP with falling epsilon.
 
     Parameters
     ----------
-    data, extent
-        The data set; full or quick.
+    data
+        The data set.
+    extent
+        Full or quick.
     """
     size = data.size(extent)
     if size is None:

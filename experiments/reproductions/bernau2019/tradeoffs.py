@@ -34,8 +34,10 @@ def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Gen
     ----------
     runs
         The runs; the worlds of each are drawn again by themselves.
-    attack, random
-        Name of the attack; source of the resamples.
+    attack
+        Name of the attack.
+    random
+        Source of the resamples.
 
     Notes
     -----
@@ -62,8 +64,10 @@ def interval_of(found: Curve, statistic: Callable[[Floats, Floats], float], conf
     ----------
     found
         AUCs and accuracies over runs, with their resamples.
-    statistic, confidence
-        What is computed of both, and the confidence of its interval.
+    statistic
+        What is computed of AUCs and accuracies, each (runs,).
+    confidence
+        Confidence of its interval.
     """
     values = np.array([statistic(*pair) for pair in zip(found.auc, found.accuracy, strict=True)])
     drawn = values[1:][np.isfinite(values[1:])]
@@ -84,10 +88,14 @@ def phi(
 
     Parameters
     ----------
-    original, private
-        The run without privacy, and that with it.
-    attack, confidence
-        Name of the attack, and confidence of the interval.
+    original
+        The run without privacy.
+    private
+        The run with it.
+    attack
+        Name of the attack.
+    confidence
+        Confidence of the interval.
     random
         Source of the resamples.
     """
@@ -100,8 +108,10 @@ def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
 
     Parameters
     ----------
-    auc, accuracy
-        Of every run, in [0, 1], (..., runs).
+    auc
+        AUC of every run, in [0, 1], (..., runs).
+    accuracy
+        Test accuracy of every run, likewise.
     classes
         Number of classes, whose chance level counts as no accuracy.
     """
@@ -126,10 +136,18 @@ def difference_at_like_accuracy(
 
     Parameters
     ----------
-    original, local, central
-        The run without privacy, and those with either kind.
-    attack, random, confidence
-        Name of the attack, source of the resamples, and the confidence of the interval.
+    original
+        The run without privacy.
+    local
+        The runs with local DP.
+    central
+        The runs with central DP.
+    attack
+        Name of the attack.
+    random
+        Source of the resamples.
+    confidence
+        Confidence of the interval.
     """
     split = 1 + len(central)
 
@@ -149,8 +167,10 @@ def mean_interval(values: Floats, confidence: float = CONFIDENCE, shadows_of_eac
 
     Parameters
     ----------
-    values, confidence
-        Of each world, (worlds,); confidence of the interval.
+    values
+        The value of each world, (worlds,).
+    confidence
+        Confidence of the interval.
     shadows_of_each_other
         Whether worlds are each other's shadow models: the interval is then wider by the square root of 2
         (`fl_audit.evidence.membership.rates`).
@@ -164,8 +184,12 @@ def area_of(run: MembershipFindings, attack: str, confidence: float = CONFIDENCE
 
     Parameters
     ----------
-    run, attack, confidence
-        The run, the name of the attack, and the confidence of the interval.
+    run
+        The run.
+    attack
+        Name of the attack.
+    confidence
+        Confidence of the interval.
     """
     found = mean_interval(run.areas_of_worlds[attack], confidence, shadows_of_each_other=attack != INSIDER)
     return Interval(found.value, max(found.low, 0.0), min(found.high, 1.0))
@@ -179,8 +203,14 @@ def gain(runs: Sequence[MembershipFindings], stronger: str, weaker: str, confide
 
     Parameters
     ----------
-    runs, stronger, weaker, confidence
-        The runs, the names of both attacks, and the confidence of the interval.
+    runs
+        The runs.
+    stronger
+        Name of the attack whose AUC is taken.
+    weaker
+        Name of the attack whose AUC is taken away.
+    confidence
+        Confidence of the interval.
     """
     worlds = min(run.worlds for run in runs)
     each = [(run.areas_of_worlds[stronger] - run.areas_of_worlds[weaker])[:worlds] for run in runs]

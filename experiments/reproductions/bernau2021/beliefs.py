@@ -33,8 +33,10 @@ def figure_6(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderF
 
     Parameters
     ----------
-    data, runs
-        The data sets, and what was found in each run.
+    data
+        The data sets.
+    runs
+        What was found in each run.
     """
     figure = new_figure(7.2)
     panels = figure.subplots(2, 2).ravel()

@@ -268,8 +268,10 @@ def claims_of(data: Sequence[InsiderData], runs: Runs) -> list[PaperClaim]:
 
     Parameters
     ----------
-    data, runs
-        The data sets, and their finished runs.
+    data
+        The data sets.
+    runs
+        Their finished runs.
     """
     tested = [claim for test in TESTS for one in data for claim in test(one, runs)]
     return [*closed_forms(), *tested, *UNTESTED]
@@ -280,8 +282,10 @@ def claims_item(data: Sequence[InsiderData], runs: Runs) -> ItemResult:
 
     Parameters
     ----------
-    data, runs
-        The data sets, and their finished runs.
+    data
+        The data sets.
+    runs
+        Their finished runs.
     """
     return claims_table(
         claims_of(data, runs),

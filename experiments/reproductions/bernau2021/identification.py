@@ -40,8 +40,10 @@ def table_2(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderFi
 
     Parameters
     ----------
-    data, runs
-        The data sets, and what was found in each run.
+    data
+        The data sets.
+    runs
+        What was found in each run.
     """
     rows = [row for setting in main_settings(data) for row in identified(runs[setting])]
     frame = table(rows)

@@ -38,8 +38,10 @@ def labels_of(config: RunConfig, pair: NeighbourPair) -> tuple[int, ...]:
 
     Parameters
     ----------
-    config, pair
-        The configuration of a run, and how D' differs.
+    config
+        The configuration of a run.
+    pair
+        How D' differs.
     """
     data = config.data
     split = select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)

@@ -83,8 +83,10 @@ def simulate(query: NoisyQuery, random: np.random.Generator, games: int = GAMES)
 
     Parameters
     ----------
-    query, games
-        The query with its noise, and how many games.
+    query
+        The query with its noise.
+    games
+        How many games.
     random
         Source of bits and noise.
     """

@@ -105,8 +105,12 @@ def read_findings(setting: InsiderSetting, config: RunConfig, run: RunDirectory)
 
     Parameters
     ----------
-    setting, config, run
-        Which run it is, its configuration and its directory.
+    setting
+        Which run it is.
+    config
+        Its configuration.
+    run
+        Its directory.
 
     Raises
     ------

@@ -57,8 +57,10 @@ def figure_4(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderF
 
     Parameters
     ----------
-    data, runs
-        The data sets, and what was found in each run.
+    data
+        The data sets.
+    runs
+        What was found in each run.
     """
     figure = new_figure(4.6)
     widths = [len(neighbours_shown(one, _REPLACE)) + 1.5 for one in data]
@@ -140,8 +142,10 @@ def figure_5(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderF
 
     Parameters
     ----------
-    data, runs
-        The data sets, and what was found in each run.
+    data
+        The data sets.
+    runs
+        What was found in each run.
     """
     figure = new_figure(4.2)
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True)[0]

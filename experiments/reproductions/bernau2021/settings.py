@@ -152,8 +152,10 @@ def worlds_of(setting: InsiderSetting, extent: Extent) -> int:
 
     Parameters
     ----------
-    setting, extent
-        Which run; full or quick.
+    setting
+        Which run it is.
+    extent
+        Full or quick.
     """
     main = setting.belief == MAIN_BELIEF
     match extent:
@@ -268,8 +270,10 @@ def neighbours_shown(data: InsiderData, relation: Adjacency) -> tuple[tuple[str,
 
     Parameters
     ----------
-    data, relation
-        Data set and relation of the panel.
+    data
+        The data set of the panel.
+    relation
+        The neighbouring relation of the panel.
     """
     three = data.study is InsiderStudy.MNIST and relation is Adjacency.REPLACE_RECORD
     ranks = (1, 2, 3) if three else (1,)

@@ -119,8 +119,10 @@ def explained(keys: Iterable[str], stands_in: bool = False) -> tuple[str, ...]:
 
     Parameters
     ----------
-    keys, stands_in
-        Which explanations, and whether a stand-in data set is used.
+    keys
+        Which explanations are wanted.
+    stands_in
+        Whether a stand-in data set is used.
     """
     chosen = [SLIPS[key] for key in keys]
     return (*chosen, SLIPS["stand-in"]) if stands_in else tuple(chosen)

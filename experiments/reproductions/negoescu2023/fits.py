@@ -49,8 +49,10 @@ def chosen_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point
 
     Parameters
     ----------
-    study, data_dir
-        The study, and where data sets lie; None is the default place.
+    study
+        The study.
+    data_dir
+        Where data sets lie; None is the default place.
     """
     baselines, private = baseline_points(study, data_dir), private_points(study, data_dir)
     alike = [

@@ -61,8 +61,10 @@ class Landscape:
 
         Parameters
         ----------
-        models, column
-            Rows of `models_table`, and what is read of them.
+        models
+            Rows of `models_table`.
+        column
+            The column that is read.
         """
         return {
             str(name): own.sort_values("world")[column].to_numpy(dtype=np.float64)
@@ -75,8 +77,10 @@ def available_study(task: EpsilonStarTask, context: Context) -> EpsilonStarStudy
 
     Parameters
     ----------
-    task, context
-        Which task, and where data sets lie.
+    task
+        Which task.
+    context
+        Where data sets lie.
 
     Raises
     ------

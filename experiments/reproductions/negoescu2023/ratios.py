@@ -50,8 +50,10 @@ def exact_curves(thresholds: Floats, cut: float = CUT) -> Curves:
 
     Parameters
     ----------
-    thresholds, cut
-        Of the losses; and error rates beyond which, and beyond 1 less it, nothing counts.
+    thresholds
+        Thresholds of the losses.
+    cut
+        Error rates below this, or above 1 less this, do not count.
     """
     from_population = thresholds - POPULATION_MEAN
     return _curves(ndtr(from_population), ndtr(-from_population), ndtr(-thresholds), ndtr(thresholds), cut)

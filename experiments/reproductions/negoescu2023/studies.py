@@ -124,8 +124,10 @@ def study_for(study: EpsilonStarStudy, extent: Extent) -> EpsilonStarStudy:
 
     Parameters
     ----------
-    study, extent
-        The study; full or quick.
+    study
+        The study.
+    extent
+        Full or quick.
     """
     return study if extent is Extent.FULL else quick_form(study)
 
@@ -135,8 +137,10 @@ def baseline_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Poi
 
     Parameters
     ----------
-    study, data_dir
-        The study, and where data sets lie; None is the default place.
+    study
+        The study.
+    data_dir
+        Where data sets lie; None is the default place.
     """
     return baselines(values_of(study, data_dir), [Axis("training.epochs", study.baseline_epochs)])
 
@@ -146,8 +150,10 @@ def private_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Poin
 
     Parameters
     ----------
-    study, data_dir
-        The study, and where data sets lie; None is the default place.
+    study
+        The study.
+    data_dir
+        Where data sets lie; None is the default place.
     """
     axes = (
         Axis("privacy.epsilon", study.epsilons),
@@ -162,8 +168,10 @@ def all_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, .
 
     Parameters
     ----------
-    study, data_dir
-        The study, and where data sets lie; None is the default place.
+    study
+        The study.
+    data_dir
+        Where data sets lie; None is the default place.
     """
     return baseline_points(study, data_dir) + private_points(study, data_dir)
 
@@ -173,8 +181,10 @@ def values_of(study: EpsilonStarStudy, data_dir: Path | None) -> dict[str, Any]:
 
     Parameters
     ----------
-    study, data_dir
-        The study, and where data sets lie; None is the default place.
+    study
+        The study.
+    data_dir
+        Where data sets lie; None is the default place.
     """
     values: dict[str, dict[str, Any]] = {
         "data": {

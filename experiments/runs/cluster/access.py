@@ -62,7 +62,7 @@ class RayOptions:
         run
             The settings.
         address
-            Of a running cluster, or None.
+            Address of a running cluster, or None.
         """
         return cls(address, run.actors, run.threads, run.device, run.client_retries)
 

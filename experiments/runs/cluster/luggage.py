@@ -49,7 +49,7 @@ def pieces_of(message: Message, context: Context) -> list[Piece]:
     message
         The call.
     context
-        Of the client that is called.
+        Context of the client that is called.
     """
     if (text := _game_of(message)) is None:
         return []

@@ -127,8 +127,10 @@ class ClientPool:
         ----------
         compartment
             Whom the client may share a process with.
-        message, context
-            What the client is sent, and its state.
+        message
+            What the client is sent.
+        context
+            The client's state.
         luggage
             Files and modules that its node needs.
 

@@ -50,7 +50,7 @@ def require_alike(address: str) -> None:
     Parameters
     ----------
     address
-        Of the cluster, as the user named it.
+        Address of the cluster, as the user named it.
 
     Raises
     ------

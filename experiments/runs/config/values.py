@@ -56,8 +56,10 @@ def chosen(section: BaseModel, names: Sequence[str]) -> list[str]:
 
     Parameters
     ----------
-    section, names
-        The section of a configuration, and the keys.
+    section
+        The section of a configuration.
+    names
+        The keys.
     """
     return [name for name in names if getattr(section, name.replace("-", "_")) is not None]
 
@@ -72,7 +74,9 @@ def named(section: BaseModel, names: Sequence[str]) -> str:
 
     Parameters
     ----------
-    section, names
-        The section of a configuration, and the keys.
+    section
+        The section of a configuration.
+    names
+        The keys.
     """
     return " and ".join(f"{name} = {getattr(section, name.replace('-', '_'))}" for name in names)

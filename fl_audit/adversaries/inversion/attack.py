@@ -32,7 +32,7 @@ def require_pictures(shape: tuple[int, ...], least: float, most: float) -> None:
     Parameters
     ----------
     shape
-        Of one record.
+        Shape of one record.
     least, most
         The range of its numbers.
 

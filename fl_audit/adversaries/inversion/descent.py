@@ -72,7 +72,7 @@ def descended(
     labels
         What its pictures show, int64 (owners, pictures).
     draw
-        Of the starts.
+        Draws the starts.
     descent
         How long and how far is searched.
     on_step

@@ -17,7 +17,7 @@ def of_first_layer(model: StackedModel, seen: Tensor) -> Tensor:
     Parameters
     ----------
     model
-        Of which `reads_first_layer` holds.
+        A model for which `reads_first_layer` holds.
     seen
         Gradients of one record each, (owners, parameters), of any length.
 

@@ -35,8 +35,10 @@ def ascent(
         Any module.
     models
         The model last released in each world, float32 (worlds, parameters).
-    features, labels
-        Targets (n, *shape) in float32 and their classes (n,) in int64.
+    features
+        Features of the targets, float32 (n, *shape).
+    labels
+        Their classes, int64 (n,).
     rate
         How many times each target's gradient is taken away, above 0. At 1 a member's own contribution of the round is
         undone; below 1 members still descend, and only targets that were not used ascend.

@@ -37,7 +37,7 @@ def learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, rul
     Parameters
     ----------
     features
-        Of the worlds.
+        Features of the worlds.
     is_in
         Who is in, bool (worlds, targets); without effect where `learnt` is False.
     learnt

@@ -39,7 +39,7 @@ class AttributeGuesses:
         Parameters
         ----------
         membership
-            Of the same worlds and targets; a world without members or without others gives NaN.
+            Membership of the same worlds and targets; a world without members or without others gives NaN.
 
         Raises
         ------

@@ -100,8 +100,10 @@ def chance_spread(members: int, others: int) -> float:
 
     Parameters
     ----------
-    members, others
-        Numbers of records that the adversary is asked about, at least 1 each.
+    members
+        Number of members that the adversary is asked about, at least 1.
+    others
+        Number of others that it is asked about, at least 1.
 
     Returns
     -------

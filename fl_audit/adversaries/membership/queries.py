@@ -96,8 +96,10 @@ def queries_for(source: Source, public: Floats32, seed: int, number: int) -> Que
         The data set.
     public
         Features of records that no model is trained on, one or more.
-    seed, number
-        Public seed; how many queries are wanted.
+    seed
+        Public seed of the values that columns are filled with.
+    number
+        How many queries of each record are wanted.
 
     Raises
     ------

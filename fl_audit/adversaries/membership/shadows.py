@@ -18,6 +18,8 @@ from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership
 
+FEWEST = 2
+"""In so many worlds a target has to be in, and out, for all to have shadow worlds: none is a shadow of its own."""
 LEAST_SHARE_OF_SPREAD = 1e-12
 """Least sum of squares, as a share of that over all worlds: what rounding leaves of a group of equal values."""
 
@@ -42,7 +44,7 @@ def shadow_flags(membership: Membership, shadows: Flags | None) -> Flags:
     Parameters
     ----------
     membership
-        Of all worlds.
+        Membership of all worlds.
     shadows
         Bool (worlds,), or None for all.
 
@@ -99,7 +101,7 @@ def require_shadows(group: ShadowGroup, side: str, at_least: int) -> None:
     Parameters
     ----------
     group
-        Of `shadow_group`.
+        As `shadow_group` returns it.
     side
         `in` or `out`, for the message.
     at_least
@@ -120,6 +122,41 @@ def require_shadows(group: ShadowGroup, side: str, at_least: int) -> None:
         )
 
 
+def require_shadows_of_all(membership: Membership) -> None:
+    """Refuse coins that leave a target without a shadow world on a side, which would end an attack after all training.
+
+    Parameters
+    ----------
+    membership
+        Membership of all worlds of a run.
+
+    Raises
+    ------
+    InputError
+        If a target is in, or out, in fewer than `FEWEST` worlds.
+    """
+    fewest = fewest_on_a_side(membership)
+    target = int(fewest.argmin())
+    side = "in" if membership.is_in[:, target].sum() == fewest[target] else "out"
+    require(
+        fewest[target] >= FEWEST,
+        f"the coins of this seed leave target {target} {side} in {fewest[target]} of {membership.worlds} worlds: "
+        f"accepted are {FEWEST} or more, by another seed or more worlds",
+    )
+
+
+def fewest_on_a_side(membership: Membership) -> Integers:
+    """Return in how many worlds each target is in, or out if these are fewer, shape (targets,).
+
+    Parameters
+    ----------
+    membership
+        Membership of all worlds of a run.
+    """
+    inside = membership.is_in.sum(axis=0)
+    return np.asarray(np.minimum(inside, membership.worlds - inside), dtype=np.int64)
+
+
 def as_queries(values: Floats, membership: Membership, what: str) -> Floats:
     """Return values with an axis of queries (worlds, targets, queries), or refuse them.
 
@@ -128,7 +165,7 @@ def as_queries(values: Floats, membership: Membership, what: str) -> Floats:
     values
         Finite, shape (worlds, targets) or (worlds, targets, queries).
     membership
-        Of the same worlds and targets.
+        Membership of the same worlds and targets.
     what
         The values' name, for the message.
 

@@ -24,8 +24,10 @@ def known_halves(worlds: int, targets: int, generator: np.random.Generator) -> F
 
     Parameters
     ----------
-    worlds, targets
-        How many, at least 1 and at least 2.
+    worlds
+        Number of worlds, at least 1.
+    targets
+        Number of targets in each world, at least 2.
     generator
         Draws them, never looking at who is in: who is known must not tell who is a member.
 

@@ -133,8 +133,10 @@ def white_box_features(model: StackedModel, models: Tensor, features: Tensor, la
         several the last one called is looked at; what follows it (a temperature, a normalisation) does no harm.
     models
         Float32 (worlds, parameters).
-    features, labels
-        Targets (n, *shape) in float32 and their classes (n,) in int64.
+    features
+        Features of the targets, float32 (n, *shape).
+    labels
+        Their classes, int64 (n,).
 
     Raises
     ------

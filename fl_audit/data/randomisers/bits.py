@@ -94,9 +94,10 @@ class RandomisedBits:
         return np.asarray(self.epsilon * agreeing.sum(axis=record_axes(first)), dtype=np.float64)
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return what the paper promises for records of a shape, a release for each feature: 600 epsilon_i in all.
+        """Return what the paper promises for records of a shape, a release for each feature.
 
-        No two records can differ in more, so it is also the exact law for records that differ everywhere.
+        Records of 600 features are promised 600 epsilon_i in all. No two records can differ in more, so it is also the
+        exact law for records that differ everywhere.
         """
         return responses(self.epsilon, int(np.prod(shape)))
 

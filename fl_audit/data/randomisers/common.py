@@ -25,18 +25,18 @@ def pure_epsilon(events: Iterable[ReleaseEvent]) -> float:
     total = 0.0
     for event in events:
         if not isinstance(event, LaplaceRelease | RandomizedResponse):
-            raise InputError(f"event is a {event}: accepted are Laplace releases and randomized response")
+            raise InputError(f"event is {event}: accepted are Laplace releases and randomized response")
         total += event.count * event.epsilon
     return total
 
 
 def responses(epsilon: float, count: int) -> tuple[ReleaseEvent, ...]:
-    """Return so many tellings of a bit as a release; none where nothing is told.
+    """Return the release of a bit that is told several times; no release where nothing is told.
 
     Parameters
     ----------
     epsilon
-        Of one telling, at least 0.
+        Epsilon of one telling, at least 0.
     count
         How many, from 0.
     """
@@ -48,8 +48,12 @@ def draws_above(limit: float, count: int, generator: np.random.Generator) -> Fla
 
     Parameters
     ----------
-    limit, count, generator
-        From 0 to 1; how many draws; what they are drawn with.
+    limit
+        From 0 to 1.
+    count
+        How many draws.
+    generator
+        What they are drawn with.
     """
     found = np.empty(count, dtype=np.bool_)
     for start in range(0, count, _DRAWS):
@@ -82,5 +86,5 @@ def require_pair(observed: NDArray[np.generic], first: NDArray[np.generic], seco
     require(
         fits,
         f"observed records have shape {observed.shape} and the two records {first.shape} and {second.shape}: "
-        "accepted are two equal shapes, and observed ones with axes of their own before",
+        "accepted are two records of one shape, and observed records of that shape with further axes before it",
     )

@@ -94,7 +94,7 @@ class RandomisedEdges:
         return np.asarray(self.epsilon * np.triu(agreeing, 1).sum(axis=(-2, -1)), dtype=np.float64)
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return what the paper promises for graphs of up to `shape` = (nodes, nodes): all pairs of one node.
+        """Return what the paper promises for graphs of up to `shape` = (nodes, nodes): one for each pair of a node.
 
         The paper multiplies epsilon_i by a largest degree of 2,000. COLLAB's largest graph has 492 nodes, and its
         largest degree is 491.
@@ -127,7 +127,10 @@ def _require_graph(matrices: AdjacencyMatrix) -> None:
         f"adjacency matrices have shape {matrices.shape} of {matrices.dtype}: accepted are truth values of shape "
         "(nodes, nodes), at least two nodes",
     )
-    require(bool((matrices == matrices.swapaxes(-1, -2)).all()), "an adjacency matrix is not symmetric")
+    require(
+        bool((matrices == matrices.swapaxes(-1, -2)).all()),
+        "an adjacency matrix is not symmetric: accepted are undirected graphs",
+    )
 
 
 def _partners(nodes: int) -> Integers:

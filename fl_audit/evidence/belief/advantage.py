@@ -30,8 +30,10 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[flo
 
     Parameters
     ----------
-    successes, trials
-        0 to `trials`; at least 1.
+    successes
+        How many trials succeeded, from 0 to `trials`.
+    trials
+        Number of trials, at least 1.
     confidence
         Least probability with which the interval covers, above 0 and below 1; each side has half of the rest.
 

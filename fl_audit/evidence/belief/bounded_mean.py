@@ -42,8 +42,10 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
         from `smallest` to `largest`. Their order matters a little to the interval, never to its coverage.
     confidence
         Above 0 and below 1.
-    smallest, largest
-        What the numbers are known to lie between, `smallest` below `largest`.
+    smallest
+        No number can be below it.
+    largest
+        No number can be above it; larger than `smallest`.
 
     Raises
     ------

@@ -60,7 +60,7 @@ def calibration(
     members
         Whether D was used, shape (worlds,).
     confidence
-        Of the intervals of the bins, above 0 and below 1.
+        Confidence of the intervals of the bins, above 0 and below 1.
     prior
         By which the insider guesses.
     coin

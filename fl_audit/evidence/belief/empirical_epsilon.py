@@ -42,8 +42,10 @@ def epsilon_from_sensitivities(signal: Floats, delta: float, accountant: Account
     signal
         mu_i = Delta_i / sigma_i, the local sensitivity over the noise that was really added, shape (worlds, rounds),
         finite and at least 0.
-    delta, accountant
-        Above 0 and below 1; who accounts.
+    delta
+        Above 0 and below 1.
+    accountant
+        Who turns mu into epsilon.
 
     Raises
     ------
@@ -234,8 +236,10 @@ def advantage_interval(wins: int, worlds: int, delta: float, confidence: float) 
 
     Parameters
     ----------
-    wins, worlds
-        Games won and played.
+    wins
+        Games that the insider won.
+    worlds
+        Games that were played.
     delta
         Above 0, below 1.
     confidence

@@ -63,7 +63,7 @@ def belief_density(belief: ArrayLike, laws: Mapping[int, LogOddsLaw], prior: flo
     belief
         Where to evaluate, strictly between 0 and 1.
     laws
-        Of the final log-odds of D against D', where D was used (1) and where it was not (0).
+        Laws of the final log-odds of D against D', where D was used (1) and where it was not (0).
     prior
         Belief in D before the first release.
     share
@@ -86,9 +86,9 @@ def bound_in_other(bound: float, prior: float) -> float:
     Parameters
     ----------
     bound
-        Of the belief in D, above 0 and below 1.
+        Bound of the belief in D, above 0 and below 1.
     prior
-        Of D, above 0 and below 1.
+        Prior probability of D, above 0 and below 1.
     """
     return float(expit(logit(bound) - 2 * logit(prior)))
 
@@ -99,11 +99,13 @@ def belief_grid(laws: Mapping[int, LogOddsLaw], prior: float = 0.5, points: int 
     Parameters
     ----------
     laws
-        Of the log-odds of D, by the secret bit.
+        Laws of the log-odds of D, by the secret bit.
     prior
-        Of D, above 0 and below 1.
-    points, tail
-        How many beliefs; probability that may lie beyond each end.
+        Prior probability of D, above 0 and below 1.
+    points
+        How many beliefs.
+    tail
+        Probability that may lie beyond each end.
     """
     shift, tails = float(logit(prior)), [tail, 1 - tail]
     ends = np.concatenate([laws[1].quantile(tails) + shift, -laws[0].quantile(tails) - shift])

@@ -41,7 +41,7 @@ def detectable_mean(count: int, level: float, power: float = DETECTION_POWER) ->
     count
         From 2.
     level
-        Of the test, above 0 and below 1.
+        Level of the test, above 0 and below 1.
     power
         The probability of finding it, above the level and below 1.
 
@@ -100,7 +100,7 @@ def detectable_shift(count: int, groups: int, level: float, power: float = DETEC
     groups
         Number of groups whose means are tested together, from 1.
     level
-        Of the test, above 0 and below 1.
+        Level of the test, above 0 and below 1.
     power
         The probability of finding it, above the level and below 1.
     """

@@ -120,7 +120,7 @@ def estimate_noise(measured: Measured, confidence: float, claim: Claim) -> Noise
     measured
         The run.
     confidence
-        Of the intervals, above 0 and below 1.
+        Confidence of the intervals, above 0 and below 1.
     claim
         What is promised of which releases, with Gaussian noise.
 

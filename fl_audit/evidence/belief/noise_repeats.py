@@ -58,7 +58,7 @@ def cosine_at(probability: float, dimensions: int) -> float:
     probability
         From 0 to 1.
     dimensions
-        Of the space, from 2.
+        Dimensions of the space, from 2.
     """
     return math.sqrt(1 - float(betaincinv((dimensions - 1) / 2, 0.5, probability)))
 

@@ -72,8 +72,12 @@ def detectable_share(added: int, freedom: int, level: float, power: float = DETE
     ----------
     added
         m, at least 2: over how many worlds or rounds the sums run.
-    freedom, level, power
-        How many sums there are; of the test; probability of finding it.
+    freedom
+        How many sums there are.
+    level
+        Level of the test, above 0 and below 1.
+    power
+        Probability with which the share is found.
 
     Examples
     --------

@@ -35,8 +35,10 @@ def planned_limits(promise: Guarantee, worlds: int, rounds: float, parameters: i
 
     Parameters
     ----------
-    promise, worlds
-        What is promised; how often the game is played.
+    promise
+        What is promised.
+    worlds
+        How often the game is played.
     rounds
         Rounds of a world in which D and D' differ, on average.
     parameters
@@ -58,8 +60,10 @@ def planned_ceiling(promise: Guarantee, worlds: int) -> PlannedLimits:
 
     Parameters
     ----------
-    promise, worlds
-        What is promised; how often the game is played.
+    promise
+        What is promised.
+    worlds
+        How often the game is played.
     """
     ceiling = _ceiling(promise, worlds)
     needed = worlds_for_scores(BREACH * promise.epsilon, promise.delta)

@@ -76,8 +76,10 @@ class Judgement:
         The configured confidence.
     epsilon_lower_bound_at_level
         The same with confidence 1 - `level`.
-    method, assumption
-        How the lower bound is found, and what it rests on, in plain English.
+    method
+        How the lower bound is found, in plain English.
+    assumption
+        What the lower bound rests on, in plain English.
     limit_of_detection
         Smallest true epsilon, at the promise's delta, that would be called violated with probability 0.9 by the test
         that the lower bound comes from; infinite where the worlds cannot tell. Where only scores are judged: the
@@ -159,8 +161,8 @@ def judge(measured: Measured, guarantee: Guarantee, confidence: float) -> Judgem
     guarantee
         The promise, of Gaussian noise. Epsilon follows from the noise by the law of its claim, sampling included.
     confidence
-        Of the noise's intervals and of the lower bound on epsilon, 0.5 or more, below 1. The verdict itself is always
-        at `FAMILY_LEVEL`.
+        Confidence of the noise's intervals and of the lower bound on epsilon, 0.5 or more, below 1. The verdict itself
+        is always at `FAMILY_LEVEL`.
 
     Raises
     ------
@@ -200,12 +202,14 @@ def judge_scores(member_scores: Floats, nonmember_scores: Floats, guarantee: Gua
 
     Parameters
     ----------
-    member_scores, nonmember_scores
-        Final scores of the worlds with D and of those with D', higher where the insider rather believes in D.
+    member_scores
+        Final scores of the worlds with D, higher where the insider rather believes in D.
+    nonmember_scores
+        Final scores of the worlds with D'.
     guarantee
         The promise, of any kind of noise.
     confidence
-        Of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
+        Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
 
     Returns
     -------
@@ -244,12 +248,16 @@ def judged_by_one(
 
     Parameters
     ----------
-    test, conclusive
-        The test, at `FAMILY_LEVEL`, and whether it would have found a breach of 1.5 times the promise.
+    test
+        The test, at `FAMILY_LEVEL`.
+    conclusive
+        Whether it would have found a breach of 1.5 times the promise.
     lower_bounds
         On epsilon, with `confidence` and with 1 - `FAMILY_LEVEL`.
-    confidence, method, assumption, limit, worlds_needed
-        As of `Judgement`; `limit` is its limit of detection.
+    confidence, method, assumption, worlds_needed
+        As of `Judgement`.
+    limit
+        The test's limit of detection, as of `Judgement`.
     missing
         Why no test of the family is offered; None names none.
     """
@@ -288,8 +296,10 @@ def ceiling_of_scores(members: int, nonmembers: int, delta: float) -> float:
 
     Parameters
     ----------
-    members, nonmembers
-        Number of scores of each group.
+    members
+        Number of members' scores.
+    nonmembers
+        Number of nonmembers' scores.
     delta
         At least 0, below 1.
     """

@@ -27,8 +27,10 @@ def area_under_curve(
 
     Parameters
     ----------
-    members, nonmembers
-        Independent scores, alike within their group, shapes (n1,) and (n0,), at least one each, no NaN.
+    members
+        Scores of members, independent and identically distributed, shape (n1,), at least one, no NaN.
+    nonmembers
+        Scores of nonmembers, likewise, shape (n0,).
     confidence
         Above 0 and below 1.
 

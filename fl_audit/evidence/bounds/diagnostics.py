@@ -27,8 +27,10 @@ def normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
 
     Parameters
     ----------
-    members, nonmembers
-        Finite scores, shapes (n1,) and (n0,).
+    members
+        Scores of members, shape (n1,), finite.
+    nonmembers
+        Scores of nonmembers, shape (n0,), finite.
     """
     from scipy.stats import levene, normaltest, shapiro  # half a second to import; other bounds do without
 
@@ -55,8 +57,10 @@ def gaussian_tradeoff_warnings(members: Floats, nonmembers: Floats) -> tuple[str
 
     Parameters
     ----------
-    members, nonmembers
-        Scores without NaN, shapes (n1,) and (n0,).
+    members
+        Scores of members, shape (n1,), no NaN.
+    nonmembers
+        Scores of nonmembers, shape (n0,), no NaN.
     """
     found = list(_repeated(members, nonmembers, "the log-odds of a Gaussian mechanism do not"))
     distance = _bend(np.sort(members), np.sort(nonmembers))

@@ -105,15 +105,17 @@ def epsilon_lower_bound(
 
     Parameters
     ----------
-    member_scores, nonmember_scores
-        Floats where D was used and where D' was, shapes (n1,) and (n0,), at least one each, no NaN; infinite ones are
-        kept by all methods but `gaussian-shift`, which refuses them. With one score in a group the bound is 0.
+    member_scores
+        Scores of the games in which D was used, floats, shape (n1,), at least one, no NaN. Infinite ones are kept by
+        all methods but `gaussian-shift`, which refuses them. With a single score in a group the bound is 0.
+    nonmember_scores
+        Scores of the games in which D' was used, likewise, shape (n0,).
     delta
         At least 0, below 1. `gdp` and `gaussian-shift` refuse 0, where a Gaussian mechanism's epsilon is infinite.
     confidence
         Above 0.5, below 1.
     method
-        How.
+        How the bound is found.
 
     Raises
     ------
@@ -214,8 +216,10 @@ def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float
     ----------
     method
         How the bound is computed.
-    members, nonmembers
-        Numbers of scores, at least 1.
+    members
+        Number of members' scores, at least 1.
+    nonmembers
+        Number of nonmembers' scores, at least 1.
     delta, confidence
         As for `epsilon_lower_bound`.
     """

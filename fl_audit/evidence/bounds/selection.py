@@ -97,10 +97,14 @@ def ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delta
 
     Parameters
     ----------
-    hits, alarms
-        Positives among `first` and among `second` scores, above 0 and at least 0; they need not be whole.
-    first, second
-        Numbers of scores; they need not be whole.
+    hits
+        Positives among the scores of the first group, above 0; they need not be whole.
+    alarms
+        Positives among the scores of the second group, at least 0; they need not be whole.
+    first
+        Number of scores of the first group; it need not be whole.
+    second
+        Number of scores of the second group; it need not be whole.
     delta
         At least 0, below 1.
     level

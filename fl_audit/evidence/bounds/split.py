@@ -67,8 +67,10 @@ def number_of_splits(members: Floats, nonmembers: Floats) -> int:
 
     Parameters
     ----------
-    members, nonmembers
-        Scores without NaN, shapes (n1,) and (n0,).
+    members
+        Scores of members, shape (n1,), no NaN.
+    nonmembers
+        Scores of nonmembers, shape (n0,), no NaN.
 
     Notes
     -----
@@ -91,8 +93,10 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
 
     Parameters
     ----------
-    members, nonmembers
-        Scores without NaN, shapes (n1,) and (n0,); infinite ones are kept.
+    members
+        Scores of members, shape (n1,), no NaN; infinite ones are kept.
+    nonmembers
+        Scores of nonmembers, shape (n0,), likewise.
     break_ties
         Whether equal scores get ranks of their own, in an order drawn at random across both groups. The split is the
         same either way.

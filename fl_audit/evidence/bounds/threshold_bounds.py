@@ -82,7 +82,7 @@ def bayes_of(counts: Counts, delta: float, level: float) -> float:
     delta
         At least 0, below 1.
     level
-        Of the quantile, above 0 and below 1.
+        Level of the quantile, above 0 and below 1.
     """
     tpr = (counts.hits + 0.5, counts.first - counts.hits + 0.5)
     fpr = (counts.alarms + 0.5, counts.second - counts.alarms + 0.5)
@@ -130,8 +130,12 @@ def gdp_threshold_epsilon(ways: tuple[ScoreReading, ...], delta: float, level: f
 
     Parameters
     ----------
-    ways, delta, level
-        The four directions; above 0 and below 1; 1 - confidence.
+    ways
+        The four directions in which scores can be read.
+    delta
+        Above 0 and below 1.
+    level
+        1 - confidence.
     """
     return gdp_epsilon(delta, gdp_threshold_mu(*chosen_by_rank(ways), level))
 

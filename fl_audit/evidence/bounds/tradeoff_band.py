@@ -36,9 +36,11 @@ def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: 
 
     Parameters
     ----------
-    found_in, others
-        Scores of the group that is looked for and of the reference group, independent, alike within a group, no NaN,
-        shapes (n1,) and (n0,), at least one each.
+    found_in
+        Scores of the group that is looked for, independent and identically distributed, no NaN, shape (n1,), at least
+        one.
+    others
+        Scores of the reference group, likewise, shape (n0,).
     alarms
         Shares of the reference law, from 0 to 1, shape (points,).
     confidence

@@ -81,8 +81,10 @@ def measure_pair(run: FinishedRun, findings: Findings) -> PairNumbers | None:
 
     Parameters
     ----------
-    run, findings
-        A finished run; what was found before.
+    run
+        A finished run.
+    findings
+        What was found of it before.
     """
     promise, insider = run.facts.guarantee, findings.find(InsiderNumbers)
     # Beliefs say this of the pair where they come from the exact likelihood ratio, and nowhere else.

@@ -114,9 +114,11 @@ def measured_advantage(of_first: Floats, of_second: Floats, confidence: float) -
 
     Parameters
     ----------
-    of_first, of_second
-        Log-odds of the first record against the second, where the first, or the second, was randomised, (worlds,), at
-        least one world.
+    of_first
+        Log-odds of the first record against the second in worlds where the first was randomised, (worlds,), at least
+        one.
+    of_second
+        The same log-odds in worlds where the second was randomised, likewise.
     confidence
         Above 0 and below 1. Either share has an interval that misses with half of the rest.
 

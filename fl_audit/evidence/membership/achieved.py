@@ -55,8 +55,10 @@ def achieved_by_attack(
     apart
         The same where some worlds were shadows alone, which are NaN; all scores, if the attack has no shadows; None
         where no worlds were kept apart.
-    membership, asked
-        Who was in; delta and confidence.
+    membership
+        Which targets were in, in which worlds.
+    asked
+        Delta and confidence of the bounds that are asked for.
     knows_coins
         Whether the attacker of a world knows some of its coins, so that its guesses are no test of a single run.
     """
@@ -78,8 +80,10 @@ def achieved_by_insiders(log_odds: Floats, membership: Membership, asked: AskedO
     ----------
     log_odds
         Final log-odds of membership, (worlds, targets).
-    membership, asked
-        Who was in; delta and confidence of what is asked.
+    membership
+        Which targets were in, in which worlds.
+    asked
+        Delta and confidence of the bounds that are asked for.
     """
     rates = membership_rates(
         log_odds, membership, _draws(), asked.confidence, shadows_of_each_other=False, of_insiders=True

@@ -42,9 +42,9 @@ def one_target_scores(scores: ArrayLike, membership: Membership, generator: np.r
     Parameters
     ----------
     scores
-        Of worlds that served no other as a shadow, no NaN, shape (worlds, targets).
+        Scores of worlds that served no other as a shadow, no NaN, shape (worlds, targets).
     membership
-        Of the same worlds.
+        Membership of the same worlds.
     generator
         Draws the targets; it must not depend on scores.
 

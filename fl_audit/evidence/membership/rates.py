@@ -120,10 +120,13 @@ def membership_rates(
     ----------
     scores
         Higher for a likelier member, no NaN, shape (worlds, targets); 2 worlds or more.
-    membership, generator
-        Who was in; draws the worlds of each resample.
+    membership
+        Which targets were in, in which worlds.
+    generator
+        Draws the worlds of each resample.
     confidence
-        Of the four intervals together, above 0.5 and below 1: each leaves out a quarter of the level (Bonferroni).
+        Confidence of the four intervals together, above 0.5 and below 1: each leaves out a quarter of the level
+        (Bonferroni).
     resamples
         How many, at least 100.
     shadows_of_each_other

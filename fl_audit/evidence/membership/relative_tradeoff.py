@@ -12,8 +12,10 @@ def relative_tradeoff(auc_without: float, auc: float, accuracy_without: float, a
 
     Parameters
     ----------
-    auc_without, auc
-        Area under the ROC of a membership attack on the model without and with differential privacy, from 0 to 1.
+    auc_without
+        Area under the ROC of a membership attack on the model without differential privacy, from 0 to 1.
+    auc
+        The same of the model with differential privacy.
     accuracy_without, accuracy
         Their test accuracy, from 0 to 1.
     classes

@@ -36,9 +36,11 @@ def empirical_interval(
 
     Parameters
     ----------
-    member_losses, population_losses
-        Losses, finite and at least 0, shapes (m,) and (p,), at least one each. The losses of a set must be independent
-        and identically distributed.
+    member_losses
+        Losses on training records, shape (m,), at least one, finite and at least 0, independent and identically
+        distributed.
+    population_losses
+        Losses on a sample of the population, shape (p,), likewise.
     delta
         From 0 to below 1.
     cut

@@ -51,8 +51,10 @@ def threshold_counts(member_losses: Floats, population_losses: Floats) -> Thresh
 
     Parameters
     ----------
-    member_losses, population_losses
-        Finite numbers, shapes (..., m) and (..., p) with equal leading axes.
+    member_losses
+        Finite numbers, shape (..., m).
+    population_losses
+        Finite numbers, shape (..., p) with the same leading axes.
     """
     m = member_losses.shape[-1]
     both = np.concatenate([member_losses, population_losses], axis=-1)
@@ -70,9 +72,14 @@ def definition_ratios(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, delta:
 
     Parameters
     ----------
-    fpr, tnr, fnr, tpr
-        Error rates and their complements, each in [0, 1]. The complements are passed in and not computed here, so
-        that rates near 1 keep their digits.
+    fpr
+        False positive rates, in [0, 1].
+    tnr
+        1 - FPR, in [0, 1]. It is passed in and not computed here, so that rates near 1 keep their digits.
+    fnr
+        False negative rates, in [0, 1].
+    tpr
+        1 - FNR, in [0, 1], passed in for the same reason.
     delta
         From 0 to below 1.
     """
@@ -103,8 +110,10 @@ def epsilon_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Float
 
     Parameters
     ----------
-    fpr, fnr
-        False positive and false negative rates in [0, 1], shapes (..., thresholds), at least one threshold.
+    fpr
+        False positive rates in [0, 1], shape (..., thresholds), at least one threshold.
+    fnr
+        False negative rates in [0, 1], of the same shape.
     delta
         From 0 to below 1.
 
@@ -138,8 +147,11 @@ def empirical_epsilon_star(
 
     Parameters
     ----------
-    member_losses, population_losses
-        Losses at least 0, finite, shapes (..., m) and (..., p) with equal leading axes and m, p at least 1.
+    member_losses
+        Losses on training records, finite and at least 0, shape (..., m), m at least 1.
+    population_losses
+        Losses on a sample of the population, finite and at least 0, shape (..., p) with the same leading axes, p at
+        least 1.
     delta
         From 0 to below 1.
     cut
@@ -180,8 +192,10 @@ def within_cut(fpr: Floats, fnr: Floats, cut: float) -> Flags:
 
     Parameters
     ----------
-    fpr, fnr
-        Error rates of one shape.
+    fpr
+        False positive rates.
+    fnr
+        False negative rates, of the same shape.
     cut
         From 0, below 1/2.
     """

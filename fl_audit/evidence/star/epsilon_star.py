@@ -71,10 +71,16 @@ def epsilon_star_gaussian(
 
     Parameters
     ----------
-    member_mean, member_std, population_mean, population_std
-        Means and standard deviations, finite, the latter at least 0; shapes that broadcast together. A standard
-        deviation of 0 means a constant score. Two equal constants give 0. A constant against anything else gives
-        infinity, since a threshold beside the constant separates a share above delta of one set without any error.
+    member_mean
+        Mean of the members' scores, finite. All four arguments have shapes that broadcast together.
+    member_std
+        Their standard deviation, finite and at least 0; 0 means a constant score. Two equal constants give 0. A
+        constant against anything else gives infinity, since a threshold beside the constant separates a share above
+        delta of one set without any error.
+    population_mean
+        Mean of the population's scores, finite.
+    population_std
+        Their standard deviation, as `member_std`.
     delta
         From 0 to below 1. At 0 two different normals have an unbounded ratio: infinity, unless there is a cut.
     cut
@@ -175,8 +181,11 @@ def parametric_epsilon_star(
 
     Parameters
     ----------
-    member_losses, population_losses
-        Losses at least 0, finite, shapes (..., m) and (..., p) with equal leading axes and m, p at least 2.
+    member_losses
+        Losses on training records, finite and at least 0, shape (..., m), m at least 2.
+    population_losses
+        Losses on a sample of the population, finite and at least 0, shape (..., p) with the same leading axes, p at
+        least 2.
     delta
         From 0 to below 1; the paper recommends less than one over the number of members.
     shift

@@ -35,8 +35,11 @@ def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> Loss
 
     Parameters
     ----------
-    member_losses, population_losses
-        Losses at least 0, finite, shapes (..., m) and (..., p) with equal leading axes and m, p at least 1.
+    member_losses
+        Losses on training records, finite and at least 0, shape (..., m), m at least 1.
+    population_losses
+        Losses on a sample of the population, finite and at least 0, shape (..., p) with the same leading axes, p at
+        least 1.
 
     Raises
     ------

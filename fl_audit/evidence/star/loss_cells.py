@@ -39,8 +39,10 @@ def gather(member_losses: Floats, population_losses: Floats) -> LossCells:
 
     Parameters
     ----------
-    member_losses, population_losses
-        Finite, shapes (m,) and (p,).
+    member_losses
+        Losses on training records, finite, shape (m,).
+    population_losses
+        Losses on a sample of the population, finite, shape (p,).
     """
     counts = threshold_counts(member_losses, population_losses)
     own = np.diff(counts.members, prepend=0)
@@ -71,11 +73,13 @@ def parametric_draws(
     Parameters
     ----------
     cells
-        Of `gather`.
+        As `gather` returns them.
     delta, shift, cut
         As for `parametric_epsilon_star`.
-    replicates, rng
-        Number of draws; source of the draws.
+    replicates
+        Number of draws.
+    rng
+        Source of the draws.
     """
     found = []
     for members, population in _draws(cells, replicates, rng):

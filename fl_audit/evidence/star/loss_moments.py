@@ -103,8 +103,10 @@ def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMomen
     ----------
     losses
         At least 0, finite, shape (..., n), n at least 0. Losses beyond the range are clipped to it.
-    low, high
-        The range by which losses are normalised, shape (...).
+    low
+        Lower end of the range by which losses are normalised, shape (...).
+    high
+        Upper end of that range, shape (...).
 
     Returns
     -------

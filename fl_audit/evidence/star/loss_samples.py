@@ -54,9 +54,11 @@ def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float
     ----------
     losses
         At least 0, finite, shape (..., n).
-    low, high
-        Smallest and largest loss of members and population together, shape (...). Where they are equal every loss
-        normalises to 0.
+    low
+        Smallest loss of members and population together, shape (...). Where it equals `high` every loss normalises to
+        0.
+    high
+        Largest loss of members and population together, shape (...).
     shift
         Positive; it keeps the exponential below 1, where the logit would be infinite.
 
@@ -87,8 +89,10 @@ def scores_of_pair(
 
     Parameters
     ----------
-    member_losses, population_losses
-        Losses as `checked_pair` returns them, shapes (..., m) and (..., p).
+    member_losses
+        Losses on training records as `checked_pair` returns them, shape (..., m).
+    population_losses
+        Losses on a sample of the population as `checked_pair` returns them, shape (..., p).
     shift
         As for `loss_scores`.
     """

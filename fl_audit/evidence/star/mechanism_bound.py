@@ -44,11 +44,13 @@ def mechanism_lower_bound(
 
     Parameters
     ----------
-    member_losses, population_losses
-        Losses, finite and at least 0, shapes (models, m) and (models, p), each size at least 1. The models must be
-        trained independently, each on its own draw of training records, and each must have its own draw of population
-        records from the same source. With one training set or one population sample for all models the bound is not
-        valid.
+    member_losses
+        Losses on training records, finite and at least 0, shape (models, m), each size at least 1. The models must be
+        trained independently, each on its own draw of training records: with one training set for all of them the bound
+        is not valid.
+    population_losses
+        Losses on samples of the population, finite and at least 0, shape (models, p). Each model must have its own
+        sample from the same source: with one sample for all of them the bound is not valid.
     delta
         From 0 to below 1.
     confidence

@@ -85,9 +85,15 @@ def mechanism_star_gaussian(
 
     Parameters
     ----------
-    member_mean, member_std, population_mean, population_std
-        Means and standard deviations of each model's scores, finite, the latter positive; shapes that broadcast to
+    member_mean
+        Mean of the members' scores under each model, finite. All four arguments have shapes that broadcast to
         (models,).
+    member_std
+        Standard deviation of the members' scores under each model, finite and positive.
+    population_mean
+        Mean of the population's scores under each model, finite.
+    population_std
+        Standard deviation of the population's scores under each model, finite and positive.
     delta
         From 0 to below 1; at 0 both numbers are infinite unless no model has a leak.
     tolerance
@@ -116,10 +122,12 @@ def parametric_mechanism_star(
 
     Parameters
     ----------
-    member_losses, population_losses
-        Losses, finite and at least 0, not all equal within a model, shapes (models, m) and (models, p). The lower bound
-        holds only for independent models, each with its own training and population records, see
+    member_losses
+        Losses on training records, finite and at least 0, not all equal within a model, shape (models, m). The lower
+        bound holds only for independent models, each with its own training and population records, see
         `mechanism_lower_bound`.
+    population_losses
+        Losses on samples of the population, finite and at least 0, not all equal within a model, shape (models, p).
     delta
         From 0 to below 1.
     shift

@@ -106,8 +106,10 @@ class NormalMixture:
 
         Parameters
         ----------
-        size, rng
-            How many; what they are drawn with.
+        size
+            How many draws.
+        rng
+            What they are drawn with.
         """
         chosen = rng.choice(self.components, size=size, p=self.weights)
         return np.asarray(rng.normal(self.means[chosen], self.stds[chosen]), dtype=np.float64)
@@ -137,8 +139,10 @@ def normal(mean: float, std: float) -> NormalMixture:
 
     Parameters
     ----------
-    mean, std
-        Of the normal; `std` above 0.
+    mean
+        Mean of the normal.
+    std
+        Its standard deviation, above 0.
     """
     return NormalMixture(np.array([1.0]), np.array([mean]), np.array([std]))
 

@@ -105,8 +105,10 @@ def estimate_epsilon_star(
 
     Parameters
     ----------
-    member_losses, population_losses
-        Losses at least 0, finite, shapes (m,) and (p,), at least two each.
+    member_losses
+        Losses on training records, finite and at least 0, shape (m,), at least two.
+    population_losses
+        Losses on a sample of the population, finite and at least 0, shape (p,), at least two.
     delta
         From 0 to below 1; the paper recommends less than one over the number of members.
     rng

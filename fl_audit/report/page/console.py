@@ -8,6 +8,7 @@ from fl_audit.report.headline import facts_of, next_step, warnings_of
 from fl_audit.report.reading import finding_text
 from fl_audit.report.sections.registry import page_rows
 from fl_audit.report.sections.verdict import banner
+from fl_audit.user_modules import title_of_named
 
 _WIDEST_NAME = 30
 
@@ -15,7 +16,7 @@ _WIDEST_NAME = 30
 def summary_table(contents: RunContents) -> Table:
     """Return a table for the terminal: the verdict, what to do next, and the numbers of the report's page."""
     game, words, warnings = contents.facts.game, banner(contents), warnings_of(contents)
-    title = Text(f"{game.data.name}, {game.model}: {contents.run.worlds:,} x {game.rounds} rounds")
+    title = Text(f"{game.data.title}, {title_of_named(game.model)}: {contents.run.worlds:,} x {game.rounds} rounds")
     table = Table(title=title, show_header=False, caption=Text("\n".join(warnings)) if warnings else None)
     table.add_column("what", style="bold", max_width=_WIDEST_NAME)
     table.add_column("finding")

@@ -21,6 +21,7 @@ from fl_audit.report.sections.registry import measured, page_rows
 from fl_audit.report.sections.verdict import verdict_of
 from fl_audit.report.tests_table import ToldTests
 from fl_audit.report.wording import percent, plural
+from fl_audit.user_modules import title_of_named
 
 ON_ITS_WORD = "Computed as if the claimed noise were there. The promise was broken, so nothing here acquits."
 """Above what takes a promise at its word that was broken."""
@@ -71,7 +72,7 @@ def render_html(contents: RunContents, pictures: Sequence[DrawnPicture], form: F
         _appendix(contents, figures) if form.with_appendix else "",
     ]
     return html_page(
-        title=f"Privacy audit: {game.data.name}, {game.model}",
+        title=f"Privacy audit: {game.data.title}, {title_of_named(game.model)}",
         heading="Privacy audit report",
         subtitle=_subtitle(contents),
         opening="",
@@ -112,8 +113,8 @@ def _placed(contents: RunContents, pictures: Sequence[DrawnPicture]) -> list[Dra
 def _subtitle(contents: RunContents) -> str:
     facts, game = contents.facts, contents.facts.game
     parts = (
-        f"{game.data.name}, {plural(game.records, 'record')} at {plural(game.clients, 'client')}",
-        f"model {game.model}",
+        f"{game.data.title}, {plural(game.records, 'record')} at {plural(game.clients, 'client')}",
+        f"model {title_of_named(game.model)}",
         plural(game.rounds, "round"),
         plural(contents.run.worlds, "world"),
         scaling_text(facts) if facts.game.law.weighs_exactly else "noise in every step of the clients' training",

@@ -82,8 +82,10 @@ def value_html(value: Any, is_share: bool = False, digits: int = 4) -> str:
     ----------
     value
         A number, or whatever else stands in a row.
-    is_share, digits
-        Whether it is shown in percent; that count.
+    is_share
+        Whether it is shown in percent.
+    digits
+        Digits that are shown of a number that is no share.
     """
     if value is None:
         return escape(MISSING)

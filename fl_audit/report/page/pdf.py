@@ -32,8 +32,10 @@ def write_pdf(page: str, path: Path) -> None:
 
     Parameters
     ----------
-    page, path
-        HTML that loads nothing; the file.
+    page
+        HTML that loads nothing from elsewhere.
+    path
+        The file.
     """
     if hindrance():
         path.unlink(missing_ok=True)

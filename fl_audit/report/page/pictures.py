@@ -54,7 +54,8 @@ def page_svg(figure: Figure, name: str) -> str:
     figure
         The figure.
     name
-        Of the figure, different from those of others on the page: what refers to something inside it begins with that.
+        Name of the figure, different from those of others on the page: what refers to something inside it begins with
+        that.
     """
     text = to_svg(figure, name)
     text = _NOT_IN_A_PAGE.sub("", text[text.index("<svg") :])

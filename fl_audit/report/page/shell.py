@@ -73,7 +73,7 @@ def html_page(
     Parameters
     ----------
     title
-        Of the window, plain text.
+        Title of the window, plain text.
     heading
         Plain text.
     subtitle

@@ -46,8 +46,10 @@ def advantage_row(numbers: InsiderNumbers, contents: RunContents) -> Row:
 
     Parameters
     ----------
-    numbers, contents
-        What the insider achieved; what the report is drawn from.
+    numbers
+        What the insider achieved.
+    contents
+        What the report is drawn from.
     """
     found = numbers.estimate
     basis = "twice the share of right guesses - 1, 0 is coin-flipping; Clopper-Pearson interval; worlds are independent"
@@ -61,8 +63,10 @@ def surer_row(numbers: InsiderNumbers, contents: RunContents) -> Row:
 
     Parameters
     ----------
-    numbers, contents
-        What the insider achieved; what the report is drawn from.
+    numbers
+        What the insider achieved.
+    contents
+        What the report is drawn from.
     """
     estimate, promise, beyond = numbers.estimate, contents.facts.guarantee, numbers.belief_violations
     low, high = clopper_pearson(beyond, estimate.worlds, estimate.confidence)
