@@ -104,7 +104,7 @@ def test_no_listener_answers_without_the_token_and_nothing_of_it_is_left(monkeyp
         commands = [command_of(one) for one in psutil.Process().children(recursive=True)]
         assert not any(token in line for line in commands)
         mark = os.environ[guard._MARK]
-        assert len(guard.marked(mark)) >= 4  # head, node, its agent, a client: all end with this process
+        assert len(guard.marked(mark)) >= 2  # the head and the node at least: whatever bears it ends with this process
     assert guard.marked(mark) == []
     assert not any(name.startswith("RAY_AUTH") for name in os.environ)
     assert not (Path.home() / ".ray" / "auth_token").exists()
