@@ -10,6 +10,8 @@ from statistics import median
 
 import pytest
 
+# One worker makes what tests of this file share.
+pytestmark = pytest.mark.xdist_group("small package")
 ROOT = Path(__file__).parents[1]
 HEAVY = ("torch", "pandas", "scipy", "sklearn", "ray", "opacus", "pydantic", "matplotlib", "pyarrow", "filelock")
 CLIENTS = {

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+# One worker makes what tests of this file share.
+pytestmark = pytest.mark.xdist_group("wheel")
 ROOT = Path(__file__).parents[1]
 APART = ("benchmarks", "examples", "studies", "zoo")
 """Parts of `experiments` that stay in the repository: they show that the software is right."""

@@ -1,6 +1,7 @@
 """What `import fl_audit as fa` offers."""
 
 import json
+import os
 import subprocess
 import sys
 from html import unescape
@@ -85,8 +86,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[fa.Run, list[str]]:
     place = tmp_path_factory.mktemp("user")
     (place / "server.py").write_text("raise RuntimeError('this is the module of somebody else')")
     (place / "experiments").mkdir()
+    # It writes no PDF, which takes seconds and has tests of its own.
+    (place / "first").mkdir()
+    (place / "first" / "weasyprint.py").write_text("raise ImportError")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
+        patch.setenv("PYTHONPATH", str(place / "first"), prepend=os.pathsep)
         run = fa.run_audit(SETTINGS, place / "run", engine="local", progress=heard.append)
     return run, heard
 

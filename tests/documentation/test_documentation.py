@@ -19,7 +19,7 @@ import pytest
 import yaml
 from pages import BLOCKS, FILES, KINDS, PAGES, PROGRAMS, ROOT
 from typer.main import get_command
-from workspace import Workspace
+from workspace import Workspace, read
 
 from experiments.cli.main import app
 from experiments.runs.config.described import settings as described
@@ -30,11 +30,19 @@ own command and what follows it, a part of an app, a federation that is run as o
 test_flower_app runs as a whole (5), apps that nobody here wrote (2), pages of
 papers and a minute of games."""
 WORDS_OF_THE_README = 1000
+SLOW = [
+    f"docs/how-to/{name}.md"
+    for name in ("baselines", "draw-pictures", "membership-attacks", "private-strategy", "strategies", "sweeps")
+]
+"""Pages whose commands take seconds, for what other tests show more quickly: each day they are only read."""
 
 
 def _pages_with_blocks() -> list[Any]:
+    group = pytest.mark.xdist_group("documentation")
     return [
-        pytest.param(page, marks=pytest.mark.xdist_group("documentation")) for page, blocks in BLOCKS.items() if blocks
+        pytest.param(page, marks=[group, *[pytest.mark.long] * (page in SLOW)])
+        for page, blocks in BLOCKS.items()
+        if blocks
     ]
 
 
@@ -57,6 +65,18 @@ def test_every_block_of_a_page_runs(page: str, workspace: Workspace, capsys: pyt
         if block.reason is None:
             workspace.run(block, before, namespace, capsys)
         before = block if block.kind == "sh" else before
+
+
+@pytest.mark.parametrize("page", SLOW)
+def test_blocks_of_slow_pages_have_settings_options_and_names_that_there_are(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, block in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(block.body)
+    for block in [one for one in BLOCKS[page] if one.reason is None]:
+        read(block, tmp_path)
 
 
 @pytest.mark.xdist_group("documentation")

@@ -1,20 +1,24 @@
 """A directory where the documentation is followed: its files are there, its commands are typed, its Python is run."""
 
+import ast
 import json
 import re
 import runpy
 import shlex
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pages import FILES, Block, makers
+from typer.main import get_command
 
-from experiments.cli.main import main
+from experiments.cli.main import app, main
 from experiments.runs.config import PRIVACY_TARGETS, parse_config
 from experiments.runs.config_file import load_config
+from fl_audit.user_modules import OWN_PACKAGES
 from strategies.review.app import read_app
 
 WORLDS, MORE_WORLDS, SHADOWS = 12, 14, 24
@@ -101,6 +105,24 @@ def _made_small(words: list[str]) -> list[str]:
     is_longer = "--resume" in words and any(word.startswith("audit.worlds=") for word in words)
     worlds = SHADOWS if "membership.toml" in words else MORE_WORLDS if is_longer else WORLDS
     return ["--engine", "local", "--set", f"audit.worlds={worlds}"]
+
+
+def read(block: Block, directory: Path) -> None:
+    """Read a block without running it: its settings, the options of its commands, what it imports of ours."""
+    match block.kind:
+        case "toml":
+            check_configuration(block, directory)
+        case "sh":
+            for command in block.commands:
+                _, name, *words = shlex.split(command, comments=True)
+                told = get_command(app).commands[name].make_context(name, words).params  # type: ignore[attr-defined]
+                if name in ("run", "sweep"):
+                    load_config(Path(told["config"]), told["set_"] or [])
+        case "python":
+            for node in ast.walk(ast.parse(block.body)):
+                match node:
+                    case ast.ImportFrom(module=str(module), names=names) if module.partition(".")[0] in OWN_PACKAGES:
+                        assert all(hasattr(import_module(module), one.name) for one in names), f"{block.page}: {module}"
 
 
 _RELATION_OF = {"dp-fedavg": "add-remove-client", "dp-sgd-clients": "add-remove-record"}

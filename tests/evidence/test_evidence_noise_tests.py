@@ -376,17 +376,18 @@ def _louder(where: Any, factor: float) -> Measured:
     return play(np.random.default_rng(5), sizes, breach)
 
 
-def test_joint_correlations_of_few_rounds_have_the_tail_that_is_said() -> None:
-    """4,000 sets of 112 coordinates over 100 rounds: the shares under .01 and .001, each binomial at 1e-4."""
+@pytest.mark.parametrize("sets", [1000, pytest.param(4000, marks=pytest.mark.long)])
+def test_joint_correlations_of_few_rounds_have_the_tail_that_is_said(sets: int) -> None:
+    """Sets of 112 coordinates over 100 rounds: the shares under .01 and .001, each binomial at 1e-4."""
     draw = np.random.default_rng(50)
     degrees, scale, start = _joint_law(112, 100)
-    vectors = draw.standard_normal((4000, 112, 100))
+    vectors = draw.standard_normal((sets, 112, 100))
     vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
     totals = 50 * (np.square(vectors.swapaxes(1, 2) @ vectors).sum(axis=(1, 2)) - 112)
     p_values = special.gammaincc(degrees, (totals - start) / scale)
     for level in (0.01, 0.001):
-        assert stats.binom.sf(np.sum(p_values < level) - 1, 4000, level) > 1e-4
-        assert stats.binom.cdf(np.sum(p_values < level), 4000, level) > 1e-4
+        assert stats.binom.sf(np.sum(p_values < level) - 1, sets, level) > 1e-4
+        assert stats.binom.cdf(np.sum(p_values < level), sets, level) > 1e-4
     assert joint_places(draw_measured(draw, 2, 10)) == NotOffered(Missing.TOO_FEW)
 
 

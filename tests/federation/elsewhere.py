@@ -11,6 +11,10 @@ from ray import cloudpickle
 
 from experiments.runs.cluster.luggage import compartment_of, pieces_of
 
+PROCESSES = multiprocessing.get_context("forkserver")
+"""Each process is a copy of one that has imported what clients need and has done nothing: importing takes seconds."""
+PROCESSES.set_forkserver_preload(["experiments", "clients.app", "ray.cloudpickle"])
+
 
 def serve(calls: Connection) -> None:
     """Answer client calls until there are no more; a context is sent back, for a call may have changed its state."""
@@ -43,9 +47,8 @@ class _Compartment:
     """A process, and what it was sent already."""
 
     def __init__(self) -> None:
-        processes = multiprocessing.get_context("spawn")
-        self.calls, theirs = processes.Pipe()
-        self.process = processes.Process(target=serve, args=(theirs,), daemon=True)
+        self.calls, theirs = PROCESSES.Pipe()
+        self.process = PROCESSES.Process(target=serve, args=(theirs,), daemon=True)
         self.process.start()
         theirs.close()
         self.given: set[Hashable] = set()
@@ -81,5 +84,6 @@ class AppElsewhere(ClientApp):
     def end(self) -> None:
         """End the processes."""
         for one in self._compartments.values():
+            one.process.kill()
+            one.process.join()
             one.calls.close()
-            one.process.join(10)

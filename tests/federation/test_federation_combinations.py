@@ -40,6 +40,8 @@ from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participat
 from fl_audit.mechanisms.standpoint import Place, Standpoint, TargetsParticipation
 from fl_audit.privacy.matrices import StrategyKind
 
+# One worker makes what tests of this file share.
+pytestmark = pytest.mark.xdist_group("combinations")
 SCHEDULE = LocalSchedule(0.1, 4, None, 2)
 CONTRIBUTIONS: tuple[Contribution, ...] = (RecordGradients(), LocalTraining(SCHEDULE), PrivateTraining(SCHEDULE, (4,)))
 CLIPPINGS: tuple[Clipping, ...] = (FixedClipping(1.0), AdaptiveClipping(1.0), NoClipping())

@@ -45,7 +45,7 @@ CASES = (
     ),
 )
 
-QUICK = ("adult",)
+QUICK = ("digits-adam",)
 
 
 @pytest.mark.parametrize(

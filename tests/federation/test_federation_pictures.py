@@ -1,6 +1,7 @@
 """Pictures that a report shows of what could be drawn: who has them, what they say, and who is refused."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from experiments.runs.config import parse_config
 from experiments.runs.engines import Engine
 from experiments.runs.plan import AuditPlan, resolve
 from experiments.runs.run import rebuild_report, require_playable, run_audit
+from fl_audit.adversaries.inversion.descent import Descent
 from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
 from fl_audit.privacy.gaussian import gdp_mu
@@ -78,11 +80,14 @@ OF_CLIENTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("place", "shares"), [pytest.param("client", 9, marks=pytest.mark.long), ("server", 1)])
+@pytest.mark.parametrize("searched", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("place", "shares"), [("client", 9), ("server", 1)])
 def test_updates_of_clients_are_drawn_by_a_server_or_another_client(
-    folder: Path, tmp_path: Path, place: str, shares: int
+    folder: Path, tmp_path: Path, place: str, shares: int, searched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who sees one update faces one share of the noise, who sees the sum all but its own."""
+    if not searched:  # a drawing as it is after two steps of a thousand
+        monkeypatch.setattr("experiments.runs.pictures.Descent", partial(Descent, 2))
     noise = {"epsilon": None, "noise-multiplier": 2.0}
     changes = OF_CLIENTS | {"privacy": OF_CLIENTS["privacy"] | noise, "audit": {"pictures": 4, "place": place}}
     contents = run_audit(plan_of(folder, **changes), tmp_path / "run", Engine.LOCAL, with_report=False)
@@ -95,8 +100,8 @@ def test_updates_of_clients_are_drawn_by_a_server_or_another_client(
     game = load_game(contents.facts.game)
     first = game.training.features[torch.from_numpy(game.shards[0])].numpy()
     assert np.array_equal(drawn.true, first)
-    assert found[0]["named"] > 0.6
-    assert found[0]["psnr"] > 18 > 14 > found[1]["psnr"] > found[-1]["psnr"]
+    assert not searched or found[0]["named"] > 0.6
+    assert not searched or found[0]["psnr"] > 18 > 14 > found[1]["psnr"] > found[-1]["psnr"]
 
 
 def test_without_a_promise_there_is_one_row(folder: Path, tmp_path: Path) -> None:

@@ -64,9 +64,14 @@ def test_an_animal_needs_its_sentences() -> None:
     [
         ("bare-bias", "removed", None),
         ("loss-in-metrics", "metrics", "metrics: loss"),
-        ("running-statistics", "removed", "array: buffer.running_mean[0]"),
-        ("same-noise-every-client", "removed", None),
-        ("crash-on-zero", "zero", None),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (
+                ("running-statistics", "removed", "array: buffer.running_mean[0]"),
+                ("same-noise-every-client", "removed", None),
+                ("crash-on-zero", "zero", None),
+            )
+        ),
     ],
 )
 def test_animals_are_caught_by_what_they_do(name: str, kind: str, group: str | None) -> None:
@@ -79,8 +84,8 @@ def test_animals_are_caught_by_what_they_do(name: str, kind: str, group: str | N
 @pytest.mark.parametrize(
     ("honest", "kinds"),
     [
-        (CENTRAL, ("metrics", "all zero", "missing reply", "not a number")),
-        (RECORDS, ("huge", "removed among opposite ones")),
+        pytest.param(CENTRAL, ("metrics", "all zero", "missing reply", "not a number"), marks=pytest.mark.long),
+        pytest.param(RECORDS, ("huge", "removed among opposite ones"), marks=pytest.mark.long),
         (DISTRIBUTED, ("huge in every tensor", "missing reply")),
     ],
 )
@@ -179,9 +184,14 @@ _ONLY_ON_STAGE = {
 """Animals, and the kind of game that finds each."""
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] * (name != "noise-by-replies")) for name in _ONLY_ON_STAGE]
-)
+def test_a_breach_that_a_stage_shows_in_every_game_is_found_in_few() -> None:
+    animal, stage = _animal("noise-by-replies"), _ONLY_ON_STAGE["noise-by-replies"]
+    budget = Budget(pilot=40, stages=(120,), shares=(1.0,), tried=1, most=1, deep=1)
+    assert hold_to_claim(animal.subject, animal.claim, budget=budget, only=[stage]).verdict is Verdict.VIOLATED
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", _ONLY_ON_STAGE)
 def test_a_breach_is_found_on_its_stage_and_nowhere_else(name: str) -> None:
     """On the usual stage with a small model it is missed."""
     animal, stage = _animal(name), _ONLY_ON_STAGE[name]

@@ -26,6 +26,9 @@ from experiments.reproductions.statistics import t_interval
 from fl_audit.errors import InputError
 from fl_audit.evidence.star.empirical_star import epsilon_star_of_rates
 
+# One worker makes what tests of this file share.
+pytestmark = pytest.mark.xdist_group("negoescu")
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Reproduction:

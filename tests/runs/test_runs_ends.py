@@ -123,9 +123,35 @@ def test_an_interrupted_run_names_the_command_that_goes_on(tmp_path: Path, monke
     assert len(pd.read_parquet(begun.out / "worlds.parquet")) == 12
 
 
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_an_interrupt_while_clients_train_names_the_command_that_goes_on(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In this process, where an interrupt is an exception; below it is a signal to a command and its processes."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("experiments.runs.run.run_on_ray", interrupted)
+    monkeypatch.setattr("experiments.runs.run.run_locally", interrupted)
+    monkeypatch.setattr("experiments.cli.run._start_ray", lambda *_: None)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "audit.toml").write_text(CONFIG)
+    flags = ["--set", "audit.worlds=1000", "--engine", engine, "--out", "out"]
+    monkeypatch.setattr(sys, "argv", ["fl-audit", "run", "audit.toml", *flags])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    go_on = f"fl-audit run audit.toml {shlex.join(flags)} --resume"
+    assert capfd.readouterr().err.splitlines()[-1] == f"fl-audit: interrupted; go on with: {go_on}"
+    assert (tmp_path / "out" / "public" / "configuration.json").exists()
+
+
+@pytest.mark.long
 @pytest.mark.ray
 # While Ray starts, and while it starts the clients; a run whose clients train is killed below.
-@pytest.mark.parametrize("delay", [pytest.param(0.5, marks=pytest.mark.long), 4.0])
+@pytest.mark.parametrize("delay", [0.5, 4.0])
 def test_an_interrupt_on_ray_ends_everything(delay: float, tmp_path: Path) -> None:
     begun = Begun(tmp_path, "run", "audit.toml", "--out", "out", "--set", "audit.worlds=1000")
     begun.wait_until((begun.out / "public" / "configuration.json").exists)

@@ -39,6 +39,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
+@pytest.mark.long
 def test_a_full_disk_stops_the_run_in_one_line_and_with_room_it_goes_on(
     small_plan: MakePlan, small_disk: Path, tmp_path: Path
 ) -> None:
