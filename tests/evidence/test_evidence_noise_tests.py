@@ -50,7 +50,7 @@ def test_the_shares_of_the_family_add_up_to_its_level() -> None:
     assert all(name.level == FAMILY_LEVEL for name in alone)
 
 
-@pytest.mark.parametrize("runs", [120, pytest.param(400, marks=pytest.mark.long)])
+@pytest.mark.parametrize("runs", [60, pytest.param(400, marks=pytest.mark.long)])
 def test_p_values_are_uniform_under_the_claim(runs: int) -> None:
     """Kolmogorov-Smirnov at 1e-4 for each exact test; unions and counts: never too small."""
     for name, values in p_values(runs, worlds=8, rounds=16).items():

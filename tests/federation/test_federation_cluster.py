@@ -196,6 +196,7 @@ def test_a_node_that_joins_is_used(small_plan: MakePlan, tmp_path: Path, capfd: 
     pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
 
 
+@pytest.mark.long  # as are all tests that need other hosts
 def test_hosts_reach_each_other_unless_one_is_cut_off() -> None:
     """A campaign on hosts that do not would measure how long Ray asks one of them in vain for what it holds."""
     listen = "import socket; server = socket.create_server(('', 40404)); print('on', flush=True); server.accept()"

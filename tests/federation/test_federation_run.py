@@ -103,7 +103,10 @@ def replayed(directory: Path, in_another_process: bool) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("view", "optimizer", "in_another_process"),
-    [("update", "sgd", False), ("update", "adam", True), ("model", "sgd", False), ("model", "momentum", False)],
+    [
+        *(("update", "sgd", False), ("update", "adam", False), ("model", "sgd", False), ("model", "momentum", False)),
+        pytest.param("update", "adam", True, marks=pytest.mark.long),
+    ],
 )
 def test_replay_without_the_challenger_gives_the_same_log_odds(
     view: str, optimizer: str, in_another_process: bool, small_plan: MakePlan, tmp_path: Path

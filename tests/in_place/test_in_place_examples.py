@@ -96,7 +96,9 @@ def test_watching_takes_at_most_five_lines(name: str, tmp_path: Path) -> None:
     assert 3 <= len(changes) <= 5
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name == "opacus_clients")) for name in SHAPES]
+)
 def test_watched_training_is_the_same_to_the_last_bit(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -254,7 +254,7 @@ class OfWeights(Noisy):
     [
         ("add-remove-client", 1000.0, {COUNTER: np.full((), 7, np.int64)}),
         ("replace-client", 1.0, {COUNTER: np.full((), 7, np.int64)}),
-        ("add-remove-client", 1000.0, {"mask": np.zeros(4, np.bool_)}),
+        pytest.param("add-remove-client", 1000.0, {"mask": np.zeros(4, np.bool_)}, marks=pytest.mark.long),
     ],
 )
 def test_whole_numbers_and_switches_carry_a_canary_by_default_under_any_strategy(

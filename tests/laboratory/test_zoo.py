@@ -22,6 +22,8 @@ from strategies.games.cast import LaboratoryGame
 from strategies.games.kinds import KINDS
 
 _SMALL = Budget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1)
+_FEW = Budget(pilot=40, stages=(120,), shares=(1.0,), tried=1, most=1, deep=1)
+"""Enough for what tells every game."""
 _ASKED_FOR = {
     "wrong-denominator", "weighted-by-examples", "replaced-as-removed", "clipped-layer-by-layer", "clipped-batch",
     "clipped-after-averaging", "bare-bias", "bare-scalar", "same-noise-every-round", "same-noise-every-client",
@@ -32,8 +34,8 @@ _ASKED_FOR = {
 }  # fmt: skip
 
 
-def _trial(what: Animal | Honest, *kinds: str) -> Trial:
-    return hold_to_claim(what.subject, what.claim, budget=_SMALL, only=kinds)
+def _trial(what: Animal | Honest, *kinds: str, budget: Budget = _SMALL) -> Trial:
+    return hold_to_claim(what.subject, what.claim, budget=budget, only=kinds)
 
 
 def _animal(name: str) -> Animal:
@@ -75,7 +77,7 @@ def test_an_animal_needs_its_sentences() -> None:
     ],
 )
 def test_animals_are_caught_by_what_they_do(name: str, kind: str, group: str | None) -> None:
-    trial = _trial(_animal(name), kind)
+    trial = _trial(_animal(name), kind, budget=_FEW)
     assert trial.verdict is Verdict.VIOLATED
     assert trial.worst is not None
     assert group in (None, trial.worst.lead.group)
@@ -185,9 +187,8 @@ _ONLY_ON_STAGE = {
 
 
 def test_a_breach_that_a_stage_shows_in_every_game_is_found_in_few() -> None:
-    animal, stage = _animal("noise-by-replies"), _ONLY_ON_STAGE["noise-by-replies"]
-    budget = Budget(pilot=40, stages=(120,), shares=(1.0,), tried=1, most=1, deep=1)
-    assert hold_to_claim(animal.subject, animal.claim, budget=budget, only=[stage]).verdict is Verdict.VIOLATED
+    name = "noise-by-replies"
+    assert _trial(_animal(name), _ONLY_ON_STAGE[name], budget=_FEW).verdict is Verdict.VIOLATED
 
 
 @pytest.mark.long

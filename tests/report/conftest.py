@@ -54,6 +54,12 @@ def make_contents() -> MakeContents:
     return synthetic_contents
 
 
+@pytest.fixture
+def make_run() -> Callable[..., FinishedRun]:
+    """Return what makes up a run, of which nothing is measured yet."""
+    return synthetic_run
+
+
 @lru_cache(maxsize=32)
 def synthetic_contents(**shape: Any) -> RunContents:
     """Return what the report of a made-up run is drawn from, the same value each time; see `synthetic_run`."""

@@ -57,12 +57,12 @@ def test_belief_density_is_the_derivative_of_the_distribution_function():
 
 
 @pytest.mark.parametrize(("mu", "prior"), [(0.55, 0.5), (1.5, 0.2)])
-def test_simulated_beliefs_follow_the_law(make_contents, mu, prior):
-    contents = make_contents(worlds=3000, rounds=10, mu=mu, prior=prior)
-    share = float(contents.worlds["bit"].mean())
-    result = stats.kstest(contents.worlds["belief"], lambda belief: belief_cdf(belief, mu, prior, share))
+def test_simulated_beliefs_follow_the_law(make_run, mu, prior):
+    worlds = make_run(worlds=3000, rounds=10, mu=mu, prior=prior).tables.worlds
+    share = float(worlds["bit"].mean())
+    result = stats.kstest(worlds["belief"], lambda belief: belief_cdf(belief, mu, prior, share))
     assert result.pvalue > 0.001
-    wrong = stats.kstest(contents.worlds["belief"], lambda belief: belief_cdf(belief, 1.5 * mu, prior, share))
+    wrong = stats.kstest(worlds["belief"], lambda belief: belief_cdf(belief, 1.5 * mu, prior, share))
     assert wrong.pvalue < 0.001
 
 
@@ -72,13 +72,13 @@ def test_log_odds_density_is_that_of_the_normal_law():
 
 
 @pytest.mark.parametrize("bit", [0, 1])
-def test_belief_band_holds_its_share_of_worlds_at_each_round(make_contents, bit):
-    contents = make_contents(worlds=4000, rounds=6, mu=1.0, prior=0.3)
+def test_belief_band_holds_its_share_of_worlds_at_each_round(make_run, bit):
+    tables = make_run(worlds=4000, rounds=6, mu=1.0, prior=0.3).tables
     band = belief_band(1.0, 6, bit, prior=0.3, level=0.9)
     assert (band.low[0], band.middle[0], band.high[0]) == pytest.approx((0.3, 0.3, 0.3))
-    worlds = contents.worlds.loc[contents.worlds["bit"] == bit, "world"]
+    worlds = tables.worlds.loc[tables.worlds["bit"] == bit, "world"]
     for number in (1, 3, 6):
-        at = contents.rounds[(contents.rounds["round"] == number) & contents.rounds["world"].isin(worlds)]
+        at = tables.rounds[(tables.rounds["round"] == number) & tables.rounds["world"].isin(worlds)]
         beliefs = expit(at["log_odds"] + logit(0.3))
         assert np.mean((beliefs > band.low[number]) & (beliefs < band.high[number])) == pytest.approx(0.9, abs=0.03)
         assert np.mean(beliefs < band.middle[number]) == pytest.approx(0.5, abs=0.05)

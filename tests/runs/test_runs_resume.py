@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from audits import MakePlan
+from audits import MakePlan, small_settings
 
+from experiments.runs.config import parse_config
 from experiments.runs.engines import Engine
+from experiments.runs.plan import resolve
 from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory, read_public
 from fl_audit.errors import InputError
@@ -21,6 +23,14 @@ def play(plan_of: MakePlan, directory: Path, resume: bool = False, **changes: di
     changes["audit"] = QUICK | changes.get("audit", {})
     plan = plan_of(training={"rounds": 2, **changes.pop("training", {})}, **changes)
     return run_audit(plan, directory, Engine.LOCAL, resume=resume, with_report=False)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nobody changes."""
+    place = tmp_path_factory.mktemp("finished") / "run"
+    play(lambda **changes: resolve(parse_config(small_settings(**changes))), place)
+    return place
 
 
 def test_a_run_goes_on_with_more_worlds(small_plan: MakePlan, tmp_path: Path) -> None:
@@ -57,11 +67,10 @@ def test_a_run_goes_on_with_more_worlds(small_plan: MakePlan, tmp_path: Path) ->
     ],
 )
 def test_what_differs_is_named(
-    changes: dict[str, dict[str, object]], said: str, small_plan: MakePlan, tmp_path: Path
+    changes: dict[str, dict[str, object]], said: str, small_plan: MakePlan, finished: Path
 ) -> None:
-    play(small_plan, tmp_path / "run")
     with pytest.raises(InputError, match="holds a run of another configuration") as caught:
-        play(small_plan, tmp_path / "run", resume=True, **changes)
+        play(small_plan, finished, resume=True, **changes)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
