@@ -15,7 +15,7 @@ from fl_audit.adjacency import Relation
 from fl_audit.arrays import Floats
 from fl_audit.canaries.certify import OneRunFinding, certify, over_the_training
 from fl_audit.canaries.directions import DECOYS
-from fl_audit.canaries.kept import KeptPromise, kept_promise, opened, whole_rounds
+from fl_audit.canaries.kept import KeptPromise, kept_promise, misnamed, opened, whole_rounds
 from fl_audit.confidence.shift import detectable_shift
 from fl_audit.evidence.belief.family import DETECTION_POWER, FAMILY_LEVEL
 from fl_audit.evidence.belief.noise_estimate import BREACH
@@ -54,6 +54,7 @@ class LiveNumbers:
     # `last`, `released`: number of the last round that was kept, whole or not, and how many were kept.
     last: int
     released: int
+    misnamed: tuple[int, ...]  # numbers of canaries that two clients sent in one round, or that nobody watches
     # The smallest epsilon that the last look would have called violated in 9 of 10 trainings; infinite before any.
     limit: float
     level: float  # share of the level that a look has
@@ -90,6 +91,7 @@ class LiveNumbers:
             "whole_rounds": found.rounds,
             "last_round": self.last,
             "released_rounds": self.released,
+            "misnamed_canaries": list(self.misnamed),
             "promised_rounds": promise.rounds,
             "canaries": self.canaries,
             "mu": found.mu,
@@ -153,7 +155,7 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
     spent = played.with_noise(finding.mu_claimed / lower) if lower else None
     return LiveNumbers(
         promise, kept.canaries, finding, guarantee(spent).belief_bound if spent else claim.prior, looks, last,
-        released, limit, level, _rounds_needed(kept, claim, level, promise.epsilon),
+        released, misnamed(every, kept.canaries), limit, level, _rounds_needed(kept, claim, level, promise.epsilon),
     )  # fmt: skip
 
 

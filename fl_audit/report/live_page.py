@@ -61,7 +61,9 @@ def write_live_page(numbers: LiveNumbers, path: Path) -> Path:
 def _progress(numbers: LiveNumbers) -> str:
     whole, promised = numbers.finding.rounds, numbers.promise.rounds
     left_out = numbers.released - whole
-    without = f", {plural(left_out, 'round')} left out: a canary did not answer" if left_out else ""
+    wrong = ", ".join(map(str, numbers.misnamed))
+    twice = f", or clients named canaries twice or beside those that are watched ({wrong})" if wrong else ""
+    without = f", {plural(left_out, 'round')} left out: a canary did not answer{twice}" if left_out else ""
     return f"{whole:,} whole rounds of {promised:,} promised{without}"
 
 
@@ -111,6 +113,8 @@ def _next(numbers: LiveNumbers) -> str:
                 f"Find out how many rounds there were: round {numbers.last:,} was kept, and {numbers.promise.rounds:,} "
                 f"are promised. Only {numbers.released:,} were kept, so that it cannot be said from here."
             )
+        case Verdict.INCONCLUSIVE if numbers.misnamed:
+            return "Give every node that sends canaries a number of its own, from 0: no other rounds count."
         case Verdict.INCONCLUSIVE:
             needed = numbers.rounds_needed
             if needed is not None and needed <= numbers.promise.rounds:

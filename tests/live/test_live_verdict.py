@@ -120,6 +120,27 @@ def test_a_later_round_than_promised_leaves_open_how_many_there_were(tmp_path: P
     assert measure_live(place, COINS, is_over=True).verdict == "consistent"
 
 
+def test_rounds_in_which_two_clients_send_one_canary_or_a_strange_one_do_not_count(tmp_path: Path) -> None:
+    """Twice the canary stands out of honest noise as one does of half the noise."""
+    place, terms = train(tmp_path, 20, 1.0, canaries=3), TrainingTerms("add-remove-client", 1.0, 60)
+    draw = np.random.default_rng(1)
+    for number in range(21, 61):
+        release = draw.normal(size=SIZE)
+        for one in range(3):
+            release += 2 * canary_coin(COINS, number, one) * canary_direction(DIRECTIONS, number, one, SIZE)
+        present = (0, 0, 1, 1, 2, 2) if number < 60 else (0, 1, 2, 7)
+        Watch(place, DIRECTIONS, 3, terms, DELTA).note(number, [np.zeros(SIZE)], [release], present)
+    numbers = measure_live(place, COINS)
+    assert (numbers.finding.rounds, numbers.misnamed, numbers.verdict) == (20, (0, 1, 2, 7), "inconclusive")
+    lines = live_lines(numbers)
+    assert "40 rounds left out: a canary did not answer, or clients named canaries twice or beside" in lines[0]
+    assert "Give every node that sends canaries a number of its own" in lines[-1]
+    for number in range(1, 21):
+        (place / f"round-{number:06d}.json").unlink()
+    with pytest.raises(InputError, match="3 canaries answered once each, since clients name 0, 1, 2, 7 twice"):
+        measure_live(place, COINS)
+
+
 @pytest.mark.parametrize("trainings", [100, pytest.param(400, marks=pytest.mark.long)])
 def test_nobody_is_called_violated_however_often_somebody_looks(trainings: int) -> None:
     """The level is held over all looks: trainings of 80 rounds at 500 times the level, 1e-4 for a false alarm."""
