@@ -123,6 +123,10 @@ class KeptRound:
     present: tuple[int, ...]  # the canaries whose clients answered
     scores: tuple[float, ...]  # of the canaries, then of decoys
 
+    def is_whole(self, canaries: int) -> bool:
+        """Return whether so many canaries answered, each once, and nobody else named one."""
+        return self.present == tuple(range(canaries)) and len(self.scores) == canaries + DECOYS
+
 
 def seed_in(path: Path) -> int:
     """Return the seed that a file holds.
@@ -216,8 +220,11 @@ def _write(path: Path, values: dict[str, Any]) -> None:
         file.write_text(json.dumps(values), encoding="utf-8")
 
 
-def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], int]:
-    """Return the rounds that were kept and in which every canary's client answered, in order, and the last number.
+def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], list[KeptRound]]:
+    """Return the rounds that count, in which every canary answered once, and all that were kept, in order.
+
+    Where two clients send one canary, it weighs twice what one client may; and one that is not watched may stand out
+    along the direction of a decoy.
 
     Parameters
     ----------
@@ -229,25 +236,41 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], int]:
     Returns
     -------
     tuple
-        The rounds, at least one, and the number of the last round that was kept, whole or not.
+        The rounds, at least one each.
 
     Raises
     ------
     InputError
         If a file cannot be read, or no round was whole.
     """
-    found, last = [], 0
+    found = []
     for path in sorted(directory.glob("round-*.json")):
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
-            one = KeptRound(int(stored["number"]), tuple(stored["present"]), tuple(map(float, stored["scores"])))
+            present, scores = tuple(map(int, stored["present"])), tuple(map(float, stored["scores"]))
+            found.append(KeptRound(int(stored["number"]), present, scores))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} is no round that canaries kept: {error}") from None
-        last = max(last, one.number)
-        if set(range(canaries)) <= set(one.present) and len(one.scores) == canaries + DECOYS:
-            found.append(one)
-    require(bool(found), f"{directory} holds no round in which {canaries} canaries answered: accepted is one or more")
-    return found, last
+    whole = [one for one in found if one.is_whole(canaries)]
+    wrong = misnamed(found, canaries)
+    named = f" once each, since clients name {', '.join(map(str, wrong))} twice or beside them" if wrong else ""
+    what = f"{directory} holds no round in which {canaries} canaries answered{named}"
+    require(bool(whole), f"{what}: accepted is one or more")
+    return whole, found
+
+
+def misnamed(rounds: Iterable[KeptRound], canaries: int) -> tuple[int, ...]:
+    """Return the numbers that two clients named in one round, and those of no canary that is watched.
+
+    Parameters
+    ----------
+    rounds
+        What was kept.
+    canaries
+        How many canaries are watched, numbered from 0.
+    """
+    named = (one for kept in rounds for one in set(kept.present) if one >= canaries or kept.present.count(one) > 1)
+    return tuple(sorted(set(named)))
 
 
 def opened(rounds: list[KeptRound], coin_seed: int, canaries: int) -> tuple[Floats, Floats, Floats]:
