@@ -165,10 +165,10 @@ def _looks_text(found: Judgement | None, facts: RunFacts) -> str:
         return ""
     earlier = ", ".join(f"{worlds:,}" for worlds in facts.looks[:-1])
     return (
-        f" This run was judged before, after {earlier} worlds. A kept promise fails at any of the {often} looks in at most "
-        f"{often} in {round(1 / found.level):,} audits if the numbers of worlds were fixed before the first look, and in "
-        "more if they followed from what was seen. Intervals and bounds hold with their confidence at one look that was "
-        "chosen beforehand."
+        f" This run was judged before, after {earlier} worlds. A kept promise fails at any of the {often} looks in at "
+        f"most {often} in {round(1 / found.level):,} audits if the numbers of worlds were fixed before the first look, "
+        "and in more if they followed from what was seen. Intervals and bounds hold with their confidence at one look "
+        "that was chosen beforehand."
     )
 
 
