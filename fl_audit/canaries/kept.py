@@ -32,13 +32,20 @@ class Watch:
     canaries: int  # how many canaries there are, at least 1
     terms: TrainingTerms | None = None  # what the training promises; None where it is said to who judges alone
     delta: float = 1e-5  # of the promise, above 0 and below 1
+    # How many other clients answer in a round, at most; None where it is seen, or not known.
+    others: int | None = None
 
     def __post_init__(self) -> None:
         require(self.canaries >= 1, f"canaries is {self.canaries}: accepted are 1 and more")
         require(0 < self.delta < 1, f"delta is {self.delta}: accepted are numbers above 0 and below 1")
 
     def note(
-        self, server_round: int, before: Iterable[NDArray[Any]], after: Iterable[NDArray[Any]], present: Iterable[int]
+        self,
+        server_round: int,
+        before: Iterable[NDArray[Any]],
+        after: Iterable[NDArray[Any]],
+        present: Iterable[int],
+        others: int | None = None,
     ) -> None:
         """Keep what a round released; what cannot be kept is said on the error stream, and ends no training.
 
@@ -55,14 +62,19 @@ class Watch:
             Tensors of the model after it, read likewise.
         present
             The canaries whose clients answered.
+        others
+            How many other clients answered: their updates may hide noise that is missing. None where that is not seen,
+            and `others` of the watch counts.
         """
         with ends_nothing(f"round {server_round}"):
             _set_aside(self.directory, server_round)
             if self.terms is not None:
                 promise = self.terms.to_json() | {"delta": self.delta, "canaries": self.canaries}
                 _write(self.directory / _PROMISE, promise)
-            scores = read_along(change(list(before), list(after)), self.directions, server_round, self.canaries)
-            kept = KeptRound(server_round, tuple(sorted(present)), scores)
+            released = change(list(before), list(after))
+            scores = read_along(released, self.directions, server_round, self.canaries)
+            beside = self.others if others is None else others
+            kept = KeptRound(server_round, tuple(sorted(present)), scores, beside, released.size)
             _write(self.directory / _file_of(server_round), asdict(kept))
 
 
@@ -122,6 +134,9 @@ class KeptRound:
     number: int  # the round, from 1
     present: tuple[int, ...]  # the canaries whose clients answered
     scores: tuple[float, ...]  # of the canaries, then of decoys
+    # `others`, `size`: how many other clients answered, None where it was not seen, and the number of parameters.
+    others: int | None = None
+    size: int | None = None
 
     def is_whole(self, canaries: int) -> bool:
         """Return whether so many canaries answered, each once, and nobody else named one."""
@@ -248,7 +263,8 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], list[
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
             present, scores = tuple(map(int, stored["present"])), tuple(map(float, stored["scores"]))
-            found.append(KeptRound(int(stored["number"]), present, scores))
+            others, size = (None if stored.get(name) is None else int(stored[name]) for name in ("others", "size"))
+            found.append(KeptRound(int(stored["number"]), present, scores, others, size))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} is no round that canaries kept: {error}") from None
     whole = [one for one in found if one.is_whole(canaries)]

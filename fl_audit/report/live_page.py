@@ -49,13 +49,24 @@ def write_live_page(numbers: LiveNumbers, path: Path) -> Path:
         heading="One training as its own audit",
         subtitle=str(numbers.promise.claim),
         opening=_opening(numbers),
-        body=f'<dl class="facts">\n{facts}\n</dl>\n{_table(numbers)}<p>{numbers.finding.method.assumption}</p>',
+        body=f'<dl class="facts">\n{facts}\n</dl>\n{_table(numbers)}<p>{_assumption(numbers)}</p>',
         banner=verdict_banner(numbers.verdict, _progress(numbers)),
         step=_next(numbers),
     )
     with whole_file(path) as file:
         file.write_text(page, encoding="utf-8")
     return path
+
+
+def _assumption(numbers: LiveNumbers) -> str:
+    unseen = (
+        ""
+        if numbers.knows_others
+        else (
+            " How many other clients answered was not seen: it is taken that their updates do not lie over the noise."
+        )
+    )
+    return f"{numbers.finding.method.assumption}{unseen}"
 
 
 def _progress(numbers: LiveNumbers) -> str:
@@ -115,6 +126,17 @@ def _next(numbers: LiveNumbers) -> str:
             )
         case Verdict.INCONCLUSIVE if numbers.misnamed:
             return "Give every node that sends canaries a number of its own, from 0: no other rounds count."
+        case Verdict.INCONCLUSIVE if numbers.dilution.is_seen:
+            return (
+                "Find out what hides the canaries: they stand out less than the promised noise lets them. Updates of "
+                "other clients do so, canaries that took no part, coins that are not those of all canaries, and more "
+                "noise than was promised. Noise that is missing could hide behind the first three."
+            )
+        case Verdict.INCONCLUSIVE if numbers.rounds_needed is None:
+            return (
+                "Audit the strategy by itself, with `fl-audit strategy`: the updates of so many other clients, with so "
+                f"few parameters, can hide {BREACH:g} times the promise from any number of canaries."
+            )
         case Verdict.INCONCLUSIVE:
             needed = numbers.rounds_needed
             if needed is not None and needed <= numbers.promise.rounds:
