@@ -20,14 +20,12 @@ from fl_audit.canaries.directions import DECOYS
 from fl_audit.canaries.kept import KeptPromise, KeptRound, kept_promise, misnamed, opened, whole_rounds
 from fl_audit.confidence.shift import detectable_shift, spread_of_parts
 from fl_audit.evidence.belief.family import DETECTION_POWER, FAMILY_LEVEL
-from fl_audit.evidence.belief.noise_estimate import BREACH
+from fl_audit.evidence.belief.noise_estimate import breach_ratio
 from fl_audit.evidence.belief.verdict import Verdict, verdict_on
 from fl_audit.evidence.canary_dilution import Dilution, dilution, squared_spread
 from fl_audit.evidence.findings.found import finite
-from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee
-from fl_audit.privacy.targets import EpsilonTarget
 from fl_audit.search import smallest_number
 
 FIRST_LOOK = 5
@@ -61,18 +59,20 @@ class LiveNumbers:
     # The smallest epsilon that the last look would have called violated in 9 of 10 trainings; infinite before any, and
     # where updates of others hide all noise that is missing.
     limit: float
+    is_conclusive: (
+        bool  # whether 1.5 times the promise, or where that is 0 1/1.5 of its noise, would have been found so
+    )
     dilution: Dilution  # what hides it
     knows_others: bool  # whether it was kept of every whole round how many others answered
     level: float  # share of the level that a look has
-    # Whole rounds from which a breach of 1.5 times the promised epsilon is found in 9 of 10 trainings; None where no
-    # number of rounds is enough.
+    # Whole rounds from which such a breach is found in 9 of 10 trainings; None where no number of rounds is enough.
     rounds_needed: int | None
 
     @property
     def verdict(self) -> Verdict:
         """The verdict at the looks that have taken place; more rounds than were promised break it by themselves."""
         is_broken = self.is_overrun or any(one.is_violated for one in self.looks)
-        return verdict_on(is_broken, not self.may_be_overrun and self.limit <= BREACH * self.promise.epsilon)
+        return verdict_on(is_broken, self.is_conclusive and not self.may_be_overrun)
 
     @property
     def is_overrun(self) -> bool:
@@ -162,12 +162,15 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
     judged, number = (looks[-1].finding, looks[-1].rounds) if looks else (finding, len(rounds))
     hidden = _dilution(rounds[:number], opened_rounds, kept, judged)
     limit = _limit(number, kept, claim, level, hidden) if looks else inf
+    sought = hidden.shown(finding.mu_claimed / breach_ratio(promise))
+    needed = smallest_number(lambda one: _shift(one, kept, claim, level) <= sought, _MOST_ROUNDS)
+    is_conclusive = bool(looks) and _shift(number, kept, claim, level) <= sought
     lower = finding.mu_lower
     spent = played.with_noise(finding.mu_claimed / lower) if lower else None
     return LiveNumbers(
         promise, kept.canaries, finding, guarantee(spent).belief_bound if spent else claim.prior, looks, last,
-        released, misnamed(every, kept.canaries), limit, hidden, all(one.others is not None for one in rounds), level,
-        _rounds_needed(kept, claim, level, promise.epsilon, hidden),
+        released, misnamed(every, kept.canaries), limit, is_conclusive, hidden,
+        all(one.others is not None for one in rounds), level, needed,
     )  # fmt: skip
 
 
@@ -225,9 +228,3 @@ def _dilution(rounds: list[KeptRound], opened_rounds: _Opened, kept: KeptPromise
 def _limit(rounds: int, kept: KeptPromise, claim: Claim, level: float, hidden: Dilution) -> float:
     mu = hidden.behind(_shift(rounds, kept, claim, level))
     return over_the_training(claim, mu * kept.terms.noise_multiplier) if isfinite(mu) else inf
-
-
-def _rounds_needed(kept: KeptPromise, claim: Claim, level: float, epsilon: float, hidden: Dilution) -> int | None:
-    unit = replace(kept.terms, noise_multiplier=1.0).claim(kept.delta)
-    sought = hidden.shown(1 / noise_multiplier_for(EpsilonTarget(BREACH * epsilon), unit))
-    return smallest_number(lambda number: _shift(number, kept, claim, level) <= sought, _MOST_ROUNDS)

@@ -151,6 +151,23 @@ def test_rounds_in_which_two_clients_send_one_canary_or_a_strange_one_do_not_cou
         measure_live(place, COINS)
 
 
+@pytest.mark.parametrize(("added", "verdict"), [(2.0, "consistent"), (0.5, "violated")])
+def test_a_promise_whose_epsilon_is_0_is_held_against_two_thirds_of_its_noise(
+    added: float, verdict: str, tmp_path: Path
+) -> None:
+    terms = TrainingTerms("add-remove-client", 2.0, 60)
+    train(tmp_path, 60, added, canaries=64)
+    promise = json.loads((tmp_path / "promise.json").read_text()) | terms.to_json() | {"delta": 0.96}
+    (tmp_path / "promise.json").write_text(json.dumps(promise))
+    numbers = measure_live(tmp_path, COINS)
+    assert (numbers.promise.epsilon, numbers.verdict) == (0.0, verdict)
+    needed = numbers.rounds_needed
+    assert needed is not None
+    level, mu = FAMILY_LEVEL / 5, 1 / np.hypot(2 / 1.5, np.sqrt(32 / SIZE))
+    for rounds, is_enough in ((needed, True), (needed - 1, False)):
+        assert (detectable_shift(rounds * 32, rounds * 52, 0.5, level) <= mu) == is_enough
+
+
 @pytest.mark.parametrize("are_seen", [True, False])
 def test_no_noise_behind_the_updates_of_many_others_is_not_called_consistent(are_seen: bool, tmp_path: Path) -> None:
     """Their number tells that they may hide it; where nobody saw it, canaries that stand out too little do."""

@@ -256,12 +256,12 @@ def epsilon_limit_of(count: int, worlds: int, level: float, promise: Guarantee) 
     """
     if count == 0:
         return EpsilonLimit(math.inf, False, None)
-    needed = _fewest_innovations(_breach_ratio(promise), level)
+    needed = _fewest_innovations(breach_ratio(promise), level)
     epsilon = epsilon_at(promise.claim, detectable_ratio(count, level))
     return EpsilonLimit(epsilon, count >= needed, math.ceil(needed * worlds / count))
 
 
-def _breach_ratio(promise: Guarantee) -> float:
+def breach_ratio(promise: Guarantee) -> float:
     """Return the real over the claimed noise in a breach of 1.5 times the promised epsilon; 1/1.5 where that is 0."""
     claim, sought = promise.claim, BREACH * promise.epsilon
     mu = claim.profile.gaussian_mu
