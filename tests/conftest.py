@@ -96,6 +96,12 @@ def _no_pdf(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "write_pdf", lambda page, path: None)
 
 
+@pytest.fixture
+def small_working_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be in an empty directory: games copy the one they are played in, and look through the copy after every game."""
+    monkeypatch.chdir(tmp_path_factory.mktemp("working-directory"))
+
+
 @pytest.fixture(scope="session")
 def published_data() -> Path:
     """The directory with published data files, or a skip where there is none."""

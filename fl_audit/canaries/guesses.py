@@ -8,6 +8,7 @@ else is independent of these coins; r is fixed before the scores are seen. Sever
 one run of all their coins.
 """
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,8 +61,9 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
     Returns
     -------
     Guesses
-        Of equal scores the first in order is taken for the higher, which coins do not touch. Of the coins between, the
-        higher half is called `in`.
+        Of equal scores a lot takes one for the higher, so that nothing is told by the order in which canaries are
+        listed; it follows from all scores, and the coins do not touch it. Of the coins between, the higher half is
+        called `in`. Where all scores are equal, half of the guesses, and of the others, count as right.
 
     Raises
     ------
@@ -74,15 +76,21 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
     Guesses(coins=4, guessed=2, right=1, rest_right=1)
     """
     values, coins = checked_scores(scores, is_in)
-    fits = positive >= 0 and negative >= 0 and positive + negative <= values.size
+    guessed = positive + negative
+    fits = positive >= 0 and negative >= 0 and guessed <= values.size
     asked = f"{positive} positive and {negative} negative guesses"
     require(fits, f"{asked} about {values.size} coins: accepted are numbers from 0, together at most the coins")
-    ordered = coins[np.argsort(-values, kind="stable")]
+    if np.all(values == values[0]):
+        return Guesses(values.size, guessed, guessed // 2, (values.size - guessed) // 2)
+    # Drawn from the scores: lots by the number of coins alone would fall alike for all scores, and suit some files.
+    digest = hashlib.blake2b(values.astype("<f8").tobytes(), digest_size=16).digest()
+    lots = np.random.Philox(key=np.frombuffer(digest, "<u8")).random_raw(values.size)
+    ordered = coins[np.lexsort((lots, -values))]
     rest = ordered[positive : values.size - negative]
     half = (rest.size + 1) // 2
     right = ordered[:positive].sum() + (~ordered[values.size - negative :]).sum()
     rest_right = rest[:half].sum() + (~rest[half:]).sum()
-    return Guesses(values.size, positive + negative, int(right), int(rest_right))
+    return Guesses(values.size, guessed, int(right), int(rest_right))
 
 
 def checked_scores(scores: ArrayLike, is_in: ArrayLike) -> tuple[Floats, Flags]:

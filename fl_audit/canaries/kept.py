@@ -216,8 +216,8 @@ def _write(path: Path, values: dict[str, Any]) -> None:
         file.write_text(json.dumps(values), encoding="utf-8")
 
 
-def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], int]:
-    """Return the rounds that were kept and in which every canary's client answered, in order, and the last number.
+def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], list[KeptRound]]:
+    """Return the rounds that count, in which every canary's client answered, and all that were kept, in order.
 
     Parameters
     ----------
@@ -229,25 +229,24 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], int]:
     Returns
     -------
     tuple
-        The rounds, at least one, and the number of the last round that was kept, whole or not.
+        The rounds, at least one each.
 
     Raises
     ------
     InputError
         If a file cannot be read, or no round was whole.
     """
-    found, last = [], 0
+    found = []
     for path in sorted(directory.glob("round-*.json")):
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
-            one = KeptRound(int(stored["number"]), tuple(stored["present"]), tuple(map(float, stored["scores"])))
+            present, scores = tuple(map(int, stored["present"])), tuple(map(float, stored["scores"]))
+            found.append(KeptRound(int(stored["number"]), present, scores))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} is no round that canaries kept: {error}") from None
-        last = max(last, one.number)
-        if set(range(canaries)) <= set(one.present) and len(one.scores) == canaries + DECOYS:
-            found.append(one)
-    require(bool(found), f"{directory} holds no round in which {canaries} canaries answered: accepted is one or more")
-    return found, last
+    whole = [one for one in found if set(range(canaries)) <= set(one.present) and len(one.scores) == canaries + DECOYS]
+    require(bool(whole), f"{directory} holds no round in which {canaries} canaries answered: accepted is one or more")
+    return whole, found
 
 
 def opened(rounds: list[KeptRound], coin_seed: int, canaries: int) -> tuple[Floats, Floats, Floats]:

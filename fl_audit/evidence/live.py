@@ -2,7 +2,8 @@
 
 Bounds are read off all whole rounds. The verdict is not: who looks after every round would once in a while see a breach
 that is none. It is passed at looks that are declared beforehand, after 5, 10, 20, 40, ... whole rounds and after the
-last one, each with an equal share of the family's level (Bonferroni); what one of them has found stays found.
+last one, each with an equal share of the family's level (Bonferroni); what one of them has found stays found. Rounds
+after the last promised one are in the bounds and in no look: there are no more looks to pay for.
 """
 
 from dataclasses import dataclass, replace
@@ -50,7 +51,9 @@ class LiveNumbers:
     finding: OneRunFinding  # what all whole rounds certify
     belief_lower: float  # the belief that the noise so certified lets an insider reach: beside `promise.belief_bound`
     looks: tuple[Look, ...]  # the declared looks that have taken place, in order
-    last: int  # number of the last round that was kept, whole or not
+    # `last`, `released`: number of the last round that was kept, whole or not, and how many were kept.
+    last: int
+    released: int
     # The smallest epsilon that the last look would have called violated in 9 of 10 trainings; infinite before any.
     limit: float
     level: float  # share of the level that a look has
@@ -60,8 +63,19 @@ class LiveNumbers:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict at the looks that have taken place."""
-        return verdict_on(any(one.is_violated for one in self.looks), self.limit <= BREACH * self.promise.epsilon)
+        """The verdict at the looks that have taken place; more rounds than were promised break it by themselves."""
+        is_broken = self.is_overrun or any(one.is_violated for one in self.looks)
+        return verdict_on(is_broken, not self.may_be_overrun and self.limit <= BREACH * self.promise.epsilon)
+
+    @property
+    def is_overrun(self) -> bool:
+        """Whether more rounds were released than were promised."""
+        return self.released > self.promise.rounds
+
+    @property
+    def may_be_overrun(self) -> bool:
+        """Whether a later round than the last promised one was kept: rounds that were not kept may be too many."""
+        return self.last > self.promise.rounds
 
     @property
     def is_over(self) -> bool:
@@ -75,6 +89,7 @@ class LiveNumbers:
             "verdict": str(self.verdict),
             "whole_rounds": found.rounds,
             "last_round": self.last,
+            "released_rounds": self.released,
             "promised_rounds": promise.rounds,
             "canaries": self.canaries,
             "mu": found.mu,
@@ -122,21 +137,23 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
     """
     kept = kept_promise(directory)
     claim = kept.terms.claim(kept.delta)
-    rounds, last = whole_rounds(directory, kept.canaries)
+    rounds, every = whole_rounds(directory, kept.canaries)
+    last, released = every[-1].number, len(every)
     opened_rounds = opened(rounds, coins, kept.canaries)
-    whole, declared = len(rounds), declared_looks(claim.rounds)
+    whole, declared = sum(one.number <= claim.rounds for one in rounds), declared_looks(claim.rounds)
     ended = is_over or last >= claim.rounds
     passed = [one for one in declared[:-1] if one <= whole] + ([whole] if ended and whole > 0 else [])
     level = FAMILY_LEVEL / len(declared)
     looks = tuple(_look(opened_rounds, one, claim, confidence, level) for one in dict.fromkeys(passed))
-    finding = _certified(opened_rounds, whole, claim, confidence)
+    played = replace(kept.terms, rounds=max(claim.rounds, released)).claim(kept.delta)
+    finding = _certified(opened_rounds, len(rounds), played, confidence)
     promise = guarantee(claim)
     limit = _limit(looks[-1].rounds, kept, claim, level) if looks else inf
     lower = finding.mu_lower
-    spent = claim.with_noise(finding.mu_claimed / lower) if lower else None
+    spent = played.with_noise(finding.mu_claimed / lower) if lower else None
     return LiveNumbers(
-        promise, kept.canaries, finding, guarantee(spent).belief_bound if spent else claim.prior, looks, last, limit,
-        level, _rounds_needed(kept, claim, level, promise.epsilon),
+        promise, kept.canaries, finding, guarantee(spent).belief_bound if spent else claim.prior, looks, last,
+        released, limit, level, _rounds_needed(kept, claim, level, promise.epsilon),
     )  # fmt: skip
 
 

@@ -60,7 +60,7 @@ def write_live_page(numbers: LiveNumbers, path: Path) -> Path:
 
 def _progress(numbers: LiveNumbers) -> str:
     whole, promised = numbers.finding.rounds, numbers.promise.rounds
-    left_out = numbers.last - whole
+    left_out = numbers.released - whole
     without = f", {plural(left_out, 'round')} left out: a canary did not answer" if left_out else ""
     return f"{whole:,} whole rounds of {promised:,} promised{without}"
 
@@ -93,6 +93,11 @@ def _facts(numbers: LiveNumbers) -> tuple[Fact, ...]:
 
 def _next(numbers: LiveNumbers) -> str:
     match numbers.verdict:
+        case Verdict.VIOLATED if numbers.is_overrun:
+            return (
+                f"Stop the training: {plural(numbers.released, 'round')} were released where "
+                f"{numbers.promise.rounds:,} are promised, and every further one spends more."
+            )
         case Verdict.VIOLATED:
             return (
                 "Stop the training and hand out none of its models. Hold the standard deviation that is really added "
@@ -101,6 +106,11 @@ def _next(numbers: LiveNumbers) -> str:
             )
         case Verdict.CONSISTENT:
             return "Nothing so far contradicts the promise." + ("" if numbers.is_over else " Look again at the end.")
+        case Verdict.INCONCLUSIVE if numbers.may_be_overrun:
+            return (
+                f"Find out how many rounds there were: round {numbers.last:,} was kept, and {numbers.promise.rounds:,} "
+                f"are promised. Only {numbers.released:,} were kept, so that it cannot be said from here."
+            )
         case Verdict.INCONCLUSIVE:
             needed = numbers.rounds_needed
             if needed is not None and needed <= numbers.promise.rounds:

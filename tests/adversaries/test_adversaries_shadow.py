@@ -54,6 +54,19 @@ def test_named_shadow_worlds_are_learnt_from_and_not_attacked() -> None:
     assert scores[9] == pytest.approx(again[7])
 
 
+def test_a_class_too_rare_to_be_learnt_is_attacked_by_what_all_classes_teach() -> None:
+    """Targets of class 2 are in all worlds that are learnt from; where the label is not put first, the AUC is 0.73."""
+    values, labels, membership = game(5, leak=2.0, worlds=40)
+    shadows, rare = np.arange(40) < 20, labels == 2
+    is_in = membership.is_in.copy()
+    is_in[np.ix_(shadows, rare)] = True
+    rule = ShadowRule(AttackModel.TREES)
+    scores = shadow_scores(values, labels, Membership(is_in), rule, shadows)
+    assert roc_auc_score(is_in[np.ix_(~shadows, rare)].ravel(), scores[np.ix_(~shadows, rare)].ravel()) > 0.78
+    without = shadow_scores(values[:, ~rare], labels[~rare], Membership(is_in[:, ~rare]), rule, shadows)
+    assert (scores[np.ix_(~shadows, ~rare)] == without[~shadows]).all()
+
+
 def test_wrong_input_is_named() -> None:
     values, labels, membership = game(4, leak=0.0, worlds=4)
     with pytest.raises(InputError, match="number of folds is 1"):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
+from scipy.stats import binom, binomtest
 
 from fl_audit.errors import InputError
 from fl_audit.evidence.bounds.tradeoff_band import tradeoff_band
@@ -17,6 +18,21 @@ def test_band_covers_the_true_rate_as_often_as_it_says(size: int, mu: float, sha
         band = tradeoff_band(rng.normal(mu, 1, size), rng.normal(0, 1, size), alarms, 0.95)
         covered += bool(band.low[0] <= truth <= band.high[0])
     assert covered >= 1000 * 0.95 - 3.7 * np.sqrt(1000 * 0.95 * 0.05)
+
+
+def test_ends_are_those_of_two_binomial_tests() -> None:
+    """Which rank the threshold has, and what share lies above it: each end of each at a quarter of the level.
+
+    Together they cover more often than they say, so that counting how often does not show a level that is too large.
+    """
+    draw, alarm, side, ranks = np.random.default_rng(1), 0.2, 0.05 / 4, range(1, 61)
+    found_in, others = draw.normal(1, 1, 80), np.sort(draw.normal(0, 1, 60))[::-1]
+    few = max(rank for rank in ranks if binom.sf(rank - 1, 60, alarm) >= 1 - side)
+    many = min(rank for rank in ranks if binom.sf(rank - 1, 60, alarm) <= side)
+    above, reaching = int(np.sum(found_in > others[few - 1])), int(np.sum(found_in >= others[many - 1]))
+    band = tradeoff_band(found_in, others, np.array([alarm]), 0.95)
+    assert band.low[0] == pytest.approx(binomtest(above, 80).proportion_ci(1 - 2 * side).low, rel=1e-9)
+    assert band.high[0] == pytest.approx(binomtest(reaching, 80).proportion_ci(1 - 2 * side).high, rel=1e-9)
 
 
 def test_band_of_few_scores_says_nothing_where_no_rank_can_stand_for_the_threshold() -> None:

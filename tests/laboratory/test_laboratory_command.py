@@ -14,6 +14,7 @@ from strategies.games.factories import subject_of
 from strategies.games.kinds import BY_NAME
 from strategies.games.mends import MENDS
 
+pytestmark = pytest.mark.usefixtures("small_working_directory")
 NO_FUNCTION = ("a", "b")
 
 

@@ -19,6 +19,7 @@ from strategies.games.campaign import hold_to_claim
 from strategies.games.cast import LaboratoryGame
 from strategies.games.kinds import BY_NAME
 
+pytestmark = pytest.mark.usefixtures("small_working_directory")
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
 _SMALL = Budget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1)
 

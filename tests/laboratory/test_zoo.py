@@ -21,6 +21,7 @@ from strategies.games.campaign import hold_to_claim
 from strategies.games.cast import LaboratoryGame
 from strategies.games.kinds import KINDS
 
+pytestmark = pytest.mark.usefixtures("small_working_directory")
 _SMALL = Budget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1)
 _FEW = Budget(pilot=40, stages=(120,), shares=(1.0,), tried=1, most=1, deep=1)
 """Enough for what tells every game."""

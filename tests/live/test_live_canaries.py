@@ -222,8 +222,8 @@ def test_only_rounds_in_which_every_canary_answered_count(tmp_path: Path) -> Non
     watch, model = Watch(tmp_path, DIRECTIONS, 2), [np.zeros(9)]
     for number, present in ((1, (0, 1)), (3, (1, 0)), (4, (0,))):
         watch.note(number, model, model, present)
-    rounds, last = whole_rounds(tmp_path, 2)
-    assert ([one.number for one in rounds], last) == ([1, 3], 4)
+    rounds, every = whole_rounds(tmp_path, 2)
+    assert ([one.number for one in rounds], [one.number for one in every]) == ([1, 3], [1, 3, 4])
     (tmp_path / "round-000004.json").write_text("{")
     with pytest.raises(InputError, match=r"round-000004\.json is no round that canaries kept"):
         whole_rounds(tmp_path, 2)

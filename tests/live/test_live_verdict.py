@@ -16,6 +16,7 @@ from fl_audit.evidence.belief.family import FAMILY_LEVEL
 from fl_audit.evidence.live import declared_looks, measure_live
 from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
 from fl_audit.privacy.terms import TrainingTerms
+from fl_audit.report.live_page import live_lines
 
 DIRECTIONS, COINS, SIZE, DELTA = 11, 12, 650, 1e-5
 
@@ -93,6 +94,30 @@ def test_looks_are_declared_and_what_one_has_found_stays_found(tmp_path: Path) -
     late = measure_live(place, COINS)
     assert late.finding.mu_lower < 1
     assert late.verdict == "violated"
+
+
+def test_more_rounds_than_promised_break_the_promise_without_statistics(tmp_path: Path) -> None:
+    """With honest noise; they are in no look, and in what the training is certified to tell."""
+    longer, whole = train(tmp_path / "longer", 30, 1.0, promised=20), train(tmp_path / "whole", 20, 1.0)
+    numbers, declared = measure_live(longer, COINS), measure_live(whole, COINS)
+    assert (numbers.verdict, declared.verdict) == ("violated", "inconclusive")
+    assert [one.rounds for one in numbers.looks] == [5, 10, 20]
+    assert [one.finding.mu_lower for one in numbers.looks] == [one.finding.mu_lower for one in declared.looks]
+    assert not any(one.is_violated for one in numbers.looks)
+    found = numbers.finding
+    assert (found.rounds, numbers.promise.rounds) == (30, 20)
+    assert found.epsilon_lower == pytest.approx(gdp_epsilon(DELTA, found.mu_lower * np.sqrt(30)), rel=1e-9)
+    assert "30 rounds were released" in live_lines(numbers)[-1]
+
+
+def test_a_later_round_than_promised_leaves_open_how_many_there_were(tmp_path: Path) -> None:
+    place = train(tmp_path, 101, 1.0, canaries=8, promised=100)
+    (place / "round-000050.json").unlink()
+    numbers = measure_live(place, COINS)
+    assert (numbers.released, numbers.last, numbers.verdict) == (100, 101, "inconclusive")
+    assert "round 101 was kept" in live_lines(numbers)[-1]
+    (place / "round-000101.json").unlink()
+    assert measure_live(place, COINS, is_over=True).verdict == "consistent"
 
 
 @pytest.mark.parametrize("trainings", [100, pytest.param(400, marks=pytest.mark.long)])

@@ -44,6 +44,7 @@ from strategies.review.seats import Seated
 from strategies.review.stand_ins import StandIns
 from strategies.review.words import headline, review_json
 
+pytestmark = pytest.mark.usefixtures("small_working_directory")
 PRIVATE = "DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), {noise}, 2.0, 4)"
 
 

@@ -19,6 +19,7 @@ from fl_audit.errors import require
 from fl_audit.game.membership import Membership
 
 _LEAST_PROBABILITY = 1e-12
+_FEWEST = 2  # members, and others, that a classifier learns from at least
 _EPOCHS, _FEWEST_EPOCHS, _SEEN = 50, 5, 128_000
 """A network sees its examples 50 times, or fewer times where these are many: 128,000 in all, and each of them 5 times.
 
@@ -67,7 +68,8 @@ def shadow_scores(
     log_probabilities
         Logarithms of each world's model's confidences in all classes, finite, shape (worlds, targets, classes).
     labels
-        Class of each target, shape (targets,). There is one attack model for each class that occurs.
+        Class of each target, shape (targets,). There is one attack model for each class that occurs, and one for all
+        classes that are too rare: with fewer than 2 members, or fewer than 2 others, in the worlds to learn from.
     membership
         Who is in; of it the attack on a world uses the rows of worlds it learns from alone.
     rule
@@ -79,27 +81,47 @@ def shadow_scores(
     Raises
     ------
     InputError
-        If shapes do not fit, a value is not finite, or a class has only members or only others among what a model would
-        learn from.
+        If shapes do not fit, a value is not finite, or there are fewer than 2 members or fewer than 2 others in all
+        that the models would learn from.
 
     Notes
     -----
     Source: Shokri, Stronati, Song & Shmatikov 2017, section V. The attack models also see the target's own record in
     other worlds: the attacker holds the target, as everywhere in the membership game. Shokri's shadow models are
     trained on records of their own. The order of classes is kept, so the model knows which confidence is the label's.
+    Rare classes are not in the source: their model learns from the records of all classes, label's confidence first.
     """
     rule = rule or ShadowRule()
     values, classes = _checked(log_probabilities, labels, membership)
     scores = np.full((membership.worlds, membership.targets), np.nan)
     for learnt_from, attacked in _parts(membership, rule, shadows):
+        is_in = membership.is_in[learnt_from]
+        everyone, is_rare = np.arange(membership.targets), np.zeros(membership.targets, dtype=np.bool_)
         for label in np.unique(classes):
             own = np.flatnonzero(classes == label)
-            answers = membership.is_in[np.ix_(learnt_from, own)]
-            _require_both(answers, int(label))
-            model = _trained(rule, _confidences(values, learnt_from, own), answers.ravel())
+            if _fewer_kind(is_in[:, own]) < _FEWEST:
+                is_rare[own] = True
+                continue
+            model = _trained(rule, _confidences(values, learnt_from, own), is_in[:, own].ravel())
             odds = _log_odds(model, _confidences(values, attacked, own))
             scores[np.ix_(attacked, own)] = odds.reshape(len(attacked), len(own))
+        if is_rare.any():
+            _require_both(is_in)
+            own = np.flatnonzero(is_rare)
+            model = _trained(rule, _label_first(values, learnt_from, everyone, classes), is_in.ravel())
+            odds = _log_odds(model, _label_first(values, attacked, own, classes))
+            scores[np.ix_(attacked, own)] = odds.reshape(len(attacked), len(own))
     return scores
+
+
+def _label_first(
+    values: NDArray[np.floating], worlds: NDArray[np.intp], targets: NDArray[np.intp], classes: Integers
+) -> Floats:
+    """Return confidences as `_confidences` does, where the label's has changed places with that of the first class."""
+    rows = _confidences(values, worlds, targets)
+    every, label = np.arange(len(rows)), np.tile(classes[targets], len(worlds))
+    rows[every, label], rows[:, 0] = rows[:, 0].copy(), rows[every, label]
+    return rows
 
 
 def _confidences(values: NDArray[np.floating], worlds: NDArray[np.intp], targets: NDArray[np.intp]) -> Floats:
@@ -160,11 +182,15 @@ def _log_odds(model: Any, asked: Floats) -> Floats:
     return np.asarray(np.log(inside) - np.log1p(-inside), dtype=np.float64)
 
 
-def _require_both(answers: Flags, label: int) -> None:
-    """Refuse to learn a class from members alone or from others alone."""
-    members, others = int(answers.sum()), int((~answers).sum())
-    found = f"class {label} has {members} members and {others} others in the worlds to learn from"
-    require(min(members, others) >= 2, f"{found}: accepted are 2 or more of each; play more worlds")
+def _fewer_kind(is_in: Flags) -> int:
+    """Return how many members there are, or how many others if these are fewer."""
+    return int(min(is_in.sum(), (~is_in).sum()))
+
+
+def _require_both(is_in: Flags) -> None:
+    """Refuse to learn from members alone or from others alone."""
+    found = f"there are {is_in.sum()} members and {(~is_in).sum()} others in the worlds to learn from"
+    require(_fewer_kind(is_in) >= _FEWEST, f"{found}: accepted are {_FEWEST} or more of each; play more worlds")
 
 
 def _checked(
