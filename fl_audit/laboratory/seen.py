@@ -25,6 +25,7 @@ class Seen:
     own: Floats
     # Whether a contribution of the target's client arrived, in any round: of one that learned nothing, none does.
     contributed: bool
+    has_release: bool  # whether anything was released, in any round, that is no model sent out before
     # Every other number that could be seen, by name: metrics, configuration values, sizes of messages. What has no
     # numerical value is a name with the value 1.
     numbers: Mapping[str, float] = field(default_factory=dict)
@@ -41,7 +42,9 @@ class Games:
     direction: Floats
     others: Floats
     own: Floats
-    contributed: Flags  # as of `Seen`, bool (games,)
+    # `contributed`, `has_release`: as of `Seen`, bool (games,).
+    contributed: Flags
+    has_release: Flags
     numbers: Floats  # shape (games, names); NaN where a number was missing
     names: tuple[str, ...]  # names of the numbers, shape (names,)
     refused: Flags  # whether the mechanism refused to go on, bool (games,)
@@ -65,8 +68,7 @@ class Games:
         float
             From 0 to 1.
         """
-        released = np.any(np.isfinite(self.steps) & (self.steps != 0), axis=(1, 2))
-        are_games = released & (self.contributed | ~present)
+        are_games = self.has_release & (self.contributed | ~present)
         return min(float(np.mean(are_games[present == truth])) for truth in np.unique(present))
 
     def taken(self, which: Flags | Integers | slice) -> "Games":
@@ -79,6 +81,7 @@ class Games:
             others=self.others[which],
             own=self.own[which],
             contributed=self.contributed[which],
+            has_release=self.has_release[which],
             numbers=self.numbers[which],
             refused=self.refused[which],
         )
@@ -112,6 +115,7 @@ def stacked(
         others=stack("others"),
         own=stack("own"),
         contributed=np.array([one.contributed for one in seen]),
+        has_release=np.array([one.has_release for one in seen]),
         numbers=numbers.reshape(len(seen), len(names)),
         names=names,
         refused=np.array([one.refusal is not None for one in seen]),

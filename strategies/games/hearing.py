@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from flwr.app import Message
@@ -223,13 +224,17 @@ class GameEars:
         own = _stacked([one.own for one in heard], rounds, size, 0.0)
         # Of a target that has learned nothing, nothing arrives, whatever it sends.
         contributed = any(one.has_arrived and np.any(difference[place]) for place, one in enumerate(heard))
+        if scene.observer is Observer.SERVER:
+            has_release = any(one.has_arrived for one in heard)
+        else:
+            has_release = any(_is_another(*pair) for pair in pairwise(models))
         sketch, direction = scene.sketch, difference
         if sketch is not None:  # vectors stay as they are without one
             self._note_sizes(steps)
             values, direction = values[:, sketch.shown], sketch.of_difference(difference)
             steps, others, own = (sketch.of_vectors(one, difference) for one in (steps, others, own))
         beside = _summarised(self._numbers, self.errors, refusal)
-        return Seen(steps, values, direction, others, own, contributed, beside, refusal)
+        return Seen(steps, values, direction, others, own, contributed, has_release, beside, refusal)
 
     def _note_form(self, released: Arrays) -> None:
         """Note which tensors a release has, and those that are in it beside the model."""
@@ -265,6 +270,15 @@ def played(start: Callable[[Grid], Result], grid: Grid, ears: GameEars) -> Seen:
     except Exception as error:  # whatever a foreign strategy raises is a finding, never the end of the audit
         refusal = in_a_line(error)
     return ears.seen(result, refusal)
+
+
+def _is_another(before: Arrays, after: Arrays) -> bool:
+    """Return whether a model is another one than before: nothing was released where it is not."""
+    if set(before) != set(after):
+        return True
+    return any(
+        not np.array_equal(before[name], value, equal_nan=value.dtype.kind == "f") for name, value in after.items()
+    )
 
 
 def _weight(reply: Message) -> float:

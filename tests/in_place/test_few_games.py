@@ -29,6 +29,7 @@ def games_of(columns: np.ndarray) -> Games:
         others=nothing,
         own=nothing,
         contributed=np.ones(len(steps), dtype=bool),
+        has_release=np.ones(len(steps), dtype=bool),
         numbers=np.zeros((len(steps), 0)),
         names=(),
         refused=np.zeros(len(steps), dtype=bool),

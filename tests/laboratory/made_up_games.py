@@ -29,8 +29,8 @@ def games_of(
     zeros = np.zeros_like(steps)
     refused = np.zeros(len(steps), dtype=bool) if refused is None else refused
     own = zeros if own is None else own
-    contributed = np.ones(len(steps), dtype=bool)
-    return Games(steps, steps, direction, zeros, own, contributed, columns, names, refused, TENSORS)
+    every = np.ones(len(steps), dtype=bool)
+    return Games(steps, steps, direction, zeros, own, every, every, columns, names, refused, TENSORS)
 
 
 def gaussian(mu: float, rounds: int = 1) -> Make:

@@ -89,7 +89,7 @@ def test_only_games_that_were_games_carry_a_verdict(what: str, played: float, sa
         games, is_game = gaussian(0.5)(bits, random), random.random(len(bits)) < played
         if what == "what differs arrived":
             return replace(games, contributed=is_game)
-        return replace(games, steps=np.where(is_game[:, None, None], games.steps, np.nan))
+        return replace(games, steps=np.where(is_game[:, None, None], games.steps, np.nan), has_release=is_game)
 
     trial = trial_of(_CLAIM, make)
     assert trial.verdict is said
