@@ -329,12 +329,22 @@ def finish(
             drawn = drawn_by(plan, on_step)
     with at_work("holding what was measured against the promise"):
         known = _timing(run), read_provenance(run), read_unprotected(run)
-        contents = summarise(plan, RunTables(**frames), *known, drawn)
+        contents = summarise(plan, RunTables(**frames), *known, drawn, _looks(run, plan.config.audit.worlds))
     write_sealed(run.path, run.summary, contents.summary)
     if with_report:
         with at_work("drawing the figures, writing the report"):
             write_report(contents, run.path, pdf_with_appendix)
     return contents
+
+
+def _looks(run: RunDirectory, worlds: int) -> tuple[int, ...]:
+    """Return after how many worlds the run was judged, now among them; who writes a report again sees nothing new."""
+    try:
+        stored = read_json(run.summary)
+        earlier = tuple(map(int, stored.get("looks") or ()))
+    except (InputError, AttributeError, TypeError, ValueError):
+        earlier = ()
+    return tuple(sorted({*earlier, worlds}))
 
 
 def _timing(run: RunDirectory) -> dict[str, Any]:

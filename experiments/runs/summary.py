@@ -31,6 +31,7 @@ def summarise(
     provenance: Provenance | None = None,
     unprotected: Unprotected | None = None,
     drawn: Drawn | None = None,
+    looks: tuple[int, ...] = (),
 ) -> RunContents:
     """Return what a finished run found: the numbers of every finding, and the content of `summary.json` among them.
 
@@ -48,8 +49,11 @@ def summarise(
         What the same training without privacy is worth; None where no such run was named.
     drawn
         The pictures that were drawn of its records, if any.
+    looks
+        After how many worlds it was judged, this time the last.
     """
-    run = FinishedRun(run_facts(plan, drawn), tables, Timing.of_json(timing), provenance, unprotected)
+    facts = replace(run_facts(plan, drawn), looks=looks)
+    run = FinishedRun(facts, tables, Timing.of_json(timing), provenance, unprotected)
     return report_contents(replace(run, facts=replace(run.facts, guarantee=_promise_kept_by(run))))
 
 

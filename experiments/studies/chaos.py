@@ -4,9 +4,11 @@
 
 A cluster of a head and three workers plays the same small run over and over, and in each run several processes are
 killed, or hosts cut off: the driver, client processes, raylets of workers, the GCS of the head, a whole head, or the
-network of a host (only as root, where each worker is a host of its own network). A blow falls when a number of batches
-drawn beforehand is finished, so that blows are spread over the whole length of runs. A run that ends is resumed, on a
-new cluster if need be, until it is finished; then it is held against the undisturbed run, played in one process.
+network of a host (only as root, where each worker is a host of its own network). Every fourth run is played by Flower's
+own command, `flwr run`, where the SuperLink, the process of the app or its clients are killed. A blow falls when a
+number of batches drawn beforehand is finished, so that blows are spread over the whole length of runs. A run that ends
+is resumed, on a new cluster if need be, until it is finished; then it is held against the undisturbed run, played in
+one process.
 
 What was counted stands in DIR/chaos.jsonl, a line a run; the same command goes on until there are so many kills.
 """
@@ -33,23 +35,25 @@ from rich.table import Table
 
 from experiments.runs.guard import nothing_outlives
 from experiments.runs.run_directory import RunDirectory
-from experiments.studies.chaos_cluster import WORKERS, Blow, Cluster, end
+from experiments.studies.chaos_cluster import COMMAND, WORKERS, Blow, Cluster, Surroundings, end
+from experiments.studies.chaos_flower import FlowerCommand
 from experiments.studies.hosts import Host, NoHostsError, other_hosts
 from fl_audit.errors import InputError
 
 BATCHES = 6
 SECONDS_OF_A_HANG = 60.0
 """So long after a blow a run must have gone on, or have ended: a batch more, or a status."""
+_CLIENTS = 4
 _SECONDS_FOR_A_RUN = 300.0
-_AUDIT = f"""
-data = {{name = "digits", records = 80, test-records = 40, population-records = 40, clients = 4}}
+AUDIT = f"""
+data = {{name = "digits", records = 80, test-records = 40, population-records = 40, clients = {_CLIENTS}}}
 model = {{name = "logistic"}}
 training = {{rounds = 4, learning-rate = 1.0}}
 privacy = {{noise-multiplier = 2.0, adjacency = "replace-record", delta = 0.01}}
 audit = {{worlds = {2 * BATCHES}, epsilon-star = false}}
 run = {{seed = SEED, worlds-per-batch = 2, batches-in-flight = 1, client-time-limit = 60.0}}
 """
-_COMMAND = (sys.executable, "-P", "-c", "from experiments.cli.main import main; main()", "run")
+_FLOWERS_TURN = 4  # every so many runs are played by Flower's own command
 
 
 @dataclass
@@ -76,9 +80,7 @@ def _finished(directory: Path) -> dict[str, int]:
     return found
 
 
-def play(
-    number: int, cluster: Cluster, place: Path, draw: np.random.Generator, kinds: Sequence[Blow]
-) -> tuple[Outcome, Path]:
+def play(number: int, around: Surroundings, place: Path, draw: np.random.Generator) -> tuple[Outcome, Path]:
     """Play one run under blows until it is finished, and return what became of it and where it is.
 
     A run whose head is killed goes on from a copy of its directory.
@@ -87,32 +89,28 @@ def play(
     ----------
     number
         Number of the run.
-    cluster
-        Where it is played.
+    around
+        Where it is played, and what may befall that.
     place
         Where its configuration lies, and its directory will.
     draw
         Chooses what befalls it, and when.
-    kinds
-        What may befall it.
     """
     found, began, run = Outcome(number), time.monotonic(), place / f"run-{number}"
     count = int(draw.integers(3, BATCHES + 1))
     planned = sorted(int(one) for one in draw.choice(BATCHES, size=count, replace=False))
-    drawn = [kinds[int(one)] for one in draw.integers(len(kinds), size=count)]
+    drawn = [around.kinds[int(one)] for one in draw.integers(len(around.kinds), size=count)]
     blows = [(batches, kind, float(draw.uniform(0, 0.8))) for batches, kind in zip(planned, drawn, strict=True)]
     seen: dict[str, int] = {}
     while time.monotonic() - began < _SECONDS_FOR_A_RUN:
-        cluster.stand()
-        cluster.revive()
-        resume = ["--resume"] if RunDirectory(run).is_begun else []
-        command = [*_COMMAND, str(place / "audit.toml"), "--out", str(run), "--ray-address", cluster.address, *resume]
+        around.stand()
+        found.resumes += RunDirectory(run).is_begun
+        command = around.command(place / "audit.toml", run)
         with (place / f"run-{number}.log").open("ab") as log:
-            driver = subprocess.Popen(command, env=cluster.environment, stdout=log, stderr=log, start_new_session=True)
-        found.resumes += bool(resume)
-        status = _watched(driver, run, cluster, blows, found, seen, draw)
-        found.orphans += cluster.left_of(driver.pid)
-        if status == 0:
+            driver = subprocess.Popen(command, env=around.environment, stdout=log, stderr=log, start_new_session=True)
+        status = _watched(driver, run, around, blows, found, seen, draw)
+        found.orphans += around.left_of(driver.pid)
+        if around.is_over(status, run):
             break
         if found.blows and found.blows[-1][0] == Blow.HEAD and run.exists():
             run = _copied(run)
@@ -131,7 +129,7 @@ def _copied(run: Path) -> Path:
 def _watched(
     driver: subprocess.Popen[bytes],
     run: Path,
-    cluster: Cluster,
+    around: Surroundings,
     blows: list[tuple[int, Blow, float]],
     found: Outcome,
     seen: dict[str, int],
@@ -148,7 +146,7 @@ def _watched(
         if blows and len(seen) >= blows[0][0]:
             _, blow, wait = blows.pop(0)
             time.sleep(wait)
-            if cluster.strike(blow, draw, driver):
+            if around.strike(blow, draw, driver):
                 found.blows.append((str(blow), len(seen)))
                 moved, struck = time.monotonic(), True
         if struck and time.monotonic() - moved > SECONDS_OF_A_HANG:
@@ -246,19 +244,19 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
         ends_at_sigterm(), TemporaryDirectory(prefix="chaos-") as scratch, hosts_or_none() as hosts, nothing_outlives(),
     ):  # fmt: skip
         place, secret = Path(scratch), int(np.random.default_rng([seed, 1]).integers(2**62, 2**63))
-        (place / "audit.toml").write_text(_AUDIT.replace("SEED", str(secret)))
-        command = [*_COMMAND, str(place / "audit.toml"), "--out", str(place / "alone"), "--engine", "local"]
+        (place / "audit.toml").write_text(AUDIT.replace("SEED", str(secret)))
+        command = [*COMMAND, str(place / "audit.toml"), "--out", str(place / "alone"), "--engine", "local"]
         if subprocess.run(command, capture_output=True).returncode:
             raise InputError("the undisturbed run failed: accepted is an installation whose demo runs")
-        kinds = [one for one in Blow if hosts or one is not Blow.PARTITION]
-        cluster = Cluster(place, hosts)
+        cluster, flower = Cluster(place, hosts), FlowerCommand(place, _CLIENTS)
         words = [str(secret).encode(), secret.to_bytes(8, "little"), cluster.environment["RAY_AUTH_TOKEN"].encode()]
         try:
             while sum(len(one["blows"]) for one in known) < kills and time.monotonic() < deadline:
                 number = len(known)
-                found, run = play(number, cluster, place, np.random.default_rng([seed, 2, number]), kinds)
+                around = flower if number % _FLOWERS_TURN == _FLOWERS_TURN - 1 else cluster
+                found, run = play(number, around, place, np.random.default_rng([seed, 2, number]))
                 found.identical = is_identical(place / "alone", run)
-                found.secrets = secrets_found(words, [Path("/dev/shm"), *place.glob("ray*")])
+                found.secrets = secrets_found(words, [Path("/dev/shm"), *place.glob("ray*"), place / "flower"])
                 if not found.identical or found.hangs or found.lost:
                     (out / f"run-{number}.log").write_bytes((place / f"run-{number}.log").read_bytes())
                 known.append(asdict(found))
@@ -267,6 +265,7 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
                 print(json.dumps(known[-1]), flush=True)
         finally:
             cluster.fall()
+            flower.fall()
     return known
 
 

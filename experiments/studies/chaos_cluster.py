@@ -6,24 +6,26 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Protocol, assert_never
 
 import numpy as np
 import psutil
 
 from experiments.runs.cluster.access import new_token
+from experiments.runs.run_directory import RunDirectory
 from experiments.studies.hosts import Host
 
 WORKERS = 3
-_SECONDS_TO_VANISH = 40.0
+SECONDS_TO_VANISH = 40.0
 """A host that is cut off learns that the run is over when it gives up its head, after `_NOTICING`."""
 _NOTICING = {"health_check_period_ms": 500, "health_check_timeout_ms": 1000, "health_check_failure_threshold": 5,
              "gcs_rpc_server_reconnect_timeout_s": 20}  # fmt: skip
 """By itself Ray takes about a minute to give up a machine that only falls silent."""
+COMMAND = (sys.executable, "-P", "-c", "from experiments.cli.main import main; main()", "run")
 _RAY = (sys.executable, "-P", "-c", "from ray.scripts.scripts import main; main()")
 
 
@@ -36,6 +38,53 @@ class Blow(StrEnum):
     GCS = "GCS killed"
     HEAD = "head killed"
     PARTITION = "host cut off"
+    SUPERLINK = "SuperLink killed"
+
+
+class Driver(Protocol):
+    """A process that plays a run, or looks on while another one does."""
+
+    def kill(self) -> None:
+        """Kill it."""
+        ...
+
+
+class Surroundings(Protocol):
+    """Where runs are played, and what may befall it."""
+
+    @property
+    def kinds(self) -> Sequence[Blow]:
+        """What may befall it."""
+        ...
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment of the commands that play runs."""
+        ...
+
+    def stand(self) -> None:
+        """Start what has died, and let hosts that were cut off back in."""
+        ...
+
+    def command(self, config: Path, run: Path) -> list[str]:
+        """Return the command that plays a run, or the rest of it."""
+        ...
+
+    def strike(self, blow: Blow, draw: np.random.Generator, driver: Driver) -> bool:
+        """Let something happen, and return whether there was anybody to suffer it."""
+        ...
+
+    def left_of(self, driver: int) -> int:
+        """Return how many processes of a run that has ended are left, after a while."""
+        ...
+
+    def is_over(self, status: int, run: Path) -> bool:
+        """Return whether a run is finished, where its command ended with a status."""
+        ...
+
+    def fall(self) -> None:
+        """End everything."""
+        ...
 
 
 class Cluster:
@@ -46,14 +95,40 @@ class Cluster:
         self.head: subprocess.Popen[bytes] | None = None
         self.workers: dict[int, subprocess.Popen[bytes]] = {}
         self._starts = 0
+        self.kinds = [one for one in Blow if one is not Blow.SUPERLINK and (hosts or one is not Blow.PARTITION)]
 
     @property
     def address(self) -> str:
         """Of the head."""
         return f"{self._hosts[0].gateway if self._hosts else '127.0.0.1'}:{self._port}"
 
+    def command(self, config: Path, run: Path) -> list[str]:
+        """Return the command that plays a run, or the rest of it.
+
+        Parameters
+        ----------
+        config
+            File of its configuration.
+        run
+            Its directory.
+        """
+        resume = ["--resume"] if RunDirectory(run).is_begun else []
+        return [*COMMAND, str(config), "--out", str(run), "--ray-address", self.address, *resume]
+
+    def is_over(self, status: int, run: Path) -> bool:
+        """Return whether a run is finished, as the status of its command says.
+
+        Parameters
+        ----------
+        status
+            Of the command.
+        run
+            Directory of the run.
+        """
+        return status == 0
+
     def stand(self) -> None:
-        """Start what is not there: everything, if the head is not."""
+        """Start what is not there: everything, if the head is not. Hosts that were cut off get their networks again."""
         if self.head is None or self._is_dead(self.head) or not self._gcs():
             self.fall()
             self._starts += 1
@@ -63,10 +138,13 @@ class Cluster:
                 f"--temp-dir={self._place}/ray{self._starts}", f"--system-config={json.dumps(_NOTICING)}",
                 f"--node-ip-address={self.address.partition(':')[0]}",
             )  # fmt: skip
-            _until(lambda: bool(self._gcs()), 30.0)
+            until(lambda: bool(self._gcs()), 30.0)
             time.sleep(2.0)
         for number in range(WORKERS):
             if number not in self.workers or self._is_dead(self.workers[number]):
+                self._start_worker(number)
+        for number, host in enumerate(self._hosts):
+            if host.is_cut_off:
                 self._start_worker(number)
 
     def _start_worker(self, number: int) -> None:
@@ -90,7 +168,7 @@ class Cluster:
             end(process)
         self.workers, self.head = {}, None
 
-    def strike(self, blow: Blow, draw: np.random.Generator, driver: subprocess.Popen[bytes]) -> bool:
+    def strike(self, blow: Blow, draw: np.random.Generator, driver: Driver) -> bool:
         """Let something happen, and return whether there was anybody to suffer it.
 
         Parameters
@@ -115,7 +193,9 @@ class Cluster:
             case Blow.HEAD:
                 found = [psutil.Process(self.head.pid)] if self.head else []
                 for one in _below(self.head) if self.head else []:
-                    _kill(one)
+                    kill(one)
+            case Blow.SUPERLINK:
+                return False
             case Blow.PARTITION:
                 if self._hosts:
                     self._hosts[int(draw.integers(len(self._hosts)))].cut_off()
@@ -123,19 +203,13 @@ class Cluster:
             case _:
                 assert_never(blow)
         if found:
-            _kill(found[int(draw.integers(len(found)))])
+            kill(found[int(draw.integers(len(found)))])
         return bool(found)
 
     def left_of(self, driver: int) -> int:
         """Return how many client processes and helpers a driver that has ended leaves behind, after a while."""
-        _until(lambda: not self._clients(), _SECONDS_TO_VANISH)
+        until(lambda: not self._clients(), SECONDS_TO_VANISH)
         return len(self._clients()) + (1 if psutil.pid_exists(driver) and not _is_zombie(driver) else 0)
-
-    def revive(self) -> None:
-        """Let hosts that were cut off have their networks again, with new nodes on them."""
-        for number, host in enumerate(self._hosts):
-            if host.is_cut_off:
-                self._start_worker(number)
 
     def _clients(self) -> list[psutil.Process]:
         return [one for node in self._nodes() for one in _below(node, "ray::ClientProcess")]
@@ -167,7 +241,14 @@ def _is_zombie(pid: int) -> bool:
     return True
 
 
-def _kill(process: psutil.Process) -> None:
+def kill(process: psutil.Process) -> None:
+    """Kill a process, if it is still there.
+
+    Parameters
+    ----------
+    process
+        The process.
+    """
     with suppress(psutil.Error):
         process.kill()
 
@@ -175,13 +256,22 @@ def _kill(process: psutil.Process) -> None:
 def end(process: subprocess.Popen[bytes]) -> None:
     """Kill a process and all that it has started."""
     for one in _below(process):
-        _kill(one)
+        kill(one)
     with suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
-def _until(condition: Any, seconds: float) -> None:
+def until(condition: Callable[[], bool], seconds: float) -> None:
+    """Wait until something is so, or the time is over.
+
+    Parameters
+    ----------
+    condition
+        Asked ten times a second.
+    seconds
+        How long at most.
+    """
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.1)

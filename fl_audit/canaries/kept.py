@@ -32,13 +32,20 @@ class Watch:
     canaries: int  # how many canaries there are, at least 1
     terms: TrainingTerms | None = None  # what the training promises; None where it is said to who judges alone
     delta: float = 1e-5  # of the promise, above 0 and below 1
+    # How many other clients answer in a round, at most; None where it is seen, or not known.
+    others: int | None = None
 
     def __post_init__(self) -> None:
         require(self.canaries >= 1, f"canaries is {self.canaries}: accepted are 1 and more")
         require(0 < self.delta < 1, f"delta is {self.delta}: accepted are numbers above 0 and below 1")
 
     def note(
-        self, server_round: int, before: Iterable[NDArray[Any]], after: Iterable[NDArray[Any]], present: Iterable[int]
+        self,
+        server_round: int,
+        before: Iterable[NDArray[Any]],
+        after: Iterable[NDArray[Any]],
+        present: Iterable[int],
+        others: int | None = None,
     ) -> None:
         """Keep what a round released; what cannot be kept is said on the error stream, and ends no training.
 
@@ -55,14 +62,19 @@ class Watch:
             Tensors of the model after it, read likewise.
         present
             The canaries whose clients answered.
+        others
+            How many other clients answered: their updates may hide noise that is missing. None where that is not seen,
+            and `others` of the watch counts.
         """
         with ends_nothing(f"round {server_round}"):
             _set_aside(self.directory, server_round)
             if self.terms is not None:
                 promise = self.terms.to_json() | {"delta": self.delta, "canaries": self.canaries}
                 _write(self.directory / _PROMISE, promise)
-            scores = read_along(change(list(before), list(after)), self.directions, server_round, self.canaries)
-            kept = KeptRound(server_round, tuple(sorted(present)), scores)
+            released = change(list(before), list(after))
+            scores = read_along(released, self.directions, server_round, self.canaries)
+            beside = self.others if others is None else others
+            kept = KeptRound(server_round, tuple(sorted(present)), scores, beside, released.size)
             _write(self.directory / _file_of(server_round), asdict(kept))
 
 
@@ -122,6 +134,13 @@ class KeptRound:
     number: int  # the round, from 1
     present: tuple[int, ...]  # the canaries whose clients answered
     scores: tuple[float, ...]  # of the canaries, then of decoys
+    # `others`, `size`: how many other clients answered, None where it was not seen, and the number of parameters.
+    others: int | None = None
+    size: int | None = None
+
+    def is_whole(self, canaries: int) -> bool:
+        """Return whether so many canaries answered, each once, and nobody else named one."""
+        return self.present == tuple(range(canaries)) and len(self.scores) == canaries + DECOYS
 
 
 def seed_in(path: Path) -> int:
@@ -217,7 +236,10 @@ def _write(path: Path, values: dict[str, Any]) -> None:
 
 
 def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], list[KeptRound]]:
-    """Return the rounds that count, in which every canary's client answered, and all that were kept, in order.
+    """Return the rounds that count, in which every canary answered once, and all that were kept, in order.
+
+    Where two clients send one canary, it weighs twice what one client may; and one that is not watched may stand out
+    along the direction of a decoy.
 
     Parameters
     ----------
@@ -241,12 +263,30 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], list[
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
             present, scores = tuple(map(int, stored["present"])), tuple(map(float, stored["scores"]))
-            found.append(KeptRound(int(stored["number"]), present, scores))
+            others, size = (None if stored.get(name) is None else int(stored[name]) for name in ("others", "size"))
+            found.append(KeptRound(int(stored["number"]), present, scores, others, size))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} is no round that canaries kept: {error}") from None
-    whole = [one for one in found if set(range(canaries)) <= set(one.present) and len(one.scores) == canaries + DECOYS]
-    require(bool(whole), f"{directory} holds no round in which {canaries} canaries answered: accepted is one or more")
+    whole = [one for one in found if one.is_whole(canaries)]
+    wrong = misnamed(found, canaries)
+    named = f" once each, since clients name {', '.join(map(str, wrong))} twice or beside them" if wrong else ""
+    what = f"{directory} holds no round in which {canaries} canaries answered{named}"
+    require(bool(whole), f"{what}: accepted is one or more")
     return whole, found
+
+
+def misnamed(rounds: Iterable[KeptRound], canaries: int) -> tuple[int, ...]:
+    """Return the numbers that two clients named in one round, and those of no canary that is watched.
+
+    Parameters
+    ----------
+    rounds
+        What was kept.
+    canaries
+        How many canaries are watched, numbered from 0.
+    """
+    named = (one for kept in rounds for one in set(kept.present) if one >= canaries or kept.present.count(one) > 1)
+    return tuple(sorted(set(named)))
 
 
 def opened(rounds: list[KeptRound], coin_seed: int, canaries: int) -> tuple[Floats, Floats, Floats]:

@@ -51,6 +51,8 @@ class RunFacts:
     commonest: float | None = None
     canaries: CanaryFacts | None = None  # what is known of the canaries; None where there are none
     drawn: Drawn | None = None  # pictures that could be drawn of records; None where none are asked for
+    # After how many worlds this run was judged, rising, this time the last; empty where that was not noted.
+    looks: tuple[int, ...] = ()
 
     @property
     def has_promise(self) -> bool:

@@ -7,19 +7,22 @@ after the last promised one are in the bounds and in no look: there are no more 
 """
 
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fl_audit.adjacency import Relation
 from fl_audit.arrays import Floats
 from fl_audit.canaries.certify import OneRunFinding, certify, over_the_training
 from fl_audit.canaries.directions import DECOYS
-from fl_audit.canaries.kept import KeptPromise, kept_promise, opened, whole_rounds
-from fl_audit.confidence.shift import detectable_shift
+from fl_audit.canaries.kept import KeptPromise, KeptRound, kept_promise, misnamed, opened, whole_rounds
+from fl_audit.confidence.shift import detectable_shift, spread_of_parts
 from fl_audit.evidence.belief.family import DETECTION_POWER, FAMILY_LEVEL
 from fl_audit.evidence.belief.noise_estimate import BREACH
 from fl_audit.evidence.belief.verdict import Verdict, verdict_on
+from fl_audit.evidence.canary_dilution import Dilution, dilution, squared_spread
 from fl_audit.evidence.findings.found import finite
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
@@ -54,8 +57,12 @@ class LiveNumbers:
     # `last`, `released`: number of the last round that was kept, whole or not, and how many were kept.
     last: int
     released: int
-    # The smallest epsilon that the last look would have called violated in 9 of 10 trainings; infinite before any.
+    misnamed: tuple[int, ...]  # numbers of canaries that two clients sent in one round, or that nobody watches
+    # The smallest epsilon that the last look would have called violated in 9 of 10 trainings; infinite before any, and
+    # where updates of others hide all noise that is missing.
     limit: float
+    dilution: Dilution  # what hides it
+    knows_others: bool  # whether it was kept of every whole round how many others answered
     level: float  # share of the level that a look has
     # Whole rounds from which a breach of 1.5 times the promised epsilon is found in 9 of 10 trainings; None where no
     # number of rounds is enough.
@@ -90,6 +97,7 @@ class LiveNumbers:
             "whole_rounds": found.rounds,
             "last_round": self.last,
             "released_rounds": self.released,
+            "misnamed_canaries": list(self.misnamed),
             "promised_rounds": promise.rounds,
             "canaries": self.canaries,
             "mu": found.mu,
@@ -106,6 +114,9 @@ class LiveNumbers:
             "confidence": found.confidence,
             "rounds_needed": self.rounds_needed,
             "limit_of_detection": finite(self.limit),
+            "others_are_known": self.knows_others,
+            "spread_of_others": finite(self.dilution.spread),
+            "canaries_stand_out_too_little": self.dilution.is_seen,
             "level": FAMILY_LEVEL,
             "looks": [
                 {"rounds": one.rounds, "mu_lower": one.finding.mu_lower, "violated": one.is_violated}
@@ -148,12 +159,15 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
     played = replace(kept.terms, rounds=max(claim.rounds, released)).claim(kept.delta)
     finding = _certified(opened_rounds, len(rounds), played, confidence)
     promise = guarantee(claim)
-    limit = _limit(looks[-1].rounds, kept, claim, level) if looks else inf
+    judged, number = (looks[-1].finding, looks[-1].rounds) if looks else (finding, len(rounds))
+    hidden = _dilution(rounds[:number], opened_rounds, kept, judged)
+    limit = _limit(number, kept, claim, level, hidden) if looks else inf
     lower = finding.mu_lower
     spent = played.with_noise(finding.mu_claimed / lower) if lower else None
     return LiveNumbers(
         promise, kept.canaries, finding, guarantee(spent).belief_bound if spent else claim.prior, looks, last,
-        released, limit, level, _rounds_needed(kept, claim, level, promise.epsilon),
+        released, misnamed(every, kept.canaries), limit, hidden, all(one.others is not None for one in rounds), level,
+        _rounds_needed(kept, claim, level, promise.epsilon, hidden),
     )  # fmt: skip
 
 
@@ -196,12 +210,24 @@ def _shift(rounds: int, kept: KeptPromise, claim: Claim, level: float) -> float:
     return detectable_shift(is_in, out, 1 / kept.terms.noise_multiplier, level, DETECTION_POWER)
 
 
-def _limit(rounds: int, kept: KeptPromise, claim: Claim, level: float) -> float:
-    mu = _shift(rounds, kept, claim, level)
-    return over_the_training(claim, mu * kept.terms.noise_multiplier) if mu < inf else inf
+def _dilution(rounds: list[KeptRound], opened_rounds: _Opened, kept: KeptPromise, finding: OneRunFinding) -> Dilution:
+    """Return what lies over the noise of some rounds; others that nobody saw are there only as far as scores tell."""
+    is_replaced = kept.terms.adjacency.relation is Relation.REPLACE
+    bounds = [squared_spread(one.others or 0, kept.canaries, one.size, is_replaced) for one in rounds if one.size]
+    held, decoys = opened_rounds[1][: len(rounds)].ravel(), 0 if is_replaced else DECOYS * len(rounds)
+    held = np.append(held, np.zeros(decoys))
+    sizes = spread_of_parts(held), held.size - 2
+    return dilution(
+        sum(bounds) / max(1, len(bounds)), finding.mu_claimed, finding.mu, finding.mu_lower, sizes
+    )  # fmt: skip
 
 
-def _rounds_needed(kept: KeptPromise, claim: Claim, level: float, epsilon: float) -> int | None:
+def _limit(rounds: int, kept: KeptPromise, claim: Claim, level: float, hidden: Dilution) -> float:
+    mu = hidden.behind(_shift(rounds, kept, claim, level))
+    return over_the_training(claim, mu * kept.terms.noise_multiplier) if isfinite(mu) else inf
+
+
+def _rounds_needed(kept: KeptPromise, claim: Claim, level: float, epsilon: float, hidden: Dilution) -> int | None:
     unit = replace(kept.terms, noise_multiplier=1.0).claim(kept.delta)
-    sought = 1 / noise_multiplier_for(EpsilonTarget(BREACH * epsilon), unit)
+    sought = hidden.shown(1 / noise_multiplier_for(EpsilonTarget(BREACH * epsilon), unit))
     return smallest_number(lambda number: _shift(number, kept, claim, level) <= sought, _MOST_ROUNDS)

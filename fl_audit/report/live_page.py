@@ -49,7 +49,7 @@ def write_live_page(numbers: LiveNumbers, path: Path) -> Path:
         heading="One training as its own audit",
         subtitle=str(numbers.promise.claim),
         opening=_opening(numbers),
-        body=f'<dl class="facts">\n{facts}\n</dl>\n{_table(numbers)}<p>{numbers.finding.method.assumption}</p>',
+        body=f'<dl class="facts">\n{facts}\n</dl>\n{_table(numbers)}<p>{_assumption(numbers)}</p>',
         banner=verdict_banner(numbers.verdict, _progress(numbers)),
         step=_next(numbers),
     )
@@ -58,10 +58,23 @@ def write_live_page(numbers: LiveNumbers, path: Path) -> Path:
     return path
 
 
+def _assumption(numbers: LiveNumbers) -> str:
+    unseen = (
+        ""
+        if numbers.knows_others
+        else (
+            " How many other clients answered was not seen: it is taken that their updates do not lie over the noise."
+        )
+    )
+    return f"{numbers.finding.method.assumption}{unseen}"
+
+
 def _progress(numbers: LiveNumbers) -> str:
     whole, promised = numbers.finding.rounds, numbers.promise.rounds
     left_out = numbers.released - whole
-    without = f", {plural(left_out, 'round')} left out: a canary did not answer" if left_out else ""
+    wrong = ", ".join(map(str, numbers.misnamed))
+    twice = f", or clients named canaries twice or beside those that are watched ({wrong})" if wrong else ""
+    without = f", {plural(left_out, 'round')} left out: a canary did not answer{twice}" if left_out else ""
     return f"{whole:,} whole rounds of {promised:,} promised{without}"
 
 
@@ -110,6 +123,19 @@ def _next(numbers: LiveNumbers) -> str:
             return (
                 f"Find out how many rounds there were: round {numbers.last:,} was kept, and {numbers.promise.rounds:,} "
                 f"are promised. Only {numbers.released:,} were kept, so that it cannot be said from here."
+            )
+        case Verdict.INCONCLUSIVE if numbers.misnamed:
+            return "Give every node that sends canaries a number of its own, from 0: no other rounds count."
+        case Verdict.INCONCLUSIVE if numbers.dilution.is_seen:
+            return (
+                "Find out what hides the canaries: they stand out less than the promised noise lets them. Updates of "
+                "other clients do so, canaries that took no part, coins that are not those of all canaries, and more "
+                "noise than was promised. Noise that is missing could hide behind the first three."
+            )
+        case Verdict.INCONCLUSIVE if numbers.rounds_needed is None:
+            return (
+                "Audit the strategy by itself, with `fl-audit strategy`: the updates of so many other clients, with so "
+                f"few parameters, can hide {BREACH:g} times the promise from any number of canaries."
             )
         case Verdict.INCONCLUSIVE:
             needed = numbers.rounds_needed

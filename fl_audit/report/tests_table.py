@@ -7,9 +7,9 @@ from typing import Any
 from fl_audit.evidence.belief.family import TestName, TestResult
 from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.evidence.findings.found import finite
-from fl_audit.report.test_words import MISSING_WORDS, TEST_WORDS, TestWords
 from fl_audit.report.units import UnitWords
 from fl_audit.report.wording import DASH, MISSING, capital, number_text, one_in, percent, times
+from fl_audit.report.words_of_tests import MISSING_WORDS, TEST_WORDS, TestWords
 
 OF_NOISE = (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD, TestName.NOISE_TENSOR)
 """The tests whose statistic is the measured over the promised noise."""

@@ -73,7 +73,8 @@ class LiveStrategy(Strategy):
         released, metrics = self.strategy.aggregate_train(server_round, answered)
         if released is not None and self._before is not None:
             before, after = ((array.numpy() for array in model) for model in (self._before, released.values()))
-            self.watch.note(server_round, before, after, present)
+            others = sum(one.has_content() for one in answered) - len(noted)
+            self.watch.note(server_round, before, after, present, others)
         return released, metrics
 
     def configure_evaluate(
@@ -114,7 +115,8 @@ class WatchedOldStrategy(OldStrategy):
         present = named_canaries(found.metrics.pop(NOTE) for _, found in results if NOTE in found.metrics)
         released, metrics = self.strategy.aggregate_fit(server_round, results, failures)
         if released is not None and self._before is not None:
-            self.watch.note(server_round, _arrays(self._before), _arrays(released), present)
+            others = len(results) - len(present)
+            self.watch.note(server_round, _arrays(self._before), _arrays(released), present, others)
         return released, metrics
 
     def configure_evaluate(self, server_round: int, parameters: Parameters, client_manager: Any) -> Any:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import psutil
 import pytest
@@ -27,7 +28,9 @@ from experiments.runs.config_file import load_config
 from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
 from experiments.runs.run import Parties, run_audit
-from experiments.studies.chaos import campaign
+from experiments.studies.chaos import AUDIT, campaign, is_identical, play
+from experiments.studies.chaos_cluster import Blow
+from experiments.studies.chaos_flower import FlowerCommand
 from fl_audit.errors import InputError
 from fl_audit.protocol import Key, Record
 from fl_audit.worlds import WorldBatch
@@ -260,6 +263,25 @@ def filling_app() -> ClientApp:
 
 
 HELD: list[Any] = []
+
+
+@pytest.mark.long
+@pytest.mark.ray
+def test_a_run_of_flowers_own_command_outlives_its_superlink_or_goes_on() -> None:
+    """From start to report, with the SuperLink, the process of the app and its clients killed on the way."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:  # Ray's sockets have short names
+        place = Path(name)
+        (place / "audit.toml").write_text(AUDIT.replace("SEED", "5"))
+        alone = run_audit(resolve(load_config(place / "audit.toml")), place / "alone", Engine.LOCAL, with_report=False)
+        around = FlowerCommand(place, 4)
+        try:
+            found, run = play(0, around, place, np.random.default_rng(255))
+        finally:
+            around.fall()
+        assert {blow for blow, _ in found.blows} == {Blow.SUPERLINK, Blow.DRIVER, Blow.ACTOR}
+        assert (found.lost, found.hangs, found.orphans) == (0, 0, 0)
+        assert is_identical(place / "alone", run)
+        assert alone.summary["verdict"] in (run / "report.html").read_text()
 
 
 @pytest.mark.long

@@ -223,6 +223,32 @@ def test_a_resumed_run_may_change_how_it_is_carried_out(small_plan: MakePlan, sm
     assert after.summary["timing"]["training_seconds"] is None
 
 
+def test_worlds_added_after_a_report_are_a_further_look_and_the_report_says_so(
+    small_plan: MakePlan, tmp_path: Path
+) -> None:
+    """Neither is a report that is written again, nor going on with a run that was never judged."""
+    directory, more = tmp_path / "run", small_plan(audit={"worlds": 9})
+    first = run_audit(small_plan(), directory, Engine.LOCAL)
+    again = rebuild_report(directory)
+    assert again.summary == first.summary
+    assert (first.summary["looks"], "judged before" in first.summary["scope"]) == ([6], False)
+    assert "at one look" not in (directory / "report.html").read_text()
+    second = run_audit(more, directory, Engine.LOCAL, resume=True)
+    assert second.summary["looks"] == rebuild_report(directory).summary["looks"] == [6, 9]
+    assert "This run was judged before, after 6 worlds." in second.summary["scope"]
+    page = (directory / "report.html").read_text()
+    said = (
+        "This run was judged before, after 6 worlds.",
+        "in at most 2 in 1,000 audits",
+        "1 in 1,000 audits at one look",
+    )
+    for text in said:
+        assert text in page
+    (directory / "summary.json").unlink()  # as of a run that was ended before it was judged
+    unjudged = run_audit(more, directory, Engine.LOCAL, resume=True, with_report=False)
+    assert unjudged.summary["looks"] == [9]
+
+
 def test_resume_refuses_a_directory_without_a_run(small_plan: MakePlan, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")

@@ -22,16 +22,24 @@ DIRECTIONS, COINS, SIZE, DELTA = 11, 12, 650, 1e-5
 
 
 def train(
-    place: Path, rounds: int, added: float, canaries: int = 2, promised: int | None = None, seed: int = 0
+    place: Path,
+    rounds: int,
+    added: float,
+    canaries: int = 2,
+    promised: int | None = None,
+    seed: int = 0,
+    others: int = 0,
+    are_seen: bool = True,
 ) -> Path:
-    """Keep rounds of unit sensitivity with so much of the promised noise."""
+    """Keep rounds of unit sensitivity with so much of the promised noise; others send one and the same update."""
     terms = TrainingTerms("add-remove-client", 1.0, promised or rounds)
     watch, draw = Watch(place, DIRECTIONS, canaries, terms, DELTA), np.random.default_rng(seed)
     for number in range(1, rounds + 1):
         release = added * draw.normal(size=SIZE)
+        release[0] += others
         for one in range(canaries):
             release += canary_coin(COINS, number, one) * canary_direction(DIRECTIONS, number, one, SIZE)
-        watch.note(number, [np.zeros(SIZE)], [release], range(canaries))
+        watch.note(number, [np.zeros(SIZE)], [release], range(canaries), others if are_seen else None)
     return place
 
 
@@ -46,7 +54,9 @@ def test_the_numbers_are_those_of_the_promise_and_of_what_is_certified(tmp_path:
     assert numbers.verdict == "inconclusive"
     assert numbers.is_over
     # So many rounds find mu that 1.5 times the epsilon stands for, and one round less does not.
-    sought = gdp_mu(1.5 * promise.epsilon, DELTA) / np.sqrt(40)
+    # Of two canaries the other one lies in the way half the time, along a direction of its own.
+    noise = np.sqrt(40) / gdp_mu(1.5 * promise.epsilon, DELTA)
+    sought = 1 / np.hypot(noise, np.sqrt(1 / SIZE))
     needed = numbers.rounds_needed
     assert needed is not None
     for rounds, is_enough in ((needed, True), (needed - 2, False)):
@@ -118,6 +128,41 @@ def test_a_later_round_than_promised_leaves_open_how_many_there_were(tmp_path: P
     assert "round 101 was kept" in live_lines(numbers)[-1]
     (place / "round-000101.json").unlink()
     assert measure_live(place, COINS, is_over=True).verdict == "consistent"
+
+
+def test_rounds_in_which_two_clients_send_one_canary_or_a_strange_one_do_not_count(tmp_path: Path) -> None:
+    """Twice the canary stands out of honest noise as one does of half the noise."""
+    place, terms = train(tmp_path, 20, 1.0, canaries=3), TrainingTerms("add-remove-client", 1.0, 60)
+    draw = np.random.default_rng(1)
+    for number in range(21, 61):
+        release = draw.normal(size=SIZE)
+        for one in range(3):
+            release += 2 * canary_coin(COINS, number, one) * canary_direction(DIRECTIONS, number, one, SIZE)
+        present = (0, 0, 1, 1, 2, 2) if number < 60 else (0, 1, 2, 7)
+        Watch(place, DIRECTIONS, 3, terms, DELTA).note(number, [np.zeros(SIZE)], [release], present)
+    numbers = measure_live(place, COINS)
+    assert (numbers.finding.rounds, numbers.misnamed, numbers.verdict) == (20, (0, 1, 2, 7), "inconclusive")
+    lines = live_lines(numbers)
+    assert "40 rounds left out: a canary did not answer, or clients named canaries twice or beside" in lines[0]
+    assert "Give every node that sends canaries a number of its own" in lines[-1]
+    for number in range(1, 21):
+        (place / f"round-{number:06d}.json").unlink()
+    with pytest.raises(InputError, match="3 canaries answered once each, since clients name 0, 1, 2, 7 twice"):
+        measure_live(place, COINS)
+
+
+@pytest.mark.parametrize("are_seen", [True, False])
+def test_no_noise_behind_the_updates_of_many_others_is_not_called_consistent(are_seen: bool, tmp_path: Path) -> None:
+    """Their number tells that they may hide it; where nobody saw it, canaries that stand out too little do."""
+    place = train(tmp_path / "none", 100, 0.0, canaries=8, others=40, are_seen=are_seen)
+    numbers = measure_live(place, COINS)
+    assert (numbers.verdict, numbers.limit, numbers.rounds_needed) == ("inconclusive", np.inf, None)
+    assert numbers.dilution.is_seen == (not are_seen)
+    reason = "updates of so many other clients" if are_seen else "they stand out less than the promised noise lets them"
+    assert reason in live_lines(numbers)[-1]
+    few = measure_live(train(tmp_path / "few", 100, 1.0, canaries=8, others=2, are_seen=are_seen), COINS)
+    assert (few.verdict, few.dilution.is_seen) == ("consistent", False)
+    assert few.dilution.spread == pytest.approx(np.sqrt((4 * are_seen + 4) / SIZE))
 
 
 @pytest.mark.parametrize("trainings", [100, pytest.param(400, marks=pytest.mark.long)])

@@ -101,7 +101,7 @@ _ABOUT_SECRET = (TestName.SECRET_TOTAL, TestName.SECRET_PLACE, TestName.SECRET_A
 
 @dataclass(frozen=True)
 class TestResult:
-    """What one test found, in numbers; `fl_audit.report.test_words` says what they mean."""
+    """What one test found, in numbers; `fl_audit.report.words_of_tests` says what they mean."""
 
     __test__: ClassVar[bool] = False
 

@@ -13,10 +13,10 @@ from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.report.finding import PagePlace, Picture, Row, RunContents, Section, Table
 from fl_audit.report.reading import aside, reading_of
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, IntervalRow, draw_intervals, draw_limit, finish_axes
-from fl_audit.report.test_words import MISSING_WORDS
 from fl_audit.report.tests_table import ToldTests
 from fl_audit.report.units import unit_words
 from fl_audit.report.wording import percent, ratio_text
+from fl_audit.report.words_of_tests import MISSING_WORDS
 
 MOST_TENSORS = 8  # the figure shows no more tensors than these, those with the smallest measured ratio
 

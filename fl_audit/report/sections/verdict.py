@@ -123,7 +123,7 @@ def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
             assert found is not None, "only what was judged is violated"
             text = (
                 f"The promise was broken. Where a promise is kept, so clear a sign comes up in at most "
-                f"{one_in(found.level)} audits. It says nothing of how much more others could learn."
+                f"{_alarms(found, contents.facts)}. It says nothing of how much more others could learn."
             )
         case Verdict.CONSISTENT:
             text = (
@@ -143,9 +143,33 @@ def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
             text = "We came to no verdict: no insider took part, so nothing was held against the promise."
         case _:
             assert_never(numbers.verdict)
+    text += _looks_text(found, contents.facts)
     if contents.facts.is_private_release:
         return text
     return f"{text} The models of this run are test pieces and must not be handed out: their noise depends on the data."
+
+
+def _alarms(found: Judgement, facts: RunFacts) -> str:
+    """Return how often a kept promise fails the tests of one look."""
+    return f"{one_in(found.level)} audits{' at one look' if len(facts.looks) > 1 else ''}"
+
+
+def _looks_text(found: Judgement | None, facts: RunFacts) -> str:
+    """Say what several looks at a run that grew cost, in sentences; nothing of a single one, or where none judged.
+
+    By Bonferroni, where numbers of worlds are fixed: chosen by what was seen, two looks fail up to 3.1 times as often
+    as one (of a test whose statistic is a sum of normal numbers).
+    """
+    often = len(facts.looks)
+    if found is None or often < 2:
+        return ""
+    earlier = ", ".join(f"{worlds:,}" for worlds in facts.looks[:-1])
+    return (
+        f" This run was judged before, after {earlier} worlds. A kept promise fails at any of the {often} looks in at "
+        f"most {often} in {round(1 / found.level):,} audits if the numbers of worlds were fixed before the first look, "
+        "and in more if they followed from what was seen. Intervals and bounds hold with their confidence at one look "
+        "that was chosen beforehand."
+    )
 
 
 def _scope(numbers: VerdictNumbers, facts: RunFacts) -> str:
@@ -219,19 +243,22 @@ def _detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> st
 
 
 def _said(numbers: VerdictNumbers, run: FinishedRun) -> Mapping[str, Any]:
-    return {"scope": _scope(numbers, run.facts)}
+    return {
+        "scope": _scope(numbers, run.facts) + _looks_text(numbers.judgement, run.facts),
+        "looks": None if numbers.judgement is None else list(run.facts.looks),
+    }
 
 
 def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
     found, words = numbers.judgement, contents.words
-    scope = _scope(numbers, contents.facts)
+    scope = str(contents.summary["scope"])
     covers = Table("What a verdict covers", ("What", "Value"), (("Scope", scope),), TableLook.PAIRS)
     if found is None:
         return [covers]
     columns, rows = ToldTests(found, words).cells
     any_of = "any of them" if len(rows) > 1 else "it"
     title = f"{plural(len(rows), 'test')}, declared before the run; a kept promise fails {any_of} in at most "
-    tables = [covers, Table(f"{title}{one_in(found.level)} audits", columns, rows)]
+    tables = [covers, Table(f"{title}{_alarms(found, contents.facts)}", columns, rows)]
     if missing := ToldTests(found, words).missing:
         tables.append(Table("Tests that this run could not make", ("Test", "Why not"), missing))
     return tables
@@ -239,5 +266,5 @@ def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
 
 VERDICT = Section(
     name="verdict", title="The tests of the promise", numbers=VerdictNumbers, measure=measure_verdict,
-    keys=("verdict", "scope"), place=PagePlace.PAGE, sentence=_sentence, tables=_tables, said=_said,
+    keys=("verdict", "scope", "looks"), place=PagePlace.PAGE, sentence=_sentence, tables=_tables, said=_said,
 )  # fmt: skip
