@@ -71,7 +71,9 @@ def _guessed(
     count, right = len(guesses.right), int(guesses.right.sum())
     limit = claim.limits[-1]
     bound = guessed_epsilon(right, count, limit.delta, confidence)
-    ceiling = guessed_epsilon(count, count, limit.delta, confidence)
+    share = games.taken(slice(LESSONS, None)).share_of_games(present[LESSONS:])
+    are_games = int(share * count)
+    ceiling = guessed_epsilon(are_games, are_games, limit.delta, confidence) if are_games else 0.0
     lead = Lead(kind, guesses.group, guesses.rule, limit, BoundMethod.CLOPPER_PEARSON, bound - limit.epsilon, 0.0)
     return Attempt(
         lead=lead,
@@ -79,6 +81,7 @@ def _guessed(
         confidence=confidence,
         ceiling=ceiling,
         games=count,
+        share_of_games=share,
         right=right,
         scores=guesses.scores,
         present=present[LESSONS:],
