@@ -67,11 +67,29 @@ class Surroundings(Protocol):
         ...
 
     def command(self, config: Path, run: Path) -> list[str]:
-        """Return the command that plays a run, or the rest of it."""
+        """Return the command that plays a run, or the rest of it.
+
+        Parameters
+        ----------
+        config
+            File of its configuration.
+        run
+            Its directory.
+        """
         ...
 
     def strike(self, blow: Blow, draw: np.random.Generator, driver: Driver) -> bool:
-        """Let something happen, and return whether there was anybody to suffer it."""
+        """Let something happen, and return whether there was anybody to suffer it.
+
+        Parameters
+        ----------
+        blow
+            What happens.
+        draw
+            Chooses the victim.
+        driver
+            The command that plays the run.
+        """
         ...
 
     def left_of(self, driver: int) -> int:
@@ -79,7 +97,15 @@ class Surroundings(Protocol):
         ...
 
     def is_over(self, status: int, run: Path) -> bool:
-        """Return whether a run is finished, where its command ended with a status."""
+        """Return whether a run is finished.
+
+        Parameters
+        ----------
+        status
+            With which its command ended.
+        run
+            Its directory.
+        """
         ...
 
     def fall(self) -> None:
