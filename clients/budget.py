@@ -4,6 +4,9 @@
 
 Before the first round of a run the site's ledger gets a line for the whole of it, or, where that would spend more than
 the budget, none: then every message of the run is answered by an error that says so. Light after the first round.
+
+Whatever a server calls a game is a round here: it could call any round one. An audit in place, which plays hundreds, is
+for an app without this modifier.
 """
 
 from pathlib import Path
@@ -49,7 +52,8 @@ def budget_mod(
     """
 
     def ask(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        if message.metadata.message_type != "train":
+        # The server chooses the name: an app trains for `train.ACTION` as well, and `train.default` is its plain train.
+        if not message.metadata.message_type.startswith("train"):
             return call_next(message, context)
         run = str(context.run_id)
         if all(line.name != run for line in read_ledger(ledger)):

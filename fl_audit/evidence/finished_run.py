@@ -209,6 +209,12 @@ class FinishedRun:
         log_odds = table["log_odds"].to_numpy(dtype=np.float64).reshape(shape)
         return ranks_of_truth(log_odds + prior, truth.astype(np.int64))
 
+    @property
+    def longest_candidate(self) -> float:
+        """Mean over worlds of the largest mu of a candidate, 0 where it did not take part; game of reconstruction."""
+        assert self.tables.targets is not None, "the game of reconstruction has candidates"
+        return float(self.tables.targets["mu"].to_numpy(dtype=np.float64).reshape(self.worlds, -1).max(axis=1).mean())
+
     @cached_property
     def signal(self) -> Floats:
         """mu_i = Delta_i / sigma_i, shape (worlds, rounds); 0 where the differing record changes nothing."""

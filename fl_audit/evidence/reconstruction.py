@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from scipy.special import bdtrc, bdtri
+from scipy.special import bdtrc, bdtri, ndtr, ndtri
 
 from fl_audit.arrays import Floats, Integers
 from fl_audit.errors import require
@@ -11,8 +11,9 @@ from fl_audit.evidence.belief.advantage import clopper_pearson
 from fl_audit.evidence.belief.family import DETECTION_POWER, FAMILY_LEVEL, Missing, TestName, TestResult
 from fl_audit.evidence.belief.noise_estimate import BREACH
 from fl_audit.evidence.belief.verdict import Judgement, judged_by_one
+from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.privacy.reconstruction import reconstruction_bound
+from fl_audit.privacy.reconstruction import against_its_absence, reconstruction_bound
 
 _METHOD = "clopper-pearson"
 _ASSUMPTION = "The candidates were as likely as was said, and nothing else is assumed."
@@ -51,7 +52,15 @@ def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
     return np.asarray(ahead.sum(axis=1) + 1, dtype=np.int64)
 
 
-def judge_hits(hits: int, worlds: int, chance: float, guarantee: Guarantee, confidence: float) -> Judgement:
+def judge_hits(
+    hits: int,
+    worlds: int,
+    chance: float,
+    guarantee: Guarantee,
+    confidence: float,
+    longest: float,
+    is_secret: bool = False,
+) -> Judgement:
     """Return whether first guesses that were right contradict the promise.
 
     Parameters
@@ -66,20 +75,26 @@ def judge_hits(hits: int, worlds: int, chance: float, guarantee: Guarantee, conf
         The promise, for all neighbours.
     confidence
         Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
+    longest
+        Length of the longest candidate's contribution over the claimed noise, all rounds of a world together and as if
+        it took part wherever it may, the mean over worlds; from 0.
+    is_secret
+        Whether rounds are sampled and the attacker is not shown who takes part.
 
     Returns
     -------
     Judgement
         Violated where so many hits or more have a probability under `FAMILY_LEVEL` by the reconstruction bound;
-        otherwise consistent if an attack that reaches the bound under two thirds of the noise would be found with
-        probability `DETECTION_POWER`, and inconclusive if not. The lower bound on epsilon is log((p - delta) / chance),
+        otherwise consistent if the best attack on contributions of that length under two thirds of the noise would be
+        found with probability `DETECTION_POWER`, and inconclusive if not: contributions far below the clipping norm
+        stay hidden by much less noise than was promised. The lower bound on epsilon is log((p - delta) / chance),
         p the lower end of the share of hits: no mechanism with (epsilon, delta)-DP is hit more often than e^epsilon
         chance + delta. Its limit is what first guesses that are all right would show.
     """
     bound = guarantee.reconstruction_bound(chance)
     assert bound is not None, "the game of reconstruction has global noise"
-    test = _test_of_hits(hits, worlds, bound)
-    at_breach = reconstruction_bound(guarantee.claim.with_noise(1 / BREACH), chance)
+    at_breach = _most_hits(BREACH * longest, chance, guarantee.claim if is_secret else None)
+    test = _test_of_hits(hits, worlds, bound, at_breach)
     bounds = (
         epsilon_of_hits(hits, worlds, chance, guarantee.delta, confidence),
         epsilon_of_hits(hits, worlds, chance, guarantee.delta, 1 - FAMILY_LEVEL),
@@ -91,7 +106,25 @@ def judge_hits(hits: int, worlds: int, chance: float, guarantee: Guarantee, conf
     )  # fmt: skip
 
 
-def _test_of_hits(hits: int, worlds: int, bound: float) -> TestResult:
+def _most_hits(mu: float, chance: float, sampled: Claim | None) -> float:
+    """Return the share of hits that no attack passes on contributions of a length over the noise.
+
+    Parameters
+    ----------
+    mu
+        The length over the noise, from 0.
+    chance
+        The share where nothing is released.
+    sampled
+        The claim whose sampling hides who takes part; None where nothing does: Phi(mu + Phi^-1(chance)).
+    """
+    if mu == 0 or sampled is None:
+        return float(ndtr(mu + ndtri(chance)))
+    alone = against_its_absence(sampled)
+    return reconstruction_bound(alone.with_noise(alone.full_participation_mu / mu), chance)
+
+
+def _test_of_hits(hits: int, worlds: int, bound: float, at_breach: float) -> TestResult:
     return TestResult(
         name=TestName.CANDIDATES,
         statistic=float(hits),
@@ -99,7 +132,7 @@ def _test_of_hits(hits: int, worlds: int, bound: float) -> TestResult:
         measured=hits / worlds,
         promised=bound,
         limit=_share_found(worlds, bound),
-        more={"worlds": worlds},
+        more={"worlds": worlds, "at_breach": at_breach},
     )
 
 

@@ -31,6 +31,8 @@ class Finding:
             f"{attempt.games} games were guessed right ({attempt.right / attempt.games:.1%}; the claim allows "
             f"{self.claimed_success:.1%})."
         )
+        if said := games_words(attempt):
+            told = f"{told} {said[0].upper()}{said[1:]}"
         if not attempt.is_broken:
             return f"{told} {self.shown[0].upper()}{self.shown[1:]}: no contradiction."
         return f"{told} With {attempt.confidence:.1%} confidence {self.shown}; {self.allowed}."
@@ -117,12 +119,25 @@ def floating_words(trial: Trial) -> str:
     )
 
 
+def games_words(attempt: Attempt) -> str:
+    """Return how many of an attempt's games were games, in words that go on; empty if all were."""
+    if attempt.share_of_games == 1:
+        return ""
+    return (
+        f"a model was released, and what differs had arrived, in no more than {attempt.share_of_games:.0%} of "
+        f"{attempt.games} games, and the others say nothing of the claim."
+    )
+
+
 def could_find(trial: Trial) -> float:
     """Return how many times too little Gaussian noise the games mostly find, in the kinds that were followed farthest.
 
     At least 1; infinite where these numbers of games find none.
     """
-    reaches = [least_shift(attempt.lead.limit, attempt.games, 1 - attempt.confidence) for attempt in trial.attempts]
+    reaches = [
+        least_shift(attempt.lead.limit, int(attempt.share_of_games * attempt.games), 1 - attempt.confidence)
+        for attempt in trial.attempts
+    ]
     return max(1.0, min(reaches, default=math.inf) / max(trial.claim.allowed_mu, 1e-300))
 
 
@@ -150,6 +165,18 @@ def claim_words(trial: Trial) -> str:
             )
         case Verdict.INCONCLUSIVE if trial.untried or (trial.unplayed and not trial.attempts):
             return f"there was no time for the games that try the leads ({trial.claim.words})."
+        case Verdict.INCONCLUSIVE if trial.silent and not trial.attempts:
+            never = "no model was released, or what differs never arrived"
+            return f"{never}, in any kind of game: nothing was audited ({trial.claim.words})."
+        case Verdict.INCONCLUSIVE if trial.knowing is not None:
+            return (
+                f"who knows what all others sent tells more than the claim allows ({trial.claim.words}): "
+                f"{trial.knowing.right} of {trial.knowing.games} games. Nobody else was seen to. Where the server "
+                "alone adds noise this refutes the claim, and where clients add shares of it, it does not."
+            )
+        case Verdict.INCONCLUSIVE if any(attempt.share_of_games < 1 for attempt in trial.attempts):
+            least = min(trial.attempts, key=lambda attempt: attempt.share_of_games)
+            return f"too few games count ({trial.claim.words}): {games_words(least)}"
         case Verdict.INCONCLUSIVE if not trial.attempts:
             return f"no kind of game could be played to its end ({trial.claim.words})."
         case Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED | Verdict.NO_PROMISE:
@@ -200,6 +227,8 @@ def trial_json(trial: Trial, found: tuple[Finding, ...], limits: tuple[Limit, ..
         "unplayed": list(trial.unplayed),
         "untried": list(trial.untried),
         "passed_over": list(trial.passed_over),
+        "silent": list(trial.silent),
+        "lower_bound_knowing_others": None if trial.knowing is None else _finite(trial.knowing.bound),
         "refusals": [
             {
                 "game": refusal.kind,
@@ -228,6 +257,7 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
         "method": str(attempt.lead.method),
         "ceiling": _finite(attempt.ceiling),
         "games": attempt.games,
+        "share_of_games": attempt.share_of_games,
         "right": attempt.right,
         "claimed_success": finding.claimed_success,
         "transcript": list(attempt.lines),

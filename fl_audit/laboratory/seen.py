@@ -23,6 +23,9 @@ class Seen:
     others: Floats  # mean of the contributions of everybody but the target, where the observer knows them; else zeros
     # What the observer knows of the noise itself: what became of its own contribution, less this contribution.
     own: Floats
+    # Whether a contribution of the target's client arrived, in any round: of one that learned nothing, none does.
+    contributed: bool
+    has_release: bool  # whether anything was released, in any round, that is no model sent out before
     # Every other number that could be seen, by name: metrics, configuration values, sizes of messages. What has no
     # numerical value is a name with the value 1.
     numbers: Mapping[str, float] = field(default_factory=dict)
@@ -39,6 +42,9 @@ class Games:
     direction: Floats
     others: Floats
     own: Floats
+    # `contributed`, `has_release`: as of `Seen`, bool (games,).
+    contributed: Flags
+    has_release: Flags
     numbers: Floats  # shape (games, names); NaN where a number was missing
     names: tuple[str, ...]  # names of the numbers, shape (names,)
     refused: Flags  # whether the mechanism refused to go on, bool (games,)
@@ -46,6 +52,24 @@ class Games:
 
     def __len__(self) -> int:
         return len(self.steps)
+
+    def share_of_games(self, present: Flags) -> float:
+        """Return in what share of games the claim could have been broken, under D or under D', whichever is less.
+
+        A game in which no model was released, or in which what D adds never arrived, says nothing of a mechanism.
+
+        Parameters
+        ----------
+        present
+            Whether D was played, shape (games,), at least one game.
+
+        Returns
+        -------
+        float
+            From 0 to 1.
+        """
+        are_games = self.has_release & (self.contributed | ~present)
+        return min(float(np.mean(are_games[present == truth])) for truth in np.unique(present))
 
     def taken(self, which: Flags | Integers | slice) -> "Games":
         """Return some of the games, by mask, positions or slice."""
@@ -56,6 +80,8 @@ class Games:
             direction=self.direction[which],
             others=self.others[which],
             own=self.own[which],
+            contributed=self.contributed[which],
+            has_release=self.has_release[which],
             numbers=self.numbers[which],
             refused=self.refused[which],
         )
@@ -88,6 +114,8 @@ def stacked(
         direction=stack("direction"),
         others=stack("others"),
         own=stack("own"),
+        contributed=np.array([one.contributed for one in seen]),
+        has_release=np.array([one.has_release for one in seen]),
         numbers=numbers.reshape(len(seen), len(names)),
         names=names,
         refused=np.array([one.refusal is not None for one in seen]),

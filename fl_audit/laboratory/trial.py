@@ -14,7 +14,7 @@ import numpy as np
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
+from fl_audit.evidence.bounds.lower_bounds import bound_limit, epsilon_lower_bound
 from fl_audit.laboratory.causes import cause_of
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.features import LOW_BITS, along, feature_groups
@@ -80,8 +80,9 @@ class Attempt:
     lead: Lead  # the lead
     bound: float  # lower bound on epsilon at the delta of the lead's limit, at the confidence that this stage has
     confidence: float  # that confidence
-    ceiling: float  # the bound that games which never err would have given
+    ceiling: float  # the bound that games which never err would have given, of those that were games at all
     games: int  # how many games were played at this stage
+    share_of_games: float  # the share of them in which a model was released and the differing contribution arrived
     right: int  # how many of them were guessed right, with a threshold learned before
     # `scores`, `present`: the scores and what was played, shape (games,).
     scores: Floats
@@ -127,6 +128,11 @@ class Trial:
     untried: tuple[str, ...] = ()
     # Kinds of games that seemed to break the claim, and for which the budget had no fresh games: others did more.
     passed_over: tuple[str, ...] = ()
+    # Kinds without a single game: nothing was released, or what differs never arrived.
+    silent: tuple[str, ...] = ()
+    # The attempt that breaks the claim for who knows what all others sent, where the claim covers no such observer and
+    # no other attempt breaks it.
+    knowing: Attempt | None = None
 
     @property
     def worst(self) -> Attempt | None:
@@ -168,7 +174,13 @@ def put_on_trial(
     budget = budget or Budget()
     refusals = list[Refusal]()
     scout, pilots = min(budget.scout, budget.pilot), 0
-    scouted, unplayed = dict[str, list[Lead]](), tuple[str, ...]()
+
+    def look(kind: str, games: Games, present: Flags) -> list[Lead]:
+        found = leads(kind, games, present, claim.limits, budget.stages[-1])
+        # Numbers beside the model may tell where no game was one; nothing else of such a kind is worth a trial.
+        return [lead for lead in found if lead.margin > 0] if kind in silent else found
+
+    scouted, unplayed, silent = dict[str, list[Lead]](), tuple[str, ...](), list[str]()
     for place, kind in enumerate(kinds):
         tell(f"looking for leads: {kind} ({place + 1} of {len(kinds)})")
         try:
@@ -182,14 +194,16 @@ def put_on_trial(
             refusals.append(refusal)
             if refusal.is_allowed or np.all(games.refused):
                 continue
-        scouted[kind] = leads(kind, games, present, claim.limits, budget.stages[-1])
+        if games.share_of_games(present) == 0:
+            silent.append(kind)
+        scouted[kind] = look(kind, games, present)
     left = list[Lead]()
     if scout < budget.pilot:
         closely = _kept(scouted, budget.kept)
         for kind in closely:
             tell(f"looking closely: {kind}")
             with suppress(OutOfTimeError):
-                scouted[kind] = leads(kind, *play(kind, 0, budget.pilot), claim.limits, budget.stages[-1])
+                scouted[kind] = look(kind, *play(kind, 0, budget.pilot))
         left = [lead for lead in _by_bits(scouted)[0] if lead.kind not in closely and lead.margin > 0]
         scouted = {kind: scouted[kind] for kind in closely}
         pilots += (budget.pilot - scout) * len(closely)
@@ -209,7 +223,7 @@ def put_on_trial(
     passed_over = tuple(lead.kind for lead in (*found[len(chosen) :], *left) if lead.margin > 0)
     return Trial(
         claim, verdict, tuple(attempts), tuple(refusals), pilots, next(iter(floating), None), unplayed, untried,
-        passed_over,
+        passed_over, tuple(silent),
     )  # fmt: skip
 
 
@@ -272,11 +286,15 @@ def _attempt(lead: Lead, games: Games, present: Flags, confidence: float) -> Att
     limit = lead.limit
     bound = epsilon_lower_bound(one, zero, limit.delta, confidence, lead.method)
     right = int(np.sum((scores > lead.threshold) == present))
-    ceiling = bound.limit_of_detection
+    share = games.share_of_games(present)
+    are_games = int(share * one.size), int(share * zero.size)
+    ceiling = bound_limit(lead.method, *are_games, limit.delta, confidence)
     lines = telling_lines(games, present, lead.group)
     cause = cause_of(games, present, lead.group)
     seen = along(games)
-    return Attempt(lead, bound.epsilon, confidence, ceiling, len(scores), right, scores, present, seen, lines, cause)
+    return Attempt(
+        lead, bound.epsilon, confidence, ceiling, len(scores), share, right, scores, present, seen, lines, cause
+    )
 
 
 def _verdict(attempts: Sequence[Attempt]) -> Verdict:

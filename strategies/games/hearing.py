@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from flwr.app import Message
@@ -56,6 +57,7 @@ class _Round:
     # `reply`, `own`: what arrived from the target's client and from the watcher, less what they were sent.
     reply: Floats | None = None
     own: Floats | None = None
+    has_arrived: bool = False  # whether arrays of the target's client arrived
     others: list[tuple[float, Floats]] = field(default_factory=list)  # what arrived from others: weights and updates
 
 
@@ -150,8 +152,9 @@ class GameEars:
 
     def _answered(self, reply: Message, answer: ClientAnswer | None) -> None:
         scene, heard, node = self._scene, self._rounds[-1], reply.metadata.src_node_id
-        if node == scene.target and answer is not None:
-            heard.difference = answer.update
+        if node == scene.target:
+            heard.has_arrived = bool(reply.content.array_records)
+            heard.difference = None if answer is None else answer.update
         is_own = node == scene.watcher and scene.own is not None
         is_seen = node == scene.target and scene.observer is Observer.SERVER
         if not (is_own or is_seen or scene.knows_others):
@@ -219,19 +222,19 @@ class GameEars:
         difference = np.stack([scene.difference(place, one) for place, one in enumerate(told)])
         others = _stacked([_mean(one.others) for one in heard], rounds, size, 0.0)
         own = _stacked([one.own for one in heard], rounds, size, 0.0)
-        return self._reduced(steps, values, difference, others, own, refusal)
-
-    def _reduced(
-        self, steps: Floats, values: Floats, difference: Floats, others: Floats, own: Floats, refusal: str | None
-    ) -> Seen:
-        """Return vectors as they are, or sketched."""
-        sketch = self._scene.sketch
-        direction = difference
-        if sketch is not None:
+        # Of a target that has learned nothing, nothing arrives, whatever it sends.
+        contributed = any(one.has_arrived and np.any(difference[place]) for place, one in enumerate(heard))
+        if scene.observer is Observer.SERVER:
+            has_release = any(one.has_arrived for one in heard)
+        else:
+            has_release = any(_is_another(*pair) for pair in pairwise(models))
+        sketch, direction = scene.sketch, difference
+        if sketch is not None:  # vectors stay as they are without one
             self._note_sizes(steps)
             values, direction = values[:, sketch.shown], sketch.of_difference(difference)
             steps, others, own = (sketch.of_vectors(one, difference) for one in (steps, others, own))
-        return Seen(steps, values, direction, others, own, _summarised(self._numbers, self.errors, refusal), refusal)
+        beside = _summarised(self._numbers, self.errors, refusal)
+        return Seen(steps, values, direction, others, own, contributed, has_release, beside, refusal)
 
     def _note_form(self, released: Arrays) -> None:
         """Note which tensors a release has, and those that are in it beside the model."""
@@ -267,6 +270,15 @@ def played(start: Callable[[Grid], Result], grid: Grid, ears: GameEars) -> Seen:
     except Exception as error:  # whatever a foreign strategy raises is a finding, never the end of the audit
         refusal = in_a_line(error)
     return ears.seen(result, refusal)
+
+
+def _is_another(before: Arrays, after: Arrays) -> bool:
+    """Return whether a model is another one than before: nothing was released where it is not."""
+    if set(before) != set(after):
+        return True
+    return any(
+        not np.array_equal(before[name], value, equal_nan=value.dtype.kind == "f") for name, value in after.items()
+    )
 
 
 def _weight(reply: Message) -> float:

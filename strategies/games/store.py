@@ -138,6 +138,7 @@ class Campaign:
             np.savez_compressed(
                 stream,
                 **arrays,
+                was_a_game=np.array([seen.contributed, seen.has_release]),
                 names=np.array(list(seen.numbers), dtype=np.str_),
                 numbers=np.array(list(seen.numbers.values()), dtype=np.float64),
                 refusal=np.array([] if seen.refusal is None else [seen.refusal], dtype=np.str_),
@@ -149,7 +150,15 @@ class Campaign:
             said = [str(one) for one in file["refusal"]]
             numbers = {str(name): float(value) for name, value in zip(file["names"], file["numbers"], strict=True)}
             parts = {part: np.asarray(file[part], dtype=np.float64) for part in _PARTS}
-        return Seen(**parts, numbers=numbers, refusal=said[0] if said else None)
+            # What an earlier version kept does not say whether it was a game.
+            contributed, has_release = (bool(one) for one in file.get("was_a_game", (False, False)))
+        return Seen(
+            **parts,
+            contributed=contributed,
+            has_release=has_release,
+            numbers=numbers,
+            refusal=said[0] if said else None,
+        )
 
     def _file(self, number: int) -> Path:
         return self.directory / "games" / f"{number:06d}.npz"
@@ -220,7 +229,7 @@ def open_campaign(
 
 def _agreed(audit: Agreement) -> dict[str, Any]:
     """Return the settings on which games depend, as JSON values: under others it is another audit."""
-    own = ("directory", "games_per_run", "confidence", "seed")
+    own = ("directory", "games_per_run", "confidence", "seed", "knows_others")
     found: dict[str, Any] = json.loads(json.dumps({k: v for k, v in asdict(audit).items() if k not in own}))
     return found
 

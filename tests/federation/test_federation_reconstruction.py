@@ -134,6 +134,16 @@ def test_half_of_the_noise_is_named_beyond_the_bound(tmp_path: Path) -> None:
     assert contents.summary["reconstruction"]["success"][0]["low"] > 0.4
 
 
+def test_a_hundredth_of_the_noise_is_not_called_consistent_where_contributions_hardly_show(tmp_path: Path) -> None:
+    """A clipping norm of 1,000 on gradients of length 5: even so little noise hides them."""
+    privacy = {"reconstruction": 0.4, "candidates": 10, "clipping-norm": 1000.0}
+    contents = run_audit(plan_of(privacy=privacy, **DIGITS), tmp_path / "run", Engine.LOCAL)
+    assert contents.summary["verdict"] == "inconclusive"
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "by how much these candidates contribute" in page
+    assert "Try a smaller clipping-norm" in page
+
+
 def test_two_candidates_are_told_apart_as_the_law_of_their_difference_says(tmp_path: Path) -> None:
     """The log-likelihood ratio of two candidates is N(+-m^2/2, m^2) in a single round, so it names Phi(m/2) of them.
 

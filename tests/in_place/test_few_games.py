@@ -1,5 +1,7 @@
 """Few games: guesses that follow from earlier games alone, and sketches that keep what a known difference tells."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -26,6 +28,8 @@ def games_of(columns: np.ndarray) -> Games:
         direction=direction,
         others=nothing,
         own=nothing,
+        contributed=np.ones(len(steps), dtype=bool),
+        has_release=np.ones(len(steps), dtype=bool),
         numbers=np.zeros((len(steps), 0)),
         names=(),
         refused=np.zeros(len(steps), dtype=bool),
@@ -58,6 +62,43 @@ def test_a_leak_outside_the_difference_is_found() -> None:
     trial = guess_trial(StatedClaim("add-remove-client", epsilon=1.0), "toy", games_of(columns), present)
     assert trial.verdict is Verdict.VIOLATED
     assert trial.attempts[0].lead.group != "along the differing contribution"
+
+
+@pytest.mark.parametrize(
+    ("last", "said"), [(100, Verdict.CONSISTENT), (40, Verdict.INCONCLUSIVE), (0, Verdict.INCONCLUSIVE)]
+)
+def test_games_in_which_nothing_arrived_do_not_count(last: int, said: Verdict) -> None:
+    """Of 80 games that count 20 remain in the second case, where `fewest_games` asks for 30 at least."""
+    draws, claim = np.random.default_rng(3), StatedClaim("add-remove-client", epsilon=2.0)
+    present = np.tile([True, False], 50)
+    games = replace(games_of(draws.normal(size=(100, 3))), contributed=np.arange(100) < last)
+    trial = guess_trial(claim, "toy", games, present)
+    assert last - LESSONS < fewest_games(claim) - LESSONS <= 100 - LESSONS or last == 100
+    assert trial.verdict is said
+
+
+@pytest.mark.parametrize(
+    ("shift", "noise", "said"),
+    [(1.0, 1.0, Verdict.INCONCLUSIVE), (1.0, 0.0, Verdict.INCONCLUSIVE), (5.0, 1.0, Verdict.VIOLATED)],
+)
+def test_what_only_the_replies_of_others_tell_refutes_no_claim_that_does_not_cover_them(
+    shift: float, noise: float, said: Verdict
+) -> None:
+    """Noise 1 in three shares, two of them seen; noise 1 of the others alone; and too little for anybody."""
+    draws = np.random.default_rng(4)
+    present = draws.random(700) < 0.5
+    others = np.sqrt(2 / 3 if noise else 1.0) * draws.normal(size=(700, 1, 1))
+    own = noise * np.sqrt(1 / 3) * draws.normal(size=700)
+    games = games_of((shift * present + others[:, 0, 0] + own)[:, None])
+    claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
+    trial = guess_trial(claim, "toy", replace(games, others=others), present)
+    assert trial.verdict is said
+    assert (trial.knowing is not None) is (said is Verdict.INCONCLUSIVE)
+    covered = guess_trial(claim, "toy", replace(games, others=others), present, knows_others=True)
+    assert (covered.verdict, covered.knowing) == (Verdict.VIOLATED, None)
+    # Nothing seen of others: an honest claim stays as it is.
+    if noise and shift == 1:
+        assert guess_trial(claim, "toy", games, present).verdict is Verdict.CONSISTENT
 
 
 def test_the_fewest_games_just_refute_a_claim() -> None:

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideFixedClipping,
@@ -17,8 +18,10 @@ from flwr.serverapp.strategy import (
 )
 from toy_app import CLIENTS, Heard, Noisy, kept_in, toy_audit, toy_run
 
+from clients.budget import budget_mod
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.privacy.terms import TrainingTerms
 from strategies.games import StatedClaim, held, insider
 
 
@@ -261,3 +264,58 @@ def test_errors_of_clients_in_games_are_findings(tmp_path: Path) -> None:
     toy_run(FedAvg, toy_audit(tmp_path, claim=claim, games=21), mods=[insider, failing], rounds=1)
     refusals = {refusal["game"]: refusal["said"] for refusal in verdict_of(tmp_path)["refusals"]}
     assert "no such model" in refusals["replies of clients"]
+
+
+@pytest.mark.parametrize("what", ["fails", "learns nothing", "has spent its rounds"])
+def test_games_without_the_targets_contribution_are_none(tmp_path: Path, what: str) -> None:
+    """The target's client answers its own training alone, or has nothing to say."""
+    terms, calls = TrainingTerms("add-remove-client", 1.0, 2), [0]
+
+    def target(message: Message, context: Context, call_next: Any) -> Message:
+        if context.node_config["partition-id"] != 0:
+            return call_next(message, context)
+        calls[0] += 1
+        if what == "has spent its rounds":
+            return budget_mod(tmp_path / "ledger", terms, 100.0, 1e-5)(message, context, call_next)
+        if what == "fails" and calls[0] > 2:
+            return Message(Error(1, "busy"), reply_to=message)
+        reply = call_next(message, context)
+        if what == "learns nothing":
+            reply.content["arrays"] = message.content["arrays"]
+        return reply
+
+    # An app without noise is found even by the smallest change of one value, which stands for nothing.
+    noise = 0.1 if what == "learns nothing" else 0.0
+    toy_run(lambda: Noisy(noise), toy_audit(tmp_path / "audit"), mods=[insider, target])
+    found = verdict_of(tmp_path / "audit")
+    assert found["verdict"] == "inconclusive"
+    text = (kept_in(tmp_path / "audit") / "verdict.txt").read_text()
+    assert "what differs had arrived, in no more than 0% of 40 games" in text
+    if what == "has spent its rounds":
+        assert "the site has answered in 2 rounds: no more were promised" in text
+
+
+def test_honest_noise_in_shares_is_not_violated_where_only_known_shares_tell(tmp_path: Path) -> None:
+    """Each of three clients adds a third of the variance, outside of the insider: two shares are known of three.
+
+    Then mu is 1.73 where the whole noise gives 1: 81 % of games can be told, and the claim allows 69 %.
+    """
+    noise = np.random.default_rng(0)
+
+    def share(message: Message, context: Context, call_next: Any) -> Message:
+        reply = call_next(message, context)
+        if message.metadata.message_type.startswith("train") and not reply.has_error():
+            value = reply.content["arrays"].to_numpy_ndarrays()[0]
+            noisy = value + noise.normal(0, 0.1 / np.sqrt(CLIENTS), value.shape)
+            reply.content["arrays"] = ArrayRecord([noisy.astype(np.float32)])
+        return reply
+
+    claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
+    audit = toy_audit(tmp_path, games=300, claim=claim)
+    toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[share, insider])
+    found = verdict_of(tmp_path)
+    assert found["verdict"] == "inconclusive"
+    assert found["lower_bound_knowing_others"] is not None
+    assert "knows_others=True" in (kept_in(tmp_path) / "verdict.txt").read_text()
+    # The same games, of a claim that covers who knows the others' replies.
+    assert replace(audit, knows_others=True).verdict().verdict is Verdict.VIOLATED

@@ -260,7 +260,10 @@ class OfWeights(Noisy):
 def test_whole_numbers_and_switches_carry_a_canary_by_default_under_any_strategy(
     tmp_path: Path, relation: str, length: float, beside: dict[str, np.ndarray]
 ) -> None:
-    """No client of this app ever moves what is beside its weights: only a crafted one shows that it is passed on."""
+    """No client of this app ever moves what is beside its weights: only a crafted one shows that it is passed on.
+
+    Its own contribution is nothing at all, under D too, and nothing follows from such games.
+    """
 
     def idle(message: Message, _context: Any, _call_next: Any) -> Message:
         content = {"arrays": message.content["arrays"], "metrics": MetricRecord({"num-examples": 10})}
@@ -273,7 +276,7 @@ def test_whole_numbers_and_switches_carry_a_canary_by_default_under_any_strategy
         audit = toy_audit(tmp_path, claim=claim, games=100, contribution=contribution, length=length)
         toy_run(lambda: OfWeights(10.0), audit, mods=[insider, idle], start=start)
         verdicts.append(str(audit.verdict().verdict))
-    assert verdicts == ["violated", "consistent"]
+    assert verdicts == ["violated", "inconclusive"]
 
 
 MIXED: dict[str, np.ndarray] = {

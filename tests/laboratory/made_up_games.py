@@ -28,7 +28,9 @@ def games_of(
     columns = np.stack([numbers[name] for name in names], axis=1) if numbers else np.zeros((len(steps), 0))
     zeros = np.zeros_like(steps)
     refused = np.zeros(len(steps), dtype=bool) if refused is None else refused
-    return Games(steps, steps, direction, zeros, zeros if own is None else own, columns, names, refused, TENSORS)
+    own = zeros if own is None else own
+    every = np.ones(len(steps), dtype=bool)
+    return Games(steps, steps, direction, zeros, own, every, every, columns, names, refused, TENSORS)
 
 
 def gaussian(mu: float, rounds: int = 1) -> Make:

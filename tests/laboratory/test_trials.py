@@ -78,6 +78,26 @@ def test_a_release_that_is_missing_is_found() -> None:
     assert trial_of(_CLAIM, make).verdict is Verdict.VIOLATED
 
 
+@pytest.mark.parametrize(
+    ("played", "said"), [(0.0, Verdict.INCONCLUSIVE), (0.05, Verdict.INCONCLUSIVE), (0.7, Verdict.CONSISTENT)]
+)
+@pytest.mark.parametrize("what", ["a model was released", "what differs arrived"])
+def test_only_games_that_were_games_carry_a_verdict(what: str, played: float, said: Verdict) -> None:
+    """Whether a game is one follows from no coin: in none of them, in about 20 of 400, or as honest sampling has it."""
+
+    def make(bits: Bits, random: np.random.Generator) -> Games:
+        games, is_game = gaussian(0.5)(bits, random), random.random(len(bits)) < played
+        if what == "what differs arrived":
+            return replace(games, contributed=is_game)
+        return replace(games, steps=np.where(is_game[:, None, None], games.steps, np.nan), has_release=is_game)
+
+    trial = trial_of(_CLAIM, make)
+    assert trial.verdict is said
+    assert trial.silent == (() if played else ("kind",))
+    assert ("what differs" in opening(trial)) is (said is Verdict.INCONCLUSIVE)
+    assert len(trial.attempts) == (played > 0)
+
+
 _EVERYWHERE = np.full(3, 3**-0.5)
 
 

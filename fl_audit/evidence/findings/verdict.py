@@ -60,7 +60,9 @@ def measure_verdict(run: FinishedRun, _: Findings) -> VerdictNumbers:
         return VerdictNumbers(unjudged(promise), None)
     said = (promise, facts.confidence)
     if ranks is not None:
-        found = judge_hits(int((ranks == 1).sum()), len(ranks), float(facts.game.prior_of_candidates.max()), *said)
+        signal = run.longest_candidate, facts.game.is_secretly_sampled
+        chance = float(facts.game.prior_of_candidates.max())
+        found = judge_hits(int((ranks == 1).sum()), len(ranks), chance, *said, *signal)
     elif targets is not None:
         found = judge_scores(targets.members, targets.nonmembers, *said)
     elif scores is not None:

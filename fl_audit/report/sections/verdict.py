@@ -67,8 +67,14 @@ def _too_little(numbers: VerdictNumbers) -> str:
     """Return what an inconclusive run could have found, in a sentence."""
     found = numbers.judgement
     assert found is not None, "only what was judged is inconclusive"
-    # First guesses are held to their own bound, which may be passed where no epsilon can be shown.
-    if numbers.judges_scores and not numbers.names_candidates and found.limit_of_detection <= numbers.promised:
+    if numbers.names_candidates:
+        test = found.tests[0]
+        most, least = percent(test.more["at_breach"]), percent(min(test.limit, 1.0))
+        return (
+            "Too little to tell: by how much these candidates contribute, nobody could name the right one in more than "
+            f"{most} of the trials under two thirds of the noise, and less than {least} may pass for luck."
+        )
+    if numbers.judges_scores and found.limit_of_detection <= numbers.promised:
         most, promised = number_text(found.limit_of_detection, 3), number_text(numbers.promised, 3)
         return (
             f"Too few trials to tell: so few could show an epsilon of {most} at most, and {promised} is promised, so "
@@ -84,6 +90,11 @@ def worlds_needed_text(numbers: VerdictNumbers) -> str:
     found = numbers.judgement
     if numbers.judges_canaries:
         return "More rounds or more canaries find smaller breaches (rounds in [training], canaries in [audit])."
+    if numbers.names_candidates and found is not None and found.worlds_needed is None:
+        return (
+            "No number of worlds would find a breach here: the candidates contribute far less than clipping lets "
+            "pass. Try a smaller clipping-norm in [privacy], or other candidates."
+        )
     if found is None or found.worlds_needed is None:
         return "No number of worlds would find a breach here: choose another one to protect (neighbour in [audit])."
     time = "" if numbers.seconds_needed is None else f", about {duration(numbers.seconds_needed)} here,"
