@@ -87,7 +87,7 @@ def canary_mod(canary: Canary) -> Mod:
     """
 
     def send(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        if message.metadata.message_type != "train":
+        if not message.metadata.message_type.startswith("train"):
             return call_next(message, context)
         model, server_round = _model(message), _round(message)
         before = {name: array.numpy() for name, array in model.items()}
@@ -156,7 +156,7 @@ def watching_mod(watch: Watch) -> Mod:
     """
 
     def look(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        if message.metadata.message_type == "train":
+        if message.metadata.message_type.startswith("train"):
             with ends_nothing("what the last round released"):
                 see(message, context)
         return call_next(message, context)

@@ -20,6 +20,8 @@ _LARGEST = 100.0  # stands for a binary place where there is none
 
 ALONG = "what was released along the differing contribution"
 """The group for which a normal law is expected, if noise is Gaussian."""
+BESIDE_OTHERS = "what was released along it, beside what others contributed"
+"""The group for who knows what all others sent, their shares of the noise included."""
 ROUNDED = "the low bits of what was released"  # the group that shows roundings
 FINEST = "the finest bit beside the contribution"  # the group that shows from what a sum was made in floating point
 LOW_BITS = (ROUNDED, FINEST)
@@ -60,7 +62,7 @@ def feature_groups(games: Games) -> dict[str, Floats]:
         groups["released values beside the noise of one's own"] = _shown(own)
         groups["along it, beside the noise of one's own"] = np.stack([along(games), _own_along(games)], axis=1)
     if np.any(games.others):
-        groups["what was released along it, beside what others contributed"] = _beside_others(games)
+        groups[BESIDE_OTHERS] = _beside_others(games)
     groups["the size of what was released"] = _sizes(games)
     groups[ROUNDED] = _grains(games.released)
     groups[COARSE] = _grains(_coarse(games))

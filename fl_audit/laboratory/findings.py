@@ -168,6 +168,12 @@ def claim_words(trial: Trial) -> str:
         case Verdict.INCONCLUSIVE if trial.silent and not trial.attempts:
             never = "no model was released, or what differs never arrived"
             return f"{never}, in any kind of game: nothing was audited ({trial.claim.words})."
+        case Verdict.INCONCLUSIVE if trial.knowing is not None:
+            return (
+                f"who knows what all others sent tells more than the claim allows ({trial.claim.words}): "
+                f"{trial.knowing.right} of {trial.knowing.games} games. Nobody else was seen to. Where the server "
+                "alone adds noise this refutes the claim, and where clients add shares of it, it does not."
+            )
         case Verdict.INCONCLUSIVE if any(attempt.share_of_games < 1 for attempt in trial.attempts):
             least = min(trial.attempts, key=lambda attempt: attempt.share_of_games)
             return f"too few games count ({trial.claim.words}): {games_words(least)}"
@@ -222,6 +228,7 @@ def trial_json(trial: Trial, found: tuple[Finding, ...], limits: tuple[Limit, ..
         "untried": list(trial.untried),
         "passed_over": list(trial.passed_over),
         "silent": list(trial.silent),
+        "lower_bound_knowing_others": None if trial.knowing is None else _finite(trial.knowing.bound),
         "refusals": [
             {
                 "game": refusal.kind,

@@ -19,7 +19,7 @@ from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.laboratory.causes import cause_of
 from fl_audit.laboratory.claim import LESSONS, Limit, StatedClaim
-from fl_audit.laboratory.features import LOW_BITS, along, feature_groups
+from fl_audit.laboratory.features import BESIDE_OTHERS, LOW_BITS, along, feature_groups
 from fl_audit.laboratory.leads import Lead, leads
 from fl_audit.laboratory.rules import Rule, learned_rule
 from fl_audit.laboratory.seen import Games
@@ -32,7 +32,9 @@ _HEAD_START = 1.5
 """By how many standard deviations of mere luck another group has to lead before it takes the place of the first."""
 
 
-def guess_trial(claim: StatedClaim, kind: str, games: Games, present: Flags, confidence: float = 0.95) -> Trial:
+def guess_trial(
+    claim: StatedClaim, kind: str, games: Games, present: Flags, confidence: float = 0.95, knows_others: bool = False
+) -> Trial:
     """Hold a claim against games that were played one after the other.
 
     Parameters
@@ -48,6 +50,9 @@ def guess_trial(claim: StatedClaim, kind: str, games: Games, present: Flags, con
         Whether D was played, shape (games,): fair coins, independent of everything else.
     confidence
         Probability with which a claim that holds is not called violated, above 0.5 and below 1.
+    knows_others
+        Whether the claim covers an observer who knows what all others sent. If not, what only such a one can tell
+        refutes nothing: clients may add the noise in shares, and then theirs are known too.
 
     Raises
     ------
@@ -58,9 +63,17 @@ def guess_trial(claim: StatedClaim, kind: str, games: Games, present: Flags, con
     require(0.5 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0.5 and below 1")
     groups = feature_groups(games)
     low_bits = {name: groups.pop(name) for name in LOW_BITS if name in groups}
+    beside = dict(groups) if BESIDE_OTHERS in groups and not knows_others else {}
+    if beside:
+        del groups[BESIDE_OTHERS]
     attempt = _guessed(claim, kind, games, present, confidence, groups)
+    knowing = _guessed(claim, kind, games, present, confidence, beside) if beside and not attempt.is_broken else None
+    if knowing is not None and not knowing.is_broken:
+        knowing = None
     floating = _guessed(claim, kind, games, present, confidence, low_bits)
-    return Trial(claim, _verdict(attempt), (attempt,), (), LESSONS, floating if floating.is_broken else None)
+    verdict = _verdict(attempt) if knowing is None else Verdict.INCONCLUSIVE
+    found = floating if floating.is_broken else None
+    return Trial(claim, verdict, (attempt,), (), LESSONS, found, knowing=knowing)
 
 
 def _guessed(

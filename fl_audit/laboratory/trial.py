@@ -130,6 +130,9 @@ class Trial:
     passed_over: tuple[str, ...] = ()
     # Kinds without a single game: nothing was released, or what differs never arrived.
     silent: tuple[str, ...] = ()
+    # The attempt that breaks the claim for who knows what all others sent, where the claim covers no such observer and
+    # no other attempt breaks it.
+    knowing: Attempt | None = None
 
     @property
     def worst(self) -> Attempt | None:

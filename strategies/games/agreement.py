@@ -54,6 +54,9 @@ class Agreement:
     replies: Replies = Replies.MODELS  # what the arrays in replies are
     # Who looks: another client, who sees releases, or the server, who sees what the target's client sends.
     observer: Observer = Observer.CLIENT
+    # Whether the claim covers an observer who knows what all others sent, as it does where the server alone adds noise.
+    # Where clients add shares of it, such a one knows all shares but one: no claim about the whole noise covers that.
+    knows_others: bool = False
     target: int = 0  # the partition of the target's client
     length: float = 1000.0  # length of a crafted update, above 0
     games_per_run: int | None = None  # most games that one run of the app plays; None for all

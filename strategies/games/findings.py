@@ -95,6 +95,8 @@ def report_text(trial: Trial, found: Sequence[Finding], notes: Sequence[str]) ->
         What a reader has to know besides.
     """
     lines = [opening(trial)]
+    if trial.knowing is not None:
+        lines.append("  knows_others=True has the claim cover such an observer, and judges the same games anew.")
     for finding in found:
         if finding.attempt.is_broken:
             lines.append(f"  {finding.cause}")
@@ -159,7 +161,8 @@ def _trial(audit: Agreement, campaign: Campaign) -> Trial:
     present = np.array([campaign.is_present(number) for number in numbers])
     kind = "removed" if audit.claim.neighbours.relation is Relation.ADD_REMOVE else "replaced"
     kind += " record" if audit.is_about_records else ""
-    trial = guess_trial(audit.claim, kind, stacked(seen, campaign.columns), present, audit.confidence)
+    games = stacked(seen, campaign.columns)
+    trial = guess_trial(audit.claim, kind, games, present, audit.confidence, audit.knows_others)
     return with_refusals(trial, kind, seen, present, campaign.probe)
 
 
@@ -180,5 +183,6 @@ def _notes(audit: Agreement, campaign: Campaign, outside: Sequence[str]) -> tupl
             "has a claim cover them."
         )
     if audit.observer is Observer.CLIENT:
-        found.append("The observer is a client that knows what all others sent, and sees every release.")
+        knows = "knows what all others sent, and" if audit.knows_others else "does not know what others sent, and"
+        found.append(f"The observer is a client that {knows} sees every release.")
     return tuple(found)

@@ -229,7 +229,7 @@ def open_campaign(
 
 def _agreed(audit: Agreement) -> dict[str, Any]:
     """Return the settings on which games depend, as JSON values: under others it is another audit."""
-    own = ("directory", "games_per_run", "confidence", "seed")
+    own = ("directory", "games_per_run", "confidence", "seed", "knows_others")
     found: dict[str, Any] = json.loads(json.dumps({k: v for k, v in asdict(audit).items() if k not in own}))
     return found
 

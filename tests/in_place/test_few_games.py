@@ -77,6 +77,30 @@ def test_games_in_which_nothing_arrived_do_not_count(last: int, said: Verdict) -
     assert trial.verdict is said
 
 
+@pytest.mark.parametrize(
+    ("shift", "noise", "said"),
+    [(1.0, 1.0, Verdict.INCONCLUSIVE), (1.0, 0.0, Verdict.INCONCLUSIVE), (5.0, 1.0, Verdict.VIOLATED)],
+)
+def test_what_only_the_replies_of_others_tell_refutes_no_claim_that_does_not_cover_them(
+    shift: float, noise: float, said: Verdict
+) -> None:
+    """Noise 1 in three shares, two of them seen; noise 1 of the others alone; and too little for anybody."""
+    draws = np.random.default_rng(4)
+    present = draws.random(700) < 0.5
+    others = np.sqrt(2 / 3 if noise else 1.0) * draws.normal(size=(700, 1, 1))
+    own = noise * np.sqrt(1 / 3) * draws.normal(size=700)
+    games = games_of((shift * present + others[:, 0, 0] + own)[:, None])
+    claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
+    trial = guess_trial(claim, "toy", replace(games, others=others), present)
+    assert trial.verdict is said
+    assert (trial.knowing is not None) is (said is Verdict.INCONCLUSIVE)
+    covered = guess_trial(claim, "toy", replace(games, others=others), present, knows_others=True)
+    assert (covered.verdict, covered.knowing) == (Verdict.VIOLATED, None)
+    # Nothing seen of others: an honest claim stays as it is.
+    if noise and shift == 1:
+        assert guess_trial(claim, "toy", games, present).verdict is Verdict.CONSISTENT
+
+
 def test_the_fewest_games_just_refute_a_claim() -> None:
     claim = StatedClaim("add-remove-client", epsilon=4.0, delta=1e-5)
     counted = fewest_games(claim) - LESSONS

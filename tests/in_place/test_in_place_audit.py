@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -292,3 +293,29 @@ def test_games_without_the_targets_contribution_are_none(tmp_path: Path, what: s
     assert "what differs had arrived, in no more than 0% of 40 games" in text
     if what == "has spent its rounds":
         assert "the site has answered in 2 rounds: no more were promised" in text
+
+
+def test_honest_noise_in_shares_is_not_violated_where_only_known_shares_tell(tmp_path: Path) -> None:
+    """Each of three clients adds a third of the variance, outside of the insider: two shares are known of three.
+
+    Then mu is 1.73 where the whole noise gives 1: 81 % of games can be told, and the claim allows 69 %.
+    """
+    noise = np.random.default_rng(0)
+
+    def share(message: Message, context: Context, call_next: Any) -> Message:
+        reply = call_next(message, context)
+        if message.metadata.message_type.startswith("train") and not reply.has_error():
+            value = reply.content["arrays"].to_numpy_ndarrays()[0]
+            noisy = value + noise.normal(0, 0.1 / np.sqrt(CLIENTS), value.shape)
+            reply.content["arrays"] = ArrayRecord([noisy.astype(np.float32)])
+        return reply
+
+    claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
+    audit = toy_audit(tmp_path, games=300, claim=claim)
+    toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[share, insider])
+    found = verdict_of(tmp_path)
+    assert found["verdict"] == "inconclusive"
+    assert found["lower_bound_knowing_others"] is not None
+    assert "knows_others=True" in (kept_in(tmp_path) / "verdict.txt").read_text()
+    # The same games, of a claim that covers who knows the others' replies.
+    assert replace(audit, knows_others=True).verdict().verdict is Verdict.VIOLATED

@@ -170,6 +170,20 @@ def test_models_that_are_no_arrays_are_passed_on_and_said(tmp_path: Path, capsys
     assert list(tmp_path.glob("round-*")) == []
 
 
+def test_a_canary_is_sent_whatever_action_of_the_app_a_message_names() -> None:
+    make_messages_for(1, 1)
+    context, canary = Context(1, 1, {}, RecordDict(), {}), Canary(0, DIRECTIONS, COINS, 1.0)
+    is_in = next(number for number in range(1, 99) if canary_coin(COINS, number, 0))
+    for kind, expected in (("train", 1.0), ("train.default", 1.0), ("train.mine", 1.0), ("evaluate.mine", 0.0)):
+        model = ArrayRecord({"weight": Array(np.zeros(9, np.float32))})
+        content = RecordDict({"arrays": model, "config": ConfigRecord({"server-round": is_in})})
+        reply = canary_mod(canary)(
+            Message(content, 1, kind), context, lambda asked, _: Message(asked.content, reply_to=asked)
+        )
+        sent = next(iter(reply.content.array_records.values()))["weight"].numpy()
+        assert np.linalg.norm(sent) == pytest.approx(expected, rel=1e-5), kind
+
+
 def test_canaries_follow_the_norm_that_an_adaptive_strategy_announces(tmp_path: Path) -> None:
     averaged = FedAvg(fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
     strategy = DifferentialPrivacyClientSideAdaptiveClipping(averaged, 1e-6, CLIENTS, initial_clipping_norm=0.25)
@@ -237,7 +251,7 @@ def test_a_client_that_watches_keeps_no_round_that_it_missed_or_that_released_no
     for number, level in ((1, 0.0), (2, 1.0), (3, 1.0), (5, 2.0), (6, 3.0)):
         model = ArrayRecord({"weight": Array(np.full(9, level, np.float32))})
         content = RecordDict({"arrays": model, "config": ConfigRecord({"server-round": number})})
-        look(Message(content, 1, "train"), context, lambda message, context: message)
+        look(Message(content, 1, "train.default" if number > 1 else "train"), context, lambda message, _: message)
     assert [one.number for one in whole_rounds(tmp_path, 1)[0]] == [1, 5]
 
 

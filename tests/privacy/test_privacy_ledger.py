@@ -150,12 +150,12 @@ def test_the_command_adds_refuses_and_says_what_is_wrong(
     assert (status, "Missing option '--noise-multiplier' and '--adjacency'" in text) == (2, True)
 
 
-def asked(run: int) -> tuple[Message, Context]:
+def asked(run: int, kind: str = "train") -> tuple[Message, Context]:
     content = RecordDict(
         {"arrays": ArrayRecord({"w": Array(np.zeros(3))}), "config": ConfigRecord({"server-round": 1})}
     )
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, run, 2
-    message = Message(content, dst_node_id=1, message_type="train")
+    message = Message(content, dst_node_id=1, message_type=kind)
     TaskIdentity.node_id = 1
     return message, Context(run_id=run, node_id=1, node_config={}, state=RecordDict(), run_config={})
 
@@ -169,7 +169,8 @@ def test_a_client_sends_nothing_once_the_budget_is_spent(tmp_path: Path) -> None
         trained.append(context.run_id)
         return Message(RecordDict(), reply_to=message)
 
-    replies = [mod(*asked(7), train) for _ in range(4)]
+    # Whatever action of the app a message names, it is a round like every other.
+    replies = [mod(*asked(7, kind), train) for kind in ("train", "train.default", "train.mine", "train.default")]
     assert [one.has_error() for one in replies] == [False, False, False, True]
     assert "no more were promised" in replies[3].error.reason
     other = mod(*asked(8), train)
