@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fl_audit.arrays import Floats, Integers
+from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.game.columns import Columns
 from fl_audit.worlds import WorldBatch
 
@@ -47,7 +47,7 @@ class EarlyStopping:
         if self.is_over(batch):
             return
         mean, best, waited = losses().mean(axis=1), self._best[batch.name], self._waited[batch.name]
-        runs = waited < self._patience
+        runs = ~self.ended(batch)
         better = runs & (mean < best)
         waited[runs & ~better] += 1
         waited[better] = 0
@@ -57,8 +57,12 @@ class EarlyStopping:
 
     def is_over(self, batch: WorldBatch) -> bool:
         """Whether no world of a batch trains on."""
+        return bool(self.ended(batch).all())
+
+    def ended(self, batch: WorldBatch) -> Flags:
+        """Return which worlds of a batch train no more, (worlds,)."""
         waited = self._waited.get(batch.name)
-        return waited is not None and bool((waited >= self._patience).all())
+        return np.zeros(batch.count, np.bool_) if waited is None else np.asarray(waited >= self._patience)
 
     def models(self, batch: WorldBatch) -> Tensor:
         """Return the chosen models (worlds, parameters)."""

@@ -6,11 +6,13 @@ attacks need single losses and pool members' all the same.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+import torch
 from flwr.app import MetricRecord
 from torch import Tensor
 
@@ -77,6 +79,12 @@ class EvaluatedRelease:
     def is_last(self) -> bool:
         """Whether it is that of the last round."""
         return self.number == self.game.public.rounds
+
+    def again(self, number: int) -> "EvaluatedRelease":
+        """Return the same models as a later release, with what is worked out already."""
+        later = copy(self)
+        vars(later).update(number=number)
+        return later
 
     @cached_property
     def logits(self) -> Tensor:
@@ -286,8 +294,12 @@ class ReleaseEvaluator:
         """Return what the findings look at: after the last round, or where no world trains on, the chosen models."""
         membership, stopping = self._challenger.membership(batch.worlds), self._stopping
         if stopping is not None and stopping.is_over(batch) and number < self._game.public.rounds:
-            return self._last[batch.name]
+            return self._last[batch.name].again(number)
         models = copy_to_tensor(array).to(self._game.public.device)
+        if stopping is not None and (ended := stopping.ended(batch)).any():
+            # What is seen of a world does not hang on how long others of its batch train.
+            rows = torch.from_numpy(ended).to(models.device)
+            models[rows] = self._last[batch.name].models[rows]
         release = EvaluatedRelease(self._game, batch, number, models, membership)
         if stopping is None:
             return release

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from experiments.runs.config import DataSection, RunConfig
+from experiments.runs.config import DataSection, LossSource, RunConfig
 from experiments.runs.laws import (
     clients_of,
     denominator_of,
@@ -80,6 +80,10 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
     if config.audit.insider:
         # Said before the noise is calibrated: without a promise there is nothing to calibrate it to.
         require(config.privacy.private, NOTHING_TO_WEIGH)
+    if config.training.early_stopping is not None:
+        # Owners are asked about the models that all go on to train; what a world keeps is chosen beside it.
+        pooled = config.audit.epsilon_star_losses is LossSource.POOLED
+        require(pooled, "early-stopping with epsilon-star-losses = 'federated': accepted with it is 'pooled'")
     split = _split(config)
     _require_randomisable(config, split)
     _require_own(config)

@@ -1,9 +1,10 @@
 """What the canaries of a running or finished training say of its promise, however often somebody looks.
 
-Bounds are read off all whole rounds. The verdict is not: who looks after every round would once in a while see a breach
-that is none. It is passed at looks that are declared beforehand, after 5, 10, 20, 40, ... whole rounds and after the
-last one, each with an equal share of the family's level (Bonferroni); what one of them has found stays found. Rounds
-after the last promised one are in the bounds and in no look: there are no more looks to pay for.
+Bounds are read off all whole rounds, and hold for one look that is chosen beforehand. The verdict is not: who looks
+after every round would once in a while see a breach that is none. It is passed at looks that are declared beforehand,
+after 5, 10, 20, 40, ... whole rounds and after the last one, each with an equal share of the family's level, and of
+what the bounds there may err (Bonferroni); what one of them has found stays found. Rounds after the last promised one
+are in the bounds and in no look: there are no more looks to pay for.
 """
 
 from dataclasses import dataclass, replace
@@ -39,7 +40,7 @@ class Look:
     """What was known after so many whole rounds."""
 
     rounds: int  # how many
-    finding: OneRunFinding  # what they certify with the confidence of the bounds
+    finding: OneRunFinding  # what they certify; the bounds of all declared looks hold together, with the confidence
     is_violated: bool  # whether they break the promise at this look's share of the level
 
 
@@ -49,7 +50,7 @@ class LiveNumbers:
 
     promise: Guarantee  # what is promised
     canaries: int  # how many there are
-    finding: OneRunFinding  # what all whole rounds certify
+    finding: OneRunFinding  # what all whole rounds certify to who looks once, at a time chosen beforehand
     belief_lower: float  # the belief that the noise so certified lets an insider reach: beside `promise.belief_bound`
     looks: tuple[Look, ...]  # the declared looks that have taken place, in order
     # `last`, `released`: number of the last round that was kept, whole or not, and how many were kept.
@@ -154,8 +155,8 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
     whole, declared = sum(one.number <= claim.rounds for one in rounds), declared_looks(claim.rounds)
     ended = is_over or last >= claim.rounds
     passed = [one for one in declared[:-1] if one <= whole] + ([whole] if ended and whole > 0 else [])
-    level = FAMILY_LEVEL / len(declared)
-    looks = tuple(_look(opened_rounds, one, claim, confidence, level) for one in dict.fromkeys(passed))
+    level, shared = FAMILY_LEVEL / len(declared), 1 - (1 - confidence) / len(declared)
+    looks = tuple(_look(opened_rounds, one, claim, shared, level) for one in dict.fromkeys(passed))
     played = replace(kept.terms, rounds=max(claim.rounds, released)).claim(kept.delta)
     finding = _certified(opened_rounds, len(rounds), played, confidence)
     promise = guarantee(claim)

@@ -83,7 +83,8 @@ def _opening(numbers: LiveNumbers) -> str:
     at = f"at delta {number_text(promise.delta, 3)}"
     return (
         f"With noise as weak as the canaries certify, the training tells an epsilon of at least "
-        f"{number_text(found.epsilon_lower, 3)} {at} ({percent(found.confidence)} confidence); "
+        f"{number_text(found.epsilon_lower, 3)} {at} ({percent(found.confidence)} confidence in one look that was "
+        "chosen beforehand, and less for who looks again); "
         f"{number_text(promise.epsilon, 3)} is promised."
     )
 
@@ -160,7 +161,8 @@ def _table(numbers: LiveNumbers) -> str:
         for one in numbers.looks
     ]
     columns = ("look after", "mu of a round, at least", "epsilon of the training, at least", "breaks the promise")
-    at_most = f"a kept promise fails any of them in at most {one_in(FAMILY_LEVEL)} trainings"
+    together = f"their bounds hold together with {percent(numbers.finding.confidence)} confidence"
+    at_most = f"{together}, and a kept promise fails any of them in at most {one_in(FAMILY_LEVEL)} trainings"
     title = f"Looks that were declared beforehand: {at_most}"
     return page_table(columns, rows, numbers=(1, 2), title=title)
 

@@ -30,6 +30,8 @@ from fl_audit.report.finding import RunContents
 from fl_audit.worlds import WorldBatch
 from server.challenger import SeededChallenger
 from server.early_stopping import EarlyStopping
+from server.evaluator import ReleaseEvaluator
+from server.target_outputs import WHITE_BOX, TargetOutputs
 
 _CONFIDENCE = 0.999
 
@@ -288,9 +290,33 @@ def test_early_stopping_keeps_the_best_release_and_waits_as_long_as_it_says() ->
     assert stopping.columns(batch).worlds["chosen_release"].tolist() == [3.0, 0.0]
 
 
+def test_what_is_seen_of_a_stopped_world_does_not_depend_on_its_batch(small_plan: MakePlan) -> None:
+    """Releases 1, 3 and 6 are looked at; worlds stop before, between and after them."""
+    game = load_game(small_plan(privacy=_PROMISE, training={"rounds": 6}, audit=_GAME | {"epsilon-star": False}).public)
+    models = torch.randn(7, 6, game.model.layout.size, generator=torch.Generator().manual_seed(0))
+
+    def seen(*batches: WorldBatch) -> dict[str, torch.Tensor]:
+        outputs, stopping = TargetOutputs(range(7), sees_weights=True), EarlyStopping(1)
+        evaluator = ReleaseEvaluator(game, SeededChallenger(5, game.public.targets), batches, [outputs], stopping)
+        for number in range(7):
+            evaluator(number, {one.name: models[number, list(one.worlds)].numpy() for one in batches})
+        chosen = np.concatenate([stopping.columns(one).worlds["chosen_release"] for one in batches])
+        assert len(set(chosen)) > 2
+        return {part: torch.cat([outputs.outputs(one)[part] for one in batches]) for part in WHITE_BOX}
+
+    together, alone = seen(WorldBatch(0, 0, 6)), seen(*(WorldBatch(world, world, 1) for world in range(6)))
+    assert together["losses"].shape == (6, 20, 3)
+    for part in WHITE_BOX:
+        torch.testing.assert_close(together[part], alone[part], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
+        (
+            {"training": {"early-stopping": 1}, "audit": {"epsilon-star-losses": "federated"}},
+            "early-stopping with epsilon-star-losses = 'federated': accepted with it is 'pooled'",
+        ),
         ({"audit": {"targets": 61}}, "targets is 61 of 60 records: accepted are 2 to 60"),
         ({"audit": {"worlds": 5}}, "worlds = 5 are too few"),
         ({"audit": {"attacks": ["white-box"]}}, "targets = 20 are too few to learn from half of them"),

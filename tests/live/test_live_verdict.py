@@ -16,7 +16,7 @@ from fl_audit.evidence.belief.family import FAMILY_LEVEL
 from fl_audit.evidence.live import declared_looks, measure_live
 from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
 from fl_audit.privacy.terms import TrainingTerms
-from fl_audit.report.live_page import live_lines
+from fl_audit.report.live_page import live_lines, write_live_page
 
 DIRECTIONS, COINS, SIZE, DELTA = 11, 12, 650, 1e-5
 
@@ -53,6 +53,11 @@ def test_the_numbers_are_those_of_the_promise_and_of_what_is_certified(tmp_path:
     assert [one.rounds for one in numbers.looks] == [5, 10, 20, 40]
     assert numbers.verdict == "inconclusive"
     assert numbers.is_over
+    # The bounds of the looks hold together; that of all rounds is for one look.
+    assert [one.finding.confidence for one in numbers.looks] == pytest.approx([1 - 0.05 / 4] * 4)
+    assert (found.confidence, numbers.looks[-1].finding.mu_lower < found.mu_lower) == (0.95, True)
+    assert "95\xa0% confidence in one look that was chosen beforehand" in live_lines(numbers)[0]
+    assert "hold together with 95\xa0% confidence" in write_live_page(numbers, tmp_path / "page.html").read_text()
     # So many rounds find mu that 1.5 times the epsilon stands for, and one round less does not.
     # Of two canaries the other one lies in the way half the time, along a direction of its own.
     noise = np.sqrt(40) / gdp_mu(1.5 * promise.epsilon, DELTA)
