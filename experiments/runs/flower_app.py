@@ -59,8 +59,7 @@ def _carry_out(grid: Grid, context: Context) -> tuple[RunDirectory, RunContents]
     )
     plan, run = resolve(load_config(Path(settings["config"]))), RunDirectory(Path(settings["out"]))
     require_playable(plan)
-    plan = run.open(plan, resume=run.is_begun)
-    with run.locked():
+    with run.opened(plan, resume=run.is_begun) as plan:
         play_on(grid, plan, run)
         return run, finish(plan, run)
 

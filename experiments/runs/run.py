@@ -126,11 +126,9 @@ def run_audit(
     if not resume:
         require_room(plan, directory)
     run = RunDirectory(directory)
-    with _kept_if_unwritable():
-        plan = run.open(plan, resume)
-        with run.locked():
-            _play_pending(plan, run, engine, ray_address, progress, parties)
-            return finish(plan, run, with_report)
+    with _kept_if_unwritable(), run.opened(plan, resume) as plan:
+        _play_pending(plan, run, engine, ray_address, progress, parties)
+        return finish(plan, run, with_report)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import json
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -111,8 +111,9 @@ class RunDirectory:
                 f"{self.secrets} is damaged: without the seed of the run nothing of it can go on"
             ) from None
 
-    def open(self, plan: AuditPlan, resume: bool) -> AuditPlan:
-        """Begin a run here, or go on with one.
+    @contextmanager
+    def opened(self, plan: AuditPlan, resume: bool) -> Iterator[AuditPlan]:
+        """Hold the run for this process, and begin it here or go on with it.
 
         Parameters
         ----------
@@ -129,29 +130,36 @@ class RunDirectory:
         Raises
         ------
         InputError
-            If the directory holds something and `resume` is not asked for, or holds a run of another configuration.
+            If the directory holds something and `resume` is not asked for, or holds a run of another configuration, or
+            another process holds it; nothing is written then.
         """
         require_place(self.path, resume)
         if resume:
-            return self._go_on(plan)
+            self._require_places()
+            with self.locked():
+                yield self._go_on(plan)
+            return
         seed = plan.config.run.seed
         chosen = Secret(
             seed=secrets.randbits(64) if seed is None else seed, run=secrets.token_hex(8), data=data_digest(plan)
         )
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            make_private(self.secrets.parent)
-            write_json(self.secrets, chosen.model_dump(), private=True)
-            write_sealed(self.path, self.configuration, public_part(plan))
-        except OSError as error:
-            # Nothing was here before, and half a run could neither go on nor begin.
-            shutil.rmtree(self.path, ignore_errors=True)
-            raise InputError(f"run directory {self.path} cannot be made: {error.strerror}") from error
-        return with_seed(plan, chosen.seed)
+        with ExitStack() as lock:
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                make_private(self.secrets.parent)
+                lock.enter_context(self.locked())
+                # Another process may have begun one since the place was looked at.
+                require(not self.is_begun, f"run directory {self.path} exists: another process has begun a run in it")
+                write_json(self.secrets, chosen.model_dump(), private=True)
+                write_sealed(self.path, self.configuration, public_part(plan))
+            except OSError as error:
+                # Nothing was here before, and half a run could neither go on nor begin.
+                shutil.rmtree(self.path, ignore_errors=True)
+                raise InputError(f"run directory {self.path} cannot be made: {error.strerror}") from error
+            yield with_seed(plan, chosen.seed)
 
     def _go_on(self, plan: AuditPlan) -> AuditPlan:
         """Return what is left to do of the run that stands here; the game it was begun with is played on."""
-        self._require_places()
         public, configuration = read_public(self.path)
         self._require_same(plan, public, configuration)
         config = plan.config.model_copy(update={"run": plan.config.run.model_copy(update={"seed": self.secret().seed})})

@@ -268,10 +268,28 @@ def test_what_epsilon_star_cannot_use_is_refused_before_the_run(small_plan: Make
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_that_another_process_holds_is_refused(small_plan: MakePlan, small_run: Path) -> None:
-    held = RunDirectory(small_run)
+def test_a_run_that_another_process_holds_is_refused_and_left_as_it_is(small_plan: MakePlan, small_run: Path) -> None:
+    held, plan = RunDirectory(small_run), small_plan()
+    before = held.configuration.read_bytes()
+    more = small_plan(audit={"worlds": 2 * plan.config.audit.worlds})
     with held.locked(), pytest.raises(InputError, match="in use by another process"):
-        run_audit(small_plan(), small_run, Engine.LOCAL, resume=True, with_report=False)
+        run_audit(more, small_run, Engine.LOCAL, resume=True, with_report=False)
+    assert held.configuration.read_bytes() == before
+
+
+def test_two_runs_that_begin_in_one_place_at_once_are_one(
+    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both find the place empty; the second is refused, while the first goes on and after it, and changes nothing."""
+    monkeypatch.setattr("experiments.runs.run_directory.require_place", lambda path, resume: None)
+    first, plan = RunDirectory(tmp_path / "run"), small_plan()
+    with first.opened(plan, resume=False):
+        begun = first.secrets.read_bytes(), first.configuration.read_bytes()
+        with pytest.raises(InputError, match="in use by another process"), first.opened(plan, resume=False):
+            pass
+    with pytest.raises(InputError, match="another process has begun a run"), first.opened(plan, resume=False):
+        pass
+    assert (first.secrets.read_bytes(), first.configuration.read_bytes()) == begun
 
 
 def test_an_unreachable_cluster_is_refused_before_the_run(small_plan: MakePlan, tmp_path: Path) -> None:
