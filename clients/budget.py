@@ -15,7 +15,7 @@ from flwr.app import Context, Error, Message
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
 from fl_audit.errors import InputError
-from fl_audit.privacy.ledger import LedgerLine, add_to_ledger, read_ledger
+from fl_audit.privacy.ledger import LedgerLine, add_to_ledger, ledger_lock, read_ledger
 from fl_audit.privacy.terms import TrainingTerms
 from fl_audit.whole_files import whole_file
 
@@ -48,39 +48,40 @@ def budget_mod(
     Raises
     ------
     InputError
-        In a round, if the ledger or the number of rounds beside it is damaged.
+        In a round, if the ledger or the number of rounds beside it is damaged, or the latter is missing.
     """
 
     def ask(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         # The server chooses the name: an app trains for `train.ACTION` as well, and `train.default` is its plain train.
         if not message.metadata.message_type.startswith("train"):
             return call_next(message, context)
-        run = str(context.run_id)
-        if all(line.name != run for line in read_ledger(ledger)):
-            line = LedgerLine(run, terms, sensitivity, clipping_norm)
-            if not add_to_ledger(ledger, line, budget, delta):
-                reason = f"with this training the site would have spent more than epsilon {budget:g} at delta {delta:g}"
-                return Message(Error(REFUSED, reason), reply_to=message)
-        answered = _answered(ledger, run)
-        if answered >= terms.rounds:
-            reason = f"the site has answered in {answered} rounds: no more were promised"
-            return Message(Error(REFUSED, reason), reply_to=message)
-        # Counted before it is sent, and by the site itself: a round that fails counts, whatever the server calls it.
-        with whole_file(_counter(ledger, run)) as file:
-            file.write_text(str(answered + 1), encoding="utf-8")
-        return call_next(message, context)
+        with ledger_lock(ledger):
+            reason = _refusal(ledger, LedgerLine(str(context.run_id), terms, sensitivity, clipping_norm), budget, delta)
+        return call_next(message, context) if reason is None else Message(Error(REFUSED, reason), reply_to=message)
 
     return ask
 
 
-def _counter(ledger: Path, run: str) -> Path:
-    """Return the file with the number of rounds of a run in which the site has answered."""
-    return ledger.with_name(f"{ledger.name}.rounds") / run
-
-
-def _answered(ledger: Path, run: str) -> int:
-    path = _counter(ledger, run)
+def _refusal(ledger: Path, line: LedgerLine, budget: float, delta: float) -> str | None:
+    """Count a round of a training, or return why the site sends nothing; to be called under the ledger's lock."""
+    counter = ledger.with_name(f"{ledger.name}.rounds") / line.name
+    if all(one.name != line.name for one in read_ledger(ledger)):
+        # The counter stands before the line does: where it is missing beside a line, it was lost.
+        if not counter.exists():
+            _write(counter, 0)
+        if not add_to_ledger(ledger, line, budget, delta):
+            return f"with this training the site would have spent more than epsilon {budget:g} at delta {delta:g}"
     try:
-        return int(path.read_text(encoding="utf-8")) if path.exists() else 0
+        answered = int(counter.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} holds no number of rounds: {error}") from None
+        raise InputError(f"{counter} holds no number of rounds: {error}") from None
+    if answered >= line.terms.rounds:
+        return f"the site has answered in {answered} rounds: no more were promised"
+    # Counted before it is sent, and by the site itself: a round that fails counts, whatever the server calls it.
+    _write(counter, answered + 1)
+    return None
+
+
+def _write(counter: Path, answered: int) -> None:
+    with whole_file(counter) as file:
+        file.write_text(str(answered), encoding="utf-8")

@@ -19,6 +19,8 @@ from fl_audit.privacy.terms import TrainingTerms, terms_of_json
 from fl_audit.whole_files import whole_file
 
 if TYPE_CHECKING:
+    from filelock import FileLock
+
     from fl_audit.privacy.accounting import Accountant
 
 _START = "0" * 64
@@ -113,6 +115,20 @@ def read_ledger(path: Path) -> tuple[LedgerLine, ...]:
     return tuple(lines)
 
 
+def ledger_lock(path: Path) -> "FileLock":
+    """Return the lock under which a ledger, and what is counted beside it, is written; who holds it may take it again.
+
+    Parameters
+    ----------
+    path
+        The ledger; its directory is made where it is missing.
+    """
+    from filelock import FileLock
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(path.with_name(f"{path.name}.lock"), is_singleton=True)
+
+
 def add_to_ledger(path: Path, line: LedgerLine, budget: float | None = None, delta: float | None = None) -> bool:
     """Add a training, unless it would spend more than the budget; return whether it was added.
 
@@ -132,12 +148,9 @@ def add_to_ledger(path: Path, line: LedgerLine, budget: float | None = None, del
     InputError
         If the ledger is damaged or has other neighbours, or a number is out of its range.
     """
-    from filelock import FileLock
-
     require(budget is None or budget > 0, f"budget is {budget}: accepted are positive numbers")
     require(budget is None or delta is not None, "a budget without delta: accepted are both")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_name(f"{path.name}.lock")):
+    with ledger_lock(path):
         lines = read_ledger(path)
         _require_one_adjacency([*lines, line])
         if budget is not None and delta is not None and spent((*lines, line), delta).epsilon > budget:

@@ -18,6 +18,7 @@ from fl_audit.evidence.belief.noise_estimate import (
     ratio_interval,
 )
 from fl_audit.evidence.belief.noise_scale import SquareSum
+from fl_audit.evidence.belief.planned import planned_ceiling
 from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, judge_scores, unjudged
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
@@ -181,6 +182,22 @@ def test_scores_that_separate_too_well_violate_a_promise() -> None:
     assert [test.name for test in leaky.broken] == [TestName.SCORES]
     none = judge_scores(np.empty(0), rng.standard_normal(9), *said)
     assert (none.verdict, none.epsilon_lower_bound) == (Verdict.INCONCLUSIVE, 0.0)
+
+
+@pytest.mark.parametrize(("multiplier", "delta", "enough"), [(15.0, 0.1, True), (100.0, 0.2, False), (5.0, 0.5, False)])
+def test_scores_of_a_promise_of_epsilon_zero_are_conclusive_only_where_a_breach_of_it_shows(
+    multiplier: float, delta: float, enough: bool
+) -> None:
+    """10 rounds of so much noise keep epsilon 0; two thirds of the first noise do not, and of the others do."""
+    kept = guarantee(Claim("add-remove-record", gaussian_rounds(multiplier, 10), delta))
+    assert kept.epsilon == 0
+    for members, others in ((1, 0), (0, 1), (1, 1), (5, 5)):
+        found = judge_scores(np.ones(members), np.zeros(others), kept, 0.95)
+        assert found.verdict is Verdict.INCONCLUSIVE
+    assert (found.worlds_needed is not None) == enough
+    many = judge_scores(np.arange(200.0), np.arange(200.0), kept, 0.95)
+    assert many.verdict is (Verdict.CONSISTENT if enough else Verdict.INCONCLUSIVE)
+    assert (planned_ceiling(kept, 400).conclusive, planned_ceiling(kept, 10).conclusive) == (enough, False)
 
 
 def test_without_an_insider_nothing_is_judged() -> None:

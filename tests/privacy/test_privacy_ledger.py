@@ -5,6 +5,8 @@ import math
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +179,22 @@ def test_a_client_sends_nothing_once_the_budget_is_spent(tmp_path: Path) -> None
     assert (other.error.code, trained) == (REFUSED, [7, 7, 7])
     assert "more than epsilon" in other.error.reason
     assert [one.name for one in read_ledger(path)] == ["7"]
+
+
+def test_messages_that_come_at_once_are_counted_one_by_one_and_a_lost_count_is_no_count(tmp_path: Path) -> None:
+    path, terms = tmp_path / "ledger", TrainingTerms("add-remove-client", 5.0, 3)
+    mod, (message, context), at_once = budget_mod(path, terms, 99.0, DELTA), asked(7), threading.Barrier(8)
+
+    def one(_: int) -> bool:
+        at_once.wait()
+        return mod(message, context, lambda got, _: Message(RecordDict(), reply_to=got)).has_error()
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sorted(threads.map(one, range(8))) == [False] * 3 + [True] * 5
+    assert [found.name for found in read_ledger(path)] == ["7"]
+    (tmp_path / "ledger.rounds" / "7").unlink()
+    with pytest.raises(InputError, match="holds no number of rounds"):
+        mod(message, context, lambda got, _: got)
 
 
 def test_who_only_reads_a_ledger_loads_numpy_alone(tmp_path: Path) -> None:

@@ -272,6 +272,14 @@ def breach_ratio(promise: Guarantee) -> float:
     return noise_multiplier_for(EpsilonTarget(sought), replace(claim, accountant=Accountant.PLD))
 
 
+def breach_epsilon(promise: Guarantee) -> float:
+    """Return the epsilon of a breach: 1.5 times the promised one, or where that is 0 what two thirds of the noise keep.
+
+    It is 0 where two thirds of the noise keep epsilon 0 as well, at so large a delta: no epsilon shows that breach.
+    """
+    return BREACH * promise.epsilon or epsilon_at(promise.claim, 1 / BREACH)
+
+
 def _fewest_innovations(ratio: float, level: float) -> int:
     """Return the smallest number of innovations with which noise of a ratio below 1 to the claimed is found."""
     return smallest_number(lambda count: detectable_ratio(count, level) >= ratio, 2**52) or 2**53

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fl_audit.evidence.belief.family import DETECTION_POWER, TestName
-from fl_audit.evidence.belief.noise_estimate import BREACH, epsilon_limit_of
+from fl_audit.evidence.belief.noise_estimate import breach_epsilon, epsilon_limit_of
 from fl_audit.evidence.belief.noise_scale import detectable_ratio
 from fl_audit.evidence.belief.verdict import ceiling_of_scores, worlds_for_scores
 from fl_audit.privacy.guarantee import Guarantee
@@ -65,9 +65,8 @@ def planned_ceiling(promise: Guarantee, worlds: int) -> PlannedLimits:
     worlds
         How often the game is played.
     """
-    ceiling = _ceiling(promise, worlds)
-    needed = worlds_for_scores(BREACH * promise.epsilon, promise.delta)
-    return PlannedLimits(ceiling, None, None, ceiling >= BREACH * promise.epsilon, needed)
+    ceiling, sought = _ceiling(promise, worlds), breach_epsilon(promise)
+    return PlannedLimits(ceiling, None, None, ceiling >= sought > 0, worlds_for_scores(sought, promise.delta))
 
 
 def _ceiling(promise: Guarantee, worlds: int) -> float:

@@ -17,9 +17,9 @@ from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_copies import copied_places, equal_values, joint_places, shifted_copies
 from fl_audit.evidence.belief.noise_drift import drift_along_gradients, drift_along_record
 from fl_audit.evidence.belief.noise_estimate import (
-    BREACH,
     NoiseEstimate,
     assumption_of,
+    breach_epsilon,
     epsilon_limit,
     epsilon_lower_bound_from_noise,
     estimate_noise,
@@ -215,7 +215,7 @@ def judge_scores(member_scores: Floats, nonmember_scores: Floats, guarantee: Gua
     -------
     Judgement
         Violated where the lower bound at `FAMILY_LEVEL` passes the promised epsilon; otherwise consistent if scores
-        that separate perfectly would have shown 1.5 times the promise, and inconclusive if not.
+        that separate perfectly would have shown the `breach_epsilon`, and inconclusive if not, or if that is 0.
 
     Raises
     ------
@@ -226,10 +226,10 @@ def judge_scores(member_scores: Floats, nonmember_scores: Floats, guarantee: Gua
     bound, at_level = (_bound_of(scores, guarantee.delta, one) for one in (confidence, 1 - FAMILY_LEVEL))
     ceiling = _ceiling(scores, guarantee.delta)
     test = _scores_test(at_level, ceiling, guarantee)
-    epsilon = BREACH * guarantee.epsilon
+    sought = breach_epsilon(guarantee)
     return judged_by_one(
-        test, ceiling >= epsilon, (bound, at_level), confidence, str(_SCORES_METHOD), _SCORES_METHOD.assumption,
-        ceiling, worlds_for_scores(epsilon, guarantee.delta), Missing.SCORES_ALONE,
+        test, ceiling >= sought > 0, (bound, at_level), confidence, str(_SCORES_METHOD), _SCORES_METHOD.assumption,
+        ceiling, worlds_for_scores(sought, guarantee.delta), Missing.SCORES_ALONE,
     )  # fmt: skip
 
 
@@ -312,10 +312,12 @@ def worlds_for_scores(epsilon: float, delta: float) -> int | None:
     Parameters
     ----------
     epsilon
-        Above 0.
+        At least 0; no number of worlds shows an epsilon of 0.
     delta
         At least 0, below 1.
     """
+    if epsilon == 0:
+        return None
     half = smallest_number(lambda half: ceiling_of_scores(half, half, delta) >= epsilon, _MOST_WORLDS)
     return None if half is None else 2 * half
 
@@ -342,7 +344,7 @@ def verdict_on(is_broken: bool, is_conclusive: bool) -> Verdict:
     is_broken
         Whether one of them failed.
     is_conclusive
-        Whether they could have found a breach of `BREACH` times the promise.
+        Whether they could have found a breach of 1.5 times the promise.
     """
     if is_broken:
         return Verdict.VIOLATED

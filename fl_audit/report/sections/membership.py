@@ -59,7 +59,7 @@ def _sentence(numbers: MembershipNumbers, contents: RunContents) -> str:
 
 def _mean_row(numbers: MembershipNumbers) -> Row:
     mean, attack = numbers.over_worlds, "a member where the final loss is at most the average one in training"
-    basis = f"TPR - FPR, mean over worlds; {attack} (Yeom et al. 2018); Student interval, for this D and this sample"
+    basis = f"TPR - FPR, mean over worlds; {attack} (Yeom et al. 2018); betting interval, for this D and this sample"
     limit = None if numbers.bounds is None else numbers.bounds.exact
     return Row("Membership advantage", mean.advantage, basis, mean.low, mean.high, mean.confidence, limit,
                on_page=True)  # fmt: skip

@@ -95,12 +95,15 @@ def worlds_needed_text(numbers: VerdictNumbers) -> str:
             "No number of worlds would find a breach here: the candidates contribute far less than clipping lets "
             "pass. Try a smaller clipping-norm in [privacy], or other candidates."
         )
+    if numbers.judges_scores and numbers.promised == 0 and found is not None and found.worlds_needed is None:
+        return "Two thirds of the noise would keep this promise as well: choose a smaller delta in [privacy]."
     if found is None or found.worlds_needed is None:
         return "No number of worlds would find a breach here: choose another one to protect (neighbour in [audit])."
     time = "" if numbers.seconds_needed is None else f", about {duration(numbers.seconds_needed)} here,"
     worlds = plural(found.worlds_needed, "world")
     if numbers.judges_scores:
-        return f"It takes {worlds} at least{time} to show a breach of {BREACH:g} times the promise."
+        breach = f"a breach of {BREACH:g} times the promise" if numbers.promised > 0 else "two thirds of the noise"
+        return f"It takes {worlds} at least{time} to show {breach}."
     return f"{worlds}{time} would find a breach of {BREACH:g} times the promise."
 
 
