@@ -36,7 +36,7 @@ def headline(review: Review) -> str:
             causes = [finding.cause for finding in found_in(review.trial) if finding.attempt.is_broken]
             doubt = training_doubt(review.stated, review.rounds, review.played_rounds)
             if doubt and review.verdict is not Verdict.VIOLATED:
-                games = f"Games of {review.played_rounds} rounds alone: {opening(review.trial)}"
+                games = f"The games alone: {opening(review.trial)}"
                 return f"Inconclusive as to the whole training: {doubt} {games}"
             return " ".join(part for part in (opening(review.trial), *causes[:1], doubt and f"And {doubt}") if part)
         case _:
