@@ -84,7 +84,10 @@ def write_page(
         subtitle="A Flower app, as it is",
         opening=_opening(*trials[0]) if claims else "",
         body=f"{body}<p>{NOTICE}</p>",
-        banner=verdict_banner(verdict, capital(claim_words(trials[0][0])) if claims else headline),
+        # A claim about more than was played is judged otherwise than the games.
+        banner=verdict_banner(
+            verdict, capital(claim_words(trials[0][0])) if verdict is trials[0][0].verdict else headline
+        ),
         step=_next(*trials[0]),
     )
     return _written(page, values, directory)

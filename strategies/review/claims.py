@@ -28,6 +28,7 @@ class Stated:
     clients: int | None = None  # how many clients a round it is made for; None where it does not say
     is_of_reviewer: bool = False  # whether it is not the app's own
     # The Gaussian-DP parameter of the noise in one round, where noise of a stated epsilon follows from it.
+    # Where a reviewer names an epsilon, that of the noise which the app itself names.
     mu: float | None = None
 
 
@@ -103,11 +104,33 @@ def epsilon_words(stated: Stated, rounds: int) -> str:
         return claim.words
     one, all_rounds = (gdp_epsilon(claim.delta, mu * sqrt(count)) for count in (1, max(rounds, 1)))
     if claim.noise_multiplier is None:
-        return f"{claim.words}; over all {rounds} the same noise comes to epsilon {all_rounds:.2f} (accountant gdp)"
+        noise = "the noise that the app names" if stated.is_of_reviewer else "the same noise"
+        return f"{claim.words}; over all {rounds} {noise} comes to epsilon {all_rounds:.2f} (accountant gdp)"
     return (
         f"epsilon {one:.2f} at delta {claim.delta:g} in one round and {all_rounds:.2f} over all {rounds} "
         f"(noise multiplier {claim.noise_multiplier:.3g}, {claim.adjacency}; accountant gdp, sampling not counted)"
     )
+
+
+def training_doubt(stated: Stated, rounds: int, played: int) -> str:
+    """Return why games of few rounds cannot support a reviewer's epsilon of the whole training; empty if they can.
+
+    Parameters
+    ----------
+    stated
+        The claim, for a game.
+    rounds, played
+        How many rounds the app has, and a game.
+    """
+    claim = stated.claim
+    if claim is None or claim.epsilon is None or not stated.is_of_reviewer:
+        return ""
+    if stated.mu is None:
+        tried = f"the claim was tried for {played} of {rounds} rounds, and nothing is known of the noise of the others."
+        return tried if played < rounds else ""
+    whole = gdp_epsilon(claim.delta, stated.mu * sqrt(max(rounds, 1)))
+    named = f"the noise that the app names comes to epsilon {whole:.2f} over its {rounds} rounds"
+    return f"{named}, and {claim.epsilon:g} is claimed." if whole > claim.epsilon else ""
 
 
 def _number(layer: object, names: Sequence[str]) -> tuple[str, float] | None:

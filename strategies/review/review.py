@@ -19,7 +19,7 @@ from strategies.games.watched import no_news_from_flower
 from strategies.review.app import read_app
 from strategies.review.beside import NUMBERS, Aside, Leak, leaks
 from strategies.review.capture import Caught, catch
-from strategies.review.claims import Stated, stated_by
+from strategies.review.claims import Stated, stated_by, training_doubt
 from strategies.review.options import ReviewOptions
 from strategies.review.plan import asked_of, early_of, fewest, nodes_of, own_model, plan_of, telling_kinds, usual_rounds
 from strategies.review.seats import USUAL_NODES
@@ -134,10 +134,18 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
     if has_written:
         remarks.append("it writes files while it trains: they were written to a copy, and removed after every game")
     return Review(
-        app.name, stated, Verdict.NO_PROMISE if stated.claim is None else trial.verdict, caught.rounds, plan.rounds,
+        app.name, stated, _verdict(stated, trial, caught.rounds, plan.rounds), caught.rounds, plan.rounds,
         nodes, asked, None if own is None else template_of(own).size, tuple(names), plan.words,
         trial, beside, told, tuple(remarks),
     )  # fmt: skip
+
+
+def _verdict(stated: Stated, trial: Trial, rounds: int, played: int) -> Verdict:
+    """Return what became of the claim, which is about the whole training where a reviewer names its epsilon."""
+    if stated.claim is None:
+        return Verdict.NO_PROMISE
+    is_doubted = trial.verdict is Verdict.CONSISTENT and training_doubt(stated, rounds, played) != ""
+    return Verdict.INCONCLUSIVE if is_doubted else trial.verdict
 
 
 def _early_words(first: int, asked: int, made_for: int | None, came: Trial) -> str:
@@ -158,7 +166,8 @@ def _stated(caught: Caught, wishes: ReviewOptions, rounds: int) -> Stated:
         claim = StatedClaim(
             adjacency or Adjacency.ADD_REMOVE_CLIENT, wishes.epsilon, wishes.delta, wishes.noise_multiplier, rounds
         )
-        found = replace(found, claim=claim, source="named by the reviewer", is_of_reviewer=True, mu=None)
+        own = None if found.claim is None else found.claim.mu or found.mu
+        found = replace(found, claim=claim, source="named by the reviewer", is_of_reviewer=True, mu=own)
     return replace(found, norm=wishes.norm or found.norm)
 
 

@@ -8,7 +8,7 @@ from fl_audit.laboratory.trial import Trial
 from strategies.games.kinds import BY_NAME
 from strategies.games.mends import MENDS
 from strategies.review.beside import Aside, Leak
-from strategies.review.claims import epsilon_words
+from strategies.review.claims import epsilon_words, training_doubt
 from strategies.review.review import REFERENCE, Review
 
 _WORDS = {name: kind.words for name, kind in BY_NAME.items()}
@@ -34,7 +34,11 @@ def headline(review: Review) -> str:
             ).strip()
         case Verdict.VIOLATED | Verdict.CONSISTENT | Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED:
             causes = [finding.cause for finding in found_in(review.trial) if finding.attempt.is_broken]
-            return " ".join([opening(review.trial), *causes[:1]])
+            doubt = training_doubt(review.stated, review.rounds, review.played_rounds)
+            if doubt and review.verdict is not Verdict.VIOLATED:
+                games = f"Games of {review.played_rounds} rounds alone: {opening(review.trial)}"
+                return f"Inconclusive as to the whole training: {doubt} {games}"
+            return " ".join(part for part in (opening(review.trial), *causes[:1], doubt and f"And {doubt}") if part)
         case _:
             assert_never(review.verdict)
 

@@ -6,6 +6,7 @@ import sys
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.trial import Budget
+from fl_audit.laboratory.trial import Budget, Trial
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
 from strategies.games.bridge import Bridged
 from strategies.games.cast import _modified
@@ -36,10 +37,10 @@ from strategies.games.subject import Observer
 from strategies.review.app import read_app
 from strategies.review.beside import Aside
 from strategies.review.capture import Caught, catch
-from strategies.review.claims import Stated, epsilon_words, stated_by
+from strategies.review.claims import Stated, epsilon_words, stated_by, training_doubt
 from strategies.review.options import ReviewOptions
 from strategies.review.plan import asked_of, early_of, fewest, nodes_of, plan_of, telling_kinds
-from strategies.review.review import review
+from strategies.review.review import _stated, _verdict, review
 from strategies.review.seats import Seated
 from strategies.review.stand_ins import StandIns
 from strategies.review.words import headline, review_json
@@ -283,6 +284,31 @@ def test_a_claim_is_said_of_a_round_and_of_all_of_them() -> None:
     )
     for epsilon, rounds in ((one, 1), (all_rounds, 25)):
         assert gdp_delta(epsilon, gaussian_mu(2.0, rounds)) == pytest.approx(1e-5, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "epsilon", "rounds", "said"),
+    [
+        (DifferentialPrivacyServerSideFixedClipping(FedAvg(), 2.0, 1.0, 10), 8.0, 100, "epsilon 33.1"),
+        (DifferentialPrivacyServerSideFixedClipping(FedAvg(), 2.0, 1.0, 10), 34.0, 100, ""),
+        (FedAvg(), 8.0, 100, "tried for 3 of 100 rounds"),
+        (FedAvg(), 8.0, 3, ""),
+    ],
+)
+def test_an_epsilon_of_the_training_is_not_supported_by_games_of_three_rounds(
+    strategy: FedAvg, epsilon: float, rounds: int, said: str
+) -> None:
+    """By the curve of Gaussian noise, mu = 10 / 2 has epsilon 33.1 at delta 1e-5."""
+    caught = SimpleNamespace(start=SimpleNamespace(strategy=strategy), mods=[])
+    stated = _stated(cast(Caught, caught), ReviewOptions(epsilon=epsilon), rounds=1)
+    doubt = training_doubt(stated, rounds, 3)
+    assert said in doubt
+    assert (doubt == "") is (said == "")
+    for came, expected in (("consistent", "inconclusive" if said else "consistent"), ("violated", "violated")):
+        trial = cast(Trial, SimpleNamespace(verdict=Verdict(came)))
+        assert _verdict(stated, trial, rounds, 3) == expected
+    if "33.1" in said:
+        assert gdp_delta(33.1, 5.0) == pytest.approx(1e-5, rel=0.1)
 
 
 def test_whoever_is_asked_first_in_a_round_sits_on_the_first_seat() -> None:

@@ -9,6 +9,7 @@ from fl_audit.arrays import Flags
 from fl_audit.evidence.belief.advantage import MeanAdvantage, mean_advantage
 from fl_audit.evidence.findings.found import Findings
 from fl_audit.evidence.finished_run import FinishedRun
+from fl_audit.evidence.membership.limits import largest_order
 
 TRUTH, GUESSED_BLINDLY, GUESSED, GUESSED_BY_LAW = "attribute", "attribute_prior", "attribute_loss", "attribute_law"
 """Columns of the table of targets: the true value, from 0, and who guesses which."""
@@ -32,7 +33,9 @@ class AttributeNumbers:
     attribute: str  # name of the column, or its number
     values: int  # how many of its values occur
     by_name: dict[str, Guesser]  # what everybody achieved, by the column of their guesses
-    largest: float | None  # the advantage that the promise allows; None without a promise
+    # The advantage that the promise allows: those who are in and those who are not belong to one training, so that two
+    # records differ, as for `largest_order`. None without a promise.
+    largest: float | None
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `attribute`."""
@@ -58,7 +61,7 @@ def measure_attributes(run: FinishedRun, _: Findings) -> AttributeNumbers | None
     for name in GUESSERS:
         right = (table[name].to_numpy() == truth).reshape(worlds, -1)
         found[name] = _guesser(right, is_in, run.facts.confidence)
-    largest = None if promise is None else promise.advantage_bound_exact
+    largest = None if promise is None else 2 * largest_order(promise.claim.profile) - 1
     return AttributeNumbers(str(run.facts.configuration["audit"]["attribute"]), len(np.unique(truth)), found, largest)
 
 

@@ -62,7 +62,8 @@ def _tables(numbers: AttributeNumbers, contents: RunContents) -> list[Table]:
 def _rows(numbers: AttributeNumbers, _: RunContents) -> list[Row]:
     how = (
         "share of members guessed right less that of others, mean over worlds (Yeom et al. 2018, definition 5); worlds "
-        "are independent, targets of one world share its model; the promise allows the total variation"
+        "are independent, members and others of one world share its model; the promise allows the total variation "
+        "between one in without the other and the other in without the one"
     )
     return [
         Row(f"Advantage on the attribute, {_NAMES[name][0].lower()}{_NAMES[name][1:]}", one.advantage.advantage, how,

@@ -1,0 +1,50 @@
+"""What attributes give away, beside what a promise allows: an attack that is known exactly."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import ndtr
+
+from fl_audit.evidence.belief.advantage import mean_advantage
+from fl_audit.evidence.findings.attributes import GUESSED, GUESSERS, TRUTH, AttributeNumbers, measure_attributes
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.guarantee import guarantee
+from fl_audit.report.reading import Reading, reading_of
+from fl_audit.report.sections.membership import _mean_row
+
+
+def twins(mu: float, shown: float, worlds: int) -> AttributeNumbers:
+    """Return what is found of two targets that push one release by mu either way, seen at a signal of `shown`."""
+    draw = np.random.default_rng(8)
+    is_in = draw.random((worlds, 2)) < 0.5
+    release = shown * (is_in[:, 0].astype(float) - is_in[:, 1]) + draw.standard_normal(worlds)
+    guesses = np.stack([release > 0, release > 0], axis=1).astype(int)
+    table = pd.DataFrame({"world": np.repeat(np.arange(worlds), 2), "is_in": is_in.ravel(), TRUTH: [1, 0] * worlds})
+    table = table.assign(**dict.fromkeys(GUESSERS, guesses.ravel()))
+    promise = guarantee(Claim("add-remove-record", gaussian_rounds(1 / mu, 1), 1e-3))
+    facts = SimpleNamespace(guarantee=promise, confidence=0.999, configuration={"audit": {"attribute": "sex"}})
+    run: Any = SimpleNamespace(tables=SimpleNamespace(targets=table), facts=facts)
+    return cast(AttributeNumbers, measure_attributes(run, cast(Any, None)))
+
+
+def test_an_attribute_of_twins_is_within_the_limit_for_two_records_and_above_it_with_less_noise() -> None:
+    """Twins reach the limit 2 Phi(mu) - 1 itself; at 99.9 % a false alarm in 2,000 seeds."""
+    kept = twins(1.0, 1.0, 4000)
+    found, largest = kept.by_name[GUESSED].advantage, kept.largest
+    assert largest == pytest.approx(2 * ndtr(1.0) - 1)
+    assert reading_of(found.advantage, found.low, found.high, largest) in (Reading.WITHIN, Reading.BY_CHANCE)
+    assert found.low > 2 * ndtr(0.5) - 1  # above the limit for one record
+    broken = twins(1.0, 2.0, 4000)
+    worse = broken.by_name[GUESSED].advantage
+    assert reading_of(worse.advantage, worse.low, worse.high, broken.largest) is Reading.BEYOND
+
+
+def test_the_advantage_of_membership_names_the_interval_that_it_has() -> None:
+    numbers: Any = SimpleNamespace(over_worlds=mean_advantage(np.zeros(4), 0.95), bounds=None)
+    basis = _mean_row(numbers).basis
+    assert "betting interval" in basis
+    assert "Student" not in basis
