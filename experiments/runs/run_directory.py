@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from experiments.runs.config import RunConfig, parse_config
 from experiments.runs.places import CONFIGURATION, is_begun, require_place
 from experiments.runs.plan import AuditPlan, guarantee_of
-from experiments.runs.sameness import GROWING, contradictions, data_digest, differences
+from experiments.runs.sameness import GROWING, contradictions, data_digests, differences
 from experiments.runs.store import RunStore, make_private, write_json, write_sealed
 from fl_audit.errors import InputError, require
 from fl_audit.game.public import PublicGame
@@ -57,6 +57,7 @@ class Secret(BaseModel):
     seed: int = Field(ge=0, lt=2**64)  # of which bits, samples and noise are drawn, 0 to 2**64 - 1
     run: str  # what distinguishes this run from every other
     data: str  # digest of the records that are trained and tested on
+    outside: str | None = None  # digest of those outside D; None in runs of versions that did not note it
 
 
 @dataclass(frozen=True)
@@ -139,10 +140,9 @@ class RunDirectory:
             with self.locked():
                 yield self._go_on(plan)
             return
-        seed = plan.config.run.seed
-        chosen = Secret(
-            seed=secrets.randbits(64) if seed is None else seed, run=secrets.token_hex(8), data=data_digest(plan)
-        )
+        seed, (data, outside) = plan.config.run.seed, data_digests(plan)
+        drawn = secrets.randbits(64) if seed is None else seed
+        chosen = Secret(seed=drawn, run=secrets.token_hex(8), data=data, outside=outside)
         with ExitStack() as lock:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
@@ -174,8 +174,12 @@ class RunDirectory:
         found = differences(configuration, plan.config.as_public_dict())
         if seed is not None and seed != secret.seed:
             found.append("run.seed is another one")
-        if not found and data_digest(plan) != secret.data:
-            found.append("the records are others")
+        if not found:
+            data, outside = data_digests(plan)
+            if data != secret.data:
+                found.append("the records are others")
+            elif secret.outside not in (None, outside):
+                found.append("the records outside the training set are others")
         if not found and _weights_digest(public) != _weights_digest(plan.public):
             found.append("the weights of the frozen core are others")
         if not found:

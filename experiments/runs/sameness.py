@@ -30,13 +30,20 @@ _NOT_COMPARED = ("weights.path", *_CRAFTED)
 _NEARLY = 1e-6  # relative difference up to which two numbers that follow from one configuration count as the same
 
 
-def data_digest(plan: AuditPlan) -> str:
-    """Return a SHA-256 digest of the records that a run trains and tests on, wherever they lie."""
+def data_digests(plan: AuditPlan) -> tuple[str, str]:
+    """Return SHA-256 digests of the records of a run, wherever they lie: trained and tested on, and all outside D.
+
+    What a game puts in the place of a record, and the population, stand outside D.
+    """
     data = plan.config.data
     split = select_records(load_source(plan.public.data), data.records, data.test_records, data.seed)
+    return _digest(split.inside, split.test), _digest(split.outside)
+
+
+def _digest(*parts: Records | None) -> str:
     digest = hashlib.sha256()
-    for records in (split.inside, split.test):
-        for part in _content(records):
+    for records in parts:
+        for part in () if records is None else _content(records):
             digest.update(part)
     return digest.hexdigest()
 

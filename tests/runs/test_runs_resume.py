@@ -1,5 +1,6 @@
 """Going on with a run: what counts as the same run, what differs said by name, and more worlds of the same run."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
 from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory, read_public
+from fl_audit.data.catalogue import load_source
+from fl_audit.data.split import select_records
 from fl_audit.errors import InputError
 from fl_audit.report.finding import RunContents
 
@@ -109,6 +112,31 @@ def test_the_same_records_may_lie_elsewhere_and_others_may_not(small_plan: MakeP
     pd.testing.assert_frame_equal(more.worlds[:6], first.worlds, check_exact=True)
     with pytest.raises(InputError, match="the records are others"):
         play(small_plan, tmp_path / "run", resume=True, data=named["others"], audit={"worlds": 9})
+
+
+def test_a_run_goes_on_with_the_same_records_outside_the_training_set_alone(
+    small_plan: MakePlan, tmp_path: Path
+) -> None:
+    """A record outside D, one of which stands in D' for the differing one, is another; an older run noted no digest."""
+    features = np.random.default_rng(5).normal(size=(120, 3)).astype(np.float32)
+    labels, held_out = (features[:, 0] > 0).astype(np.int64), features[:30].copy()
+
+    def written(name: str) -> dict[str, object]:
+        np.savez(tmp_path / name, x=features, y=labels, x_test=held_out, y_test=labels[:30])
+        return {"name": "npz", "path": str(tmp_path / name), "records": 80, "test-records": 30}
+
+    data = written("here.npz")
+    play(small_plan, tmp_path / "run", data=data)
+    plan = small_plan(data=data)
+    split = select_records(load_source(plan.public.data), 80, 30, plan.config.data.seed)
+    assert split.outside is not None
+    features[np.argmin(np.abs(features - split.outside.features[0]).sum(axis=1)), 1] += 0.25
+    data = written("there.npz")
+    with pytest.raises(InputError, match="the records outside the training set are others"):
+        play(small_plan, tmp_path / "run", resume=True, data=data, audit={"worlds": 9})
+    secret = RunDirectory(tmp_path / "run").secrets
+    secret.write_text(json.dumps({key: one for key, one in json.loads(secret.read_text()).items() if key != "outside"}))
+    play(small_plan, tmp_path / "run", resume=True, data=data, audit={"worlds": 9})
 
 
 def test_a_run_whose_machine_is_lost_goes_on_from_a_copy_of_its_directory(small_plan: MakePlan, tmp_path: Path) -> None:
