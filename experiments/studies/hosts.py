@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 
 class NoHostsError(Exception):
@@ -16,35 +15,65 @@ class NoHostsError(Exception):
 
 @dataclass
 class Host:
-    """A host of its own network."""
+    """A host of its own, on one network with this machine and the other hosts."""
 
     name: str  # of its namespace
     address: str  # its own address
     gateway: str  # the address of this machine in that network
+    switch: str  # the namespace of the bridge that joins the network
     is_cut_off: bool = False
 
     def command(self, *words: str) -> list[str]:
         """Return a command as it is started on that host."""
-        return ["ip", "netns", "exec", self.name, *words]
+        return _within(self.name, *words)
 
     def cut_off(self) -> None:
         """Let nothing through any more, in either direction."""
-        _do("ip", "link", "set", f"{self.name}h", "down")
+        _do(*_within(self.switch, "ip", "link", "set", self.name, "down"))
         self.is_cut_off = True
 
     def join(self) -> None:
         """Let everything through again."""
-        _do("ip", "link", "set", f"{self.name}h", "up")
+        _do(*_within(self.switch, "ip", "link", "set", self.name, "up"))
         self.is_cut_off = False
+
+
+def _within(namespace: str, *words: str) -> list[str]:
+    return ["ip", "netns", "exec", namespace, *words]
 
 
 def _do(*words: str) -> None:
     subprocess.run(words, check=True, capture_output=True)
 
 
+def _namespace(made: list[str]) -> str:
+    name = f"fla{secrets.token_hex(3)}"
+    probe = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True)
+    if probe.returncode:
+        raise NoHostsError(f"no network namespaces here: {probe.stderr.strip()}")
+    made.append(name)
+    _do(*_within(name, "ip", "link", "set", "lo", "up"))
+    return name
+
+
+def _plug(switch: str, port: str, namespace: str | None, address: str) -> None:
+    """Join this machine (no namespace) or a host to the bridge, by a cable with that address at its end."""
+    end = f"{port}h"
+    _do("ip", "link", "add", end, "type", "veth", "peer", "name", port, "netns", switch)
+    _do(*_within(switch, "ip", "link", "set", port, "master", "bridge", "up"))
+    if namespace is not None:
+        _do("ip", "link", "set", end, "netns", namespace)
+    for words in (("addr", "add", f"{address}/24", "dev", end), ("link", "set", end, "up")):
+        command = ("ip", *words)
+        _do(*(command if namespace is None else _within(namespace, *command)))
+
+
 @contextmanager
 def other_hosts(count: int) -> Iterator[Sequence[Host]]:
     """Make hosts that reach this machine and each other.
+
+    They hang on a bridge in a namespace of its own: what this machine forwards, or its firewall lets through, does not
+    matter to them.
 
     Raises
     ------
@@ -53,29 +82,19 @@ def other_hosts(count: int) -> Iterator[Sequence[Host]]:
     """
     if os.name != "posix" or os.geteuid() != 0 or shutil.which("ip") is None:
         raise NoHostsError("other hosts are network namespaces, which need root and `ip`")
-    made: list[Host] = []
-    third = secrets.randbelow(200) + 20
+    made: list[str] = []
+    network = f"10.{secrets.randbelow(200) + 20}.{secrets.randbelow(250)}"
     try:
+        switch = _namespace(made)
+        _do(*_within(switch, "ip", "link", "add", "bridge", "type", "bridge"))
+        _do(*_within(switch, "ip", "link", "set", "bridge", "up"))
+        _plug(switch, switch, None, f"{network}.1")
+        hosts = []
         for number in range(count):
-            name, network = f"fla{secrets.token_hex(3)}", f"10.{third}.{number}"
-            probe = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True)
-            if probe.returncode:
-                raise NoHostsError(f"no network namespaces here: {probe.stderr.strip()}")
-            host = Host(name, f"{network}.2", f"{network}.1")
-            made.append(host)
-            _do("ip", "link", "add", f"{name}h", "type", "veth", "peer", "name", "uplink", "netns", name)
-            _do("ip", "addr", "add", f"{host.gateway}/24", "dev", f"{name}h")
-            _do("ip", "link", "set", f"{name}h", "up")
-            # Machines of a cluster reach each other: what one needs may lie on any other.
-            Path(f"/proc/sys/net/ipv4/conf/{name}h/forwarding").write_text("1")
-            for words in (
-                ("addr", "add", f"{host.address}/24", "dev", "uplink"),
-                ("link", "set", "uplink", "up"),
-                ("link", "set", "lo", "up"),
-                ("route", "add", "default", "via", host.gateway),
-            ):
-                _do(*host.command("ip", *words))
-        yield tuple(made)
+            name = _namespace(made)
+            _plug(switch, name, name, f"{network}.{number + 2}")
+            hosts.append(Host(name, f"{network}.{number + 2}", f"{network}.1", switch))
+        yield tuple(hosts)
     finally:
-        for host in made:
-            subprocess.run(["ip", "netns", "del", host.name], capture_output=True)
+        for name in made:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
