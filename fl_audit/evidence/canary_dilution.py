@@ -40,13 +40,13 @@ class Dilution:
         return 1 / sqrt(left) if left > 0 else inf
 
 
-def squared_spread(others: int, canaries: int, size: int, is_replaced: bool) -> float:
+def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -> float:
     """Return the bound on s^2 of a round.
 
     Parameters
     ----------
     others
-        How many clients answered beside those that send canaries.
+        How many clients answered beside those that send canaries, or how many canaries their updates weigh at most.
     canaries
         How many canaries there are: half of them are sent, or all where one is replaced by its opposite.
     size
