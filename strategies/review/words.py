@@ -59,9 +59,10 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
     lost = {finding.attempt.lead.kind for finding in broken} | {
         one.kind for one in review.trial.refusals if not one.is_allowed
     }
+    silent = [name for name in review.trial.silent if name not in lost]
     # What is lost on one stage is no more said to hold.
     gone = {BY_NAME[name].plain_name for name in lost}
-    holds = dict.fromkeys(BY_NAME[name].plain_name for name in kinds)
+    holds = dict.fromkeys(BY_NAME[name].plain_name for name in kinds if name not in silent)
     # What looked like a leak, and was not tried, is not said to hold either.
     untried = (*review.trial.untried, *review.trial.passed_over)
     gone |= {BY_NAME[name].plain_name for name in untried}
@@ -71,6 +72,8 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
         lines.append(("No contradiction", ", ".join(holds) or "in no kind of game"))
         lines.append(("Broken by", "; ".join(_broken(one) for one in broken) or "no kind of game"))
         lines += [("Not tried", f"{', '.join(untried)}: more games have to say whether they tell")] * bool(untried)
+        never = "no model was released, or what differs never arrived"
+        lines += [("Without a game", f"{', '.join(silent)}: {never}")] * bool(silent)
     lines.append(("Beside the model", _beside(review)))
     lines += [("Note", f"{remark[0].upper()}{remark[1:]}.") for remark in review.remarks]
     return (*lines, ("Not seen", f"{_UNSEEN}."))
