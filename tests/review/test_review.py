@@ -537,7 +537,8 @@ def test_a_review_that_runs_out_of_time_says_what_it_has(tmp_path: Path, monkeyp
     assert found.trial.unplayed
     assert found.trial.attempts
     assert found.verdict is Verdict.VIOLATED
-    assert "The time ran out" in headline(found)
+    assert "the time ran out" in headline(found)
+    assert found.trial.unplayed[0] in headline(found)
     told = json.loads(json.dumps(review_json(found)))
     assert set(told["model"]["unplayed"]) == set(found.trial.unplayed)
 
