@@ -105,13 +105,13 @@ def noise_total(measured: Measured) -> TestResult | NotOffered:
     found = total_squares(measured)
     if found is None:
         return NotOffered(why_no_direction(measured))
-    return _result(TestName.NOISE_TOTAL, found)
+    return noise_sum_test(TestName.NOISE_TOTAL, found)
 
 
 def noise_along_record(measured: Measured) -> TestResult | NotOffered:
     """Test the noise along the record's direction: sum of squared innovations, chi-square, lower tail."""
     found = record_squares(measured)
-    return NotOffered(Missing.NO_DIFFERENCE) if found is None else _result(TestName.NOISE_ALONG_RECORD, found)
+    return NotOffered(Missing.NO_DIFFERENCE) if found is None else noise_sum_test(TestName.NOISE_ALONG_RECORD, found)
 
 
 def noise_tensor(measured: Measured) -> TestResult | NotOffered:
@@ -203,7 +203,7 @@ def _least(name: TestName, found: dict[str, SquareSum]) -> TestResult:
     )
 
 
-def _result(name: TestName, found: SquareSum) -> TestResult:
-    """Return the lower-tail test of a sum of squares."""
+def noise_sum_test(name: TestName, found: SquareSum) -> TestResult:
+    """Return the lower-tail test of a sum of squares of noise, which is chi-square if the claim holds."""
     limit = 1 - detectable_ratio(found.freedom, name.level)
     return TestResult(name, found.ratio, found.p_value, measured=found.ratio, promised=1.0, limit=limit)
