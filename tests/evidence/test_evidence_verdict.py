@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from noise_laws import draw_measured
+from numpy.typing import NDArray
 from scipy.stats import binom
 
 from fl_audit.adjacency import Adjacency
@@ -18,8 +19,8 @@ from fl_audit.evidence.belief.noise_estimate import (
     estimate_noise,
     ratio_interval,
 )
-from fl_audit.evidence.belief.noise_scale import SquareSum
-from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, judge_scores, unjudged
+from fl_audit.evidence.belief.noise_scale import NoiseAlong, SquareSum
+from fl_audit.evidence.belief.verdict import Judgement, Verdict, depends_on_secret, judge, judge_scores, unjudged
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
@@ -184,17 +185,23 @@ def test_scores_that_separate_too_well_violate_a_promise_and_others_leave_it_ope
 
 
 def judged_targets(
-    rng: np.random.Generator, promise: Guarantee, noise: float, share: float, worlds: int, rounds: int = 5
+    rng: np.random.Generator,
+    promise: Guarantee,
+    noise: float,
+    share: float,
+    worlds: int,
+    rounds: int = 5,
+    louder: float = 1.0,
 ) -> Judgement:
     """Return the verdict on log-odds of one target a world whose contribution is a share of the largest one.
 
-    The promise is of 30 rounds, and what is left of them holds no target.
+    The promise is of 30 rounds, and the others hold no target. Without the target there is `louder` times the noise.
     """
     each, is_in = share / 8.0, rng.random(worlds) < 0.5
-    draws = noise * rng.standard_normal((worlds, rounds))
+    draws = np.where(is_in, noise, louder * noise)[:, None] * rng.standard_normal((worlds, rounds))
     log_odds = (each * draws + np.where(is_in, 0.5, -0.5)[:, None] * each**2).sum(axis=1)
-    squares = SquareSum(float(np.sum(draws**2)), draws.size)
-    return judge_scores(log_odds[is_in], log_odds[~is_in], promise, 0.95, squares)
+    along = NoiseAlong(np.sum(draws**2, axis=1), np.full(worlds, rounds), is_in)
+    return judge_scores(log_odds[is_in], log_odds[~is_in], promise, 0.95, along)
 
 
 @pytest.mark.parametrize("share", [1.0, 0.05])
@@ -219,7 +226,7 @@ def test_log_odds_are_judged_by_their_noise_whether_they_separate_well_or_badly(
 
 
 def test_noise_that_could_not_be_measured_leaves_log_odds_open() -> None:
-    found = judge_scores(np.zeros(50), np.zeros(50), PROMISE, 0.95, SquareSum(0.0, 0))
+    found = judge_scores(np.zeros(50), np.zeros(50), PROMISE, 0.95, noise_along(np.zeros(100), 0))
     assert (found.verdict, found.worlds_needed) == (Verdict.INCONCLUSIVE, None)
     assert dict(found.not_offered)[TestName.NOISE_ALONG_RECORD] is Missing.NO_DIFFERENCE
 
@@ -230,8 +237,22 @@ def test_log_odds_of_a_promise_of_epsilon_zero_and_of_coins_that_fell_alike_are_
     rng = np.random.default_rng(17)
     for noise, expected in ((1.0, Verdict.CONSISTENT), (0.5, Verdict.VIOLATED)):
         assert judged_targets(rng, kept, noise, 1.0, 200).verdict is expected
-        alike = judge_scores(np.zeros(0), rng.random(200), kept, 0.95, SquareSum(1000 * noise**2, 1000))
+        alike = judge_scores(np.zeros(0), rng.random(200), kept, 0.95, noise_along(np.full(200, 5 * noise**2), 5))
         assert alike.verdict is expected
+        assert dict(alike.not_offered)[TestName.SECRET_ALONG_RECORD] is Missing.ONE_SIDE
+
+
+def noise_along(squares: NDArray[np.float64], rounds: int) -> NoiseAlong:
+    return NoiseAlong(squares, np.full(squares.size, rounds), np.zeros(squares.size, dtype=np.bool_))
+
+
+def test_noise_that_is_louder_without_the_target_is_found_by_its_size() -> None:
+    """A ratio of 1.3 in 500 worlds of five rounds; nothing is missing, and scores that hardly separate see nothing."""
+    rng, promise = np.random.default_rng(18), promise_of(Accountant.GDP, 8.0)
+    for _ in range(20):
+        found = judged_targets(rng, promise, 1.0, 0.05, 500, louder=1.3)
+        assert [test.name for test in found.broken] == [TestName.SECRET_ALONG_RECORD]
+    assert depends_on_secret(found)
 
 
 def test_without_an_insider_nothing_is_judged() -> None:

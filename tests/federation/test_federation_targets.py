@@ -268,8 +268,8 @@ def test_insiders_of_all_targets_weigh_exactly(
             assert kstest(scores, "norm").pvalue > 1e-4
         noise = found.run.target_noise
         assert noise is not None
-        assert 1e-4 < noise.p_value < 1 - 1e-4
-        assert rounds * 400 * (0.2 if sampled else 0.4) < noise.freedom <= rounds * 400
+        assert 1e-4 < noise.total.p_value < 1 - 1e-4
+        assert rounds * 400 * (0.2 if sampled else 0.4) < noise.total.freedom <= rounds * 400
         assert found.summary["verdict"] == "consistent"
 
 

@@ -30,7 +30,7 @@ from fl_audit.evidence.belief.noise_estimate import (
 from fl_audit.evidence.belief.noise_grain import grid, low_bits, sensitivity
 from fl_audit.evidence.belief.noise_repeats import repeated_noise
 from fl_audit.evidence.belief.noise_scale import (
-    SquareSum,
+    NoiseAlong,
     noise_along_record,
     noise_place,
     noise_round,
@@ -38,7 +38,7 @@ from fl_audit.evidence.belief.noise_scale import (
     noise_tensor,
     noise_total,
 )
-from fl_audit.evidence.belief.noise_secret import secret_along_record, secret_place, secret_total
+from fl_audit.evidence.belief.noise_secret import secret_along, secret_along_record, secret_place, secret_total
 from fl_audit.evidence.belief.noise_shape import shape, shape_along_record, support, tails
 from fl_audit.evidence.belief.noise_sharing import serial_correlation, shared_over_rounds, shared_over_worlds
 from fl_audit.evidence.bounds.lower_bounds import bound_limit, epsilon_lower_bound
@@ -208,7 +208,7 @@ def judge_scores(
     nonmember_scores: Floats,
     guarantee: Guarantee,
     confidence: float,
-    noise: SquareSum | None = None,
+    noise: NoiseAlong | None = None,
 ) -> Judgement:
     """Return whether scores contradict the promise, by a bound that assumes nothing, and the noise if it is known.
 
@@ -226,15 +226,14 @@ def judge_scores(
     confidence
         Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
     noise
-        The noise along the contribution in question of every world and round, over the claimed one; None where nobody
-        can work it out.
+        The noise along the contribution in question in every world; None where nobody can work it out.
 
     Returns
     -------
     Judgement
-        Violated where the lower bound at the level passes the promised epsilon, or where there is less noise than was
-        claimed; otherwise consistent where so little noise that epsilon is 1.5 times the promised one would have been
-        found, and inconclusive where not.
+        Violated where the lower bound at the level passes the promised epsilon, where there is less noise than was
+        claimed, or where its size tells members from others; otherwise consistent where so little noise that epsilon is
+        1.5 times the promised one would have been found, and inconclusive where not.
 
     Raises
     ------
@@ -251,36 +250,35 @@ def judge_scores(
         )
         ceiling = bound_limit(_SCORES_METHOD, *sizes, guarantee.delta, 1 - level)
     of_scores = _scores_test(at_level, ceiling, guarantee)
-    if noise is None or noise.freedom == 0:
+    if noise is None or noise.total.freedom == 0:
         return judged_by_one(
             of_scores, False, (bound, at_level), confidence, str(_SCORES_METHOD), _SCORES_METHOD.assumption, math.inf,
             missing=Missing.SCORES_ALONE if noise is None else Missing.NO_DIFFERENCE,
         )  # fmt: skip
-    return _judged_with_noise(of_scores, (bound, at_level), noise, sum(sizes), guarantee, confidence)
+    return _judged_with_noise(of_scores, (bound, at_level), noise, guarantee, confidence)
 
 
 def _judged_with_noise(
-    of_scores: TestResult,
-    bounds: tuple[float, float],
-    noise: SquareSum,
-    worlds: int,
-    guarantee: Guarantee,
-    confidence: float,
+    of_scores: TestResult, bounds: tuple[float, float], noise: NoiseAlong, guarantee: Guarantee, confidence: float
 ) -> Judgement:
-    tests = (noise_sum_test(TestName.NOISE_ALONG_RECORD, noise), of_scores)
-    limit = epsilon_limit_of(noise.freedom, worlds, TestName.NOISE_ALONG_RECORD.level, guarantee)
+    along, secret = noise_sum_test(TestName.NOISE_ALONG_RECORD, noise.total), secret_along(noise)
+    of_secret = (secret,) if isinstance(secret, TestResult) else ()
+    tests = (along, *of_secret, of_scores)
+    limit = epsilon_limit_of(noise.total.freedom, noise.members.size, along.level, guarantee)
+    broken = tuple(test for test in tests if test.violated)
+    reasons = {TestName.SECRET_ALONG_RECORD: secret.reason} if isinstance(secret, NotOffered) else {}
+    made = {test.name for test in tests}
     one = judged_by_one(
         of_scores, limit.conclusive, bounds, confidence, str(_SCORES_METHOD), _SCORES_METHOD.assumption, limit.epsilon,
-        limit.worlds_needed, Missing.TARGETS_ALONE,
+        limit.worlds_needed,
     )  # fmt: skip
-    broken = tuple(test for test in tests if test.violated)
     return replace(
         one,
         verdict=verdict_on(bool(broken), limit.conclusive),
         tests=tests,
         broken=broken,
-        noise=estimate_along(noise, confidence, guarantee.claim),
-        not_offered=tuple((name, why) for name, why in one.not_offered if name is not TestName.NOISE_ALONG_RECORD),
+        noise=estimate_along(noise.total, confidence, guarantee.claim),
+        not_offered=tuple((name, reasons.get(name, Missing.TARGETS_ALONE)) for name in FAMILY if name not in made),
     )
 
 
