@@ -334,8 +334,8 @@ def test_kinds_without_a_single_game_are_not_said_to_hold() -> None:
                    ("removed", "metrics"), "none", trial, None, (), ())  # fmt: skip
     lines = dict(screen(found))
     assert lines["No contradiction"] == BY_NAME["metrics"].plain_name
-    assert lines["Without a game"].startswith("removed: no model was released")
-    assert "Without a game" not in dict(screen(replace(found, trial=replace(trial, silent=()))))
+    assert lines["Not tried"].startswith("'removed' (no model was released")
+    assert "Not tried" not in dict(screen(replace(found, trial=replace(trial, silent=()))))
 
 
 def test_whoever_is_asked_first_in_a_round_sits_on_the_first_seat() -> None:
@@ -564,7 +564,8 @@ def test_a_review_that_runs_out_of_time_says_what_it_has(tmp_path: Path, monkeyp
     assert found.trial.unplayed
     assert found.trial.attempts
     assert found.verdict is Verdict.VIOLATED
-    assert "The time ran out" in headline(found)
+    assert "the time ran out" in headline(found)
+    assert found.trial.unplayed[0] in headline(found)
     told = json.loads(json.dumps(review_json(found)))
     assert set(told["model"]["unplayed"]) == set(found.trial.unplayed)
 
