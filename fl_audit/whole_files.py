@@ -63,6 +63,11 @@ def _created(path: Path, wanted: int) -> int:
 
 def remove_halves(directory: Path) -> None:
     """Remove what writers that were killed left of their files in a directory and below it."""
-    for path in directory.rglob(".*.part*"):
-        if path.is_file():
+    for path in directory.rglob("*"):
+        if is_half(path) and path.is_file():
             path.unlink(missing_ok=True)
+
+
+def is_half(path: Path) -> bool:
+    """Return whether a writer that was killed left this of its file, by its name."""
+    return path.match(".*.part*")

@@ -134,8 +134,10 @@ def _read(text: str, client: int, server_round: int) -> _Counted:
     try:
         state = json.loads(text)
         ((noise_multiplier, sampling_rate, steps),) = state["history"]
+        if int(steps) != steps:
+            raise ValueError("steps are counted in whole numbers")
         return _Counted(float(noise_multiplier), float(sampling_rate), int(steps))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise FederationError(
             f"round {server_round}: client {client} sent no '{Key.ACCOUNTANT}' that names its equal steps"
         ) from error

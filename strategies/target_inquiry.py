@@ -6,6 +6,7 @@ import numpy as np
 from flwr.app import Message
 
 from fl_audit.arrays import Floats
+from fl_audit.evidence.belief.innovations import SMALLEST_SIGNAL
 from fl_audit.game.columns import Columns
 from fl_audit.game.public import PublicGame
 from fl_audit.protocol import Key
@@ -39,13 +40,16 @@ class TargetInquiry(InsiderInquiry):
     ) -> None:
         super().__init__(public, insiders, batches)
         self._challenger = challenger
-        self._log_odds: dict[str, Floats] = {}
-        self._squares: dict[str, Floats] = {}
+        self._sums: dict[tuple[str, str], Floats] = {}
 
     def _told(self, batch: WorldBatch) -> More:
         if self._public.exactly_one:
             return {}  # the one insider has to find out which candidate is in
         return {Key.MEMBERSHIP: self._challenger.membership(batch.worlds).pack()}
+
+    @property
+    def _of_noise(self) -> tuple[Key, ...]:
+        return () if self._public.exactly_one else (Key.SCORES,)
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
         """Take note of what a round says of every target.
@@ -58,14 +62,26 @@ class TargetInquiry(InsiderInquiry):
         sizes = {batch.name: batch.count for batch in self._batches}
         for answer in self.answers(exchange):
             shape = (sizes[answer.batch], self._public.targets)
-            added, signal = (
-                read_array(found[answer], key, shape, np.float64, answer.client, exchange - 1).astype(np.float64)
-                for key in (Key.LOG_ODDS, Key.LOCAL_SENSITIVITY)
-            )
-            self._log_odds[answer.batch] = self._log_odds.get(answer.batch, np.zeros(shape)) + added
-            self._squares[answer.batch] = self._squares.get(answer.batch, np.zeros(shape)) + signal**2
+            told = {
+                key: read_array(found[answer], key, shape, np.float64, answer.client, exchange - 1).astype(np.float64)
+                for key in (Key.LOG_ODDS, Key.LOCAL_SENSITIVITY, *self._of_noise)
+            }
+            signal = told[Key.LOCAL_SENSITIVITY]
+            added = {"log_odds": told[Key.LOG_ODDS], "mu": signal**2}
+            if self._of_noise:
+                hides = signal >= SMALLEST_SIGNAL  # along other directions the noise has nothing to hide
+                added |= {
+                    "noise_squares": np.where(hides, told[Key.SCORES] ** 2, 0.0),
+                    "noise_rounds": hides.astype(np.float64),
+                }
+            for name, values in added.items():
+                at = answer.batch, name
+                self._sums[at] = self._sums.get(at, np.zeros(shape)) + values
 
     def columns(self, batch: WorldBatch) -> Columns:
-        """Return the log-odds of every target after the last round, and mu of all rounds together."""
-        log_odds, mu = self._log_odds[batch.name], np.sqrt(self._squares[batch.name])
-        return Columns(targets={"log_odds": log_odds, "mu": mu})
+        """Return the log-odds of every target after the last round, and mu of all rounds together.
+
+        Where coins are known, also the summed squares of the noise along its contributions, and how many these are.
+        """
+        sums = {name: values for (of, name), values in self._sums.items() if of == batch.name}
+        return Columns(targets=sums | {"mu": np.sqrt(sums["mu"])})

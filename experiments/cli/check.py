@@ -115,10 +115,13 @@ def _findable(found: "Check") -> str:
         return "nothing, for no insider holds a promise against what is released"
     worlds = f"{found.plan.config.audit.worlds:,} worlds"
     if found.judges_scores:
-        said = f"{worlds} can certify an epsilon of {limits.epsilon:.3g} at most, and only if scores separate perfectly"
-    else:
-        said = _of_exact_law(limits, worlds)
-    return f"{said}. {_enough(limits)}"
+        return (
+            f"{worlds} find a breach only as far as their scores separate, and nobody knows how far they would under "
+            "less noise: the verdict can be violated or inconclusive, and not consistent"
+        )
+    if limits.noise_short is None:
+        return f"what {worlds} find follows from how much the candidates contribute, which only the run shows"
+    return f"{_of_exact_law(limits, worlds)}. {_enough(limits)}"
 
 
 def _of_exact_law(limits: "PlannedLimits", worlds: str) -> str:

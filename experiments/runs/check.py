@@ -14,7 +14,7 @@ from experiments.runs.run import require_playable
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.records import Caution, ColumnUse
 from fl_audit.data.split import select_records
-from fl_audit.evidence.belief.planned import PlannedLimits, planned_ceiling, planned_limits
+from fl_audit.evidence.belief.planned import NOTHING_PLANNED, PlannedLimits, planned_limits
 from fl_audit.game.game import Game, load_game
 from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSampling
 
@@ -118,16 +118,16 @@ def cautions_of(plan: AuditPlan) -> tuple[Caution, ...]:
 
 
 def _judges_scores(plan: AuditPlan) -> bool:
-    return plan.public.plays_membership or not plan.public.law.weighs_exactly
+    return not plan.public.law.weighs_exactly
 
 
 def _limits(plan: AuditPlan, game: Game) -> PlannedLimits | None:
     public, promise, worlds = plan.public, plan.guarantee, plan.config.audit.worlds
     if promise is None or not public.with_insider:
         return None
-    if _judges_scores(plan):
-        return planned_ceiling(promise, worlds)
-    parameters = game.model.layout.size if game.offers_meter else None
+    if _judges_scores(plan) or public.exactly_one:
+        return NOTHING_PLANNED
+    parameters = game.model.layout.size if game.offers_meter and not public.plays_membership else None
     return planned_limits(promise, worlds, public.rounds * _share_of_rounds(plan), parameters)
 
 

@@ -4,14 +4,31 @@ import os
 from pathlib import Path
 
 from fl_audit.errors import InputError, require
+from fl_audit.stored_json import SEALS
+from fl_audit.whole_files import is_half
 
 CONFIGURATION = Path("public") / "configuration.json"
 """Where the public part of a run is described: what has this file is a run, begun or finished."""
+_OF_A_BEGINNING = frozenset({"challenger", "challenger/.lock", "challenger/seed.json", "public", SEALS})
+"""What a process that is killed before its run has begun may leave, beside halves of files."""
 
 
 def is_begun(directory: Path) -> bool:
     """Return whether a run was begun in a directory."""
     return (directory / CONFIGURATION).exists()
+
+
+def _is_free(directory: Path) -> bool:
+    """Return whether a new run can begin here: nothing is there, or what one left that never began.
+
+    Another process may be about to begin one: its lock is asked for later, and refuses.
+    """
+    if not directory.exists():
+        return True
+    if not directory.is_dir() or is_begun(directory):
+        return False
+    left = (path.relative_to(directory) for path in directory.rglob("*"))
+    return all(path.as_posix() in _OF_A_BEGINNING or is_half(path) for path in left)
 
 
 def require_run(directory: Path) -> None:
@@ -47,7 +64,7 @@ def require_place(directory: Path, resume: bool) -> None:
         require(is_begun(directory), required)
         return
     require(
-        not directory.exists() or (directory.is_dir() and not any(directory.iterdir())),
+        _is_free(directory),
         f"run directory {directory} exists: accepted is a new directory, or --resume to go on with the run in it",
     )
     there = next(place for place in (directory.absolute(), *directory.absolute().parents) if place.exists())

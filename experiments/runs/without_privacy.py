@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from experiments.runs.config import RunConfig, parse_config
 from experiments.runs.config.privacy import RANDOMISER_KEYS
 from experiments.runs.run_directory import RunDirectory, read_public
@@ -12,7 +10,7 @@ from experiments.runs.sameness import GROWING, differences
 from experiments.runs.store import write_json
 from fl_audit.errors import InputError, require
 from fl_audit.evidence.origin import Unprotected
-from fl_audit.stored_json import read_json
+from fl_audit.stored_json import read_json, read_summary
 
 _TRAINING = ("data", "model", "training")
 """Sections that both runs must have alike; privacy and what watches it may differ."""
@@ -63,7 +61,7 @@ def note_unprotected(run: Path, other: Path) -> None:
     Raises
     ------
     InputError
-        If the other run is private, trains something else, or is not finished.
+        If the other run is private, trains something else, is not finished, or holds what it did not write.
     """
     (_, mine), (_, theirs) = read_public(run), read_public(other)
     require(
@@ -76,7 +74,7 @@ def note_unprotected(run: Path, other: Path) -> None:
         f"{other} is no run of the same training: {'; '.join(found)}. Accepted is a run that differs in [privacy], "
         "[audit] and [run] alone",
     )
-    write_json(RunDirectory(run).path / "public" / "without-privacy.json", _read(other).to_json())
+    write_json(RunDirectory(run).path / "public" / "without-privacy.json", _read(other, parse_config(theirs)).to_json())
 
 
 def read_unprotected(run: RunDirectory) -> Unprotected | None:
@@ -92,12 +90,11 @@ def _training_of(configuration: dict[str, Any]) -> dict[str, Any]:
     return {name: configuration[name] for name in _TRAINING} | {section: {key: 0}}
 
 
-def _read(directory: Path) -> Unprotected:
-    try:
-        releases = pd.read_parquet(directory / "releases.parquet", columns=["world", "round", "test_accuracy"])
-    except (OSError, ValueError) as error:
-        raise InputError(f"{directory} holds no finished run: accepted is one with a releases.parquet") from error
-    means = releases.dropna().groupby("round")["test_accuracy"].mean()
+def _read(directory: Path, config: RunConfig) -> Unprotected:
+    read_summary(directory)  # refuses a run that is not finished, or was edited
+    # Of the batches, whose digests are known: the table that is joined from them may be anybody's.
+    releases = RunDirectory(directory).store(config).tables(config.audit.worlds)["releases"]
+    means = releases[["world", "round", "test_accuracy"]].dropna().groupby("round")["test_accuracy"].mean()
     require(len(means) > 0, f"{directory} has no accuracy of any release: accepted is a run that was evaluated")
     name, worlds = directory.resolve().name, int(releases["world"].nunique())
     return Unprotected(name, worlds, tuple(map(int, means.index)), tuple(map(float, means)))

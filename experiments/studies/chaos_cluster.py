@@ -52,15 +52,8 @@ class Driver(Protocol):
 class Surroundings(Protocol):
     """Where runs are played, and what may befall it."""
 
-    @property
-    def kinds(self) -> Sequence[Blow]:
-        """What may befall it."""
-        ...
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Environment of the commands that play runs."""
-        ...
+    kinds: Sequence[Blow]  # what may befall it
+    environment: dict[str, str]  # of the commands that play runs
 
     def stand(self) -> None:
         """Start what has died, and let hosts that were cut off back in."""
@@ -113,7 +106,7 @@ class Surroundings(Protocol):
         ...
 
 
-class Cluster:
+class Cluster(Surroundings):
     """A head and workers, each a `ray start` of its own; what has died is started again."""
 
     def __init__(self, place: Path, hosts: Sequence[Host]) -> None:
@@ -129,28 +122,12 @@ class Cluster:
         return f"{self._hosts[0].gateway if self._hosts else '127.0.0.1'}:{self._port}"
 
     def command(self, config: Path, run: Path) -> list[str]:
-        """Return the command that plays a run, or the rest of it.
-
-        Parameters
-        ----------
-        config
-            File of its configuration.
-        run
-            Its directory.
-        """
+        """Return the command that plays a run, or the rest of it."""
         resume = ["--resume"] if RunDirectory(run).is_begun else []
         return [*COMMAND, str(config), "--out", str(run), "--ray-address", self.address, *resume]
 
     def is_over(self, status: int, run: Path) -> bool:
-        """Return whether a run is finished, as the status of its command says.
-
-        Parameters
-        ----------
-        status
-            Of the command.
-        run
-            Directory of the run.
-        """
+        """Return whether a run is finished, as the status of its command says."""
         return status == 0
 
     def stand(self) -> None:
@@ -195,17 +172,7 @@ class Cluster:
         self.workers, self.head = {}, None
 
     def strike(self, blow: Blow, draw: np.random.Generator, driver: Driver) -> bool:
-        """Let something happen, and return whether there was anybody to suffer it.
-
-        Parameters
-        ----------
-        blow
-            What happens.
-        draw
-            Chooses the victim.
-        driver
-            The command that plays the run.
-        """
+        """Let something happen, and return whether there was anybody to suffer it."""
         match blow:
             case Blow.DRIVER:
                 driver.kill()

@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 
 from experiments.runs.run_directory import RunDirectory
-from experiments.studies.chaos_cluster import SECONDS_TO_VANISH, Blow, Driver, kill, until
+from experiments.studies.chaos_cluster import SECONDS_TO_VANISH, Blow, Driver, Surroundings, kill, until
 
 ROOT = Path(__file__).parents[2]
 SECONDS_TO_END = 180.0
@@ -20,7 +20,7 @@ SECONDS_TO_END = 180.0
 _BIN = Path(sys.executable).parent
 
 
-class FlowerCommand:
+class FlowerCommand(Surroundings):
     """The command and the SuperLink that it starts, with files of its own; the next command starts what has died.
 
     Flower's command has one SuperLink a machine, on a port of its own: no other may run meanwhile.
@@ -42,15 +42,7 @@ class FlowerCommand:
         """Do nothing: the command starts what it needs."""
 
     def command(self, config: Path, run: Path) -> list[str]:
-        """Return the command that plays a run, or the rest of it, and looks on.
-
-        Parameters
-        ----------
-        config
-            File of its configuration.
-        run
-            Its directory.
-        """
+        """Return the command that plays a run, or the rest of it, and looks on."""
         size = f"num-supernodes={self._clients} client-resources-num-cpus=1"
         chosen = f'config="{config}" out="{run}"'
         return [
@@ -58,21 +50,11 @@ class FlowerCommand:
         ]  # fmt: skip
 
     def strike(self, blow: Blow, draw: np.random.Generator, driver: Driver) -> bool:
-        """Let something happen, and return whether there was anybody to suffer it.
-
-        Parameters
-        ----------
-        blow
-            What happens.
-        draw
-            Chooses the victim.
-        driver
-            The command, which only looks on: the process that plays the app is the one that is killed.
-        """
+        """Let something happen, and return whether there was anybody to suffer it."""
         match blow:
             case Blow.SUPERLINK:
                 found = self._running("flower-superlink")
-            case Blow.DRIVER:
+            case Blow.DRIVER:  # the command only looks on: this process plays the app
                 found = self._running("flwr-simulation")
             case Blow.ACTOR:
                 found = self._running("ray::ClientProcess")
@@ -99,15 +81,7 @@ class FlowerCommand:
         return len(self._of_the_run())
 
     def is_over(self, status: int, run: Path) -> bool:
-        """Return whether a run is finished; the command ends with 0 whatever becomes of the run.
-
-        Parameters
-        ----------
-        status
-            Of the command.
-        run
-            Directory of the run.
-        """
+        """Return whether a run is finished; the command ends with 0 whatever becomes of the run."""
         return RunDirectory(run).summary.exists()
 
     def fall(self) -> None:

@@ -61,11 +61,11 @@ def _plug(switch: str, port: str, namespace: str | None, address: str) -> None:
     end = f"{port}h"
     _do("ip", "link", "add", end, "type", "veth", "peer", "name", port, "netns", switch)
     _do(*_within(switch, "ip", "link", "set", port, "master", "bridge", "up"))
+    before = [] if namespace is None else _within(namespace)
     if namespace is not None:
         _do("ip", "link", "set", end, "netns", namespace)
     for words in (("addr", "add", f"{address}/24", "dev", end), ("link", "set", end, "up")):
-        command = ("ip", *words)
-        _do(*(command if namespace is None else _within(namespace, *command)))
+        _do(*before, "ip", *words)
 
 
 @contextmanager
@@ -93,6 +93,8 @@ def other_hosts(count: int) -> Iterator[Sequence[Host]]:
         for number in range(count):
             name = _namespace(made)
             _plug(switch, name, name, f"{network}.{number + 2}")
+            # This machine's other addresses, which a server may name, are reached too.
+            _do(*_within(name, "ip", "route", "add", "default", "via", f"{network}.1"))
             hosts.append(Host(name, f"{network}.{number + 2}", f"{network}.1", switch))
         yield tuple(hosts)
     finally:

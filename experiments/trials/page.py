@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.trials.figure import draw_attempt
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.findings import Finding, claim_words, floating_words, refusal_words, time_words, trial_json
+from fl_audit.laboratory.findings import Finding, claim_words, floating_words, refusal_words, trial_json, untried_words
 from fl_audit.laboratory.trial import Trial
 from fl_audit.report.banner import verdict_banner
 from fl_audit.report.page.markup import html_figure, page_table
@@ -120,9 +120,9 @@ def _page(trial: Trial, found: Sequence[Finding], name: str) -> str:
 
 
 def _opening(trial: Trial, found: Sequence[Finding]) -> str:
-    """Return the plainest cause, what there was no time for, and what floating-point arithmetic tells."""
+    """Return the plainest cause, what was not tried, and what floating-point arithmetic tells."""
     causes = [finding.cause for finding in found[:1] if finding.attempt.is_broken]
-    return " ".join(part for part in (*causes, time_words(trial), floating_words(trial)) if part)
+    return " ".join(part for part in (*causes, untried_words(trial), floating_words(trial)) if part)
 
 
 def _next(trial: Trial, found: Sequence[Finding]) -> str:

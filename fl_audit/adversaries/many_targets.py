@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.adversaries.membership.active import ascent
-from fl_audit.adversaries.membership.insider import increments, signal_to_noise
+from fl_audit.adversaries.membership.insider import increments, noise_along, signal_to_noise
 from fl_audit.arrays import Flags, Floats
 from fl_audit.game.contributing import Moment, contributed
 from fl_audit.game.game import Game
@@ -34,6 +34,9 @@ class TargetsObserved(NamedTuple):
     # ||g|| / sigma of the target's clipped contribution, 0 where it is known to take no part, float64 (worlds,
     # targets).
     signal: Floats
+    # The noise of the release along the target's contribution over sigma, which is N(0, 1) if the claim holds, float64
+    # (worlds, targets); 0 where there is no such direction. It takes the coins: for the challenger, and no insider.
+    noise: Floats
 
 
 def observe_candidates(game: Game, seen: SeenRound) -> TargetsObserved:
@@ -88,7 +91,7 @@ def observe_targets(game: Game, seen: SeenRound, membership: Membership) -> Targ
     signal = signal_to_noise(norms, clip, sigma)
     if takes_part is not None and (sees or law.sampling_rate == 1):
         signal = np.where(takes_part, signal, 0.0)
-    return TargetsObserved(added, signal)
+    return TargetsObserved(added, signal, noise_along(products, norms, sigma))
 
 
 class _Step(NamedTuple):

@@ -13,6 +13,7 @@ from fl_audit.adversaries.residuals import Residuals
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.evidence.belief.innovations import increments_of
 from fl_audit.evidence.belief.measured import Measured
+from fl_audit.evidence.belief.noise_scale import NoiseAlong
 from fl_audit.evidence.inversion import Drawn
 from fl_audit.evidence.membership.one_target import OneTargetScores, one_target_scores
 from fl_audit.evidence.origin import Provenance, Unprotected
@@ -29,6 +30,7 @@ from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.log_odds import LogOddsLaw, Truth, log_odds_law
 from fl_audit.randomness import Purpose, generator
 
+_TARGET_NOISE = ("noise_squares", "noise_rounds")
 _ROUNDING = 1e-5  # relative gap between a sensitivity and the largest one that float32 explains
 
 
@@ -195,6 +197,18 @@ class FinishedRun:
         membership = Membership(table["is_in"].to_numpy(dtype=np.bool_).reshape(shape))
         log_odds = table["log_odds"].to_numpy(dtype=np.float64).reshape(shape)
         return one_target_scores(log_odds, membership, generator(0, Purpose.TARGET_CHOICE, round=1))
+
+    @property
+    def target_noise(self) -> NoiseAlong | None:
+        """The noise along the contributions of those targets in all rounds; None where it was not measured."""
+        table, drawn = self.tables.targets, self.target_scores
+        if table is None or drawn is None or not {*_TARGET_NOISE} <= {*table}:
+            return None
+        at = np.arange(self.worlds), drawn.targets
+        squares, rounds, is_in = (
+            table[name].to_numpy().reshape(self.worlds, -1)[at] for name in (*_TARGET_NOISE, "is_in")
+        )
+        return NoiseAlong(squares, rounds.astype(np.int64), is_in.astype(np.bool_))
 
     @cached_property
     def candidate_ranks(self) -> Integers | None:

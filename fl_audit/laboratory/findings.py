@@ -95,15 +95,43 @@ def opening(trial: Trial) -> str:
     """Return what became of the claim, in one sentence, and whether floating-point arithmetic tells in another one."""
     verdict = trial.verdict if trial.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) else Verdict.INCONCLUSIVE
     said = f"{str(verdict).capitalize()}: {claim_words(trial)}"
-    return " ".join(part for part in (said, time_words(trial), floating_words(trial)) if part)
+    return " ".join(part for part in (said, untried_words(trial), floating_words(trial)) if part)
 
 
-def time_words(trial: Trial) -> str:
-    """Return what the time was too short for, in a sentence; empty if it was enough."""
-    left = f"{len(trial.unplayed)} kinds of games were not played" if trial.unplayed else ""
-    leads = f"{len(trial.untried)} leads were not tried" if trial.untried else ""
-    said = " and ".join(part for part in (left, leads) if part)
-    return f"The time ran out: {said}, and the verdict is about the others." if said else ""
+def not_tried(trial: Trial) -> dict[str, tuple[str, ...]]:
+    """Return the kinds of games that nothing is known of, by why that is so."""
+    tried = {attempt.lead.kind for attempt in trial.attempts}
+    weak = [one.lead.kind for one in trial.attempts if one.ceiling <= one.lead.limit.epsilon]
+    found = {
+        "the time ran out before any of their games": trial.unplayed,
+        "the time ran out before fresh games": trial.untried,
+        "they seemed to tell, and the budget had no fresh games for them": trial.passed_over,
+        "no model was released, or what differs never arrived": trial.silent,
+        "every game was refused": trial.refused,
+    }
+    left = dict[str, tuple[str, ...]]()
+    for why, kinds in found.items():
+        left[why] = tuple(kind for kind in kinds if kind not in tried)
+        tried |= {*kinds}  # of several reasons the first is named
+    left["too few games to refute the claim"] = tuple(weak) if trial.verdict is Verdict.CONSISTENT else ()
+    return {why: kinds for why, kinds in left.items() if kinds}
+
+
+def untried_words(trial: Trial, most: int = 3) -> str:
+    """Return what was not tried, and why, in a sentence; empty if all was.
+
+    Parameters
+    ----------
+    trial
+        The trial.
+    most
+        How many kinds of games are named for each reason; the others are counted.
+    """
+    said = []
+    for why, kinds in not_tried(trial).items():
+        named = ", ".join(f"'{kind}'" for kind in kinds[:most])
+        said.append(f"{named}{f' and {len(kinds) - most} more' if len(kinds) > most else ''} ({why})")
+    return f"Not tried: {'; '.join(said)}." if said else ""
 
 
 def floating_words(trial: Trial) -> str:
@@ -120,7 +148,7 @@ def floating_words(trial: Trial) -> str:
 
 
 def games_words(attempt: Attempt) -> str:
-    """Return how many of an attempt's games were games, in words that go on; empty if all were."""
+    """Return in how many games of an attempt a claim could be broken, as the rest of a sentence; empty if in all."""
     if attempt.share_of_games == 1:
         return ""
     return (
@@ -159,9 +187,10 @@ def claim_words(trial: Trial) -> str:
             ways = "one kind of game" if broken == 1 else f"{broken} kinds of games"
             return f"{ways} told more than the claim allows ({trial.claim.words})."
         case Verdict.CONSISTENT:
+            so_far = "as far as tried, " if not_tried(trial) else ""
             return (
-                f"no game told more than the claim allows ({trial.claim.words}). This is no proof: it covers the games "
-                f"that were played, at their numbers. {_reach_words(trial)}"
+                f"{so_far}no game told more than the claim allows ({trial.claim.words}). This is no proof: it covers "
+                f"the games that were played, at their numbers. {_reach_words(trial)}"
             )
         case Verdict.INCONCLUSIVE if trial.untried or (trial.unplayed and not trial.attempts):
             return f"there was no time for the games that try the leads ({trial.claim.words})."
@@ -170,9 +199,9 @@ def claim_words(trial: Trial) -> str:
             return f"{never}, in any kind of game: nothing was audited ({trial.claim.words})."
         case Verdict.INCONCLUSIVE if trial.knowing is not None:
             return (
-                f"who knows what all others sent tells more than the claim allows ({trial.claim.words}): "
-                f"{trial.knowing.right} of {trial.knowing.games} games. Nobody else was seen to. Where the server "
-                "alone adds noise this refutes the claim, and where clients add shares of it, it does not."
+                f"an observer who knows what all others sent guesses more games than the claim allows "
+                f"({trial.claim.words}): {trial.knowing.right} of {trial.knowing.games}. Nobody else did. This "
+                "refutes the claim where the server alone adds noise, and not where clients add shares of it."
             )
         case Verdict.INCONCLUSIVE if any(attempt.share_of_games < 1 for attempt in trial.attempts):
             least = min(trial.attempts, key=lambda attempt: attempt.share_of_games)
@@ -228,6 +257,7 @@ def trial_json(trial: Trial, found: tuple[Finding, ...], limits: tuple[Limit, ..
         "untried": list(trial.untried),
         "passed_over": list(trial.passed_over),
         "silent": list(trial.silent),
+        "not_tried": {why: list(kinds) for why, kinds in not_tried(trial).items()},
         "lower_bound_knowing_others": None if trial.knowing is None else _finite(trial.knowing.bound),
         "refusals": [
             {

@@ -130,6 +130,7 @@ class Trial:
     passed_over: tuple[str, ...] = ()
     # Kinds without a single game: nothing was released, or what differs never arrived.
     silent: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()  # kinds of which every game was refused, though the input was an ordinary one
     # The attempt that breaks the claim for who knows what all others sent, where the claim covers no such observer and
     # no other attempt breaks it.
     knowing: Attempt | None = None
@@ -172,7 +173,7 @@ def put_on_trial(
         Takes progress.
     """
     budget = budget or Budget()
-    refusals = list[Refusal]()
+    refusals, entirely = list[Refusal](), set[str]()
     scout, pilots = min(budget.scout, budget.pilot), 0
 
     def look(kind: str, games: Games, present: Flags) -> list[Lead]:
@@ -192,7 +193,9 @@ def put_on_trial(
         if np.any(games.refused):
             refusal = _refusal(kind, said(kind), games, present, kind in malformed)
             refusals.append(refusal)
-            if refusal.is_allowed or np.all(games.refused):
+            if np.all(games.refused):
+                entirely.add(kind)
+            if refusal.is_allowed or kind in entirely:
                 continue
         if games.share_of_games(present) == 0:
             silent.append(kind)
@@ -223,7 +226,7 @@ def put_on_trial(
     passed_over = tuple(lead.kind for lead in (*found[len(chosen) :], *left) if lead.margin > 0)
     return Trial(
         claim, verdict, tuple(attempts), tuple(refusals), pilots, next(iter(floating), None), unplayed, untried,
-        passed_over, tuple(silent),
+        passed_over, tuple(silent), tuple(one.kind for one in refusals if not one.is_allowed and one.kind in entirely),
     )  # fmt: skip
 
 

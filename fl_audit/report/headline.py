@@ -152,9 +152,10 @@ def _after_consistent(contents: RunContents) -> str:
     excess = "There is more noise than the promise needs: less would keep it too. " * bool(
         spare is not None and spare.estimate.excess
     )
+    at = "seed in [data]" if contents.facts.game.plays_membership else "neighbour in [audit]"
     return (
-        f"{device}{excess}Audit other {contents.words.many} too (neighbour in [audit]) and other seeds, for this "
-        "verdict covers one; play more worlds to find smaller breaches."
+        f"{device}{excess}Audit other {contents.words.many} too ({at}) and other seeds, for this verdict covers one; "
+        "play more worlds to find smaller breaches."
     )
 
 

@@ -221,7 +221,7 @@ TEST_WORDS: dict[TestName, TestWords] = {
         "The insider told the two data sets apart more often than the promise allows",
         "scores that certify an epsilon of at least {measured:number} at delta {delta:number}",
         "an epsilon of at most {promised:number}",
-        "an epsilon of {limit:number} at most, and only with scores that separate perfectly",
+        "",
         "Look for what is released beside the noised sum, and at the noise that is really added.",
     ),
     TestName.CANDIDATES: TestWords(
@@ -257,6 +257,7 @@ MISSING_WORDS = {
     Missing.TOO_FEW: "There are too few worlds, rounds or parameters to tell anything from chance.",
     Missing.ROUNDING: "The rounding of 32-bit numbers hides so fine a structure.",
     Missing.SCORES_ALONE: "What the insider sees has no law that it could weigh exactly: its scores alone are judged.",
+    Missing.TARGETS_ALONE: "Of many targets only log-odds are kept, and the noise along what one of each world adds.",
     Missing.CANDIDATES_ALONE: "Which of many candidates was in is guessed here: how often that is right is judged.",
 }
 """Why a test has nothing to say about a run."""

@@ -83,6 +83,32 @@ class Agreement:
         """Whether the claim is about records, not clients."""
         return self.claim.neighbours.unit is Unit.RECORD
 
+    def require_records(self, records: int | None) -> None:
+        """Refuse a shard that has no neighbour of the claim's kind.
+
+        Parameters
+        ----------
+        records
+            How many records the target's client holds; None if its app did not ask which.
+
+        Raises
+        ------
+        InputError
+            If there is none.
+        """
+        if records is None:
+            raise InputError(
+                "the claim is about records, and the client app did not ask which it holds: accepted is an app that "
+                "calls held(records) where it loads them"
+            )
+        least = 2 if self.claim.neighbours.relation is Relation.REPLACE else 1
+        require(
+            records >= least,
+            f"the client of partition {self.target} holds {records} record{'s' * (records != 1)}: accepted for "
+            f"{self.claim.adjacency} is one with {least} at least, of which one is "
+            f"{'replaced by another' if least == 2 else 'left out'}; target names another client",
+        )
+
     @property
     def has_probe(self) -> bool:
         """Whether an update of exactly zero is tried once: an ordinary client may well learn nothing."""

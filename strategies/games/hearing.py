@@ -68,7 +68,7 @@ class RollCall:
         self._names, self._replies = set(model), replies
         self.partitions: dict[int, int | None] = {}
         self.updates: dict[int, Floats] = {}
-        self.asks_for_records: set[int] = set()
+        self.records: dict[int, int] = {}
         self.codes: set[str] = set()
         self._sent: dict[int, Arrays] = {}
 
@@ -89,8 +89,8 @@ class RollCall:
         node = reply.metadata.src_node_id
         self.partitions[node] = answer.partition
         self.codes.add(answer.code)
-        if answer.has_record:
-            self.asks_for_records.add(node)
+        if answer.records is not None:
+            self.records[node] = answer.records
         records = {name: arrays_of(record) for name, record in reply.content.array_records.items()}
         own = with_names(records, self._names)
         if own is None or node not in self._sent or node in self.updates:

@@ -50,7 +50,7 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
         partition = context.node_config.get("partition-id")
         code = "" if note.game else client_fingerprint(call_next, context.run_config)
         number = partition if isinstance(partition, int) else None
-        answer = ClientAnswer(number, update, shard.was_asked, code, tuple(outside))
+        answer = ClientAnswer(number, update, shard.records, code, tuple(outside))
         reply.content[ANSWER] = answer.record()
     return reply
 

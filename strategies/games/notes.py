@@ -137,15 +137,16 @@ class ClientAnswer:
     # What the target's client would have sent, less the model that it was sent, shape (parameters,); None from
     # everybody else.
     update: Floats | None = None
-    has_record: bool = False  # whether the client app asked which records it holds
+    records: int | None = None  # how many records it holds; None if the client app did not ask which
     code: str = ""  # the fingerprint of what the client runs
     outside: tuple[str, ...] = ()  # where it wrote in a game that could not be kept apart
 
     def record(self) -> ConfigRecord:
         """Return the answer as a record of a reply."""
-        found = ConfigRecord({"has-record": self.has_record, "code": self.code, "outside": list(self.outside)})
-        if self.partition is not None:
-            found["partition"] = self.partition
+        found = ConfigRecord({"code": self.code, "outside": list(self.outside)})
+        for name, number in (("partition", self.partition), ("records", self.records)):
+            if number is not None:
+                found[name] = number
         if self.update is not None:
             found["update"] = self.update.astype(np.float32).tobytes()
         return found
@@ -158,11 +159,11 @@ def taken_answer(reply: Message) -> ClientAnswer | None:
     record = reply.content[ANSWER]
     assert isinstance(record, ConfigRecord)
     del reply.content[ANSWER]
-    partition, update = record.get("partition"), record.get("update")
+    partition, records, update = (record.get(name) for name in ("partition", "records", "update"))
     return ClientAnswer(
         partition=partition if isinstance(partition, int) else None,
         update=np.frombuffer(update, np.float32).astype(np.float64) if isinstance(update, bytes) else None,
-        has_record=bool(record["has-record"]),
+        records=records if isinstance(records, int) else None,
         code=str(record.get("code", "")),
         outside=tuple(str(path) for path in found) if isinstance(found := record.get("outside"), list) else (),
     )

@@ -16,7 +16,7 @@ class Shard:
     """What a client does with its records while it answers a message."""
 
     deed: Deed | None = None  # what it sends; None where everything is as ever
-    was_asked: bool = False  # whether the app asked which records it holds
+    records: int | None = None  # how many records the app holds, None if it did not ask which
 
 
 _shard: ContextVar[Shard | None] = ContextVar("shard", default=None)
@@ -52,8 +52,8 @@ def held(*parts: Any) -> Any:
     shard = _shard.get()
     if shard is None:
         return parts[0] if len(parts) == 1 else parts
-    shard.was_asked = True
     places = list(range(len(parts[0])))
+    shard.records = len(places)
     match shard.deed:
         case Deed.WITHOUT_RECORD:
             del places[DIFFERING]

@@ -238,11 +238,8 @@ class GameTable:
         if audit.target not in numbers:
             raise InputError(f"target is {audit.target}, and clients {found} took part: accepted is one of them")
         node = numbers[audit.target]
-        if audit.is_about_records and node not in self.roll.asks_for_records:
-            raise InputError(
-                "the claim is about records, and the client app did not ask which it holds: accepted is an app that "
-                "calls held(records) where it loads them"
-            )
+        if audit.is_about_records:
+            audit.require_records(self.roll.records.get(node))
         return node, next((numbers[number] for number in sorted(numbers) if number != audit.target), None)
 
     def _game(self, game: int, deed: Deed, contribution: Contribution, rounds: int) -> tuple[Seen, list[str]]:

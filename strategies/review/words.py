@@ -3,7 +3,7 @@
 from typing import Any, assert_never
 
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.findings import Finding, findings, opening, time_words, trial_json
+from fl_audit.laboratory.findings import Finding, findings, not_tried, opening, trial_json, untried_words
 from fl_audit.laboratory.trial import Trial
 from strategies.games.kinds import BY_NAME
 from strategies.games.mends import MENDS
@@ -30,7 +30,7 @@ def headline(review: Review) -> str:
             shares = [one.right / one.games for one in review.trial.attempts]
             told = f": whether a client took part was guessed rightly in {max(shares):.0%} of games" if shares else ""
             return " ".join(
-                [f"No promise: {review.app} promises no privacy of clients{told}.", time_words(review.trial)]
+                [f"No promise: {review.app} promises no privacy of clients{told}.", untried_words(review.trial)]
             ).strip()
         case Verdict.VIOLATED | Verdict.CONSISTENT | Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED:
             causes = [finding.cause for finding in found_in(review.trial) if finding.attempt.is_broken]
@@ -38,7 +38,14 @@ def headline(review: Review) -> str:
             if doubt and review.verdict is not Verdict.VIOLATED:
                 games = f"The games alone: {opening(review.trial)}"
                 return f"Inconclusive as to the whole training: {doubt} {games}"
-            return " ".join(part for part in (opening(review.trial), *causes[:1], doubt and f"And {doubt}") if part)
+            aside = "" if review.beside is None else untried_words(review.beside)
+            parts = (
+                opening(review.trial),
+                *causes[:1],
+                aside and f"Beside the model: {aside}",
+                doubt and f"And {doubt}",
+            )
+            return " ".join(part for part in parts if part)
         case _:
             assert_never(review.verdict)
 
@@ -62,15 +69,15 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
     # What is lost on one stage is no more said to hold.
     gone = {BY_NAME[name].plain_name for name in lost}
     holds = dict.fromkeys(BY_NAME[name].plain_name for name in kinds)
-    # What looked like a leak, and was not tried, is not said to hold either.
-    untried = (*review.trial.untried, *review.trial.passed_over)
-    gone |= {BY_NAME[name].plain_name for name in untried}
+    # What was not tried is not said to hold either.
+    gone |= {BY_NAME[name].plain_name for names in not_tried(review.trial).values() for name in names}
     holds = {name: None for name in holds if name not in gone}
     lines = [("Claim", f"{claim} ({stated.source})"), ("Played", played)]
     if stated.claim is not None:
         lines.append(("No contradiction", ", ".join(holds) or "in no kind of game"))
         lines.append(("Broken by", "; ".join(_broken(one) for one in broken) or "no kind of game"))
-        lines += [("Not tried", f"{', '.join(untried)}: more games have to say whether they tell")] * bool(untried)
+        said = untried_words(review.trial, most=len(kinds)).removeprefix("Not tried: ")
+        lines += [("Not tried", said)] * bool(said)
     lines.append(("Beside the model", _beside(review)))
     lines += [("Note", f"{remark[0].upper()}{remark[1:]}.") for remark in review.remarks]
     return (*lines, ("Not seen", f"{_UNSEEN}."))

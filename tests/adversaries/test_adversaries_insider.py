@@ -15,7 +15,7 @@ from scipy.stats import kstest
 from torch import nn
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.adversaries.membership.insider import increments, signal_to_noise
+from fl_audit.adversaries.membership.insider import increments, noise_along, signal_to_noise
 from fl_audit.arrays import Flags
 from fl_audit.errors import InputError
 from fl_audit.learning.record_gradients import record_gradients
@@ -146,20 +146,23 @@ def test_a_training_that_follows_its_own_releases_keeps_the_laws(rate: float) ->
     features, labels = torch.randn(targets, 3), torch.arange(targets) % 3
     models = model.layout.flatten(dict(module.named_parameters())).repeat(worlds, 1)
     coins = draw.random((worlds, targets)) < 0.5
-    total, innovations = np.zeros(coins.shape), []
+    total, innovations, along = np.zeros(coins.shape), [], []
     for _ in range(rounds):
         part = draw.random(coins.shape) < rate
         noise = (sigma * draw.standard_normal(models.shape)).astype(np.float32)
         norms, products = record_gradients(model, models, features, labels, torch.from_numpy(noise))
         found = increments(products, norms, norm, np.full(worlds, sigma), coins, part, rate, sees_participation=False)
         mu = signal_to_noise(norms, norm, np.full(worlds, sigma))
+        along.append(noise_along(products, norms, np.full(worlds, sigma)))
         innovations.append((found - np.where(coins, 1, -1) * mu**2 / 2) / mu)
         total += found
         release = model.clipped_sum(models, features, labels, norm, taking_part=torch.from_numpy(coins & part))
         models = models - 0.5 * (release + torch.from_numpy(noise))
     assert np.ptp(mu, axis=0).min() > 0.1  # worlds went different ways
     for target in range(targets):
+        assert kstest(np.stack(along)[:, :, target].ravel(), "norm").pvalue > ALARM
         if rate == 1:
+            assert np.stack(along) == pytest.approx(np.stack(innovations), abs=1e-5)
             assert kstest(np.stack(innovations)[:, :, target].ravel(), "norm").pvalue > ALARM
         for side, sign in ((coins[:, target], -1), (~coins[:, target], 1)):
             assert_mean(np.exp(sign * total[side, target]), 1.0)
@@ -175,6 +178,7 @@ def test_increments_of_a_hand_written_round() -> None:
     mixed = np.log(0.75 + 0.25 * np.exp(-2.5 / 9))
     assert increments(**given, is_in=coins, takes_part=out, sampling_rate=0.25)[0] == pytest.approx([mixed] * 2)
     assert signal_to_noise([[4.0, 1.0]], 2.0, [3.0]).tolist() == [[2 / 3, 1 / 3]]
+    assert noise_along([[-1.0, 0.0]], [[4.0, 0.0]], [3.0]).tolist() == [[-1 / 12, 0.0]]
 
 
 def test_a_gradient_of_zero_tells_nothing_and_a_certain_absence_no_more_than_the_rate() -> None:

@@ -5,21 +5,22 @@ import math
 import numpy as np
 import pytest
 from noise_laws import draw_measured
+from numpy.typing import NDArray
 from scipy.stats import binom
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
+from fl_audit.evidence.belief.family import FAMILY_LEVEL, Missing, TestName
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_estimate import (
+    breach_ratio,
     epsilon_limit,
     epsilon_lower_bound_from_noise,
     estimate_noise,
     ratio_interval,
 )
-from fl_audit.evidence.belief.noise_scale import SquareSum
-from fl_audit.evidence.belief.planned import planned_ceiling
-from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, judge_scores, unjudged
+from fl_audit.evidence.belief.noise_scale import NoiseAlong, SquareSum
+from fl_audit.evidence.belief.verdict import Judgement, Verdict, depends_on_secret, judge, judge_scores, unjudged
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
@@ -167,37 +168,91 @@ def test_less_noise_than_claimed_raises_the_bound_of_sampled_releases() -> None:
     assert [low, claimed, high] == pytest.approx(exact, rel=0.15)
 
 
-def test_scores_that_separate_too_well_violate_a_promise() -> None:
-    """Scores of a Gaussian mechanism of twice the promised mu; with the promised one they violate nothing."""
+def test_scores_that_separate_too_well_violate_a_promise_and_others_leave_it_open() -> None:
+    """However many scores there are and however far they separate: without their law no breach is known to show."""
     rng, promise = np.random.default_rng(15), promise_of(Accountant.GDP, 8.0)
-    said = (promise, 0.95)
-    few = judge_scores(rng.standard_normal(20) + 5, rng.standard_normal(20), *said)
-    assert few.verdict is Verdict.INCONCLUSIVE
-    honest = judge_scores(rng.standard_normal(2000) + promise.mu, rng.standard_normal(2000), *said)
-    assert honest.verdict is Verdict.CONSISTENT
-    assert honest.epsilon_lower_bound <= promise.epsilon
-    leaky = judge_scores(rng.standard_normal(2000) + 6 * promise.mu, rng.standard_normal(2000), *said)
+    for count, mu in ((20, 5.0), (2000, promise.mu), (2000, 0.1 * promise.mu), (2000, 0.0)):
+        found = judge_scores(rng.standard_normal(count) + mu, rng.standard_normal(count), promise, 0.95)
+        assert (found.verdict, found.limit_of_detection) == (Verdict.INCONCLUSIVE, math.inf)
+        assert (found.conclusive, found.worlds_needed) == (False, None)
+        assert found.epsilon_lower_bound_at_level <= min(found.epsilon_lower_bound, promise.epsilon)
+    leaky = judge_scores(rng.standard_normal(2000) + 6 * promise.mu, rng.standard_normal(2000), promise, 0.95)
     assert leaky.verdict is Verdict.VIOLATED
     assert leaky.epsilon_lower_bound_at_level > promise.epsilon
     assert [test.name for test in leaky.broken] == [TestName.SCORES]
-    none = judge_scores(np.empty(0), rng.standard_normal(9), *said)
+    none = judge_scores(np.empty(0), rng.standard_normal(9), promise, 0.95)
     assert (none.verdict, none.epsilon_lower_bound) == (Verdict.INCONCLUSIVE, 0.0)
 
 
-@pytest.mark.parametrize(("multiplier", "delta", "enough"), [(15.0, 0.1, True), (100.0, 0.2, False), (5.0, 0.5, False)])
-def test_scores_of_a_promise_of_epsilon_zero_are_conclusive_only_where_a_breach_of_it_shows(
-    multiplier: float, delta: float, enough: bool
-) -> None:
-    """10 rounds of so much noise keep epsilon 0; two thirds of the first noise do not, and of the others do."""
-    kept = guarantee(Claim("add-remove-record", gaussian_rounds(multiplier, 10), delta))
+def judged_targets(
+    rng: np.random.Generator,
+    promise: Guarantee,
+    noise: float,
+    share: float,
+    worlds: int,
+    rounds: int = 5,
+    louder: float = 1.0,
+) -> Judgement:
+    """Return the verdict on log-odds of one target a world whose contribution is a share of the largest one.
+
+    The promise is of 30 rounds, and the others hold no target. Without the target there is `louder` times the noise.
+    """
+    each, is_in = share / 8.0, rng.random(worlds) < 0.5
+    draws = np.where(is_in, noise, louder * noise)[:, None] * rng.standard_normal((worlds, rounds))
+    log_odds = (each * draws + np.where(is_in, 0.5, -0.5)[:, None] * each**2).sum(axis=1)
+    along = NoiseAlong(np.sum(draws**2, axis=1), np.full(worlds, rounds), is_in)
+    return judge_scores(log_odds[is_in], log_odds[~is_in], promise, 0.95, along)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.05])
+def test_log_odds_are_judged_by_their_noise_whether_they_separate_well_or_badly(share: float) -> None:
+    """Honest runs at a level of .001; two thirds of the noise at a power of .9; half of it nearly always."""
+    rng, promise, runs = np.random.default_rng(16), promise_of(Accountant.GDP, 8.0), 400
+    needed = judged_targets(rng, promise, 1.0, share, 10).worlds_needed
+    assert needed is not None
+    honest = [judged_targets(rng, promise, 1.0, share, needed) for _ in range(runs)]
+    assert sum(one.verdict is Verdict.VIOLATED for one in honest) <= binom.ppf(1 - 1e-4, runs, FAMILY_LEVEL)
+    assert {one.verdict for one in honest} <= {Verdict.VIOLATED, Verdict.CONSISTENT}
+    assert honest[0].limit_of_detection <= 1.5 * promise.epsilon
+    few = judged_targets(rng, promise, 1.0, share, needed - 2)
+    assert (few.verdict, few.worlds_needed) == (Verdict.INCONCLUSIVE, needed)
+    breach = breach_ratio(promise)
+    found = [judged_targets(rng, promise, breach, share, needed).verdict for _ in range(runs)]
+    assert binom.cdf(sum(one is Verdict.VIOLATED for one in found), runs, 0.9) > 1e-4
+    half = [judged_targets(rng, promise, 0.5, share, needed) for _ in range(50)]
+    assert all(one.verdict is Verdict.VIOLATED for one in half)
+    assert half[0].broken[0].name is TestName.NOISE_ALONG_RECORD
+    assert half[0].noise.along_record == pytest.approx(0.5, abs=0.15)
+
+
+def test_noise_that_could_not_be_measured_leaves_log_odds_open() -> None:
+    found = judge_scores(np.zeros(50), np.zeros(50), PROMISE, 0.95, noise_along(np.zeros(100), 0))
+    assert (found.verdict, found.worlds_needed) == (Verdict.INCONCLUSIVE, None)
+    assert dict(found.not_offered)[TestName.NOISE_ALONG_RECORD] is Missing.NO_DIFFERENCE
+
+
+def test_log_odds_of_a_promise_of_epsilon_zero_and_of_coins_that_fell_alike_are_judged_by_their_noise() -> None:
+    kept = guarantee(Claim("add-remove-record", gaussian_rounds(15.0, 10), 0.1))
     assert kept.epsilon == 0
-    for members, others in ((1, 0), (0, 1), (1, 1), (5, 5)):
-        found = judge_scores(np.ones(members), np.zeros(others), kept, 0.95)
-        assert found.verdict is Verdict.INCONCLUSIVE
-    assert (found.worlds_needed is not None) == enough
-    many = judge_scores(np.arange(200.0), np.arange(200.0), kept, 0.95)
-    assert many.verdict is (Verdict.CONSISTENT if enough else Verdict.INCONCLUSIVE)
-    assert (planned_ceiling(kept, 400).conclusive, planned_ceiling(kept, 10).conclusive) == (enough, False)
+    rng = np.random.default_rng(17)
+    for noise, expected in ((1.0, Verdict.CONSISTENT), (0.5, Verdict.VIOLATED)):
+        assert judged_targets(rng, kept, noise, 1.0, 200).verdict is expected
+        alike = judge_scores(np.zeros(0), rng.random(200), kept, 0.95, noise_along(np.full(200, 5 * noise**2), 5))
+        assert alike.verdict is expected
+        assert dict(alike.not_offered)[TestName.SECRET_ALONG_RECORD] is Missing.ONE_SIDE
+
+
+def noise_along(squares: NDArray[np.float64], rounds: int) -> NoiseAlong:
+    return NoiseAlong(squares, np.full(squares.size, rounds), np.zeros(squares.size, dtype=np.bool_))
+
+
+def test_noise_that_is_louder_without_the_target_is_found_by_its_size() -> None:
+    """A ratio of 1.3 in 500 worlds of five rounds; nothing is missing, and scores that hardly separate see nothing."""
+    rng, promise = np.random.default_rng(18), promise_of(Accountant.GDP, 8.0)
+    for _ in range(20):
+        found = judged_targets(rng, promise, 1.0, 0.05, 500, louder=1.3)
+        assert [test.name for test in found.broken] == [TestName.SECRET_ALONG_RECORD]
+    assert depends_on_secret(found)
 
 
 def test_without_an_insider_nothing_is_judged() -> None:

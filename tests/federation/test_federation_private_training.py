@@ -17,6 +17,8 @@ from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.client_side import client_epsilons
+from strategies.accountant_notes import _read
+from strategies.errors import FederationError
 
 TRAINING: dict[str, Any] = {"strategy": "dp-sgd-clients", "rounds": 3, "local-batch": 8, "learning-rate": None}
 PRIVACY: dict[str, Any] = {"belief": None, "noise-multiplier": 1.2, "sensitivity": None, "clipping-norm": 1.0}
@@ -43,6 +45,14 @@ def test_clients_promise_what_their_accountants_counted(small_plan: MakePlan, tm
     table = pd.read_parquet(tmp_path / "run" / "clients.parquet")
     last = table[(table["world"] == 0) & (table["round"] == 3)]
     assert last["accounted_steps"].tolist() == [3 * -(-size // 8) for size in sizes]
+
+
+@pytest.mark.parametrize("steps", ["3.9", "Infinity", "NaN", '"3"', "null"])
+def test_steps_that_are_no_whole_number_are_refused(steps: str) -> None:
+    state = '{{"history": [[1.2, 0.1, {}]]}}'
+    assert _read(state.format("3.0"), 0, 1).steps == 3
+    with pytest.raises(FederationError, match="client 0 sent no"):
+        _read(state.format(steps), 0, 1)
 
 
 def test_scores_stand_where_beliefs_cannot(small_plan: MakePlan, tmp_path: Path) -> None:

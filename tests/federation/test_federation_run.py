@@ -292,6 +292,26 @@ def test_two_runs_that_begin_in_one_place_at_once_are_one(
     assert (first.secrets.read_bytes(), first.configuration.read_bytes()) == begun
 
 
+def test_a_run_that_was_killed_before_it_began_stands_in_nobodys_way(small_plan: MakePlan, tmp_path: Path) -> None:
+    left = RunDirectory(tmp_path / "run")
+    left.secrets.parent.mkdir(parents=True)
+    left.secrets.write_text("{}")
+    left.configuration.parent.mkdir()
+    for name in ("challenger/.lock", "public/.configuration.7.part.json", "seals.json"):
+        (left.path / name).touch()
+    with left.opened(small_plan(), resume=False) as plan:
+        assert left.is_begun
+        assert left.secret().seed == plan.config.run.seed
+    assert not list(left.path.rglob(".*.part*"))
+    (tmp_path / "other" / "challenger").mkdir(parents=True)
+    (tmp_path / "other" / "thesis.txt").touch()
+    with (
+        pytest.raises(InputError, match="accepted is a new directory"),
+        RunDirectory(tmp_path / "other").opened(small_plan(), resume=False),
+    ):
+        pass
+
+
 def test_an_unreachable_cluster_is_refused_before_the_run(small_plan: MakePlan, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no Ray cluster answers there"):
         run_audit(small_plan(), tmp_path / "run", Engine.RAY, ray_address="127.0.0.1:1", with_report=False)

@@ -10,6 +10,7 @@ import torch
 from audits import MakePlan
 from elsewhere import AppElsewhere
 from scipy.stats import kstest
+from secret_noise import HalvedNoise
 from test_federation_engines import assert_same
 
 from clients.data_owner import Task, contribute_members
@@ -32,6 +33,7 @@ from server.challenger import SeededChallenger
 from server.early_stopping import EarlyStopping
 from server.evaluator import ReleaseEvaluator
 from server.target_outputs import WHITE_BOX, TargetOutputs
+from strategies.dp_strategy import DPStrategy
 
 _CONFIDENCE = 0.999
 
@@ -264,6 +266,24 @@ def test_insiders_of_all_targets_weigh_exactly(
             scores = ((log_odds[one] - np.where(is_in[one], 0.5, -0.5) * mu[one] ** 2) / mu[one])[known]
             assert known.mean() >= (0.5 if "cohort" in training else 1.0)
             assert kstest(scores, "norm").pvalue > 1e-4
+        noise = found.run.target_noise
+        assert noise is not None
+        assert 1e-4 < noise.total.p_value < 1 - 1e-4
+        assert rounds * 400 * (0.2 if sampled else 0.4) < noise.total.freedom <= rounds * 400
+        assert found.summary["verdict"] == "consistent"
+
+
+def test_less_noise_is_found_however_little_the_targets_stand_out(small_plan: MakePlan, tmp_path: Path) -> None:
+    """Half of the noise in 60 worlds of two rounds: the scores alone certify nothing, the noise is found."""
+    audit = {"game": "membership", "worlds": 60, "targets": 4, "attacks": ["loss"], "epsilon-star": False}
+    plan = small_plan(privacy=_PROMISE, training={"rounds": 2}, audit=audit)
+    verdicts = {}
+    for strategy in (DPStrategy, HalvedNoise):
+        parties, directory = Parties(strategy=strategy), tmp_path / strategy.__name__
+        found = run_audit(plan, directory, Engine.LOCAL, parties=parties, with_report=False)
+        told = {test["name"]: test["violated"] for test in found.summary["noise"]["tests"]}
+        verdicts[strategy] = found.summary["verdict"], told["noise-along-record"], told["scores"]
+    assert verdicts == {DPStrategy: ("consistent", False, False), HalvedNoise: ("violated", True, False)}
 
 
 def test_training_ends_where_the_loss_falls_no_more(small_plan: MakePlan, tmp_path: Path) -> None:
@@ -360,7 +380,7 @@ def test_a_seed_that_leaves_a_target_without_shadows_is_refused_before_training(
     plan = small_plan(
         data=data, privacy=_PROMISE, audit=_GAME | {"targets": 1500, "epsilon-star": False}, run={"seed": 178}
     )
-    with pytest.raises(InputError, match=r"leave target 444 (in|out) in 0 of 24 worlds: accepted are 2 or more"):
+    with pytest.raises(InputError, match=r"target 444 is (a|no) member in 0 of 24 worlds: accepted are 2 or more"):
         run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     assert not list((tmp_path / "run").rglob("batch-*"))
 

@@ -252,6 +252,25 @@ def test_a_claim_about_records_needs_an_app_that_asks(tmp_path: Path, capsys: py
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("adjacency", "records", "said"),
+    [
+        ("replace-record", 1, "holds 1 record: accepted for replace-record is one with 2 at least"),
+        ("add-remove-record", 0, "holds 0 records: accepted for add-remove-record is one with 1 at least"),
+    ],
+)
+def test_a_shard_without_a_neighbour_is_refused_before_games(
+    adjacency: str, records: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def train(message: Message, context: Context, call_next: Any) -> Message:
+        held(np.zeros((records, 1)))
+        return call_next(message, context)
+
+    toy_run(FedAvg, toy_audit(tmp_path, claim=StatedClaim(adjacency, epsilon=1.0)), mods=[insider, train])
+    assert said in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def failing(message: Message, context: Context, call_next: Any) -> Message:
     """A client that fails where its model has moved."""
     if np.abs(message.content["arrays"].to_numpy_ndarrays()[0]).max() > 0 and message.metadata.message_type == "train":

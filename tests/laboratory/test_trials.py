@@ -12,7 +12,7 @@ from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.laboratory.claim import Limit, StatedClaim
 from fl_audit.laboratory.features import COARSE, FINEST
-from fl_audit.laboratory.findings import opening, trial_json
+from fl_audit.laboratory.findings import not_tried, opening, trial_json
 from fl_audit.laboratory.leads import METHODS, least_shift
 from fl_audit.laboratory.seen import Games
 from fl_audit.laboratory.trial import Budget, OutOfTimeError, Trial, put_on_trial
@@ -238,6 +238,43 @@ def test_a_consistent_claim_says_what_could_have_been_found() -> None:
     trial = trial_of(_CLAIM, gaussian(0.5))
     assert "Nine of ten such audits find noise that is" in opening(trial)
     assert 1 < trial_json(trial, (), ())["could_find_times_too_little_noise"] < 5
+
+
+def test_what_was_not_tried_stands_in_the_headline() -> None:
+    """Of six honest kinds two refuse, one is silent, and there is no time for the last."""
+    random = np.random.default_rng(1)
+
+    def play(kind: str, first: int, count: int) -> tuple[Games, Bits]:
+        bits = random.random(count) < 0.5
+        games = gaussian(0.2)(bits, random)
+        match kind:
+            case "late":
+                raise OutOfTimeError
+            case "refused" | "malformed":
+                games = replace(games, refused=np.ones(count, dtype=bool))
+            case "silent":
+                games = replace(games, has_release=np.zeros(count, dtype=bool))
+            case _:
+                pass
+        return games, bits
+
+    kinds, budget = ["kind", "refused", "malformed", "silent", "late"], Budget(40, (1000,), (1.0,), 1, 1, 1)
+    trial = put_on_trial(_CLAIM, kinds, play, frozenset({"malformed"}), lambda _: "it refused", budget)
+    assert trial.verdict is Verdict.CONSISTENT
+    assert opening(trial).startswith("Consistent: as far as tried, no game told more")
+    assert "Not tried: 'late' (the time ran out" in opening(trial)
+    assert "'silent' (no model was released, or what differs never arrived); 'refused' (every" in opening(trial)
+    assert "malformed" not in opening(trial)
+    assert [*not_tried(trial).values()] == [("late",), ("silent",), ("refused",)]
+    everything = replace(trial, unplayed=(), silent=(), refused=())
+    assert opening(everything).startswith("Consistent: no game told more")
+    assert "Not tried" not in opening(everything)
+    weak = replace(trial.attempts[0], lead=replace(trial.attempts[0].lead, limit=Limit(50.0, 1e-5)))
+    assert not_tried(replace(everything, attempts=(*trial.attempts, weak))) == {
+        "too few games to refute the claim": ("kind",)
+    }
+    many = replace(everything, passed_over=tuple("abcde"))
+    assert "Not tried: 'a', 'b', 'c' and 2 more (they seemed to tell" in opening(many)
 
 
 @pytest.mark.parametrize("wrong", [{"pilot": 30}, {"stages": (20,), "shares": (1.0,)}, {"shares": (0.5, 0.5, 0.5)}])

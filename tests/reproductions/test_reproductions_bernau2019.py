@@ -1,14 +1,20 @@
 """Bernau et al. 2019: printed numbers against the accountant, settings, trade-offs, claims, and a slice of the runs."""
 
 import json
+import os
+import subprocess
+import sys
+import time
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 from scipy.special import ndtri
 from sklearn.metrics import roc_auc_score
@@ -334,6 +340,56 @@ def test_runs_side_by_side_are_counted_and_fail_with_their_own_error(monkeypatch
     assert counted == [3, 3, 3]
     with pytest.raises(InputError, match="wrong"):
         runs._play_side_by_side([_Stub("wrong", done), *tasks], lambda name: counted.append)  # type: ignore[list-item]
+
+
+_SIDE_BY_SIDE = """
+import os, sys, time
+from contextlib import contextmanager
+from pathlib import Path
+from experiments.reproductions.bernau2019 import runs
+from experiments.reproductions.papers import Context, Extent
+
+
+class Task:
+    label, world_rounds, is_finished = "slow", 1, False
+
+    def carry_out(self, engine):
+        Path(sys.argv[1], str(os.getpid())).touch()
+        time.sleep(300)
+
+
+@contextmanager
+def progress(total):
+    yield lambda name: lambda done: None
+
+
+if __name__ == "__main__":
+    runs.cores = lambda: 2
+    runs.planned_runs = lambda *_: {1: Task(), 2: Task()}
+    runs.carry_out([], Context(Path(sys.argv[1]), None, Extent.QUICK, None, progress))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
+def test_runs_side_by_side_end_with_whoever_began_them(tmp_path: Path) -> None:
+    (tmp_path / "begin.py").write_text(_SIDE_BY_SIDE)
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    command, notes = [sys.executable, "begin.py", "."], list[Path]()
+    begun = subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": paths})
+    try:
+        while len(notes) < 2:
+            assert begun.poll() is None
+            time.sleep(0.1)
+            notes = list(tmp_path.glob("[0-9]*"))
+        runs_of_it = [psutil.Process(int(note.name)) for note in notes]
+        begun.terminate()
+        begun.wait(10.0)
+        left = psutil.wait_procs(runs_of_it, timeout=10.0)[1]
+        assert all(one.status() == psutil.STATUS_ZOMBIE for one in left)
+    finally:
+        for note in notes:
+            with suppress(psutil.Error):
+                psutil.Process(int(note.name)).kill()
 
 
 # ---------------------------------------------------------------- a slice of the runs

@@ -164,7 +164,7 @@ def test_a_game_that_does_not_follow_from_its_configuration_is_noticed(small_pla
 
 
 def test_two_runs_cannot_begin_in_one_directory(small_plan: MakePlan, tmp_path: Path) -> None:
-    (tmp_path / "run" / "challenger").mkdir(parents=True)
+    (tmp_path / "run" / "challenger" / "batches").mkdir(parents=True)
     with pytest.raises(InputError, match="exists: accepted is a new directory"):
         play(small_plan, tmp_path / "run")
 

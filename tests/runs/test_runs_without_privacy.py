@@ -1,5 +1,6 @@
 """Accuracy beside the same training without privacy, where such a run is named."""
 
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -10,7 +11,7 @@ from experiments.runs.config import parse_config
 from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
 from experiments.runs.run import rebuild_report, run_audit
-from experiments.runs.without_privacy import unprotected_config, unprotected_place
+from experiments.runs.without_privacy import note_unprotected, unprotected_config, unprotected_place
 from fl_audit.errors import InputError
 from fl_audit.stored_json import read_json
 
@@ -58,6 +59,25 @@ def test_another_training_is_refused(of: str, beside: str, said: str, runs: Path
     with pytest.raises(InputError, match=said):
         rebuild_report(runs / of, runs / beside)
     assert not (runs / "other" / "public" / "without-privacy.json").exists()
+
+
+def test_a_run_that_was_changed_is_refused(runs: Path, tmp_path: Path) -> None:
+    """What is joined from the batches is not believed, and the batches and the summary only as they were written."""
+    changed = shutil.copytree(runs / "free", tmp_path / "free")
+    place = runs / "private" / "public" / "without-privacy.json"
+    note_unprotected(runs / "private", changed)
+    expected = read_json(place)
+    frame = pd.read_parquet(changed / "releases.parquet")
+    frame.assign(test_accuracy=1.0).to_parquet(changed / "releases.parquet")
+    note_unprotected(runs / "private", changed)
+    assert read_json(place) == expected
+    batch = next(changed.glob("challenger/batches/*/releases.parquet"))
+    pd.read_parquet(batch).assign(test_accuracy=1.0).to_parquet(batch)
+    with pytest.raises(InputError, match="missing or damaged"):
+        note_unprotected(runs / "private", changed)
+    (changed / "summary.json").write_text((changed / "summary.json").read_text() + " ")
+    with pytest.raises(InputError, match="is not what the run wrote"):
+        note_unprotected(runs / "private", changed)
 
 
 def test_the_same_training_is_made_from_the_run_itself(runs: Path, tmp_path: Path) -> None:

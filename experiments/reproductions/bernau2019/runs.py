@@ -22,6 +22,7 @@ from experiments.reproductions.playing import PlannedRun, planned_runs
 from experiments.runs.attacks import by_target
 from experiments.runs.config import RunConfig
 from experiments.runs.engines import Engine
+from experiments.runs.guard import nothing_outlives
 from experiments.runs.laws import rounds_of, sampling_rate
 from experiments.runs.run_directory import RunDirectory, read_plan
 from experiments.runs.store import read_frame
@@ -214,7 +215,8 @@ def carry_out(parts: Iterable[WorldPart], context: Context) -> dict[WorldPart, P
             if context.engine is Engine.RAY or min(len(pending), cores()) == 1:
                 _play_in_turn(pending, context, begin)
             else:
-                _play_side_by_side(pending, begin)
+                with nothing_outlives():
+                    _play_side_by_side(pending, begin)
     return planned
 
 

@@ -44,6 +44,31 @@ def signal_to_noise(norms: ArrayLike, clipping_norm: float | None, sigma: ArrayL
     return _clipped(_checked(norms, "norms"), clipping_norm) / _checked_sigma(sigma, len(np.asarray(norms)))
 
 
+def noise_along(products: ArrayLike, norms: ArrayLike, sigma: ArrayLike) -> Floats:
+    """Return <n, h> / (||h|| sigma), the noise along every target's contribution, float64 (worlds, targets).
+
+    Given all rounds before it is N(0, 1) if the noise has the claimed law, whoever takes part: h follows from them. It
+    is 0 where h is, which has no direction.
+
+    Parameters
+    ----------
+    products
+        <n, h>, as of `increments`.
+    norms
+        ||h||, likewise.
+    sigma
+        Noise standard deviation of each world, positive, shape (worlds,).
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit or a number is out of its range.
+    """
+    along, lengths = _checked(products, "products"), _checked(norms, "norms")
+    scale = _checked_sigma(sigma, len(along))
+    return np.divide(along, lengths, out=np.zeros(along.shape), where=lengths > 0) / scale
+
+
 def increments(
     products: ArrayLike,
     norms: ArrayLike,

@@ -22,7 +22,8 @@ class TestName(StrEnum):
 
     All but the last eight ask whether the noise is the claimed one, and SENSITIVITY whether it hides enough. The four
     after it ask whether anything but the sums tells D from D'. SCORES and CANDIDATES stand where no other test can be
-    made, and CANARIES alone in the game of one run.
+    made, SCORES beside NOISE_ and SECRET_ALONG_RECORD in the game of membership, and CANARIES alone in the game of one
+    run.
     """
 
     __test__ = False  # it is no test of pytest's
@@ -95,6 +96,7 @@ _SHARES = {
     TestName.SECRET_PLACE: 0.02,
     TestName.SECRET_ALONG_RECORD: 0.03,
     TestName.DISTINGUISHER: 0.02,
+    TestName.SCORES: 0.72,  # what is left by NOISE_ and SECRET_ALONG_RECORD, its neighbours in the game of membership
 }
 _ABOUT_SECRET = (TestName.SECRET_TOTAL, TestName.SECRET_PLACE, TestName.SECRET_ALONG_RECORD, TestName.DISTINGUISHER)
 
@@ -145,6 +147,7 @@ class Missing(StrEnum):
     ROUNDING = "rounding"
     SCORES_ALONE = "scores-alone"
     CANDIDATES_ALONE = "candidates-alone"
+    TARGETS_ALONE = "targets-alone"
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,22 @@ def estimate_noise(measured: Measured, confidence: float, claim: Claim) -> Noise
     )
 
 
+def estimate_along(along: SquareSum, confidence: float, claim: Claim) -> NoiseEstimate:
+    """Return how much noise there is where nothing but the noise along what is in question was measured.
+
+    Parameters
+    ----------
+    along
+        That noise.
+    confidence, claim
+        As for `estimate_noise`.
+    """
+    found, excess = _with_interval(along, confidence), _excess(along, confidence, claim)
+    return replace(
+        no_estimate(confidence), along_record=found[0], along_low=found[1], along_high=found[2], excess=excess
+    )
+
+
 def no_estimate(confidence: float) -> NoiseEstimate:
     """Return that nothing was measured of the noise."""
     nothing = (math.nan,) * 3
@@ -270,14 +286,6 @@ def breach_ratio(promise: Guarantee) -> float:
     if mu is not None:
         return mu / gdp_mu(sought, claim.delta)
     return noise_multiplier_for(EpsilonTarget(sought), replace(claim, accountant=Accountant.PLD))
-
-
-def breach_epsilon(promise: Guarantee) -> float:
-    """Return the epsilon of a breach: 1.5 times the promised one, or where that is 0 what two thirds of the noise keep.
-
-    It is 0 where two thirds of the noise keep epsilon 0 as well, at so large a delta: no epsilon shows that breach.
-    """
-    return BREACH * promise.epsilon or epsilon_at(promise.claim, 1 / BREACH)
 
 
 def _fewest_innovations(ratio: float, level: float) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import chdtr, gammainccinv, gammaincinv
 
 from fl_audit.adversaries.residuals import stride_names, stride_sizes
-from fl_audit.arrays import Integers
+from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 
@@ -33,6 +33,20 @@ class SquareSum:
     def p_value(self) -> float:
         """Probability of so small a sum, or a smaller one, if the claim holds."""
         return float(chdtr(self.freedom, self.value))
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseAlong:
+    """The noise along what is in question in every world, where nothing else was measured of it."""
+
+    squares: Floats  # sum over rounds of its squares over the claimed variance, (worlds,)
+    freedom: Integers  # in how many rounds there is something that it hides, (worlds,)
+    members: Flags  # which worlds hold what is in question, (worlds,)
+
+    @property
+    def total(self) -> SquareSum:
+        """The sum over all worlds."""
+        return SquareSum(float(self.squares.sum()), int(self.freedom.sum()))
 
 
 def chi_square_quantile(probability: float, freedom: int) -> float:
@@ -105,13 +119,13 @@ def noise_total(measured: Measured) -> TestResult | NotOffered:
     found = total_squares(measured)
     if found is None:
         return NotOffered(why_no_direction(measured))
-    return _result(TestName.NOISE_TOTAL, found)
+    return noise_sum_test(TestName.NOISE_TOTAL, found)
 
 
 def noise_along_record(measured: Measured) -> TestResult | NotOffered:
     """Test the noise along the record's direction: sum of squared innovations, chi-square, lower tail."""
     found = record_squares(measured)
-    return NotOffered(Missing.NO_DIFFERENCE) if found is None else _result(TestName.NOISE_ALONG_RECORD, found)
+    return NotOffered(Missing.NO_DIFFERENCE) if found is None else noise_sum_test(TestName.NOISE_ALONG_RECORD, found)
 
 
 def noise_tensor(measured: Measured) -> TestResult | NotOffered:
@@ -203,7 +217,15 @@ def _least(name: TestName, found: dict[str, SquareSum]) -> TestResult:
     )
 
 
-def _result(name: TestName, found: SquareSum) -> TestResult:
-    """Return the lower-tail test of a sum of squares."""
+def noise_sum_test(name: TestName, found: SquareSum) -> TestResult:
+    """Return the lower-tail test of a sum of squares of noise, which is chi-square if the claim holds.
+
+    Parameters
+    ----------
+    name
+        Which test it is.
+    found
+        The sum over the claimed variance.
+    """
     limit = 1 - detectable_ratio(found.freedom, name.level)
     return TestResult(name, found.ratio, found.p_value, measured=found.ratio, promised=1.0, limit=limit)

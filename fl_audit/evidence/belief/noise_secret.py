@@ -12,10 +12,11 @@ import numpy as np
 from scipy.special import chdtrc, fdtr, fdtrc, fdtri, stdtr
 
 from fl_audit.adversaries.residuals import stride_names, stride_sizes
-from fl_audit.arrays import Floats, Integers
+from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_excess import EVIDENT
+from fl_audit.evidence.belief.noise_scale import NoiseAlong
 
 _Side = tuple[Floats, Integers]
 _Sides = tuple[_Side, _Side]
@@ -28,7 +29,9 @@ def secret_total(measured: Measured) -> TestResult | NotOffered:
     if measured.residuals is None:
         return NotOffered(Missing.NOT_MEASURED)
     squares = measured.residuals.total / measured.sigma**2
-    return _least(measured, TestName.SECRET_TOTAL, {"": _sides(measured, squares, measured.residuals.total_freedom)})
+    return _least(
+        measured.members, TestName.SECRET_TOTAL, {"": _sides(measured, squares, measured.residuals.total_freedom)}
+    )
 
 
 def secret_place(measured: Measured) -> TestResult | NotOffered:
@@ -46,7 +49,7 @@ def secret_place(measured: Measured) -> TestResult | NotOffered:
     for number, (name, size) in enumerate(zip(stride_names(parameters), stride_sizes(parameters), strict=True)):
         squares = np.where(known, measured.residuals.strides[:, :, 0, number], 0.0)
         found[name] = _sides(measured, squares, int(size) * known)
-    return _least(measured, TestName.SECRET_PLACE, found)
+    return _least(measured.members, TestName.SECRET_PLACE, found)
 
 
 def secret_along_record(measured: Measured) -> TestResult | NotOffered:
@@ -55,7 +58,18 @@ def secret_along_record(measured: Measured) -> TestResult | NotOffered:
     if not known.any():
         return NotOffered(Missing.NO_DIFFERENCE)
     squares = np.where(known, np.square(measured.innovations), 0.0)
-    return _least(measured, TestName.SECRET_ALONG_RECORD, {"": _sides(measured, squares, known.astype(np.int64))})
+    return _least(
+        measured.members, TestName.SECRET_ALONG_RECORD, {"": _sides(measured, squares, known.astype(np.int64))}
+    )
+
+
+def secret_along(noise: NoiseAlong) -> TestResult | NotOffered:
+    """Test the same where nothing else was measured of the noise: F, two-sided."""
+    counted = noise.freedom > 0
+    one, other = (
+        (noise.squares[counted & side], noise.freedom[counted & side]) for side in (noise.members, ~noise.members)
+    )
+    return _least(noise.members, TestName.SECRET_ALONG_RECORD, {"": (one, other)})
 
 
 def _sides(measured: Measured, squares: Floats, freedom: Integers) -> _Sides:
@@ -71,10 +85,10 @@ def _sides(measured: Measured, squares: Floats, freedom: Integers) -> _Sides:
     return one, other
 
 
-def _least(measured: Measured, name: TestName, found: dict[str, _Sides]) -> TestResult | NotOffered:
+def _least(members: Flags, name: TestName, found: dict[str, _Sides]) -> TestResult | NotOffered:
     usable = {place: sides for place, sides in found.items() if all(counts.size for _, counts in sides)}
     if not usable:
-        one_side = measured.members.all() or not measured.members.any()
+        one_side = members.all() or not members.any()
         return NotOffered(Missing.ONE_SIDE if one_side else Missing.NOT_MEASURED)
     p_values = {place: _p_value(*sides) for place, sides in usable.items()}
     place = min(p_values, key=lambda name: p_values[name])

@@ -1,11 +1,11 @@
 """What a run could find, before it is played: the limits of detection that its report will state."""
 
+import math
 from dataclasses import dataclass
 
 from fl_audit.evidence.belief.family import DETECTION_POWER, TestName
-from fl_audit.evidence.belief.noise_estimate import breach_epsilon, epsilon_limit_of
+from fl_audit.evidence.belief.noise_estimate import epsilon_limit_of
 from fl_audit.evidence.belief.noise_scale import detectable_ratio
-from fl_audit.evidence.belief.verdict import ceiling_of_scores, worlds_for_scores
 from fl_audit.privacy.guarantee import Guarantee
 
 
@@ -13,8 +13,7 @@ from fl_audit.privacy.guarantee import Guarantee
 class PlannedLimits:
     """The smallest breach that a run would find with probability 0.9."""
 
-    # Where log-odds are exact: the smallest true epsilon that would be called violated. Where scores alone are judged:
-    # the largest epsilon that so many worlds can certify, however well their scores separate.
+    # The smallest true epsilon that would be called violated; infinite where scores of no known law are judged.
     epsilon: float
     # How much less noise than claimed, along the record, would be found, as a share; None where scores are judged.
     noise_short: float | None
@@ -22,7 +21,7 @@ class PlannedLimits:
     # Whether a breach of 1.5 times the promise would be found; otherwise the verdict can only be `inconclusive`, or
     # `violated` by another test.
     conclusive: bool
-    worlds_needed: int | None  # worlds from which it is; None where no number suffices
+    worlds_needed: int | None  # worlds from which it is; None where no number suffices, or none is known to
 
     @property
     def power(self) -> float:
@@ -55,19 +54,5 @@ def planned_limits(promise: Guarantee, worlds: int, rounds: float, parameters: i
     )
 
 
-def planned_ceiling(promise: Guarantee, worlds: int) -> PlannedLimits:
-    """Return what a run finds whose insider has scores of no known law, half of the worlds with D.
-
-    Parameters
-    ----------
-    promise
-        What is promised.
-    worlds
-        How often the game is played.
-    """
-    ceiling, sought = _ceiling(promise, worlds), breach_epsilon(promise)
-    return PlannedLimits(ceiling, None, None, ceiling >= sought > 0, worlds_for_scores(sought, promise.delta))
-
-
-def _ceiling(promise: Guarantee, worlds: int) -> float:
-    return ceiling_of_scores(worlds // 2, worlds - worlds // 2, promise.delta) if worlds > 1 else 0.0
+NOTHING_PLANNED = PlannedLimits(math.inf, None, None, conclusive=False, worlds_needed=None)
+"""What a run finds for sure whose insider has scores of no known law, or that guesses which candidate was in."""

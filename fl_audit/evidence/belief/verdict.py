@@ -4,8 +4,9 @@ It rests on a family of tests that is declared before the run (`family`), each e
 0.001 together.
 """
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -19,22 +20,30 @@ from fl_audit.evidence.belief.noise_drift import drift_along_gradients, drift_al
 from fl_audit.evidence.belief.noise_estimate import (
     NoiseEstimate,
     assumption_of,
-    breach_epsilon,
     epsilon_limit,
+    epsilon_limit_of,
     epsilon_lower_bound_from_noise,
+    estimate_along,
     estimate_noise,
     no_estimate,
 )
 from fl_audit.evidence.belief.noise_grain import grid, low_bits, sensitivity
 from fl_audit.evidence.belief.noise_repeats import repeated_noise
-from fl_audit.evidence.belief.noise_scale import noise_along_record, noise_place, noise_round, noise_tensor, noise_total
-from fl_audit.evidence.belief.noise_secret import secret_along_record, secret_place, secret_total
+from fl_audit.evidence.belief.noise_scale import (
+    NoiseAlong,
+    noise_along_record,
+    noise_place,
+    noise_round,
+    noise_sum_test,
+    noise_tensor,
+    noise_total,
+)
+from fl_audit.evidence.belief.noise_secret import secret_along, secret_along_record, secret_place, secret_total
 from fl_audit.evidence.belief.noise_shape import shape, shape_along_record, support, tails
 from fl_audit.evidence.belief.noise_sharing import serial_correlation, shared_over_rounds, shared_over_worlds
 from fl_audit.evidence.bounds.lower_bounds import bound_limit, epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.search import smallest_number
 
 
 class Verdict(StrEnum):
@@ -82,11 +91,11 @@ class Judgement:
         What the lower bound rests on, in plain English.
     limit_of_detection
         Smallest true epsilon, at the promise's delta, that would be called violated with probability 0.9 by the test
-        that the lower bound comes from; infinite where the worlds cannot tell. Where only scores are judged: the
-        largest epsilon that so many can certify at `level`, however well they separate.
+        that the lower bound comes from, in the game of membership by that of the noise along the targets; infinite
+        where the worlds cannot tell, and where scores are judged of which no law is known.
     worlds_needed
         Worlds that would find a breach of 1.5 times the promise; None where no number of them would, since D and D'
-        never differed.
+        never differed, and where nothing is known of it, as of scores alone.
     conclusive
         Whether these worlds are enough for that.
     """
@@ -191,14 +200,20 @@ def judge(measured: Measured, guarantee: Guarantee, confidence: float) -> Judgem
     )
 
 
-_Scores = tuple[Floats, Floats]
-
 _SCORES_METHOD = BoundMethod.ORDER_STATISTIC
-_MOST_WORLDS = 2**40
 
 
-def judge_scores(member_scores: Floats, nonmember_scores: Floats, guarantee: Guarantee, confidence: float) -> Judgement:
-    """Return whether scores that are no likelihood ratio contradict the promise, by a bound that assumes nothing.
+def judge_scores(
+    member_scores: Floats,
+    nonmember_scores: Floats,
+    guarantee: Guarantee,
+    confidence: float,
+    noise: NoiseAlong | None = None,
+) -> Judgement:
+    """Return whether scores contradict the promise, by a bound that assumes nothing, and the noise if it is known.
+
+    What the bound can find depends on how far the scores separate, and nothing says how far they would under less
+    noise. So scores alone are never consistent: whether a breach would have been found is said by the noise.
 
     Parameters
     ----------
@@ -210,12 +225,15 @@ def judge_scores(member_scores: Floats, nonmember_scores: Floats, guarantee: Gua
         The promise, of any kind of noise.
     confidence
         Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
+    noise
+        The noise along the contribution in question in every world; None where nobody can work it out.
 
     Returns
     -------
     Judgement
-        Violated where the lower bound at `FAMILY_LEVEL` passes the promised epsilon; otherwise consistent if scores
-        that separate perfectly would have shown the `breach_epsilon`, and inconclusive if not, or if that is 0.
+        Violated where the lower bound at the level passes the promised epsilon, where there is less noise than was
+        claimed, or where its size tells members from others; otherwise consistent where so little noise that epsilon is
+        1.5 times the promised one would have been found, and inconclusive where not.
 
     Raises
     ------
@@ -223,14 +241,45 @@ def judge_scores(member_scores: Floats, nonmember_scores: Floats, guarantee: Gua
         If a score is not a number or the confidence is out of its range.
     """
     scores = np.asarray(member_scores, dtype=np.float64), np.asarray(nonmember_scores, dtype=np.float64)
-    bound, at_level = (_bound_of(scores, guarantee.delta, one) for one in (confidence, 1 - FAMILY_LEVEL))
-    ceiling = _ceiling(scores, guarantee.delta)
-    test = _scores_test(at_level, ceiling, guarantee)
-    sought = breach_epsilon(guarantee)
-    return judged_by_one(
-        test, ceiling >= sought > 0, (bound, at_level), confidence, str(_SCORES_METHOD), _SCORES_METHOD.assumption,
-        ceiling, worlds_for_scores(sought, guarantee.delta), Missing.SCORES_ALONE,
+    sizes, level = (scores[0].size, scores[1].size), TestName.SCORES.level
+    bound, at_level, ceiling = 0.0, 0.0, 0.0
+    if min(sizes) > 0:
+        bound, at_level = (
+            epsilon_lower_bound(*scores, guarantee.delta, one, _SCORES_METHOD).epsilon
+            for one in (confidence, 1 - level)
+        )
+        ceiling = bound_limit(_SCORES_METHOD, *sizes, guarantee.delta, 1 - level)
+    of_scores = _scores_test(at_level, ceiling, guarantee)
+    if noise is None or noise.total.freedom == 0:
+        return judged_by_one(
+            of_scores, False, (bound, at_level), confidence, str(_SCORES_METHOD), _SCORES_METHOD.assumption, math.inf,
+            missing=Missing.SCORES_ALONE if noise is None else Missing.NO_DIFFERENCE,
+        )  # fmt: skip
+    return _judged_with_noise(of_scores, (bound, at_level), noise, guarantee, confidence)
+
+
+def _judged_with_noise(
+    of_scores: TestResult, bounds: tuple[float, float], noise: NoiseAlong, guarantee: Guarantee, confidence: float
+) -> Judgement:
+    along, secret = noise_sum_test(TestName.NOISE_ALONG_RECORD, noise.total), secret_along(noise)
+    of_secret = (secret,) if isinstance(secret, TestResult) else ()
+    tests = (along, *of_secret, of_scores)
+    limit = epsilon_limit_of(noise.total.freedom, noise.members.size, along.level, guarantee)
+    broken = tuple(test for test in tests if test.violated)
+    reasons = {TestName.SECRET_ALONG_RECORD: secret.reason} if isinstance(secret, NotOffered) else {}
+    made = {test.name for test in tests}
+    one = judged_by_one(
+        of_scores, limit.conclusive, bounds, confidence, str(_SCORES_METHOD), _SCORES_METHOD.assumption, limit.epsilon,
+        limit.worlds_needed,
     )  # fmt: skip
+    return replace(
+        one,
+        verdict=verdict_on(bool(broken), limit.conclusive),
+        tests=tests,
+        broken=broken,
+        noise=estimate_along(noise.total, confidence, guarantee.claim),
+        not_offered=tuple((name, reasons.get(name, Missing.TARGETS_ALONE)) for name in FAMILY if name not in made),
+    )
 
 
 def judged_by_one(
@@ -279,49 +328,6 @@ def judged_by_one(
     )
 
 
-def _bound_of(scores: _Scores, delta: float, confidence: float) -> float:
-    if not all(part.size for part in scores):
-        return 0.0
-    return epsilon_lower_bound(*scores, delta, confidence, _SCORES_METHOD).epsilon
-
-
-def _ceiling(scores: _Scores, delta: float) -> float:
-    if not all(part.size for part in scores):
-        return 0.0
-    return ceiling_of_scores(scores[0].size, scores[1].size, delta)
-
-
-def ceiling_of_scores(members: int, nonmembers: int, delta: float) -> float:
-    """Return the largest epsilon that so many scores can certify at `FAMILY_LEVEL`, however well they separate.
-
-    Parameters
-    ----------
-    members
-        Number of members' scores.
-    nonmembers
-        Number of nonmembers' scores.
-    delta
-        At least 0, below 1.
-    """
-    return bound_limit(_SCORES_METHOD, members, nonmembers, delta, 1 - FAMILY_LEVEL)
-
-
-def worlds_for_scores(epsilon: float, delta: float) -> int | None:
-    """Return how many worlds, half of them with D, could show an epsilon; None where no number that can be played.
-
-    Parameters
-    ----------
-    epsilon
-        At least 0; no number of worlds shows an epsilon of 0.
-    delta
-        At least 0, below 1.
-    """
-    if epsilon == 0:
-        return None
-    half = smallest_number(lambda half: ceiling_of_scores(half, half, delta) >= epsilon, _MOST_WORLDS)
-    return None if half is None else 2 * half
-
-
 def _scores_test(at_level: float, ceiling: float, guarantee: Guarantee) -> TestResult:
     """Return the one test: its p-value is not computed, only on which side of the level it lies."""
     passed = at_level > guarantee.epsilon
@@ -331,8 +337,7 @@ def _scores_test(at_level: float, ceiling: float, guarantee: Guarantee) -> TestR
         p_value=0.0 if passed else 1.0,
         measured=at_level,
         promised=guarantee.epsilon,
-        limit=ceiling,
-        more={"delta": guarantee.delta},
+        more={"delta": guarantee.delta, "ceiling": ceiling},
     )
 
 

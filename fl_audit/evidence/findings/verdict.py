@@ -29,10 +29,8 @@ class VerdictNumbers:
 
     @property
     def judges_scores(self) -> bool:
-        """Whether nothing but scores was judged, by a bound that assumes nothing: its limit is the most it can show."""
-        return self.judgement is not None and any(
-            test.name in (TestName.SCORES, TestName.CANDIDATES) for test in self.judgement.tests
-        )
+        """Whether nothing but scores of no known law was judged: nothing says which breach they would show."""
+        return self.judgement is not None and [test.name for test in self.judgement.tests] == [TestName.SCORES]
 
     @property
     def names_candidates(self) -> bool:
@@ -64,7 +62,7 @@ def measure_verdict(run: FinishedRun, _: Findings) -> VerdictNumbers:
         chance = float(facts.game.prior_of_candidates.max())
         found = judge_hits(int((ranks == 1).sum()), len(ranks), chance, *said, *signal)
     elif targets is not None:
-        found = judge_scores(targets.members, targets.nonmembers, *said)
+        found = judge_scores(targets.members, targets.nonmembers, *said, run.target_noise)
     elif scores is not None:
         found = judge_scores(scores[run.bits], scores[~run.bits], *said)
     else:

@@ -35,8 +35,6 @@ def _detectable(contents: RunContents) -> str:
             "differed"
         )
     found = number_text(decisive.limit_of_detection, 3)
-    if numbers.judges_scores:
-        return f"so many scores could show up to {found} at {level}"
     return f"noise that leaves epsilon {found} would have been found in 9 of 10 runs at {level}"
 
 

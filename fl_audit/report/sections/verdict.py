@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, assert_never
 
-from fl_audit.evidence.belief.family import DETECTION_POWER, TestName
+from fl_audit.evidence.belief.family import DETECTION_POWER, TestName, TestResult
 from fl_audit.evidence.belief.noise_estimate import BREACH, epsilon_at, law_in_words
 from fl_audit.evidence.belief.verdict import Judgement, Verdict
 from fl_audit.evidence.findings.verdict import VerdictNumbers, measure_verdict
@@ -74,15 +74,21 @@ def _too_little(numbers: VerdictNumbers) -> str:
             "Too little to tell: by how much these candidates contribute, nobody could name the right one in more than "
             f"{most} of the trials under two thirds of the noise, and less than {least} may pass for luck."
         )
-    if numbers.judges_scores and found.limit_of_detection <= numbers.promised:
-        most, promised = number_text(found.limit_of_detection, 3), number_text(numbers.promised, 3)
+    if numbers.judges_scores:
         return (
-            f"Too few trials to tell: so few could show an epsilon of {most} at most, and {promised} is promised, so "
-            "no breach can be seen."
+            "The attack cannot tell: how far its scores would separate under less noise is not known, so a breach "
+            f"could have passed unseen. {_ceiling_text(found.tests[0], numbers.promised)}"
         )
     if not math.isfinite(found.limit_of_detection):
         return "The trials cannot tell: no breach could have been found where it matters most, and none was elsewhere."
     return "Too few trials to tell: only a gross breach could have been found, and none was."
+
+
+def _ceiling_text(of_scores: TestResult, promised: float) -> str:
+    """Return what so many scores could show at most, in a sentence."""
+    ceiling = of_scores.more["ceiling"]
+    only = f"{number_text(promised, 3)} is promised" if ceiling <= promised else "only if they separated perfectly"
+    return f"So many could show an epsilon of {number_text(ceiling, 3)} at most, and {only}."
 
 
 def worlds_needed_text(numbers: VerdictNumbers) -> str:
@@ -95,16 +101,14 @@ def worlds_needed_text(numbers: VerdictNumbers) -> str:
             "No number of worlds would find a breach here: the candidates contribute far less than clipping lets "
             "pass. Try a smaller clipping-norm in [privacy], or other candidates."
         )
-    if numbers.judges_scores and numbers.promised == 0 and found is not None and found.worlds_needed is None:
-        return "Two thirds of the noise would keep this promise as well: choose a smaller delta in [privacy]."
+    if numbers.judges_scores:
+        return "More worlds can show a breach; no number of them shows by such scores alone that there is none."
     if found is None or found.worlds_needed is None:
         return "No number of worlds would find a breach here: choose another one to protect (neighbour in [audit])."
     time = "" if numbers.seconds_needed is None else f", about {duration(numbers.seconds_needed)} here,"
     worlds = plural(found.worlds_needed, "world")
-    if numbers.judges_scores:
-        breach = f"a breach of {BREACH:g} times the promise" if numbers.promised > 0 else "two thirds of the noise"
-        return f"It takes {worlds} at least{time} to show {breach}."
-    return f"{worlds}{time} would find a breach of {BREACH:g} times the promise."
+    breach = f"a breach of {BREACH:g} times the promise" if numbers.promised > 0 else "two thirds of the noise"
+    return f"{worlds}{time} would find {breach}."
 
 
 def _limits(contents: RunContents) -> str:
@@ -113,9 +117,6 @@ def _limits(contents: RunContents) -> str:
     if numbers.judgement is not None and numbers.names_candidates:
         share = percent(numbers.judgement.tests[0].limit)
         return f"Had the right {unit} been named in {share} of the trials we would have found it."
-    if numbers.judges_scores and numbers.judgement is not None:
-        most = number_text(numbers.judgement.limit_of_detection, 3)
-        return f"So many trials could show an epsilon of {most} at most, if their scores separated perfectly."
     anywhere, at_unit = (
         None if share is None else percent(float(f"{share:.2g}"))
         for share in (numbers.missing_anywhere, numbers.missing_at_unit)
@@ -169,7 +170,7 @@ def _alarms(found: Judgement, facts: RunFacts) -> str:
 
 
 def _looks_text(found: Judgement | None, facts: RunFacts) -> str:
-    """Say what several looks at a run that grew cost, in sentences; nothing of a single one, or where none judged.
+    """Return what it costs to look several times at a run that grew, in sentences; empty after one look or no verdict.
 
     By Bonferroni, where numbers of worlds are fixed: chosen by what was seen, two looks fail up to 3.1 times as often
     as one (of a test whose statistic is a sum of normal numbers).
@@ -234,7 +235,10 @@ def _detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> st
     if found.tests and found.tests[0].name is TestName.CANDIDATES:
         return f"So many trials would show {ToldTest(found.tests[0], unit).limit} of right first guesses."
     if found.tests and found.tests[0].name is TestName.SCORES:
-        return f"So many worlds could show {ToldTest(found.tests[0], unit).limit}."
+        return (
+            f"{_ceiling_text(found.tests[0], promise.epsilon)} How far they would separate under less noise is not "
+            "known, so it is not known either which breach would have been found."
+        )
     if found.tests and found.tests[0].name is TestName.CANARIES:
         return (
             f"{capital(ToldTest(found.tests[0], unit).limit)} would have been found with probability "
