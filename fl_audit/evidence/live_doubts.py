@@ -110,7 +110,7 @@ def faint_canaries(scores: Floats, coins: Floats, claimed: float, hidden: Diluti
     """
     found, count = [], scores.shape[1]
     for one in range(count):
-        mu = gaussian_slope(coins[:, one], scores[:, one], 0.5).shift
+        mu = max(0.0, gaussian_slope(coins[:, one], scores[:, one], 0.5).shift)
         sizes = spread_of_parts(coins[:, one]), len(coins) - 2
         if stands_out_too_little(hidden.shown(claimed), mu, sizes, FAMILY_LEVEL / count):
             found.append(one)

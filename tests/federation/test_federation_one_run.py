@@ -138,7 +138,7 @@ def test_only_what_updates_of_others_cannot_hide_is_conclusive(small_plan: MakeP
     found = judge_canaries(run)
     assert found is not None
     assert found.verdict == "consistent"
-    # Behind so many others nothing would be found, and in eight rounds of one training two thirds of the noise would not.
+    # Behind so many others nothing would be found, and in eight rounds two thirds of the noise would not.
     crowd = replace(run, facts=replace(run.facts, canaries=replace(facts, others=300.0)))
     short = replace(run, tables=replace(run.tables, canaries=table[(table["world"] == 0) & (table["round"] <= 8)]))
     for one, limit in ((crowd, np.inf), (short, 0.0)):
