@@ -397,7 +397,7 @@ def test_a_seed_that_leaves_a_target_without_shadows_is_refused_before_training(
     plan = small_plan(
         data=data, privacy=_PROMISE, audit=_GAME | {"targets": 1500, "epsilon-star": False}, run={"seed": 178}
     )
-    with pytest.raises(InputError, match=r"leave target 444 (in|out) in 0 of 24 worlds: accepted are 2 or more"):
+    with pytest.raises(InputError, match=r"target 444 is (a|no) member in 0 of 24 worlds: accepted are 2 or more"):
         run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     assert not list((tmp_path / "run").rglob("batch-*"))
 

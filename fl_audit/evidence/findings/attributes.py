@@ -33,8 +33,8 @@ class AttributeNumbers:
     attribute: str  # name of the column, or its number
     values: int  # how many of its values occur
     by_name: dict[str, Guesser]  # what everybody achieved, by the column of their guesses
-    # The advantage that the promise allows: those who are in and those who are not belong to one training, so that two
-    # records differ, as for `largest_order`. None without a promise.
+    # The advantage that the promise allows; None without a promise. Members and others are of one training, so that two
+    # records change places, as for `largest_order`.
     largest: float | None
 
     def to_json(self) -> dict[str, Any]:

@@ -170,7 +170,7 @@ def _alarms(found: Judgement, facts: RunFacts) -> str:
 
 
 def _looks_text(found: Judgement | None, facts: RunFacts) -> str:
-    """Say what several looks at a run that grew cost, in sentences; nothing of a single one, or where none judged.
+    """Return what it costs to look several times at a run that grew, in sentences; empty after one look or no verdict.
 
     By Bonferroni, where numbers of worlds are fixed: chosen by what was seen, two looks fail up to 3.1 times as often
     as one (of a test whose statistic is a sum of normal numbers).
