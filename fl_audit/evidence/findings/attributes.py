@@ -51,9 +51,9 @@ class AttributeNumbers:
 
 
 def measure_attributes(run: FinishedRun, _: Findings) -> AttributeNumbers | None:
-    """Return what was found out about an attribute; None where none was asked about."""
+    """Return what was found out about an attribute; None where none was asked about, and where nothing compares."""
     table, promise = run.tables.targets, run.facts.guarantee
-    if table is None or TRUTH not in table:
+    if table is None or TRUTH not in table or not run.can_compare_targets:
         return None
     worlds = table["world"].nunique()
     truth, is_in = table[TRUTH].to_numpy(), table["is_in"].to_numpy(dtype=np.bool_).reshape(worlds, -1)

@@ -260,9 +260,17 @@ def _detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> st
     return f"{said} That is too little to tell: {more}"
 
 
+def _coins_text(run: FinishedRun) -> str:
+    """Say that attacks are not measured where no world has a member and another target; else nothing."""
+    if not run.facts.game.plays_membership or run.facts.game.exactly_one or run.can_compare_targets:
+        return ""
+    why = "one world is too few" if run.worlds < 2 else "the coins of the targets fell alike in every world"
+    return f" No attack was measured, for {why}: play more worlds, or choose more targets."
+
+
 def _said(numbers: VerdictNumbers, run: FinishedRun) -> Mapping[str, Any]:
     return {
-        "scope": _scope(numbers, run.facts) + _looks_text(numbers.judgement, run.facts),
+        "scope": _scope(numbers, run.facts) + _coins_text(run) + _looks_text(numbers.judgement, run.facts),
         "looks": None if numbers.judgement is None else list(run.facts.looks),
     }
 
