@@ -99,7 +99,7 @@ def worlds_needed_text(numbers: VerdictNumbers) -> str:
     if numbers.names_candidates and found is not None and found.worlds_needed is None:
         return (
             "No number of worlds would find a breach here: the candidates contribute far less than clipping lets "
-            "pass. Try a smaller clipping-norm in [privacy], or other candidates."
+            "pass, or nearly the same. Try a smaller clipping-norm in [privacy], or other candidates."
         )
     if numbers.judges_scores:
         return "More worlds can show a breach; no number of them shows by such scores alone that there is none."
