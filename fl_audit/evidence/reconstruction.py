@@ -19,7 +19,7 @@ _METHOD = "clopper-pearson"
 _ASSUMPTION = "The candidates were as likely as was said, and nothing else is assumed."
 _MOST_WORLDS = 2**40
 _MOST_CANDIDATES, _TRIALS = 1000, 10_000
-"""Candidates whose distances are worked out, in a second; and simulated attacks, which are right to 2 % at 4 errors."""
+"""The most candidates whose distances are worked out, and how many attacks are simulated: 0.02 is 4 standard errors."""
 
 
 def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
