@@ -72,7 +72,8 @@ def _too_little(numbers: VerdictNumbers) -> str:
         most, least = percent(test.more["at_breach"]), percent(min(test.limit, 1.0))
         return (
             "Too little to tell: by how much these candidates contribute, and how much alike, nobody could name the "
-            f"right one in more than {most} of the trials under two thirds of the noise, and less than {least} may pass for luck."
+            f"right one in more than {most} of the trials under two thirds of the noise, and less than {least} may "
+            "pass for luck."
         )
     if numbers.judges_scores:
         return (
