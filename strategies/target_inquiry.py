@@ -48,8 +48,8 @@ class TargetInquiry(InsiderInquiry):
         return {Key.MEMBERSHIP: self._challenger.membership(batch.worlds).pack()}
 
     @property
-    def _of_noise(self) -> tuple[Key, ...]:
-        return () if self._public.exactly_one else (Key.SCORES,)
+    def _of_noise(self) -> tuple[tuple[Key, bool], ...]:
+        return () if self._public.exactly_one else ((Key.SCORES, False),)
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
         """Take note of what a round says of every target.
@@ -62,14 +62,16 @@ class TargetInquiry(InsiderInquiry):
         sizes = {batch.name: batch.count for batch in self._batches}
         for answer in self.answers(exchange):
             shape = (sizes[answer.batch], self._public.targets)
+            whose = answer.client, exchange - 1
             told = {
-                key: read_array(found[answer], key, shape, np.float64, answer.client, exchange - 1).astype(np.float64)
-                for key in (Key.LOG_ODDS, Key.LOCAL_SENSITIVITY, *self._of_noise)
+                key: read_array(found[answer], key, shape, np.float64, *whose, finite).astype(np.float64)
+                for key, finite in ((Key.LOG_ODDS, True), (Key.LOCAL_SENSITIVITY, True), *self._of_noise)
             }
             signal = told[Key.LOCAL_SENSITIVITY]
             added = {"log_odds": told[Key.LOG_ODDS], "mu": signal**2}
             if self._of_noise:
-                hides = signal >= SMALLEST_SIGNAL  # along other directions the noise has nothing to hide
+                # Along other directions the noise has nothing to hide.
+                hides = (signal >= SMALLEST_SIGNAL) & ~np.isnan(told[Key.SCORES])
                 added |= {
                     "noise_squares": np.where(hides, told[Key.SCORES] ** 2, 0.0),
                     "noise_rounds": hides.astype(np.float64),

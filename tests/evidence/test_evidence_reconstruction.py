@@ -5,12 +5,13 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 from scipy.stats import binom
 
 from fl_audit.adversaries.membership.insider import increments
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.evidence.reconstruction import judge_hits, ranks_of_truth
+from fl_audit.evidence.reconstruction import hits_under_less_noise, judge_hits, ranks_of_truth
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import RandomizedResponse, SampledGaussianRelease, gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, guarantee
@@ -85,6 +86,62 @@ def test_contributions_far_below_the_clipping_norm_are_inconclusive_however_many
         assert found.verdict is verdict
     as_promised = judge_hits(0, 2000, 1 / 50, sampled, 0.95, sampled.mu, is_secret=True).tests[0].more["at_breach"]
     assert as_promised == reconstruction_bound(sampled.claim.with_noise(2 / 3), 1 / 50)
+
+
+def seen_of(centres: np.ndarray, prior: np.ndarray, added: float, worlds: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return log-likelihoods by noise 1 where so much was added, and the truth."""
+    draw = np.random.default_rng(6)
+    truth = draw.choice(len(prior), size=worlds, p=prior)
+    seen = centres[truth] + added * draw.standard_normal((worlds, centres.shape[1]))
+    return seen @ centres.T - np.square(centres).sum(axis=1) / 2, truth
+
+
+_ALIKE = np.hstack([np.repeat([[2.0], [-2.0]], 10, axis=0), 0.15 * np.eye(20)])
+"""Two clusters of ten candidates that nobody tells apart: 0.15 from their middle, over the noise."""
+
+
+@pytest.mark.parametrize("added", [1.0, 1 / 3])
+@pytest.mark.parametrize(("name", "worlds"), [("simplex", 400), ("two", 40), ("alike", 4000)])
+def test_hits_under_less_noise_are_those_of_the_exact_attack_whatever_noise_was_added(
+    name: str, worlds: int, added: float
+) -> None:
+    """Closed forms for a simplex and for two candidates of unequal prior; a simulation of 400,000 games elsewhere."""
+    match name:
+        case "simplex":
+            centres, prior = 1.6 * np.eye(10), np.full(10, 0.1)
+            exact = simplex_success(1.5 * 1.6 * math.sqrt(0.9), 10)
+        case "two":
+            centres, prior, d = np.array([[1.0], [-1.0]]), np.array([0.7, 0.3]), 3.0
+            odds = math.log(7 / 3)
+            exact = 0.7 * ndtr(d / 2 + odds / d) + 0.3 * ndtr(d / 2 - odds / d)
+        case _:
+            centres, prior = _ALIKE, np.full(20, 0.05)
+            log_likelihood, truth = seen_of(1.5 * centres, prior, 1.0, 400_000)
+            exact = np.mean(log_likelihood.argmax(axis=1) == truth)
+    found = hits_under_less_noise(*seen_of(centres, prior, added, worlds), prior, 1.5, np.random.default_rng(1))
+    assert exact - 0.03 <= found <= exact + 0.03
+
+
+@pytest.mark.parametrize("added", [1.0, 1 / 3])
+def test_contributions_that_are_nearly_alike_hide_missing_noise_however_long_they_are(added: float) -> None:
+    """A third of the noise names no more of them than is allowed. By their length alone it would be consistent."""
+    prior, kept = np.full(20, 0.05), promise(2.0)
+    log_likelihood, truth = seen_of(_ALIKE, prior, added, 2000)
+    hits = int(np.sum(ranks_of_truth(log_likelihood, truth) == 1))
+    most = hits_under_less_noise(log_likelihood, truth, prior, 1.5, np.random.default_rng(1))
+    found = judge_hits(hits, 2000, 0.05, kept, 0.95, 2.0, most=most)
+    assert (found.verdict, found.worlds_needed) == (Verdict.INCONCLUSIVE, None)
+    assert judge_hits(hits, 2000, 0.05, kept, 0.95, 2.0).verdict is Verdict.CONSISTENT
+
+
+def test_hits_are_foreseen_of_candidates_that_were_never_the_truth() -> None:
+    """Distances to them are known from one side; between two of them they are those of the others, on average."""
+    centres, prior = 1.6 * np.eye(10), np.full(10, 0.1)
+    log_likelihood, truth = seen_of(centres, prior, 1.0, 4000)
+    few = truth < 7
+    found = hits_under_less_noise(log_likelihood[few], truth[few], prior, 1.5, np.random.default_rng(1))
+    assert found == pytest.approx(simplex_success(1.5 * 1.6 * math.sqrt(0.9), 10), abs=0.03)
+    assert hits_under_less_noise(np.zeros((2, 1001)), np.zeros(2, int), np.full(1001, 1 / 1001), 1.5, None) == 1
 
 
 def test_no_mechanism_that_keeps_epsilon_is_said_to_pass_it() -> None:

@@ -71,8 +71,9 @@ def _too_little(numbers: VerdictNumbers) -> str:
         test = found.tests[0]
         most, least = percent(test.more["at_breach"]), percent(min(test.limit, 1.0))
         return (
-            "Too little to tell: by how much these candidates contribute, nobody could name the right one in more than "
-            f"{most} of the trials under two thirds of the noise, and less than {least} may pass for luck."
+            "Too little to tell: by how much these candidates contribute, and how much alike, nobody could name the "
+            f"right one in more than {most} of the trials under two thirds of the noise, and less than {least} may "
+            "pass for luck."
         )
     if numbers.judges_scores:
         return (
@@ -99,7 +100,7 @@ def worlds_needed_text(numbers: VerdictNumbers) -> str:
     if numbers.names_candidates and found is not None and found.worlds_needed is None:
         return (
             "No number of worlds would find a breach here: the candidates contribute far less than clipping lets "
-            "pass. Try a smaller clipping-norm in [privacy], or other candidates."
+            "pass, or nearly the same. Try a smaller clipping-norm in [privacy], or other candidates."
         )
     if numbers.judges_scores:
         return "More worlds can show a breach; no number of them shows by such scores alone that there is none."
