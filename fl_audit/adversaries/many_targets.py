@@ -35,7 +35,8 @@ class TargetsObserved(NamedTuple):
     # targets).
     signal: Floats
     # The noise of the release along the target's contribution over sigma, which is N(0, 1) if the claim holds, float64
-    # (worlds, targets); 0 where there is no such direction. It takes the coins: for the challenger, and no insider.
+    # (worlds, targets); 0 where there is no such direction. It takes the coins: for the challenger, and no insider. In
+    # the game of reconstruction it is that of the candidate which is in, and of the others means nothing.
     noise: Floats
 
 
@@ -88,10 +89,10 @@ def observe_targets(game: Game, seen: SeenRound, membership: Membership) -> Targ
     part = steps[-1].part if len(steps) == 1 else None
     takes_part = None if part is None else part[:, game.targets]
     added = increments(products, norms, clip, sigma, membership.is_in, takes_part, law.sampling_rate, sees)
-    signal = signal_to_noise(norms, clip, sigma)
-    if takes_part is not None and (sees or law.sampling_rate == 1):
-        signal = np.where(takes_part, signal, 0.0)
-    return TargetsObserved(added, signal, noise_along(products, norms, sigma))
+    longest, along = signal_to_noise(norms, clip, sigma), noise_along(products, norms, sigma)
+    present = longest if takes_part is None else np.where(takes_part, longest, 0.0)
+    signal = present if sees or law.sampling_rate == 1 else longest
+    return TargetsObserved(added, signal, along - present if public.exactly_one else along)
 
 
 class _Step(NamedTuple):
