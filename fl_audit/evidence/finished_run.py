@@ -199,6 +199,15 @@ class FinishedRun:
         return one_target_scores(log_odds, membership, generator(0, Purpose.TARGET_CHOICE, round=1))
 
     @property
+    def can_compare_targets(self) -> bool:
+        """Whether attacks can be measured: there are two worlds, and one has a member and another target."""
+        table = self.tables.targets
+        if table is None or self.worlds < 2:
+            return False
+        inside = table.groupby("world")["is_in"].agg(["any", "all"])
+        return bool((inside["any"] & ~inside["all"]).any())
+
+    @property
     def target_noise(self) -> NoiseAlong | None:
         """The noise along the contributions of those targets, or of the candidates that were in, in all rounds.
 

@@ -155,7 +155,7 @@ def _alarms(found: Judgement, facts: RunFacts) -> str:
 
 
 def _looks_text(found: Judgement | None, facts: RunFacts) -> str:
-    """Say what several looks at a run that grew cost, in sentences; nothing of a single one, or where none judged.
+    """Return what it costs to look several times at a run that grew, in sentences; empty after one look or no verdict.
 
     By Bonferroni, where numbers of worlds are fixed: chosen by what was seen, two looks fail up to 3.1 times as often
     as one (of a test whose statistic is a sum of normal numbers).
@@ -243,9 +243,17 @@ def _detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> st
     return f"{said} That is too little to tell: {more}"
 
 
+def _coins_text(run: FinishedRun) -> str:
+    """Say that attacks are not measured where no world has a member and another target; else nothing."""
+    if not run.facts.game.plays_membership or run.facts.game.exactly_one or run.can_compare_targets:
+        return ""
+    why = "one world is too few" if run.worlds < 2 else "the coins of the targets fell alike in every world"
+    return f" No attack was measured, for {why}: play more worlds, or choose more targets."
+
+
 def _said(numbers: VerdictNumbers, run: FinishedRun) -> Mapping[str, Any]:
     return {
-        "scope": _scope(numbers, run.facts) + _looks_text(numbers.judgement, run.facts),
+        "scope": _scope(numbers, run.facts) + _coins_text(run) + _looks_text(numbers.judgement, run.facts),
         "looks": None if numbers.judgement is None else list(run.facts.looks),
     }
 
