@@ -97,8 +97,8 @@ def test_beliefs_in_candidates_are_exact_under_every_law_and_hits_within_the_bou
 ) -> None:
     """Of exact beliefs the largest is right as often as it says, on average; 2,000 worlds.
 
-    4 standard errors in two statistics of 18 laws: a false alarm in 440 seeds. The verdict's level is .001 for each. The
-    noise along the candidate that is in has a p-value between 1e-4 and 1 - 1e-4.
+    4 standard errors in two statistics of 18 laws: a false alarm in 440 seeds. The verdict's level is .001 for each.
+    The noise along the candidate that is in has a p-value between 1e-4 and 1 - 1e-4.
     """
     monkeypatch.chdir(tmp_path)
     _write_people(Path("people.csv"))
