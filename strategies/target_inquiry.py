@@ -59,12 +59,14 @@ class TargetInquiry(InsiderInquiry):
         for answer in self.answers(exchange):
             batch = batches[answer.batch]
             shape = (batch.count, self._public.targets)
+            whose = answer.client, exchange - 1
             told = {
-                key: read_array(found[answer], key, shape, np.float64, answer.client, exchange - 1).astype(np.float64)
-                for key in (Key.LOG_ODDS, Key.LOCAL_SENSITIVITY, Key.SCORES)
+                key: read_array(found[answer], key, shape, np.float64, *whose, finite).astype(np.float64)
+                for key, finite in ((Key.LOG_ODDS, True), (Key.LOCAL_SENSITIVITY, True), (Key.SCORES, False))
             }
             signal = told[Key.LOCAL_SENSITIVITY]
-            hides = signal >= SMALLEST_SIGNAL  # along other directions the noise has nothing to hide
+            # Along other directions the noise has nothing to hide.
+            hides = (signal >= SMALLEST_SIGNAL) & ~np.isnan(told[Key.SCORES])
             if self._public.exactly_one:  # who weighs candidates knows the noise along none but the one that is in
                 hides &= self._challenger.membership(batch.worlds).is_in
             added = {

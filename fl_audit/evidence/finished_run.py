@@ -227,12 +227,18 @@ class FinishedRun:
         table = self.tables.targets
         if table is None or "log_odds" not in table or not self.facts.game.exactly_one:
             return None
-        shape = (self.worlds, -1)
-        truth = table["is_in"].to_numpy(dtype=np.bool_).reshape(shape).argmax(axis=1)
+        log_odds, truth = self.candidates
         with np.errstate(divide="ignore"):
             prior = np.log(self.facts.game.prior_of_candidates)
-        log_odds = table["log_odds"].to_numpy(dtype=np.float64).reshape(shape)
-        return ranks_of_truth(log_odds + prior, truth.astype(np.int64))
+        return ranks_of_truth(log_odds + prior, truth)
+
+    @property
+    def candidates(self) -> tuple[Floats, Integers]:
+        """Log-odds of each candidate against nobody, (worlds, candidates), and the true one; game of reconstruction."""
+        table, shape = self.tables.targets, (self.worlds, -1)
+        assert table is not None, "the game of reconstruction has candidates"
+        truth = table["is_in"].to_numpy(dtype=np.bool_).reshape(shape).argmax(axis=1)
+        return table["log_odds"].to_numpy(dtype=np.float64).reshape(shape), truth.astype(np.int64)
 
     @cached_property
     def signal(self) -> Floats:

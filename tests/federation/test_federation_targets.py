@@ -273,17 +273,33 @@ def test_insiders_of_all_targets_weigh_exactly(
         assert found.summary["verdict"] == "consistent"
 
 
-def test_less_noise_is_found_however_little_the_targets_stand_out(small_plan: MakePlan, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("training", "privacy"),
+    [
+        ({}, {}),
+        ({}, {"noise": "tree"}),
+        ({"expected-batch": 30}, {}),
+        (_CLIENTS | {"client-sampling-rate": 0.6}, {}),
+        (_CLIENTS, {"clipping": "adaptive"}),
+    ],
+    ids=["records", "tree", "sampled-records", "sampled-clients", "adaptive"],
+)
+def test_less_noise_is_found_however_little_the_targets_stand_out(
+    training: dict[str, Any], privacy: dict[str, Any], small_plan: MakePlan, tmp_path: Path
+) -> None:
     """Half of the noise in 60 worlds of two rounds: the scores alone certify nothing, the noise is found."""
     audit = {"game": "membership", "worlds": 60, "targets": 4, "attacks": ["loss"], "epsilon-star": False}
-    plan = small_plan(privacy=_PROMISE, training={"rounds": 2}, audit=audit)
-    verdicts = {}
+    noise = _PROMISE | {"epsilon": None, "noise-multiplier": 1.0} | privacy
+    plan = small_plan(data={"clients": 5}, privacy=noise, training=training | {"rounds": 2}, audit=audit)
+    verdicts, ratios = {}, []
     for strategy in (DPStrategy, HalvedNoise):
         parties, directory = Parties(strategy=strategy), tmp_path / strategy.__name__
         found = run_audit(plan, directory, Engine.LOCAL, parties=parties, with_report=False)
         told = {test["name"]: test["violated"] for test in found.summary["noise"]["tests"]}
         verdicts[strategy] = found.summary["verdict"], told["noise-along-record"], told["scores"]
+        ratios.append(found.summary["noise"]["along_record"])
     assert verdicts == {DPStrategy: ("consistent", False, False), HalvedNoise: ("violated", True, False)}
+    assert ratios == pytest.approx([1, 0.5], rel=0.25)
 
 
 @pytest.mark.parametrize(("worlds", "seed", "why"), [(2, 5, "fell alike"), (2, 3, "fell alike"), (1, 9, "one world")])

@@ -25,7 +25,9 @@ from flwr.simulation import run_simulation
 from clients.canary import Canary, canary_mod, watching_mod
 from experiments.runs.local_engine import run_locally
 from fl_audit.canaries.directions import canary_coin, canary_direction
-from fl_audit.canaries.kept import NOTE, Watch, opened, whole_rounds
+from fl_audit.canaries.kept import Watch
+from fl_audit.canaries.notes import NOTE, CanaryNote
+from fl_audit.canaries.rounds import opened, whole_rounds
 from fl_audit.errors import InputError
 from fl_audit.evidence.live import measure_live
 from fl_audit.privacy.terms import TrainingTerms
@@ -144,7 +146,10 @@ def test_what_cannot_be_kept_ends_no_training_and_is_said(tmp_path: Path, capfd:
         np.testing.assert_allclose(final, finals[0], rtol=0, atol=1e-6)
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("fl_audit: round")]
     assert [line.split(" is not kept")[0] for line in said] == ["fl_audit: round 1", "fl_audit: round 2"]
-    kept = [json.loads(path.read_text())["present"] for path in sorted((tmp_path / "more").glob("round-*.json"))]
+    kept = [
+        [one["number"] for one in json.loads(path.read_text())["present"]]
+        for path in sorted((tmp_path / "more").glob("round-*.json"))
+    ]
     assert kept == [[2], [2]]
 
 
@@ -209,7 +214,7 @@ def test_both_interfaces_under_flowers_simulation(tmp_path: Path) -> None:
     new = Watch(tmp_path / "new", DIRECTIONS, CANARIES)
     resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
     run_simulation(server_app(watched(private(), new), 3), client_app(), CLIENTS, backend_config=resources)
-    assert [one.present for one in whole_rounds(new.directory, CANARIES)[0]] == [(0, 1, 2)] * 3
+    assert [one.numbers for one in whole_rounds(new.directory, CANARIES)[0]] == [(0, 1, 2)] * 3
     old = Watch(tmp_path / "old", DIRECTIONS, 1)
     start = ndarrays_to_parameters([np.zeros(size, dtype=np.float32) for size in SIZES])
     strategy = watched(
@@ -235,7 +240,7 @@ def test_both_interfaces_under_flowers_simulation(tmp_path: Path) -> None:
 def test_only_rounds_in_which_every_canary_answered_count(tmp_path: Path) -> None:
     watch, model = Watch(tmp_path, DIRECTIONS, 2), [np.zeros(9)]
     for number, present in ((1, (0, 1)), (3, (1, 0)), (4, (0,))):
-        watch.note(number, model, model, present)
+        watch.note(number, model, [one + number for one in model], map(CanaryNote, present))
     rounds, every = whole_rounds(tmp_path, 2)
     assert ([one.number for one in rounds], [one.number for one in every]) == ([1, 3], [1, 3, 4])
     (tmp_path / "round-000004.json").write_text("{")
@@ -258,13 +263,13 @@ def test_a_client_that_watches_keeps_no_round_that_it_missed_or_that_released_no
 def test_rounds_of_a_training_that_was_started_again_count_no_more(tmp_path: Path) -> None:
     watch, model = Watch(tmp_path, DIRECTIONS, 1), [np.zeros(9)]
     for number in (1, 2, 3, 1, 2, 2):
-        watch.note(number, model, model, (0,))
+        watch.note(number, model, [one + 1 for one in model], [CanaryNote(0)])
     assert [one.number for one in whole_rounds(tmp_path, 1)[0]] == [1, 2]
     aside = {path.name: len(list(path.iterdir())) for path in tmp_path.glob("earlier-*")}
     assert aside == {"earlier-1": 3, "earlier-2": 1}
     shutil.rmtree(tmp_path / "earlier-1")
-    watch.note(1, model, model, (0,))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["earlier-2", "earlier-3", "round-000001.json"]
+    watch.note(1, model, [one + 1 for one in model], [CanaryNote(0)])
+    assert sorted(path.name for path in tmp_path.glob("[!.]*")) == ["earlier-2", "earlier-3", "round-000001.json"]
 
 
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
