@@ -46,7 +46,6 @@ class Purpose(IntEnum):
     DISTINGUISHER = 27
     DITHER = 28
     DRAWING = 29
-    FORESEEN_HITS = 30
 
 
 def generator(seed: int, purpose: Purpose, *, world: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:

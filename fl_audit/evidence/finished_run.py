@@ -209,15 +209,17 @@ class FinishedRun:
 
     @property
     def target_noise(self) -> NoiseAlong | None:
-        """The noise along the contributions of those targets in all rounds; None where it was not measured."""
+        """The noise along the contributions of those targets, or of the candidates that were in, in all rounds.
+
+        None where it was not measured.
+        """
         table, drawn = self.tables.targets, self.target_scores
-        if table is None or drawn is None or not {*_TARGET_NOISE} <= {*table}:
+        if table is None or not {*_TARGET_NOISE} <= {*table}:
             return None
-        at = np.arange(self.worlds), drawn.targets
-        squares, rounds, is_in = (
-            table[name].to_numpy().reshape(self.worlds, -1)[at] for name in (*_TARGET_NOISE, "is_in")
-        )
-        return NoiseAlong(squares, rounds.astype(np.int64), is_in.astype(np.bool_))
+        is_in = table["is_in"].to_numpy(dtype=np.bool_).reshape(self.worlds, -1)
+        at = np.arange(self.worlds), is_in.argmax(axis=1) if drawn is None else drawn.targets
+        squares, rounds = (table[name].to_numpy().reshape(self.worlds, -1)[at] for name in _TARGET_NOISE)
+        return NoiseAlong(squares, rounds.astype(np.int64), is_in[at])
 
     @cached_property
     def candidate_ranks(self) -> Integers | None:
@@ -237,12 +239,6 @@ class FinishedRun:
         assert table is not None, "the game of reconstruction has candidates"
         truth = table["is_in"].to_numpy(dtype=np.bool_).reshape(shape).argmax(axis=1)
         return table["log_odds"].to_numpy(dtype=np.float64).reshape(shape), truth.astype(np.int64)
-
-    @property
-    def longest_candidate(self) -> float:
-        """Mean over worlds of the largest mu of a candidate, 0 where it did not take part; game of reconstruction."""
-        assert self.tables.targets is not None, "the game of reconstruction has candidates"
-        return float(self.tables.targets["mu"].to_numpy(dtype=np.float64).reshape(self.worlds, -1).max(axis=1).mean())
 
     @cached_property
     def signal(self) -> Floats:

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fl_audit.evidence.belief.family import TestName
-from fl_audit.evidence.belief.noise_estimate import BREACH
 from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, judge_scores, unjudged
 from fl_audit.evidence.findings.found import Findings, finite
 from fl_audit.evidence.findings.one_run import judge_canaries
 from fl_audit.evidence.finished_run import FinishedRun
-from fl_audit.evidence.reconstruction import hits_under_less_noise, judge_hits
-from fl_audit.randomness import Purpose, generator
+from fl_audit.evidence.reconstruction import judge_hits
 
 
 @dataclass(frozen=True)
@@ -60,10 +58,8 @@ def measure_verdict(run: FinishedRun, _: Findings) -> VerdictNumbers:
         return VerdictNumbers(unjudged(promise), None)
     said = (promise, facts.confidence)
     if ranks is not None:
-        prior, is_secret = facts.game.prior_of_candidates, facts.game.is_secretly_sampled
-        draw, hits = generator(0, Purpose.FORESEEN_HITS), int((ranks == 1).sum())
-        most = 1.0 if is_secret else hits_under_less_noise(*run.candidates, prior, BREACH, draw)
-        found = judge_hits(hits, len(ranks), float(prior.max()), *said, run.longest_candidate, is_secret, most)
+        chance = float(facts.game.prior_of_candidates.max())
+        found = judge_hits(int((ranks == 1).sum()), len(ranks), chance, *said, run.target_noise)
     elif targets is not None:
         found = judge_scores(targets.members, targets.nonmembers, *said, run.target_noise)
     elif scores is not None:
