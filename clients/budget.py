@@ -5,8 +5,8 @@
 Before the first round of a run the site's ledger gets a line for the whole of it, or, where that would spend more than
 the budget, none: then every message of the run is answered by an error that says so. Light after the first round.
 
-Whatever a server calls a game is a round here: it could call any round one. An audit in place, which plays hundreds, is
-for an app without this modifier.
+A game of an audit counts as a round, because a server could call any round a game. An audit in place plays hundreds of
+games: audit an app without this modifier.
 """
 
 from pathlib import Path
@@ -48,7 +48,7 @@ def budget_mod(
     Raises
     ------
     InputError
-        In a round, if the ledger or the number of rounds beside it is damaged, or the latter is missing.
+        In a round, if the ledger is damaged, or the file that counts its rounds is damaged or missing.
     """
 
     def ask(message: Message, context: Context, call_next: ClientAppCallable) -> Message:

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats
 from fl_audit.canaries.directions import canary_coin, canary_direction, canary_update
-from fl_audit.canaries.kept import NOTE, Watch, ends_nothing, seed_in
+from fl_audit.canaries.kept import Watch, ends_nothing, seed_in
+from fl_audit.canaries.notes import NOTE, CanaryNote, fingerprint
 from fl_audit.errors import InputError, require
 
 _OLD_METRICS = "fitres.metrics"
@@ -71,6 +72,17 @@ class Canary:
         beside = canary_direction(self.directions, server_round, _BESIDE + self.number, dimension)
         return _NOTHING * clipping_norm * beside
 
+    def note(self, dimension: int, clipping_norm: float) -> str:
+        """Return what is said beside an update, so that a canary of other settings is noticed; no coin.
+
+        Parameters
+        ----------
+        dimension, clipping_norm
+            As for `update`.
+        """
+        seeds = fingerprint(self.coins), fingerprint(self.directions)
+        return str(CanaryNote(self.number, self.is_replaced, *seeds, dimension, clipping_norm))
+
 
 def canary_mod(canary: Canary) -> Mod:
     """Return a mod that sends a canary in the place of what the app has trained.
@@ -95,8 +107,8 @@ def canary_mod(canary: Canary) -> Mod:
         if reply.has_error():
             return reply
         sizes = [value.size if value.dtype.kind == "f" else 0 for value in before.values()]
-        announced = _numbers(message).get(_ANNOUNCED, canary.clipping_norm)
-        update = canary.update(server_round, sum(sizes), float(cast(float, announced)))
+        norm = float(cast(float, _numbers(message).get(_ANNOUNCED, canary.clipping_norm)))
+        update = canary.update(server_round, sum(sizes), norm)
         parts = np.split(update, np.cumsum(sizes)[:-1])
         sent = {
             name: Array(np.asarray(value + part.reshape(value.shape).astype(value.dtype)) if part.size else value)
@@ -108,7 +120,7 @@ def canary_mod(canary: Canary) -> Mod:
         note = reply.content.config_records.get(_OLD_METRICS)
         if note is None:
             note = reply.content[NOTE] = ConfigRecord()
-        note[NOTE] = canary.number
+        note[NOTE] = canary.note(sum(sizes), norm)
         return reply
 
     return send
@@ -147,7 +159,8 @@ def watching_mod(watch: Watch) -> Mod:
 
     The difference of the models of two successive rounds is what the first released, if the server averages and nothing
     else; equal models are a round that released nothing. That of the last round is seen by nobody who only trains. Who
-    answered is not seen: all are taken to have.
+    answered is not seen, nor with which coins: all are taken to have, and with those of who judges. Clients of one run
+    may watch into one directory.
 
     Parameters
     ----------
@@ -165,9 +178,10 @@ def watching_mod(watch: Watch) -> Mod:
         now, number, records = _model(message), _round(message), context.state
         last, seen = records.array_records.get(_LAST), records.config_records.get(_LAST_ROUND)
         if last is not None and seen is not None and seen["round"] == number - 1:
-            before, after = _tensors(last), _tensors(now)
-            if not all(map(np.array_equal, before, after)):
-                watch.note(number - 1, before, after, range(watch.canaries))
+            taken = map(CanaryNote, range(watch.canaries))
+            watch.note(
+                number - 1, _tensors(last), _tensors(now), taken, run=message.metadata.run_id, models_only=True
+            )  # fmt: skip
         records[_LAST], records[_LAST_ROUND] = ArrayRecord(dict(now)), ConfigRecord({"round": number})
 
     return look

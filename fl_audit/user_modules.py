@@ -19,14 +19,14 @@ from fl_audit.errors import InputError, in_a_line
 
 _PAPER = "experiments.reproductions.bernau2019"
 MOVED = {
-    "lfw": f"{_PAPER}.faces:lfw",
-    "collab": f"{_PAPER}.collab:collab",
-    "purchases": f"{_PAPER}.class_counts:purchases",
-    "texas": f"{_PAPER}.class_counts:texas",
-    "skewed-purchases": f"{_PAPER}.skewed:skewed_purchases",
-    "dgcnn": f"{_PAPER}.graph_convolutions:dgcnn",
+    ("data set", "lfw"): f"{_PAPER}.faces:lfw",
+    ("data set", "collab"): f"{_PAPER}.collab:collab",
+    ("data set", "purchases"): f"{_PAPER}.class_counts:purchases",
+    ("data set", "texas"): f"{_PAPER}.class_counts:texas",
+    ("data set", "skewed-purchases"): f"{_PAPER}.skewed:skewed_purchases",
+    ("model", "dgcnn"): f"{_PAPER}.graph_convolutions:dgcnn",
 }
-"""Data sets and a model of one paper alone, by the names that they had before they moved beside its reproduction."""
+"""What only one paper uses, by what it is and the name that it had before it moved to the paper's reproduction."""
 
 OWN_PACKAGES = ("fl_audit", "clients", "server", "strategies", "experiments")
 _OWN_ROOT = Path(__file__).resolve().parents[1]
@@ -109,15 +109,15 @@ def require_unmoved(name: str, what: str) -> None:
     name
         What a configuration names.
     what
-        What it should be, as the message begins: "model".
+        What it should be, "data set" or "model".
 
     Raises
     ------
     InputError
         If it is one of `MOVED`.
     """
-    if name in MOVED:
-        raise InputError(f"{what} is {name!r}, which stands beside its paper now: accepted is {MOVED[name]!r}")
+    if found := MOVED.get((what, name)):
+        raise InputError(f"{what} is {name!r}, which moved to the reproduction of its paper: accepted is {found!r}")
 
 
 def title_of_named(name: str) -> str:

@@ -169,14 +169,20 @@ def test_settings_of_another_type_are_refused_before_the_loader_has_them(
     assert not sys.modules["doors"].seen
 
 
-@pytest.mark.parametrize("name", MOVED)
-def test_names_from_before_a_move_say_where_it_went(name: str) -> None:
-    assert callable(import_function(MOVED[name], "what moved"))
-    use = partial(build_model, ModelSpec(name, (4, 2), 2)) if name == "dgcnn" else partial(load_source, DataSpec(name))
-    with pytest.raises(
-        InputError, match=rf"is '{name}', which stands beside its paper now: accepted is '{MOVED[name]}'$"
-    ):
+@pytest.mark.parametrize(("what", "name"), MOVED)
+def test_names_from_before_a_move_say_where_it_went(what: str, name: str) -> None:
+    """Not where something else is asked for: no data set ever had the name of a model."""
+    moved, uses = (
+        MOVED[what, name],
+        [partial(load_source, DataSpec(name)), partial(build_model, ModelSpec(name, (4,), 2))],
+    )
+    assert callable(import_function(moved, "what moved"))
+    use, other = uses if what == "data set" else reversed(uses)
+    with pytest.raises(InputError, match=rf"^{what} is '{name}', which moved to .*: accepted is '{moved}'$"):
         use()
+    with pytest.raises(InputError, match=r": accepted are ") as caught:
+        other()
+    assert moved not in str(caught.value)
 
 
 def test_a_plan_with_ones_own_data_and_measure_is_that_with_ours() -> None:

@@ -81,7 +81,7 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
         # Said before the noise is calibrated: without a promise there is nothing to calibrate it to.
         require(config.privacy.private, NOTHING_TO_WEIGH)
     if config.training.early_stopping is not None:
-        # Owners are asked about the models that all go on to train; what a world keeps is chosen beside it.
+        # Owners would be asked about models that go on to train, and not about those that the worlds keep.
         pooled = config.audit.epsilon_star_losses is LossSource.POOLED
         require(pooled, "early-stopping with epsilon-star-losses = 'federated': accepted with it is 'pooled'")
     split = _split(config)

@@ -25,7 +25,7 @@ def with_questions(config: RunConfig, source: Source, split: Split) -> RunConfig
     source
         The run's data.
     split
-        How they are used.
+        D, the records outside it, and the test records.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def candidate_prior(config: RunConfig, source: Source, split: Split) -> tuple[fl
     config
         As `with_questions` returns it.
     source
-        The run's data. How common the values of an attribute are is told by records that are in no world.
+        The run's data; records that are in no world tell how common each value of an attribute is.
     split
         D, the records outside it, and the test records.
 

@@ -72,7 +72,7 @@ class Parties:
 
 HONEST = Parties()
 _ENOUGH_WORLDS = 64
-"""With so many, one of a million targets lacks shadow worlds in fewer than one run of a billion."""
+"""With so many, a run of a million targets leaves one of them without shadow worlds less than once in a billion."""
 _NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.EACCES, errno.EPERM)
 """What a system says of files that it does not write, whoever asks."""
 
@@ -232,7 +232,7 @@ def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
 
 
 def _pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[WorldBatch, ...]:
-    """Return the batches that are not finished or not what was written, once it is known that all can be attacked."""
+    """Return the batches that are unfinished or damaged; refuse coins under which a target could not be attacked."""
     public, audit, seed = plan.public, plan.config.audit, plan.config.run.seed
     if not {Attack.LIRA, Attack.RMIA}.isdisjoint(audit.attacks or ()) and audit.worlds < _ENOUGH_WORLDS:
         assert seed is not None, "a run directory that was opened names the seed"
@@ -336,7 +336,7 @@ def finish(
 
 
 def _looks(run: RunDirectory, worlds: int) -> tuple[int, ...]:
-    """Return after how many worlds the run was judged, now among them; who writes a report again sees nothing new."""
+    """Return after how many worlds the run was judged, now included; a report that is rewritten is no new look."""
     try:
         stored = read_json(run.summary)
         earlier = tuple(map(int, stored.get("looks") or ()))

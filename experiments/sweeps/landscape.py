@@ -64,11 +64,11 @@ def landscape_figure(
     models
         As `models_table` returns them; the marginal densities are over models.
     utility
-        What goes up.
+        What the vertical axis shows.
     title
         Title of the figure.
     by_promise
-        Whether the promised epsilon stands across, where it varies; else Epsilon*.
+        Whether the horizontal axis shows the promised epsilon, where it varies; else Epsilon*.
     """
     if by_promise and promise_varies(points):
         return _promise_figure(points, utility, title)

@@ -34,8 +34,9 @@ class TargetsObserved(NamedTuple):
     # ||g|| / sigma of the target's clipped contribution, 0 where it is known to take no part, float64 (worlds,
     # targets).
     signal: Floats
-    # The noise of the release along the target's contribution over sigma, which is N(0, 1) if the claim holds, float64
-    # (worlds, targets); 0 where there is no such direction. It takes the coins: for the challenger, and no insider.
+    # The noise of the released sum along the target's contribution over sigma, which is N(0, 1) if the claim holds,
+    # float64 (worlds, targets); NaN where there is no such direction. It takes the coins: for the challenger, and no
+    # insider. In the game of reconstruction it is that of the candidate which is in, and of the others means nothing.
     noise: Floats
 
 
@@ -75,6 +76,7 @@ def observe_targets(game: Game, seen: SeenRound, membership: Membership) -> Targ
     law, sees = public.law, public.standpoint.sees_participation
     sigma = law.noise_scale(np.zeros(worlds), public.standpoint, seen.around.norms_array)
     steps = [_Step(*step, _taking_part(game, seen, step.number, worlds)) for step in whitened_steps(game, seen)]
+    of_sum: tuple[Floats, Floats] | None = None
     clip = None  # what is added up from formed contributions is clipped already
     match game.unit:
         case Unit.RECORD if len(steps) == 1:
@@ -82,16 +84,18 @@ def observe_targets(game: Game, seen: SeenRound, membership: Membership) -> Targ
         case Unit.RECORD:
             products, norms = _of_records_over_rounds(game, steps, membership)
         case Unit.CLIENT:
-            products, norms = _of_clients(game, steps, seen.around, membership, sigma)
+            (products, norms), of_sum = _of_clients(game, steps, seen.around, membership, sigma)
         case _:
             assert_never(game.unit)
     part = steps[-1].part if len(steps) == 1 else None
     takes_part = None if part is None else part[:, game.targets]
     added = increments(products, norms, clip, sigma, membership.is_in, takes_part, law.sampling_rate, sees)
-    signal = signal_to_noise(norms, clip, sigma)
-    if takes_part is not None and (sees or law.sampling_rate == 1):
-        signal = np.where(takes_part, signal, 0.0)
-    return TargetsObserved(added, signal, noise_along(products, norms, sigma))
+    longest, summed = signal_to_noise(norms, clip, sigma), of_sum or (products, norms)
+    signal = longest if takes_part is None or not (sees or law.sampling_rate == 1) else longest * takes_part
+    noise = noise_along(*summed, sigma)
+    if public.exactly_one:  # the candidate itself, if it takes part, was not subtracted
+        noise -= signal_to_noise(summed[1], clip, sigma) * (1 if takes_part is None else takes_part)
+    return TargetsObserved(added, signal, noise)
 
 
 class _Step(NamedTuple):
@@ -153,10 +157,11 @@ def _of_records_over_rounds(game: Game, steps: Sequence[_Step], membership: Memb
 
 def _of_clients(
     game: Game, steps: Sequence[_Step], around: SideInformation, membership: Membership, sigma: Floats
-) -> tuple[Floats, Floats]:
+) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Return the products of the target clients' clipped updates with the noise, and their norms.
 
-    A client's bit for an adaptive norm is one coordinate more, in units in which its noise is that of the others.
+    A client's bit for an adaptive norm is one coordinate more, in units in which its noise is that of the others. Both
+    stand there a second time without it: beside a short update the noise of the bits would hide that of the sum.
     """
     law, unit = game.public.law, torch.from_numpy(sigma)
     if law.is_adaptive:
@@ -178,8 +183,11 @@ def _of_clients(
     assert isinstance(noise, Tensor), "a round is weighed"
     nothing = torch.zeros_like(noise)
     of_targets = [updates.get(int(client), nothing) for client in game.targets]
-    products = torch.stack([(noise * one).sum(dim=1) for one in of_targets], dim=1)
-    return _array(products), _array(torch.stack([one.norm(dim=1) for one in of_targets], dim=1))
+    kept = noise.shape[1], noise.shape[1] - law.is_adaptive
+    along = [torch.stack([(noise * one)[:, :end].sum(dim=1) for one in of_targets], dim=1) for end in kept]
+    norms = [torch.stack([one[:, :end].norm(dim=1) for one in of_targets], dim=1) for end in kept]
+    whole, of_sum = ((_array(product), _array(norm)) for product, norm in zip(along, norms, strict=True))
+    return whole, of_sum
 
 
 def _with_bit(total: Tensor, bits: Tensor | None, unit: Tensor) -> Tensor:

@@ -5,22 +5,27 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fl_audit.arrays import Floats
-from fl_audit.canaries.directions import DECOYS, canary_coins, canary_direction, canary_score
+from fl_audit.canaries.directions import DECOYS, canary_direction, canary_score
+from fl_audit.canaries.notes import CanaryNote, fingerprint
+from fl_audit.canaries.rounds import KeptRound, kept_round
 from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.privacy.terms import TrainingTerms, terms_of_json
 from fl_audit.whole_files import whole_file
 
-NOTE = "fl-audit-canary"
-"""Entry of a reply that names its canary; its coin stays with the client."""
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 _PROMISE = "promise.json"
+_PATIENCE = 60.0
+"""Seconds in which another process has kept its round."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +49,18 @@ class Watch:
         server_round: int,
         before: Iterable[NDArray[Any]],
         after: Iterable[NDArray[Any]],
-        present: Iterable[int],
+        present: Iterable[CanaryNote],
         others: int | None = None,
+        norm: float | None = None,
+        run: int | None = None,
+        models_only: bool = False,
     ) -> None:
         """Keep what a round released; what cannot be kept is said on the error stream, and ends no training.
 
-        Rounds from this one on that lie there already belong to a training that ended early, and was started again:
-        they are set aside in `earlier-1`, `earlier-2`, ..., and count no more.
+        A round that leaves the model as it was releases nothing, and is not kept. Rounds of another run that lie there,
+        and rounds from this one on, belong to a training that ended early, and was started again: they are set aside in
+        `earlier-1`, `earlier-2`, ..., and are no evidence any more. Clients that watch one run see the same models, so
+        that they may share a directory: each round is kept once.
 
         Parameters
         ----------
@@ -65,17 +75,55 @@ class Watch:
         others
             How many other clients answered: their updates may hide noise that is missing. None where that is not seen,
             and `others` of the watch counts.
+        norm
+            To which the strategy clips in this round; None where that is not known.
+        run
+            Number of Flower's run; None where that is not known.
+        models_only
+            Whether a client watches, who sees the models alone.
         """
         with ends_nothing(f"round {server_round}"):
-            _set_aside(self.directory, server_round)
-            if self.terms is not None:
-                promise = self.terms.to_json() | {"delta": self.delta, "canaries": self.canaries}
-                _write(self.directory / _PROMISE, promise)
-            released = change(list(before), list(after))
+            models = list(before), list(after)
+            released = change(*models)
+            if not released.any():
+                return
             scores = read_along(released, self.directions, server_round, self.canaries)
-            beside = self.others if others is None else others
-            kept = KeptRound(server_round, tuple(sorted(present)), scores, beside, released.size)
-            _write(self.directory / _file_of(server_round), asdict(kept))
+            kept = KeptRound(
+                server_round, tuple(sorted(present, key=lambda one: one.number)), scores,
+                self.others if others is None else others, released.size, norm, fingerprint(self.directions), run,
+                models_only, *map(_digest, models),
+            )  # fmt: skip
+            with _lock(self.directory):
+                self._keep(kept)
+
+    def _keep(self, kept: KeptRound) -> None:
+        if kept.models_only and self._is_there(kept):
+            return
+        _set_aside(self.directory, kept)
+        if self.terms is not None:
+            path, ours = (
+                self.directory / _PROMISE,
+                self.terms.to_json() | {"delta": self.delta, "canaries": self.canaries},
+            )
+            is_ours = not path.is_file() or json.loads(path.read_text(encoding="utf-8")) == ours
+            is_first = not any(self.directory.glob("round-*.json"))
+            require(is_ours or is_first, f"{path} states another promise than that of this watch: accepted is the same")
+            if not is_ours or not path.is_file():
+                _write(path, ours)
+        _write(self.directory / _file_of(kept.number), asdict(kept))
+
+    def _is_there(self, kept: KeptRound) -> bool:
+        """Return whether another client has kept a round of the run; one that does not go with theirs is refused."""
+        near = [self.directory / _file_of(number) for number in (kept.number - 1, kept.number)]
+        last, same = (kept_round(path) if path.is_file() else None for path in near)
+        for one in (last, same):
+            if one is None or one.run != kept.run or kept.number == 1:
+                continue
+            is_alike = (one.directions, len(one.scores), one.models_only) == (kept.directions, len(kept.scores), True)
+            follows = one.after == (kept.before if one is last else kept.after)
+            what = f"{self.directory} keeps what another observer has seen of this run, which is not the same"
+            require(is_alike and follows, f"{what}: accepted is a directory for each")
+        return same is not None and (same.run, same.after) == (kept.run, kept.after)
 
 
 @contextmanager
@@ -125,22 +173,6 @@ def kept_promise(directory: Path) -> KeptPromise:
         return KeptPromise(terms_of_json(stored, str(path)), float(stored["delta"]), int(stored["canaries"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} holds no promise: {error}") from None
-
-
-@dataclass(frozen=True)
-class KeptRound:
-    """What a round released along the directions."""
-
-    number: int  # the round, from 1
-    present: tuple[int, ...]  # the canaries whose clients answered
-    scores: tuple[float, ...]  # of the canaries, then of decoys
-    # `others`, `size`: how many other clients answered, None where it was not seen, and the number of parameters.
-    others: int | None = None
-    size: int | None = None
-
-    def is_whole(self, canaries: int) -> bool:
-        """Return whether so many canaries answered, each once, and nobody else named one."""
-        return self.present == tuple(range(canaries)) and len(self.scores) == canaries + DECOYS
 
 
 def seed_in(path: Path) -> int:
@@ -203,24 +235,33 @@ def read_along(release: ArrayLike, seed: int, round: int, canaries: int) -> tupl
     return tuple(canary_score(seen, canary_direction(seed, round, one, seen.size)) for one in range(canaries + DECOYS))
 
 
-def named_canaries(notes: Iterable[object]) -> list[int]:
-    """Return the numbers of the canaries whose clients answered; what a client writes there may be anything.
-
-    Parameters
-    ----------
-    notes
-        The entry of each reply that has one.
-    """
-    return [int(text) for text in map(str, notes) if text.isdecimal() and len(text) < 10]
-
-
 def _file_of(server_round: int) -> str:
     return f"round-{server_round:06d}.json"
 
 
-def _set_aside(directory: Path, server_round: int) -> None:
-    """Move the rounds from one on out of the way, into a directory of their own."""
-    later = [path for path in directory.glob("round-*.json") if path.name >= _file_of(server_round)]
+def _digest(tensors: Iterable[NDArray[Any]]) -> str:
+    """Return what tells two models apart."""
+    digest = sha256()
+    for one in tensors:
+        digest.update(f"{one.dtype}{one.shape}".encode())
+        digest.update(np.ascontiguousarray(one).tobytes())
+    return digest.hexdigest()
+
+
+def _lock(directory: Path) -> "FileLock":
+    """Return the lock under which rounds are kept."""
+    from filelock import FileLock
+
+    directory.mkdir(parents=True, exist_ok=True)
+    return FileLock(directory / ".lock", timeout=_PATIENCE)
+
+
+def _set_aside(directory: Path, kept: KeptRound) -> None:
+    """Move rounds that are none of this training out of the way, into a directory of their own."""
+    found = {path: kept_round(path) for path in directory.glob("round-*.json")}
+    later = [path for path, one in found.items() if one.run != kept.run or one.number >= kept.number]
+    if kept.models_only:  # another client may have kept later rounds of the run
+        later = [path for path in later if found[path].run != kept.run or kept.number == 1]
     if later:
         earlier = [path.name.removeprefix("earlier-") for path in directory.glob("earlier-*")]
         aside = directory / f"earlier-{max((int(one) for one in earlier if one.isdecimal()), default=0) + 1}"
@@ -233,74 +274,3 @@ def _write(path: Path, values: dict[str, Any]) -> None:
     """Write a file, in the place of an earlier one."""
     with whole_file(path) as file:
         file.write_text(json.dumps(values), encoding="utf-8")
-
-
-def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], list[KeptRound]]:
-    """Return the rounds that count, in which every canary answered once, and all that were kept, in order.
-
-    Where two clients send one canary, it weighs twice what one client may; and one that is not watched may stand out
-    along the direction of a decoy.
-
-    Parameters
-    ----------
-    directory
-        Where rounds are kept.
-    canaries
-        How many canaries there are, at least 1.
-
-    Returns
-    -------
-    tuple
-        The rounds, at least one each.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be read, or no round was whole.
-    """
-    found = []
-    for path in sorted(directory.glob("round-*.json")):
-        try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            present, scores = tuple(map(int, stored["present"])), tuple(map(float, stored["scores"]))
-            others, size = (None if stored.get(name) is None else int(stored[name]) for name in ("others", "size"))
-            found.append(KeptRound(int(stored["number"]), present, scores, others, size))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} is no round that canaries kept: {error}") from None
-    whole = [one for one in found if one.is_whole(canaries)]
-    wrong = misnamed(found, canaries)
-    named = f" once each, since clients name {', '.join(map(str, wrong))} twice or beside them" if wrong else ""
-    what = f"{directory} holds no round in which {canaries} canaries answered{named}"
-    require(bool(whole), f"{what}: accepted is one or more")
-    return whole, found
-
-
-def misnamed(rounds: Iterable[KeptRound], canaries: int) -> tuple[int, ...]:
-    """Return the numbers that two clients named in one round, and those of no canary that is watched.
-
-    Parameters
-    ----------
-    rounds
-        What was kept.
-    canaries
-        How many canaries are watched, numbered from 0.
-    """
-    named = (one for kept in rounds for one in set(kept.present) if one >= canaries or kept.present.count(one) > 1)
-    return tuple(sorted(set(named)))
-
-
-def opened(rounds: list[KeptRound], coin_seed: int, canaries: int) -> tuple[Floats, Floats, Floats]:
-    """Return scores of canaries and their coins, (rounds, canaries), and scores of decoys, (rounds, decoys).
-
-    Parameters
-    ----------
-    rounds
-        Number of rounds of one training.
-    coin_seed
-        The secret of the clients that carry canaries.
-    canaries
-        How many there are.
-    """
-    scores = np.array([one.scores for one in rounds])
-    coins = canary_coins(coin_seed, [one.number for one in rounds], canaries)
-    return scores[:, :canaries], coins.astype(np.float64), scores[:, canaries:]

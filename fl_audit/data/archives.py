@@ -38,7 +38,7 @@ def load_npz(directory: Path | None, path: str, owner: str | None = None) -> Sou
         If the file is missing or damaged, a key is missing, or an array has another type or shape.
     """
     file = resolve(directory, path)
-    require(owner not in _KEYS, f"owner is {owner!r}: accepted is the key of an array beside {', '.join(_KEYS)}")
+    require(owner not in _KEYS, f"owner is {owner!r}: accepted is the key of an array other than {', '.join(_KEYS)}")
     arrays = read_archive(file, _KEYS if owner is None else (*_KEYS, owner))
     for key in ("x", "y"):
         require(key in arrays, f"{file} has no array {key}: accepted are x, y and optionally x_test, y_test")

@@ -202,7 +202,7 @@ def _own_entry(name: str) -> _Entry:
 
 
 def _of_type(loader: str, option: str, value: OptionValue, hints: Mapping[str, Any]) -> Any:
-    """Return a setting in the type that a loader's annotation asks for: text may become a path, and never a number."""
+    """Return a setting in the type that a loader's annotation names: text can become a path, but never a number."""
     from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
     hint = hints.get(option.replace("-", "_"), Any)

@@ -47,7 +47,7 @@ def cautions(frame: pd.DataFrame, label: str, features: Floats32, repeats: int) 
 
 
 def one_spelling(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return words without spaces around them, of each that differ by case or inner spaces only the most frequent."""
+    """Return words without spaces around them; words that differ only by case or inner spaces become the commonest."""
     text = column.astype(str).str.strip()
     counts = text.value_counts()
     spelled = {_folded(word): word for word in reversed(counts.index.tolist())}
@@ -78,7 +78,7 @@ def _spellings(frame: pd.DataFrame) -> Iterator[Caution]:
 
 
 def _twins(words: Sequence[str]) -> list[str]:
-    """Return the words that differ from another one by case or spaces only, those that belong together side by side."""
+    """Return all words that differ from another one by case or spaces only, next to those that they resemble."""
     folded: dict[str, list[str]] = {}
     for word in words:
         folded.setdefault(_folded(word), []).append(word)

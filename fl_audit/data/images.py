@@ -32,7 +32,7 @@ class ImageSettings:
 
 
 def image_features(pictures: Iterable[tuple[str, "Image"]], settings: ImageSettings) -> Floats32:
-    """Return pictures as numbers from 0 to 1, shape (n, channels, height, width): one channel for grey, three else.
+    """Return pictures as numbers from 0 to 1, shape (n, channels, height, width): one channel for grey, else three.
 
     Parameters
     ----------

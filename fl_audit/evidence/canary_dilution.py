@@ -40,13 +40,13 @@ class Dilution:
         return 1 / sqrt(left) if left > 0 else inf
 
 
-def squared_spread(others: int, canaries: int, size: int, is_replaced: bool) -> float:
+def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -> float:
     """Return the bound on s^2 of a round.
 
     Parameters
     ----------
     others
-        How many clients answered beside those that send canaries.
+        How many clients answered beside those that send canaries, or how many canaries their updates weigh at most.
     canaries
         How many canaries there are: half of them are sent, or all where one is replaced by its opposite.
     size
@@ -76,9 +76,24 @@ def dilution(squared: float, claimed: float, found: float, low: float, sizes: tu
         Root of the summed squares of the scores' parts about their mean, and degrees of freedom, as of
         `detectable_slope`.
     """
-    root, degrees = sizes
     least = Dilution(sqrt(squared), is_seen=False)
-    if degrees < 2 or found * root >= noncentral_t_quantile(FAMILY_LEVEL, degrees, least.shown(claimed) * root):
+    if not stands_out_too_little(least.shown(claimed), found, sizes, FAMILY_LEVEL):
         return least
     left = low**-2 - claimed**-2 if low else inf
     return Dilution(sqrt(max(squared, left)), is_seen=True)
+
+
+def stands_out_too_little(shown: float, found: float, sizes: tuple[float, float], level: float) -> bool:
+    """Return whether so low an estimate has a smaller probability than a level where mu is as large as it should be.
+
+    Parameters
+    ----------
+    shown
+        What should show of mu, above 0.
+    found, sizes
+        As for `dilution`.
+    level
+        Above 0 and below 1.
+    """
+    root, degrees = sizes
+    return degrees >= 2 and found * root < noncentral_t_quantile(level, degrees, shown * root)

@@ -18,13 +18,15 @@ from fl_audit.adjacency import Relation
 from fl_audit.arrays import Floats
 from fl_audit.canaries.certify import OneRunFinding, certify, over_the_training
 from fl_audit.canaries.directions import DECOYS
-from fl_audit.canaries.kept import KeptPromise, KeptRound, kept_promise, misnamed, opened, whole_rounds
+from fl_audit.canaries.kept import KeptPromise, kept_promise
+from fl_audit.canaries.rounds import KeptRound, Misfit, carried_on, fitting_rounds, misnamed, opened, whole_rounds
 from fl_audit.confidence.shift import detectable_shift, spread_of_parts
 from fl_audit.evidence.belief.family import DETECTION_POWER, FAMILY_LEVEL
 from fl_audit.evidence.belief.noise_estimate import breach_ratio
 from fl_audit.evidence.belief.verdict import Verdict, verdict_on
 from fl_audit.evidence.canary_dilution import Dilution, dilution, squared_spread
 from fl_audit.evidence.findings.found import finite
+from fl_audit.evidence.live_doubts import Doubt, Doubts, doubts_about
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.search import smallest_number
@@ -53,10 +55,14 @@ class LiveNumbers:
     finding: OneRunFinding  # what all whole rounds certify to who looks once, at a time chosen beforehand
     belief_lower: float  # the belief that the noise so certified lets an insider reach: beside `promise.belief_bound`
     looks: tuple[Look, ...]  # the declared looks that have taken place, in order
-    # `last`, `released`: number of the last round that was kept, whole or not, and how many were kept.
+    # `last`, `released`: number of the last round that was kept, whole or not, and how many were kept; with those that
+    # were set aside of a training that was carried on from a model of its own.
     last: int
     released: int
+    carried_on: int  # how many these are
     misnamed: tuple[int, ...]  # numbers of canaries that two clients sent in one round, or that nobody watches
+    misfits: tuple[Misfit, ...]  # canaries whose rounds do not count, and why
+    doubts: Doubts  # what keeps that which was found from being `consistent`
     # The smallest epsilon that the last look would have called violated in 9 of 10 trainings; infinite before any, and
     # where updates of others hide all noise that is missing.
     limit: float
@@ -71,19 +77,18 @@ class LiveNumbers:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict at the looks that have taken place; more rounds than were promised break it by themselves."""
-        is_broken = self.is_overrun or any(one.is_violated for one in self.looks)
-        return verdict_on(is_broken, self.is_conclusive and not self.may_be_overrun)
+        """The verdict at the looks that have taken place; more rounds than were promised break it by themselves.
+
+        Looks are no evidence where canaries that should send nothing seem to send their opposite: these stand out more.
+        """
+        is_heard = Doubt.OUT not in self.doubts.kinds or self.promise.claim.adjacency.relation is Relation.REPLACE
+        is_broken = self.is_overrun or (is_heard and any(one.is_violated for one in self.looks))
+        return verdict_on(is_broken, self.is_conclusive and not self.doubts.kinds)
 
     @property
     def is_overrun(self) -> bool:
         """Whether more rounds were released than were promised."""
         return self.released > self.promise.rounds
-
-    @property
-    def may_be_overrun(self) -> bool:
-        """Whether a later round than the last promised one was kept: rounds that were not kept may be too many."""
-        return self.last > self.promise.rounds
 
     @property
     def is_over(self) -> bool:
@@ -98,7 +103,13 @@ class LiveNumbers:
             "whole_rounds": found.rounds,
             "last_round": self.last,
             "released_rounds": self.released,
+            "carried_on_rounds": self.carried_on,
             "misnamed_canaries": list(self.misnamed),
+            "misfits": [{"canary": one.number, "node": one.node, "what": str(one.what)} for one in self.misfits],
+            "doubts": sorted(map(str, self.doubts.kinds)),
+            "faint_canaries": list(self.doubts.faint),
+            "uneven_rounds": list(self.doubts.uneven),
+            "canaries_are_known": self.doubts.knows_canaries,
             "promised_rounds": promise.rounds,
             "canaries": self.canaries,
             "mu": found.mu,
@@ -149,8 +160,10 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
     """
     kept = kept_promise(directory)
     claim = kept.terms.claim(kept.delta)
-    rounds, every = whole_rounds(directory, kept.canaries)
-    last, released = every[-1].number, len(every)
+    whole_ones, every = whole_rounds(directory, kept.canaries)
+    rounds, wrong = fitting_rounds(whole_ones, kept.terms, coins)
+    last, before = every[-1].number, carried_on(directory, every)
+    released = len(every) + before
     opened_rounds = opened(rounds, coins, kept.canaries)
     whole, declared = sum(one.number <= claim.rounds for one in rounds), declared_looks(claim.rounds)
     ended = is_over or last >= claim.rounds
@@ -168,10 +181,13 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
     is_conclusive = bool(looks) and _shift(number, kept, claim, level) <= sought
     lower = finding.mu_lower
     spent = played.with_noise(finding.mu_claimed / lower) if lower else None
+    scores, tossed, decoys = (one[:number] for one in opened_rounds)
+    doubts = doubts_about(every, rounds, (scores, tossed, decoys), kept, hidden)
+    believed = guarantee(spent).belief_bound if spent else claim.prior
+    knows_others = all(one.others is not None for one in rounds)
     return LiveNumbers(
-        promise, kept.canaries, finding, guarantee(spent).belief_bound if spent else claim.prior, looks, last,
-        released, misnamed(every, kept.canaries), limit, is_conclusive, hidden,
-        all(one.others is not None for one in rounds), level, needed,
+        promise, kept.canaries, finding, believed, looks, last, released, before, misnamed(every, kept.canaries), wrong,
+        doubts, limit, is_conclusive, hidden, knows_others, level, needed,
     )  # fmt: skip
 
 

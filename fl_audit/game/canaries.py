@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fl_audit.adjacency import Relation
+from fl_audit.adjacency import Relation, Unit
 from fl_audit.arrays import Flags, Floats
 from fl_audit.canaries.directions import DECOYS, canary_direction, canary_score, canary_update
 from fl_audit.game.contributing import Contributed
@@ -20,6 +20,7 @@ from fl_audit.game.private_training import private_steps
 from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import SeenRound
 from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.mechanisms.standpoint import Place
 
 
@@ -129,6 +130,10 @@ class CanaryFacts:
     # clients.
     client: int | None = None
     records: int = 0
+    # `others`, `size`: how many canaries' worth all others add to a release at most, on average over rounds, and the
+    # number of parameters.
+    others: float = 0.0
+    size: int = 1
 
 
 def canary_facts(game: Game) -> CanaryFacts | None:
@@ -137,12 +142,18 @@ def canary_facts(game: Game) -> CanaryFacts | None:
     if game.public.canaries == 0:
         return None
     if not isinstance(law.contribution, PrivateTraining):
-        return CanaryFacts(1 / law.noise_multiplier)
+        is_client = law.adjacency.unit is Unit.CLIENT
+        units = game.public.clients if is_client else game.public.records
+        others = law.participation.size if isinstance(law.participation, FixedCohort) else units * law.sampling_rate
+        return CanaryFacts(1 / law.noise_multiplier, others=others, size=game.model.layout.size)
     steps, seen = private_steps(law), [len(shard) for shard in game.shards]
     own = len(game.shards[game.victim])
     if game.public.standpoint.place is Place.SERVER:
         seen = [own]
-    return CanaryFacts(_unit(game) / sqrt(sum(map(steps.update_variance, seen))), game.victim, own)
+    # A step moves by a canary over the mean batch, and by its records by no more than one canary.
+    others = steps.mean_batch(own) * sum(map(steps.count, seen)) / sqrt(steps.count(own))
+    mu = _unit(game) / sqrt(sum(map(steps.update_variance, seen)))
+    return CanaryFacts(mu, game.victim, own, others, game.model.layout.size)
 
 
 def _unit(game: Game) -> float:

@@ -148,7 +148,7 @@ def floating_words(trial: Trial) -> str:
 
 
 def games_words(attempt: Attempt) -> str:
-    """Return how many of an attempt's games were games, in words that go on; empty if all were."""
+    """Return in how many games of an attempt a claim could be broken, as the rest of a sentence; empty if in all."""
     if attempt.share_of_games == 1:
         return ""
     return (
@@ -205,9 +205,9 @@ def claim_words(trial: Trial) -> str:
             return f"{never}, in any kind of game: nothing was audited ({trial.claim.words})."
         case Verdict.INCONCLUSIVE if trial.knowing is not None:
             return (
-                f"who knows what all others sent tells more than the claim allows ({trial.claim.words}): "
-                f"{trial.knowing.right} of {trial.knowing.games} games. Nobody else was seen to. Where the server "
-                "alone adds noise this refutes the claim, and where clients add shares of it, it does not: "
+                f"an observer who knows what all others sent guesses more games than the claim allows "
+                f"({trial.claim.words}): {trial.knowing.right} of {trial.knowing.games}. Nobody else did. This "
+                "refutes the claim where the server alone adds noise, and not where clients add shares of it: "
                 f"{_UNREFUTED[trial.unrefuted]}."
             )
         case Verdict.INCONCLUSIVE if any(attempt.share_of_games < 1 for attempt in trial.attempts):

@@ -4,16 +4,18 @@ from pathlib import Path
 from typing import assert_never
 
 from fl_audit.canaries.certify import OneRunFinding
+from fl_audit.canaries.rounds import in_words
 from fl_audit.evidence.belief.family import FAMILY_LEVEL
 from fl_audit.evidence.belief.noise_estimate import BREACH
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.live import LiveNumbers
+from fl_audit.evidence.live_doubts import Doubt
 from fl_audit.report.banner import verdict_banner
 from fl_audit.report.headline import Fact
 from fl_audit.report.page.first_screen import fact_html
 from fl_audit.report.page.markup import page_table
 from fl_audit.report.page.shell import html_page
-from fl_audit.report.wording import number_text, one_in, percent, plural
+from fl_audit.report.wording import capital, number_text, one_in, percent, plural
 from fl_audit.whole_files import whole_file
 
 
@@ -66,16 +68,26 @@ def _assumption(numbers: LiveNumbers) -> str:
             " How many other clients answered was not seen: it is taken that their updates do not lie over the noise."
         )
     )
-    return f"{numbers.finding.method.assumption}{unseen}"
+    taken = (
+        ""
+        if numbers.doubts.knows_canaries
+        else (
+            " What canaries send where they are out, and with which coins, was not noted: it is taken to be as the "
+            "promise and the coins have it, as far as the scores do not speak against it."
+        )
+    )
+    return f"{numbers.finding.method.assumption}{unseen}{taken}"
 
 
 def _progress(numbers: LiveNumbers) -> str:
     whole, promised = numbers.finding.rounds, numbers.promise.rounds
-    left_out = numbers.released - whole
+    left_out = numbers.released - numbers.carried_on - whole
     wrong = ", ".join(map(str, numbers.misnamed))
     twice = f", or clients named canaries twice or beside those that are watched ({wrong})" if wrong else ""
-    without = f", {plural(left_out, 'round')} left out: a canary did not answer{twice}" if left_out else ""
-    return f"{whole:,} whole rounds of {promised:,} promised{without}"
+    unfit = f", or {in_words(numbers.misfits)}" if numbers.misfits else ""
+    without = f", {plural(left_out, 'round')} left out: a canary did not answer{twice}{unfit}" if left_out else ""
+    more = f", after {plural(numbers.carried_on, 'round')} of the same training that were set aside"
+    return f"{whole:,} whole rounds of {promised:,} promised{without}{more if numbers.carried_on else ''}"
 
 
 def _opening(numbers: LiveNumbers) -> str:
@@ -120,19 +132,12 @@ def _next(numbers: LiveNumbers) -> str:
             )
         case Verdict.CONSISTENT:
             return "Nothing so far contradicts the promise." + ("" if numbers.is_over else " Look again at the end.")
-        case Verdict.INCONCLUSIVE if numbers.may_be_overrun:
-            return (
-                f"Find out how many rounds there were: round {numbers.last:,} was kept, and {numbers.promise.rounds:,} "
-                f"are promised. Only {numbers.released:,} were kept, so that it cannot be said from here."
-            )
         case Verdict.INCONCLUSIVE if numbers.misnamed:
             return "Give every node that sends canaries a number of its own, from 0: no other rounds count."
-        case Verdict.INCONCLUSIVE if numbers.dilution.is_seen:
-            return (
-                "Find out what hides the canaries: they stand out less than the promised noise lets them. Updates of "
-                "other clients do so, canaries that took no part, coins that are not those of all canaries, and more "
-                "noise than was promised. Noise that is missing could hide behind the first three."
-            )
+        case Verdict.INCONCLUSIVE if numbers.misfits:
+            return f"Mend what does not fit: no other rounds count. {capital(in_words(numbers.misfits))}."
+        case Verdict.INCONCLUSIVE if numbers.doubts.kinds:
+            return _doubt(next(one for one in Doubt if one in numbers.doubts.kinds), numbers)
         case Verdict.INCONCLUSIVE if numbers.rounds_needed is None:
             return (
                 "Audit the strategy by itself, with `fl-audit strategy`: the updates of so many other clients, with so "
@@ -150,6 +155,50 @@ def _next(numbers: LiveNumbers) -> str:
             raise AssertionError("a watched training has a promise and is audited")
         case _:
             assert_never(numbers.verdict)
+
+
+def _doubt(doubt: Doubt, numbers: LiveNumbers) -> str:
+    doubts = numbers.doubts
+    match doubt:
+        case Doubt.OVERRUN:
+            return (
+                f"Find out how many rounds there were: round {numbers.last:,} was kept, and {numbers.promise.rounds:,} "
+                f"are promised. Only {numbers.released:,} were kept, so that it cannot be said from here."
+            )
+        case Doubt.OUT:
+            return (
+                "Find out what the canaries send where they are out, which was not noted: it does not look like what "
+                "the promise compares with. Their `is_replaced` is to be True where a client is replaced, and False "
+                "where it comes or goes."
+            )
+        case Doubt.FAINT:
+            alone = f" (each by itself: {_numbered(doubts.faint)})" if doubts.faint else ""
+            return (
+                f"Find out what hides the canaries{alone}: they stand out less than the promised noise lets them. "
+                "Updates of other clients do so, canaries that took no part, coins that are not those of all canaries, "
+                "and more noise than was promised. Noise that is missing could hide behind the first three."
+            )
+        case Doubt.UNEVEN:
+            return (
+                f"Find out why far less noise than in the others lies in {_numbered(doubts.uneven, 'round')}: it was "
+                "left out there, or the average was over far more clients. Rounds on one scale alone can be judged."
+            )
+        case Doubt.ATTENDANCE:
+            rate = percent(numbers.promise.claim.sampling_rate)
+            return (
+                f"Find out who is asked to take part: {rate} of the rounds are promised of each client, and canaries "
+                "took part in more, or nobody saw in how many. Without the sampling, the training tells more than is "
+                "promised."
+            )
+        case _:
+            assert_never(doubt)
+
+
+def _numbered(found: tuple[int, ...], what: str = "canary", most: int = 5) -> str:
+    """Return numbers in words, the first few of them."""
+    named = f"{', '.join(map(str, found[:most]))}{', ...' if len(found) > most else ''}"
+    plurals = {"canary": "canaries", "round": "rounds"}
+    return f"{what if len(found) == 1 else plurals[what]} {named}"
 
 
 def _table(numbers: LiveNumbers) -> str:

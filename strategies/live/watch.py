@@ -13,7 +13,8 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from fl_audit.canaries.kept import NOTE, Watch, named_canaries
+from fl_audit.canaries.kept import Watch
+from fl_audit.canaries.notes import NOTE, read_note
 from fl_audit.errors import InputError
 
 
@@ -68,13 +69,16 @@ class LiveStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return what the strategy makes of the replies, and keep what it says of the canaries."""
         answered = list(replies)
-        noted = [one.content for one in answered if one.has_content() and NOTE in one.content.config_records]
-        present = named_canaries(content.config_records.pop(NOTE).get(NOTE) for content in noted)
+        noted = [one for one in answered if one.has_content() and NOTE in one.content.config_records]
+        said = [
+            read_note(one.content.config_records.pop(NOTE).get(NOTE), str(one.metadata.src_node_id)) for one in noted
+        ]
+        norm, run = _clipping_norm(self.strategy), next((one.metadata.run_id for one in answered), None)
         released, metrics = self.strategy.aggregate_train(server_round, answered)
         if released is not None and self._before is not None:
             before, after = ((array.numpy() for array in model) for model in (self._before, released.values()))
             others = sum(one.has_content() for one in answered) - len(noted)
-            self.watch.note(server_round, before, after, present, others)
+            self.watch.note(server_round, before, after, filter(None, said), others, norm, run)
         return released, metrics
 
     def configure_evaluate(
@@ -112,11 +116,12 @@ class WatchedOldStrategy(OldStrategy):
 
     def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
         """Return what the strategy makes of the replies, and keep what it says of the canaries."""
-        present = named_canaries(found.metrics.pop(NOTE) for _, found in results if NOTE in found.metrics)
+        said = [read_note(found.metrics.pop(NOTE), one.cid) for one, found in results if NOTE in found.metrics]
+        norm, run = _clipping_norm(self.strategy), next((getattr(one, "run_id", None) for one, _ in results), None)
         released, metrics = self.strategy.aggregate_fit(server_round, results, failures)
         if released is not None and self._before is not None:
-            others = len(results) - len(present)
-            self.watch.note(server_round, _arrays(self._before), _arrays(released), present, others)
+            before, after, others = _arrays(self._before), _arrays(released), len(results) - len(said)
+            self.watch.note(server_round, before, after, filter(None, said), others, norm, run)
         return released, metrics
 
     def configure_evaluate(self, server_round: int, parameters: Parameters, client_manager: Any) -> Any:
@@ -130,6 +135,12 @@ class WatchedOldStrategy(OldStrategy):
     def evaluate(self, server_round: int, parameters: Parameters) -> Any:
         """Return what the strategy says of the model."""
         return self.strategy.evaluate(server_round, parameters)
+
+
+def _clipping_norm(strategy: object) -> float | None:
+    """Return to which norm a strategy clips, as Flower's say; adaptive ones do so in a round that has not ended."""
+    norm = getattr(strategy, "clipping_norm", None)
+    return float(norm) if isinstance(norm, int | float) and 0 < norm < float("inf") else None
 
 
 def _arrays(parameters: Parameters) -> Iterator[NDArray[Any]]:

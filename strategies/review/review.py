@@ -166,7 +166,11 @@ def _stated(caught: Caught, wishes: ReviewOptions, rounds: int) -> Stated:
         claim = StatedClaim(
             adjacency or Adjacency.ADD_REMOVE_CLIENT, wishes.epsilon, wishes.delta, wishes.noise_multiplier, rounds
         )
+        usual = stated_by(caught.start.strategy, [one.mod for one in caught.mods], None, rounds, wishes.delta).claim
         own = None if found.claim is None else found.claim.mu or found.mu
+        if own is not None and usual is not None:
+            # The same noise, and a sum that may move farther than between the neighbours that the app has in mind.
+            own *= max(1.0, claim.neighbours.sensitivity_of_sum(1.0) / usual.neighbours.sensitivity_of_sum(1.0))
         found = replace(found, claim=claim, source="named by the reviewer", is_of_reviewer=True, mu=own)
     return replace(found, norm=wishes.norm or found.norm)
 

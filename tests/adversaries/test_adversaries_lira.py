@@ -131,9 +131,9 @@ def test_coins_that_leave_a_target_without_shadows_are_refused_before_anything_i
     is_in = np.array([[True, True], [True, False], [False, False], [False, True]])
     require_shadows_of_all(Membership(is_in))
     is_in[3, 1] = False
-    with pytest.raises(InputError, match="target 1 in in 1 of 4 worlds: accepted are 2 or more"):
+    with pytest.raises(InputError, match="target 1 is a member in 1 of 4 worlds: accepted are 2 or more"):
         require_shadows_of_all(Membership(is_in))
-    with pytest.raises(InputError, match="target 0 out in 0 of 4 worlds"):
+    with pytest.raises(InputError, match="target 0 is no member in 0 of 4 worlds"):
         require_shadows_of_all(Membership(~is_in | np.array([[True, False]])))
     with pytest.raises(InputError, match="shadow worlds with target 1 in"):
         lira_scores(np.zeros((4, 2)), Membership(is_in), spread=LiraSpread.SHARED)

@@ -16,8 +16,9 @@ from experiments.runs.plan import AuditPlan
 from experiments.runs.run import Parties, run_audit
 from fl_audit.errors import InputError
 from fl_audit.evidence.findings.found import Findings
-from fl_audit.evidence.findings.one_run import measure_one_run
+from fl_audit.evidence.findings.one_run import judge_canaries, measure_one_run
 from fl_audit.evidence.findings.verdict import measure_verdict
+from fl_audit.game.game import load_game
 from fl_audit.report.finding import RunContents
 from fl_audit.worlds import WorldBatch
 from strategies.dp_strategy import DPStrategy
@@ -121,6 +122,29 @@ def test_an_accountant_that_starts_afresh_every_round_is_caught(small_plan: Make
     assert found.tells_too_little
     assert not honest.tells_too_little
     assert honest.finding.mu_lower >= 0.8
+
+
+def test_only_what_updates_of_others_cannot_hide_is_conclusive(small_plan: MakePlan, tmp_path: Path) -> None:
+    """As in a live audit; and where the promised epsilon is 0, two thirds of the noise are what is to be found."""
+    audit, privacy = {"worlds": 12, "canaries": 12}, {"delta": 1 - 1e-12}
+    plan = one_run_plan(small_plan, AVERAGED, data={"clients": 3}, privacy=privacy, audit=audit)
+    run = played(plan, tmp_path / "run").run
+    facts, table = run.facts.canaries, run.tables.canaries
+    assert facts is not None
+    assert table is not None
+    assert (facts.others, facts.size) == (3.0, load_game(plan.public).model.layout.size)
+    assert run.facts.guarantee is not None
+    assert run.facts.guarantee.epsilon == 0
+    found = judge_canaries(run)
+    assert found is not None
+    assert found.verdict == "consistent"
+    # Behind so many others nothing would be found, and in eight rounds two thirds of the noise would not.
+    crowd = replace(run, facts=replace(run.facts, canaries=replace(facts, others=300.0)))
+    short = replace(run, tables=replace(run.tables, canaries=table[(table["world"] == 0) & (table["round"] <= 8)]))
+    for one, limit in ((crowd, np.inf), (short, 0.0)):
+        judged = judge_canaries(one)
+        assert judged is not None
+        assert (judged.verdict, judged.limit_of_detection) == ("inconclusive", limit)
 
 
 def test_everybody_trains_and_only_canaries_toss_coins(small_plan: MakePlan, tmp_path: Path) -> None:

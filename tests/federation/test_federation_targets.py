@@ -273,17 +273,50 @@ def test_insiders_of_all_targets_weigh_exactly(
         assert found.summary["verdict"] == "consistent"
 
 
-def test_less_noise_is_found_however_little_the_targets_stand_out(small_plan: MakePlan, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("training", "privacy"),
+    [
+        ({}, {}),
+        ({}, {"noise": "tree"}),
+        ({"expected-batch": 30}, {}),
+        (_CLIENTS | {"client-sampling-rate": 0.6}, {}),
+        (_CLIENTS, {"clipping": "adaptive"}),
+    ],
+    ids=["records", "tree", "sampled-records", "sampled-clients", "adaptive"],
+)
+def test_less_noise_is_found_however_little_the_targets_stand_out(
+    training: dict[str, Any], privacy: dict[str, Any], small_plan: MakePlan, tmp_path: Path
+) -> None:
     """Half of the noise in 60 worlds of two rounds: the scores alone certify nothing, the noise is found."""
     audit = {"game": "membership", "worlds": 60, "targets": 4, "attacks": ["loss"], "epsilon-star": False}
-    plan = small_plan(privacy=_PROMISE, training={"rounds": 2}, audit=audit)
-    verdicts = {}
+    noise = _PROMISE | {"epsilon": None, "noise-multiplier": 1.0} | privacy
+    plan = small_plan(data={"clients": 5}, privacy=noise, training=training | {"rounds": 2}, audit=audit)
+    verdicts, ratios = {}, []
     for strategy in (DPStrategy, HalvedNoise):
         parties, directory = Parties(strategy=strategy), tmp_path / strategy.__name__
         found = run_audit(plan, directory, Engine.LOCAL, parties=parties, with_report=False)
         told = {test["name"]: test["violated"] for test in found.summary["noise"]["tests"]}
         verdicts[strategy] = found.summary["verdict"], told["noise-along-record"], told["scores"]
+        ratios.append(found.summary["noise"]["along_record"])
     assert verdicts == {DPStrategy: ("consistent", False, False), HalvedNoise: ("violated", True, False)}
+    assert ratios == pytest.approx([1, 0.5], rel=0.25)
+
+
+@pytest.mark.parametrize(("worlds", "seed", "why"), [(2, 5, "fell alike"), (2, 3, "fell alike"), (1, 9, "one world")])
+def test_coins_that_fell_alike_leave_the_attacks_out_and_end_no_run(
+    worlds: int, seed: int, why: str, small_plan: MakePlan, tmp_path: Path
+) -> None:
+    """All targets are in; all are in one world and none in the other; one world has both."""
+    is_in = SeededChallenger(seed, 2).membership(range(worlds)).is_in
+    assert {tuple(row) for row in is_in.tolist()} == {5: {(True, True)}, 3: {(True,) * 2, (False,) * 2}}.get(
+        seed, {tuple(is_in[0].tolist())}
+    )
+    audit = {"game": "membership", "worlds": worlds, "targets": 2, "attacks": ["loss"], "epsilon-star": False}
+    plan = small_plan(privacy=_PROMISE, audit=audit, training={"rounds": 2}, run={"seed": seed})
+    found = run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    assert (found.summary["verdict"], found.summary["attacks"]) == ("inconclusive", None)
+    assert "No attack was measured, for" in found.summary["scope"]
+    assert why in found.summary["scope"]
 
 
 def test_training_ends_where_the_loss_falls_no_more(small_plan: MakePlan, tmp_path: Path) -> None:
@@ -380,7 +413,7 @@ def test_a_seed_that_leaves_a_target_without_shadows_is_refused_before_training(
     plan = small_plan(
         data=data, privacy=_PROMISE, audit=_GAME | {"targets": 1500, "epsilon-star": False}, run={"seed": 178}
     )
-    with pytest.raises(InputError, match=r"leave target 444 (in|out) in 0 of 24 worlds: accepted are 2 or more"):
+    with pytest.raises(InputError, match=r"target 444 is (a|no) member in 0 of 24 worlds: accepted are 2 or more"):
         run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     assert not list((tmp_path / "run").rglob("batch-*"))
 

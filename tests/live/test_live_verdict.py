@@ -10,6 +10,7 @@ from experiments.cli.main import main
 from experiments.studies.canary_clients import Training
 from fl_audit.canaries.directions import canary_coin, canary_direction
 from fl_audit.canaries.kept import Watch
+from fl_audit.canaries.notes import CanaryNote
 from fl_audit.confidence.shift import detectable_shift
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.family import FAMILY_LEVEL
@@ -39,7 +40,7 @@ def train(
         release[0] += others
         for one in range(canaries):
             release += canary_coin(COINS, number, one) * canary_direction(DIRECTIONS, number, one, SIZE)
-        watch.note(number, [np.zeros(SIZE)], [release], range(canaries), others if are_seen else None)
+        watch.note(number, [np.zeros(SIZE)], [release], map(CanaryNote, range(canaries)), others if are_seen else None)
     return place
 
 
@@ -105,7 +106,7 @@ def test_looks_are_declared_and_what_one_has_found_stays_found(tmp_path: Path) -
     terms = TrainingTerms("add-remove-client", 1.0, 100)
     for number in range(13, 80):
         far = 100 * np.random.default_rng(number).normal(size=SIZE)
-        Watch(place, DIRECTIONS, 2, terms, DELTA).note(number, [np.zeros(SIZE)], [far], (0, 1))
+        Watch(place, DIRECTIONS, 2, terms, DELTA).note(number, [np.zeros(SIZE)], [far], map(CanaryNote, (0, 1)))
     late = measure_live(place, COINS)
     assert late.finding.mu_lower < 1
     assert late.verdict == "violated"
@@ -137,14 +138,14 @@ def test_a_later_round_than_promised_leaves_open_how_many_there_were(tmp_path: P
 
 def test_rounds_in_which_two_clients_send_one_canary_or_a_strange_one_do_not_count(tmp_path: Path) -> None:
     """Twice the canary stands out of honest noise as one does of half the noise."""
-    place, terms = train(tmp_path, 20, 1.0, canaries=3), TrainingTerms("add-remove-client", 1.0, 60)
+    place, terms = train(tmp_path, 20, 1.0, canaries=3, promised=60), TrainingTerms("add-remove-client", 1.0, 60)
     draw = np.random.default_rng(1)
     for number in range(21, 61):
         release = draw.normal(size=SIZE)
         for one in range(3):
             release += 2 * canary_coin(COINS, number, one) * canary_direction(DIRECTIONS, number, one, SIZE)
         present = (0, 0, 1, 1, 2, 2) if number < 60 else (0, 1, 2, 7)
-        Watch(place, DIRECTIONS, 3, terms, DELTA).note(number, [np.zeros(SIZE)], [release], present)
+        Watch(place, DIRECTIONS, 3, terms, DELTA).note(number, [np.zeros(SIZE)], [release], map(CanaryNote, present))
     numbers = measure_live(place, COINS)
     assert (numbers.finding.rounds, numbers.misnamed, numbers.verdict) == (20, (0, 1, 2, 7), "inconclusive")
     lines = live_lines(numbers)

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import sys
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,10 +41,10 @@ from strategies.review.capture import Caught, catch
 from strategies.review.claims import Stated, epsilon_words, stated_by, training_doubt
 from strategies.review.options import ReviewOptions
 from strategies.review.plan import asked_of, early_of, fewest, nodes_of, plan_of, telling_kinds
-from strategies.review.review import _stated, _verdict, review
+from strategies.review.review import Review, _stated, _verdict, review
 from strategies.review.seats import Seated
 from strategies.review.stand_ins import StandIns
-from strategies.review.words import headline, review_json
+from strategies.review.words import headline, review_json, screen
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 PRIVATE = "DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), {noise}, 2.0, 4)"
@@ -309,6 +310,32 @@ def test_an_epsilon_of_the_training_is_not_supported_by_games_of_three_rounds(
         assert _verdict(stated, trial, rounds, 3) == expected
     if "33.1" in said:
         assert gdp_delta(33.1, 5.0) == pytest.approx(1e-5, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("relation", "mu"), [(None, 0.5), (Adjacency.ADD_REMOVE_CLIENT, 0.5), (Adjacency.REPLACE_CLIENT, 1.0)]
+)
+def test_noise_of_a_wrapper_tells_twice_as_much_of_a_client_that_is_replaced(
+    relation: Adjacency | None, mu: float
+) -> None:
+    """Flower's noise is that of an update which is added or removed, for whichever relation a reviewer asks."""
+    strategy = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 2.0, 1.0, 10)
+    caught = cast(Caught, SimpleNamespace(start=SimpleNamespace(strategy=strategy), mods=[]))
+    stated = _stated(caught, ReviewOptions(epsilon=34.0, adjacency=relation), rounds=1)
+    assert stated.mu == mu
+    assert (training_doubt(stated, 100, 3) == "") is (relation is not Adjacency.REPLACE_CLIENT)
+
+
+def test_kinds_without_a_single_game_are_not_said_to_hold() -> None:
+    claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
+    trial = Trial(claim, Verdict.INCONCLUSIVE, (), (), 40, silent=("removed",))
+    stated = Stated(claim, "here")
+    found = Review("app", stated, Verdict.INCONCLUSIVE, 3, 3, 4, {"train": 4, "evaluate": 0}, None,
+                   ("removed", "metrics"), "none", trial, None, (), ())  # fmt: skip
+    lines = dict(screen(found))
+    assert lines["No contradiction"] == BY_NAME["metrics"].plain_name
+    assert lines["Not tried"].startswith("'removed' (no model was released")
+    assert "Not tried" not in dict(screen(replace(found, trial=replace(trial, silent=()))))
 
 
 def test_whoever_is_asked_first_in_a_round_sits_on_the_first_seat() -> None:

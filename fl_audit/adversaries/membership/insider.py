@@ -48,7 +48,7 @@ def noise_along(products: ArrayLike, norms: ArrayLike, sigma: ArrayLike) -> Floa
     """Return <n, h> / (||h|| sigma), the noise along every target's contribution, float64 (worlds, targets).
 
     Given all rounds before it is N(0, 1) if the noise has the claimed law, whoever takes part: h follows from them. It
-    is 0 where h is, which has no direction.
+    is NaN where h is 0, which has no direction.
 
     Parameters
     ----------
@@ -66,7 +66,8 @@ def noise_along(products: ArrayLike, norms: ArrayLike, sigma: ArrayLike) -> Floa
     """
     along, lengths = _checked(products, "products"), _checked(norms, "norms")
     scale = _checked_sigma(sigma, len(along))
-    return np.divide(along, lengths, out=np.zeros(along.shape), where=lengths > 0) / scale
+    found: Floats = np.divide(along, lengths, out=np.full(along.shape, np.nan), where=lengths > 0) / scale
+    return found
 
 
 def increments(

@@ -19,7 +19,7 @@ from fl_audit.errors import require
 from fl_audit.game.membership import Membership
 
 FEWEST = 2
-"""In so many worlds a target has to be in, and out, for all to have shadow worlds: none is a shadow of its own."""
+"""Worlds at least in which each target is in, and in which it is out: no world is a shadow of its own."""
 LEAST_SHARE_OF_SPREAD = 1e-12
 """Least sum of squares, as a share of that over all worlds: what rounding leaves of a group of equal values."""
 
@@ -123,7 +123,7 @@ def require_shadows(group: ShadowGroup, side: str, at_least: int) -> None:
 
 
 def require_shadows_of_all(membership: Membership) -> None:
-    """Refuse coins that leave a target without a shadow world on a side, which would end an attack after all training.
+    """Refuse coins that leave a target without shadow worlds, before an attack fails for it after all training.
 
     Parameters
     ----------
@@ -137,10 +137,10 @@ def require_shadows_of_all(membership: Membership) -> None:
     """
     fewest = fewest_on_a_side(membership)
     target = int(fewest.argmin())
-    side = "in" if membership.is_in[:, target].sum() == fewest[target] else "out"
+    is_what = "a member" if membership.is_in[:, target].sum() == fewest[target] else "no member"
     require(
         fewest[target] >= FEWEST,
-        f"the coins of this seed leave target {target} {side} in {fewest[target]} of {membership.worlds} worlds: "
+        f"by the coins of this seed target {target} is {is_what} in {fewest[target]} of {membership.worlds} worlds: "
         f"accepted are {FEWEST} or more, by another seed or more worlds",
     )
 

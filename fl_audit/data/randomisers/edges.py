@@ -94,10 +94,10 @@ class RandomisedEdges:
         return np.asarray(self.epsilon * np.triu(agreeing, 1).sum(axis=(-2, -1)), dtype=np.float64)
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return what the paper promises for graphs of up to `shape` = (nodes, nodes): one for each pair of a node.
+        """Return what the paper promises for graphs of up to `shape` = (nodes, nodes): a release for each edge.
 
-        The paper multiplies epsilon_i by a largest degree of 2,000. COLLAB's largest graph has 492 nodes, and its
-        largest degree is 491.
+        It counts the edges that one node can have. The paper multiplies epsilon_i by a largest degree of 2,000.
+        COLLAB's largest graph has 492 nodes, and its largest degree is 491.
         """
         return responses(self.epsilon, shape[-1] - 1)
 

@@ -24,7 +24,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from fl_audit.arrays import Flags, Floats, Integers
-from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
+from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult, of_looks
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.world_features import Features, direction_features, sample_features, seed_of
 from fl_audit.randomness import Purpose, generator
@@ -88,7 +88,7 @@ def distinguisher(measured: Measured) -> TestResult | NotOffered:
     return TestResult(
         name=TestName.DISTINGUISHER,
         statistic=best.right,
-        p_value=min(1.0, len(found) * best.p_value),
+        p_value=of_looks(len(found), best.p_value),
         measured=best.right / best.pairs,
         promised=0.5,
         limit=best.limit,

@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
+import numpy as np
+
+from fl_audit.errors import require
+
 FAMILY_LEVEL = 0.001
 """Probability with which a federation that keeps its promise may be called violated."""
 
@@ -22,8 +26,8 @@ class TestName(StrEnum):
 
     All but the last eight ask whether the noise is the claimed one, and SENSITIVITY whether it hides enough. The four
     after it ask whether anything but the sums tells D from D'. SCORES and CANDIDATES stand where no other test can be
-    made, SCORES beside NOISE_ and SECRET_ALONG_RECORD in the game of membership, and CANARIES alone in the game of one
-    run.
+    made, SCORES beside NOISE_ and SECRET_ALONG_RECORD in the game of membership, CANDIDATES beside NOISE_ALONG_RECORD
+    in that of reconstruction, and CANARIES alone in the game of one run.
     """
 
     __test__ = False  # it is no test of pytest's
@@ -97,13 +101,33 @@ _SHARES = {
     TestName.SECRET_ALONG_RECORD: 0.03,
     TestName.DISTINGUISHER: 0.02,
     TestName.SCORES: 0.72,  # what is left by NOISE_ and SECRET_ALONG_RECORD, its neighbours in the game of membership
+    TestName.CANDIDATES: 0.72,  # likewise in the game of reconstruction
 }
 _ABOUT_SECRET = (TestName.SECRET_TOTAL, TestName.SECRET_PLACE, TestName.SECRET_ALONG_RECORD, TestName.DISTINGUISHER)
 
 
+def of_looks(looks: int, p_value: float) -> float:
+    """Return the p-value of the smallest of several by Bonferroni; NaN stays NaN, which no result of a test accepts.
+
+    Parameters
+    ----------
+    looks
+        How many they are, at least 1; 2 stands for two sides.
+    p_value
+        The smallest, from 0.
+    """
+    return float(np.minimum(1.0, looks * p_value))
+
+
 @dataclass(frozen=True)
 class TestResult:
-    """What one test found, in numbers; `fl_audit.report.words_of_tests` says what they mean."""
+    """What one test found, in numbers; `fl_audit.report.words_of_tests` says what they mean.
+
+    Raises
+    ------
+    InputError
+        If the p-value is none: no run may pass because a test came to nothing.
+    """
 
     __test__: ClassVar[bool] = False
 
@@ -118,6 +142,10 @@ class TestResult:
     limit: float = math.nan
     place: str = ""  # where in the run, such as a tensor or two rounds; empty where the test concerns all of it
     more: Mapping[str, float] = field(default_factory=dict)  # other numbers of this test, by name
+
+    def __post_init__(self) -> None:
+        found = f"the test {self.name} has the p-value {self.p_value}"
+        require(0 <= self.p_value <= 1, f"{found}: accepted are numbers from 0 to 1; is one of the run not finite?")
 
     @property
     def level(self) -> float:

@@ -55,10 +55,24 @@ class Measured:
             require(found == shape, f"{name} have shape {found}: accepted is {shape}, that of the increments")
         positive = bool(np.all(np.isfinite(self.sigma) & (self.sigma > 0)))
         require(positive, "a claimed noise scale is not positive and finite: accepted are positive finite numbers")
+        self._require_finite()
         z = self.noise_multiplier
         require(0 < z < np.inf, f"noise multiplier is {z}: accepted are positive finite numbers")
         mu = self.largest_mu
         require(mu is None or 0 < mu < np.inf, f"largest mu is {mu}: accepted are positive finite numbers")
+
+    def _require_finite(self) -> None:
+        """Refuse what would make a test come to nothing: only what stands for itself being unknown may be NaN."""
+        numbers = {"increments": self.increments, "sensitivities": self.sensitivity}
+        unknown: dict[str, Floats] = {} if self.scores is None else {"scores": self.scores}
+        if (seen := self.residuals) is not None:
+            numbers |= {"sums of squares": seen.total, "sums of squares of tensors": seen.squares}
+            unknown |= {"projections": seen.projections, "noise along gradients": seen.gradient}
+            unknown |= {"sums of classes": seen.strides, "the sample": seen.sample, "low bits": seen.low_bits}
+        for name, values in numbers.items():
+            require(bool(np.isfinite(values).all()), f"{name} are not all finite: accepted are finite numbers")
+        for name, values in unknown.items():
+            require(not bool(np.isinf(values).any()), f"{name} hold infinity: accepted are finite numbers, or NaN")
 
     @property
     def worlds(self) -> int:

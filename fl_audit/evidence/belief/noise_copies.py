@@ -12,7 +12,7 @@ from scipy.fft import irfftn, next_fast_len, rfftn
 from scipy.special import chdtrc, gammainc, gammaincc, log_ndtr, ndtri
 
 from fl_audit.arrays import Floats, Integers
-from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
+from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult, of_looks
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_repeats import at_least_one, cosine_at, cosine_tail, likest_pair
 from fl_audit.randomness import Purpose, generator
@@ -86,14 +86,14 @@ def joint_places(measured: Measured) -> TestResult | NotOffered:
     total = draws * (float(np.sum(np.square(cosines))) - float(np.sum(np.square(np.diag(cosines))))) / 2
     variance = 2 * (draws - 1) / (draws + 2)
     degrees, scale, start = _joint_law(places, draws)
-    above = max(0.0, total - start) / scale
+    above = float(np.maximum(0.0, total - start)) / scale
     lower, upper = float(gammainc(degrees, above)), float(gammaincc(degrees, above))
     spread = math.sqrt(variance / pairs)
     reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.JOINT_PLACES.level / 2))
     return TestResult(
         name=TestName.JOINT_PLACES,
         statistic=total / pairs,
-        p_value=min(1.0, 2 * min(lower, upper)),
+        p_value=of_looks(2, float(np.minimum(lower, upper))),
         measured=math.sqrt(total / pairs / draws),
         promised=math.sqrt(1 / draws),
         limit=math.sqrt(reach * spread / draws),
@@ -141,7 +141,7 @@ def shifted_copies(measured: Measured) -> TestResult | NotOffered:
     return TestResult(
         name=TestName.SHIFTED_COPIES,
         statistic=float(size[at]),
-        p_value=min(1.0, math.exp(min(0.0, log_p))),
+        p_value=math.exp(float(np.minimum(0.0, log_p))),
         measured=float(sums[at]) / number,
         promised=0.0,
         limit=(critical + 1.2816) / math.sqrt(worst),

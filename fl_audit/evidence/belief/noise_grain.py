@@ -16,7 +16,7 @@ from scipy.special import ndtr, ndtri
 
 from fl_audit.adversaries.residuals import LOW_BITS_KINDS
 from fl_audit.arrays import Floats
-from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
+from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult, of_looks
 from fl_audit.evidence.belief.measured import Measured
 
 FEWEST_COORDINATES = 50
@@ -59,7 +59,7 @@ def low_bits(measured: Measured) -> TestResult | NotOffered:
     return TestResult(
         name=TestName.LOW_BITS,
         statistic=offered[kind],
-        p_value=min(1.0, len(offered) * float(ndtr(-offered[kind]))),
+        p_value=of_looks(len(offered), float(ndtr(-offered[kind]))),
         measured=float(total[place] / count[place]),
         promised=0.0,
         limit=min(1.0, reach / math.sqrt(2 * fewest)),
@@ -101,7 +101,7 @@ def grid(measured: Measured) -> TestResult | NotOffered:
     return TestResult(
         name=TestName.GRID,
         statistic=power,
-        p_value=min(1.0, looked_at * math.exp(-power)),
+        p_value=of_looks(looked_at, math.exp(-power)),
         measured=math.sqrt(power / count),
         promised=0.0,
         limit=min(1.0, reach / math.sqrt(count)),

@@ -13,16 +13,26 @@ from scipy.special import chdtr, gammainccinv, gammaincinv
 
 from fl_audit.adversaries.residuals import stride_names, stride_sizes
 from fl_audit.arrays import Flags, Floats, Integers
-from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
+from fl_audit.errors import require
+from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult, of_looks
 from fl_audit.evidence.belief.measured import Measured
 
 
 @dataclass(frozen=True)
 class SquareSum:
-    """A sum of squares of noise over the claimed variance, and its degrees of freedom."""
+    """A sum of squares of noise over the claimed variance, and its degrees of freedom.
+
+    Raises
+    ------
+    InputError
+        If it is negative or not finite.
+    """
 
     value: float
     freedom: int
+
+    def __post_init__(self) -> None:
+        require(0 <= self.value < math.inf, f"a sum of squares of noise is {self.value}: accepted are numbers from 0")
 
     @property
     def ratio(self) -> float:
@@ -88,7 +98,7 @@ def total_squares(measured: Measured) -> SquareSum | None:
     if measured.residuals is None:
         return None
     freedom = int(measured.residuals.total_freedom.sum())
-    return SquareSum(float(np.sum(measured.residuals.total / measured.sigma**2)), freedom) if freedom else None
+    return _summed(np.sum(measured.residuals.total / measured.sigma**2), freedom) if freedom else None
 
 
 def record_squares(measured: Measured) -> SquareSum | None:
@@ -104,8 +114,12 @@ def tensor_squares(measured: Measured) -> dict[str, SquareSum]:
     squares = np.sum(measured.residuals.squares / measured.sigma[..., None] ** 2, axis=(0, 1))
     freedom: Integers = measured.residuals.freedom.sum(axis=(0, 1))
     known = zip(measured.residuals.tensors, squares, freedom, strict=True)
-    # Where noise is missing altogether, rounding leaves sums that are a little under 0.
-    return {name: SquareSum(max(0.0, float(value)), int(degrees)) for name, value, degrees in known if degrees > 0}
+    return {name: _summed(value, int(degrees)) for name, value, degrees in known if degrees > 0}
+
+
+def _summed(value: np.float64, freedom: int) -> SquareSum:
+    """Return a sum of squares; where noise is missing altogether, rounding leaves one that is a little under 0."""
+    return SquareSum(float(np.maximum(0.0, value)), freedom)
 
 
 def why_no_direction(measured: Measured) -> Missing:
@@ -157,7 +171,7 @@ def noise_round(measured: Measured) -> TestResult | NotOffered:
     if measured.residuals is None or not measured.residuals.total_freedom.any():
         return NotOffered(why_no_direction(measured))
     freedom = measured.residuals.total_freedom
-    squares = np.where(freedom > 0, measured.residuals.total / measured.sigma**2, 0.0)
+    squares = np.where(freedom > 0, np.maximum(0.0, measured.residuals.total / measured.sigma**2), 0.0)
     looks = [
         (squares, freedom, "world {0} round {1}"),
         (squares.sum(axis=0, keepdims=True), freedom.sum(axis=0, keepdims=True), "round {1} of all worlds"),
@@ -172,7 +186,7 @@ def noise_round(measured: Measured) -> TestResult | NotOffered:
     return TestResult(
         name=TestName.NOISE_ROUND,
         statistic=ratio,
-        p_value=min(1.0, count * float(p_values[at])),
+        p_value=of_looks(count, float(p_values[at])),
         measured=ratio,
         promised=1.0,
         limit=1 - detectable_ratio(int(freedom[freedom > 0].min()), level),
@@ -189,13 +203,13 @@ def place_squares(measured: Measured) -> dict[str, SquareSum]:
     places = measured.residuals.places
     squares = np.sum(np.square(measured.sample), axis=(0, 1))
     found = {
-        f"coordinate {number} ({tensor})": SquareSum(float(value), worlds * rounds)
+        f"coordinate {number} ({tensor})": _summed(value, worlds * rounds)
         for (number, tensor), value in zip(places, squares, strict=True)
     }
     sums = measured.residuals.strides[measured.sampled_worlds][:, :, 0].sum(axis=(0, 1))
     sizes = stride_sizes(measured.residuals.parameters)
     return found | {
-        name: SquareSum(float(value), int(size) * worlds * rounds)
+        name: _summed(value, int(size) * worlds * rounds)
         for name, value, size in zip(stride_names(measured.residuals.parameters), sums, sizes, strict=True)
         if size > 1
     }
@@ -208,7 +222,7 @@ def _least(name: TestName, found: dict[str, SquareSum]) -> TestResult:
     return TestResult(
         name=name,
         statistic=least.ratio,
-        p_value=min(1.0, len(found) * least.p_value),
+        p_value=of_looks(len(found), least.p_value),
         measured=least.ratio,
         promised=1.0,
         limit=max(limits),

@@ -13,7 +13,7 @@ from scipy.special import chdtrc, fdtr, fdtrc, fdtri, stdtr
 
 from fl_audit.adversaries.residuals import stride_names, stride_sizes
 from fl_audit.arrays import Flags, Floats, Integers
-from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
+from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult, of_looks
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_excess import EVIDENT
 from fl_audit.evidence.belief.noise_scale import NoiseAlong
@@ -74,6 +74,7 @@ def secret_along(noise: NoiseAlong) -> TestResult | NotOffered:
 
 def _sides(measured: Measured, squares: Floats, freedom: Integers) -> _Sides:
     """Return the sums of squares, and their degrees of freedom, of every world with D and of every one with D'."""
+    squares = np.maximum(0.0, squares)  # rounding leaves a little less where noise is missing
     # A round that is louder in all worlds would stand for all rounds: it is brought down to the claim in all of them.
     of_round, counted = squares.sum(axis=0), freedom.sum(axis=0)
     louder = chdtrc(counted, of_round) < EVIDENT / measured.rounds
@@ -99,7 +100,7 @@ def _least(members: Flags, name: TestName, found: dict[str, _Sides]) -> TestResu
     return TestResult(
         name=name,
         statistic=share**2,
-        p_value=min(1.0, len(usable) * p_values[place]),
+        p_value=of_looks(len(usable), p_values[place]),
         measured=share,
         promised=1.0,
         limit=math.sqrt(ratio) - 1,
@@ -123,7 +124,7 @@ def _p_value(one: _Side, other: _Side) -> float:
     if against <= 0:
         return 0.0
     ratio = value / freedom / (against / others)
-    return min(1.0, 2 * min(float(fdtr(freedom, others, ratio)), float(fdtrc(freedom, others, ratio))))
+    return of_looks(2, np.minimum(fdtr(freedom, others, ratio), fdtrc(freedom, others, ratio)))
 
 
 def _uneven_p(one: _Side, other: _Side) -> float | None:

@@ -10,7 +10,15 @@ import numpy as np
 from scipy.special import bdtr, bdtrc, chdtrc, kolmogorov, log_ndtr, ndtr, ndtri
 
 from fl_audit.arrays import Floats
-from fl_audit.evidence.belief.family import DETECTION_POWER, FAMILY_LEVEL, Missing, NotOffered, TestName, TestResult
+from fl_audit.evidence.belief.family import (
+    DETECTION_POWER,
+    FAMILY_LEVEL,
+    Missing,
+    NotOffered,
+    TestName,
+    TestResult,
+    of_looks,
+)
 from fl_audit.evidence.belief.measured import Measured
 
 FEWEST_VALUES = 100  # number of values from which the limiting law of the distance is used
@@ -40,7 +48,7 @@ def shape(measured: Measured) -> TestResult | NotOffered:
     return TestResult(
         name=TestName.SHAPE,
         statistic=distance,
-        p_value=min(1.0, len(found) * p_value),
+        p_value=of_looks(len(found), p_value),
         measured=distance,
         promised=0.0,
         limit=_detectable_distance(values.size, level),
@@ -84,7 +92,7 @@ def tails(measured: Measured) -> TestResult | NotOffered:
 def _binomial_p(found: int, count: int, share: float) -> float:
     """Return the two-sided p-value of a binomial count: twice the smaller tail."""
     upper = 1.0 if found == 0 else float(bdtrc(found - 1, count, share))
-    return min(1.0, 2 * min(float(bdtr(found, count, share)), upper))
+    return of_looks(2, float(np.minimum(bdtr(found, count, share), upper)))
 
 
 def support(measured: Measured) -> TestResult | NotOffered:
@@ -107,7 +115,7 @@ def support(measured: Measured) -> TestResult | NotOffered:
 def _largest_p(largest: float, count: int) -> float:
     """Return the two-sided p-value of the largest absolute value of so many independent N(0, 1)."""
     log_below = count * math.log1p(-2 * math.exp(float(log_ndtr(-largest)))) if largest > 0 else -math.inf
-    return min(1.0, 2 * min(math.exp(log_below), -math.expm1(log_below)))
+    return of_looks(2, float(np.minimum(math.exp(log_below), -math.expm1(log_below))))
 
 
 def _largest_at(probability: float, count: int) -> float:
@@ -135,7 +143,7 @@ def shape_along_record(measured: Measured) -> TestResult | NotOffered:
     return TestResult(
         name=TestName.SHAPE_ALONG_RECORD,
         statistic=distance,
-        p_value=min(1.0, 3 * least),
+        p_value=of_looks(3, least),
         measured=distance,
         promised=0.0,
         limit=_detectable_distance(values.size, TestName.SHAPE_ALONG_RECORD.level / 3),

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import fdtr, fdtrc, fdtri
 
 from fl_audit.arrays import Floats
-from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
+from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult, of_looks
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_drift import detectable_mean, student_p
 
@@ -52,7 +52,7 @@ def _sharing(name: TestName, measured: Measured, axis: int) -> TestResult | NotO
     if common == 0 and left == 0:
         return NotOffered(Missing.NO_NOISE)
     statistic = common / left if left > 0 else math.inf
-    p_value = min(1.0, 2 * float(min(fdtr(freedom, rest, statistic), fdtrc(freedom, rest, statistic))))
+    p_value = of_looks(2, np.minimum(fdtr(freedom, rest, statistic), fdtrc(freedom, rest, statistic)))
     return TestResult(
         name=name,
         statistic=statistic,

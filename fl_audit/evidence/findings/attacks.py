@@ -79,9 +79,9 @@ def _json(found: Achieved) -> dict[str, Any]:
 
 
 def measure_attacks(run: FinishedRun, _: Findings) -> AttackNumbers | None:
-    """Return what every attacker achieved; None outside the game of membership."""
+    """Return what every attacker achieved; None outside the game of membership, and where nothing can be compared."""
     table, promise = run.tables.targets, run.facts.guarantee
-    if table is None or run.facts.game.exactly_one:
+    if table is None or run.facts.game.exactly_one or not run.can_compare_targets:
         return None
     worlds = table["world"].nunique()
 
@@ -109,8 +109,8 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AttackNumbers | None:
     return AttackNumbers(achieved, worlds, membership.targets, known, *limits)
 
 
-def _auc_of_signals(mu: Floats, membership: Membership) -> float:
-    """Return the AUC of log-odds N(+-mu^2/2, mu^2) of targets that differ in mu, over all pairs of some worlds.
+def _auc_of_signals(mu: Floats, membership: Membership) -> float | None:
+    """Return the AUC of log-odds N(+-mu^2/2, mu^2) of targets that differ in mu, over all pairs of some worlds, if any.
 
     Of a member with mu_1 and another with mu_0 the difference of log-odds is N(s^2/2, s^2), s^2 = mu_1^2 + mu_0^2.
     """
@@ -118,4 +118,4 @@ def _auc_of_signals(mu: Floats, membership: Membership) -> float:
     for squares, is_in in zip(np.square(mu[:_WORLDS_OF_PAIRS]), membership.is_in[:_WORLDS_OF_PAIRS], strict=True):
         spread = np.sqrt(squares[is_in, np.newaxis] + squares[~is_in])
         right, pairs = right + float(ndtr(spread / 2).sum()), pairs + spread.size
-    return right / pairs
+    return right / pairs if pairs else None

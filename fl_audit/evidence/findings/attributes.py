@@ -33,8 +33,8 @@ class AttributeNumbers:
     attribute: str  # name of the column, or its number
     values: int  # how many of its values occur
     by_name: dict[str, Guesser]  # what everybody achieved, by the column of their guesses
-    # The advantage that the promise allows: those who are in and those who are not belong to one training, so that two
-    # records differ, as for `largest_order`. None without a promise.
+    # The advantage that the promise allows; None without a promise. Members and others are of one training, so that two
+    # records change places, as for `largest_order`.
     largest: float | None
 
     def to_json(self) -> dict[str, Any]:
@@ -51,9 +51,9 @@ class AttributeNumbers:
 
 
 def measure_attributes(run: FinishedRun, _: Findings) -> AttributeNumbers | None:
-    """Return what was found out about an attribute; None where none was asked about."""
+    """Return what was found out about an attribute; None where none was asked about, and where nothing compares."""
     table, promise = run.tables.targets, run.facts.guarantee
-    if table is None or TRUTH not in table:
+    if table is None or TRUTH not in table or not run.can_compare_targets:
         return None
     worlds = table["world"].nunique()
     truth, is_in = table[TRUTH].to_numpy(), table["is_in"].to_numpy(dtype=np.bool_).reshape(worlds, -1)

@@ -11,8 +11,9 @@ from fl_audit.canaries.certify import OneRunFinding, certify, over_the_training
 from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.confidence.shift import detectable_slope, spread_of_parts
 from fl_audit.evidence.belief.family import DETECTION_POWER, FAMILY_LEVEL, TestName, TestResult
-from fl_audit.evidence.belief.noise_estimate import BREACH
+from fl_audit.evidence.belief.noise_estimate import breach_ratio
 from fl_audit.evidence.belief.verdict import Judgement, judged_by_one
+from fl_audit.evidence.canary_dilution import dilution, squared_spread
 from fl_audit.evidence.findings.found import Findings, finite
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.game.canaries import CanaryFacts
@@ -20,6 +21,7 @@ from fl_audit.learning.private_training import opacus_epsilon
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.client_side import local_events
+from fl_audit.privacy.guarantee import guarantee
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,16 @@ def judge_canaries(run: FinishedRun) -> Judgement | None:
     claim = _claim_of_canaries(run, facts)
     bound, at_level = (_certified(run, table, claim, one) for one in (run.facts.confidence, 1 - FAMILY_LEVEL))
     held = (table["part"] * table["is_in"]).to_numpy(dtype=np.float64)
-    root = spread_of_parts(held)
-    limit = np.inf
+    root, degrees = spread_of_parts(held), held.size - 2
+    limit, is_conclusive = np.inf, False
     if root > 0:
-        mu = detectable_slope(root, held.size - 2, at_level.mu_claimed, FAMILY_LEVEL, DETECTION_POWER)
-        limit = over_the_training(claim, mu / at_level.mu_claimed)
+        is_replaced = run.facts.game.law.adjacency.relation is Relation.REPLACE
+        squared = squared_spread(facts.others, run.facts.game.canaries, facts.size, is_replaced)
+        hidden = dilution(squared, at_level.mu_claimed, at_level.mu, at_level.mu_lower, (root, degrees))
+        shift = detectable_slope(root, degrees, at_level.mu_claimed, FAMILY_LEVEL, DETECTION_POWER)
+        mu = hidden.behind(shift)
+        limit = over_the_training(claim, mu / at_level.mu_claimed) if np.isfinite(mu) else np.inf
+        is_conclusive = shift <= hidden.shown(at_level.mu_claimed / breach_ratio(guarantee(claim)))
     told = _told(run, facts, claim)
     is_broken = at_level.is_violated or (told is not None and at_level.epsilon_lower > told)
     test = TestResult(
@@ -96,7 +103,7 @@ def judge_canaries(run: FinishedRun) -> Judgement | None:
         more={"delta": promise.delta},
     )
     return judged_by_one(
-        test, bool(limit <= BREACH * at_level.epsilon_claimed), (bound.epsilon_lower, at_level.epsilon_lower),
+        test, is_conclusive, (bound.epsilon_lower, at_level.epsilon_lower),
         run.facts.confidence, str(TestName.CANARIES), at_level.method.assumption, limit,
     )  # fmt: skip
 

@@ -63,7 +63,7 @@ def _rows(numbers: AttributeNumbers, _: RunContents) -> list[Row]:
     how = (
         "share of members guessed right less that of others, mean over worlds (Yeom et al. 2018, definition 5); worlds "
         "are independent, members and others of one world share its model; the promise allows the total variation "
-        "between one in without the other and the other in without the one"
+        "between two trainings, each with one of two records and without the other"
     )
     return [
         Row(f"Advantage on the attribute, {_NAMES[name][0].lower()}{_NAMES[name][1:]}", one.advantage.advantage, how,

@@ -1,0 +1,318 @@
+"""What was kept of the rounds of a training, read again: which count, and what does not fit together."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import assert_never
+
+import numpy as np
+
+from fl_audit.adjacency import Relation
+from fl_audit.arrays import Floats
+from fl_audit.canaries.directions import DECOYS, canary_coins
+from fl_audit.canaries.notes import CanaryNote, fingerprint, note_of_json
+from fl_audit.errors import InputError, require
+from fl_audit.privacy.terms import TrainingTerms
+
+_NAMED = 4
+_ROUNDED = 1 - 1e-6  # share of a norm that counts as the norm
+
+
+@dataclass(frozen=True)
+class KeptRound:
+    """What a round released along the directions; earlier versions kept less of it."""
+
+    number: int  # the round, from 1
+    present: tuple[CanaryNote, ...]  # the canaries whose clients answered, by number
+    scores: tuple[float, ...]  # of the canaries, then of decoys
+    # `others`, `size`: how many other clients answered, None where it was not seen, and the number of parameters.
+    others: int | None = None
+    size: int | None = None
+    norm: float | None = None  # to which the strategy clips in this round; None where it does not say
+    directions: str | None = None  # fingerprint of the seed of the observer's directions
+    run: int | None = None  # Flower's run
+    models_only: bool = False  # whether a client has kept it, who sees the models alone
+    # `before`, `after`: digests of the models before the round and after it.
+    before: str | None = None
+    after: str | None = None
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of the canaries whose clients answered."""
+        return tuple(one.number for one in self.present)
+
+    def is_whole(self, canaries: int) -> bool:
+        """Return whether so many canaries answered, each once, and nobody else named one."""
+        return self.numbers == tuple(range(canaries)) and len(self.scores) == canaries + DECOYS
+
+    @property
+    def unit(self) -> float | None:
+        """What a canary weighs that is in, in any unit that is one in all rounds; None where nobody said it."""
+        said = [one.norm for one in self.present]
+        return self.norm or (said[0] if said and len(set(said)) == 1 else None)
+
+
+class Mismatch(StrEnum):
+    """What of a canary is not as who watches or judges has it, or as the promise needs it."""
+
+    COINS = "coins"  # the seed of its coins is another
+    OUT = "out"  # where it is out it does not send what the promise compares with
+    DIRECTIONS = "directions"  # the seed of its directions is another
+    SIZE = "size"  # it is spread over another number of parameters
+    NORM = "norm"  # it is smaller than the clipping lets pass
+
+    @property
+    def meaning(self) -> str:
+        """What is wrong, in words that go on from the canary's name."""
+        match self:
+            case Mismatch.COINS:
+                return "tosses coins of another seed than who judges"
+            case Mismatch.OUT:
+                return (
+                    "sends, where it is out, something else than the promise compares with (is_replaced is to be True "
+                    "where a client is replaced, and False where it comes or goes)"
+                )
+            case Mismatch.DIRECTIONS:
+                return "has another seed of directions than the watch"
+            case Mismatch.SIZE:
+                return "is spread over another number of parameters than the watched model has"
+            case Mismatch.NORM:
+                return "is smaller than the norm to which the strategy clips"
+            case _:
+                assert_never(self)
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A canary whose rounds do not count."""
+
+    number: int  # which canary
+    node: str | None  # who sent it, where that was seen
+    what: Mismatch  # why
+
+    def __str__(self) -> str:
+        node = "" if self.node is None else f" of node {self.node}"
+        return f"canary {self.number}{node} {self.what.meaning}"
+
+
+def in_words(wrong: tuple[Misfit, ...]) -> str:
+    """Return what does not fit, the first few by name.
+
+    Parameters
+    ----------
+    wrong
+        One or more.
+    """
+    more = f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+    return "; ".join(map(str, wrong[:_NAMED])) + more
+
+
+def misfits(kept: KeptRound, terms: TrainingTerms, coins: str) -> tuple[Misfit, ...]:
+    """Return what does not fit in a round; what nobody said of a canary is passed over.
+
+    Parameters
+    ----------
+    kept
+        The round.
+    terms
+        What the training promises.
+    coins
+        Fingerprint of the seed of the coins.
+    """
+    is_replaced = terms.adjacency.relation is Relation.REPLACE
+    found = []
+    for one in kept.present:
+        norm = None if one.norm is None or kept.norm is None else one.norm >= _ROUNDED * kept.norm
+        fits = {
+            Mismatch.COINS: one.coins is None or one.coins == coins,
+            Mismatch.OUT: one.is_replaced in (None, is_replaced),
+            Mismatch.DIRECTIONS: one.directions in (None, kept.directions),
+            Mismatch.SIZE: one.size in (None, kept.size),
+            Mismatch.NORM: norm is not False,
+        }
+        found += [Misfit(one.number, one.node, what) for what, does in fits.items() if not does]
+    return tuple(found)
+
+
+def kept_rounds(directory: Path) -> list[KeptRound]:
+    """Return the rounds that lie in a directory, in order.
+
+    Parameters
+    ----------
+    directory
+        Where rounds are kept.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read.
+    """
+    return [kept_round(path) for path in sorted(directory.glob("round-*.json"))]
+
+
+def kept_round(path: Path) -> KeptRound:
+    """Return the round that a file holds.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
+    """
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        # Earlier versions kept the numbers alone.
+        notes = (one if isinstance(one, dict) else {"number": one} for one in stored["present"])
+        scores = tuple(map(float, stored["scores"]))
+        require(bool(np.isfinite(scores).all()), "scores are not finite")
+        others, size, run = (
+            None if stored.get(name) is None else int(stored[name]) for name in ("others", "size", "run")
+        )
+        norm = None if stored.get("norm") is None else float(stored["norm"])
+        texts = (None if stored.get(one) is None else str(stored[one]) for one in ("directions", "before", "after"))
+        directions, before, after = texts
+        return KeptRound(
+            int(stored["number"]), tuple(map(note_of_json, notes)), scores, others, size, norm, directions, run,
+            stored.get("models_only") is True, before, after,
+        )  # fmt: skip
+    except (OSError, InputError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise InputError(f"{path} is no round that canaries kept: {error}") from None
+
+
+def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], list[KeptRound]]:
+    """Return the rounds that count, in which every canary answered once, and all that were kept, in order.
+
+    Where two clients send one canary, it weighs twice what one client may; and one that is not watched may stand out
+    along the direction of a decoy.
+
+    Parameters
+    ----------
+    directory
+        Where rounds are kept.
+    canaries
+        How many canaries there are, at least 1.
+
+    Returns
+    -------
+    tuple
+        The rounds, at least one each.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read, or no round was whole.
+    """
+    found = kept_rounds(directory)
+    whole = [one for one in found if one.is_whole(canaries)]
+    wrong = misnamed(found, canaries)
+    named = f" once each, since clients name {', '.join(map(str, wrong))} twice or beside them" if wrong else ""
+    what = f"{directory} holds no round in which {canaries} canaries answered{named}"
+    require(bool(whole), f"{what}: accepted is one or more")
+    return whole, found
+
+
+def fitting_rounds(
+    rounds: list[KeptRound], terms: TrainingTerms, coin_seed: int
+) -> tuple[list[KeptRound], tuple[Misfit, ...]]:
+    """Return those of some rounds whose canaries are what the promise and the coins ask for, and what does not fit.
+
+    Parameters
+    ----------
+    rounds
+        What was kept.
+    terms
+        What the training promises.
+    coin_seed
+        The secret of the clients that carry canaries.
+
+    Raises
+    ------
+    InputError
+        If none is left.
+    """
+    coins = fingerprint(coin_seed)
+    each = [(one, misfits(one, terms, coins)) for one in rounds]
+    wrong = {misfit: None for _, found in each for misfit in found}
+    order = sorted(wrong, key=lambda one: (one.number, one.node or "", one.what))
+    fitting = [one for one, found in each if not found]
+    require(bool(fitting), f"no round counts: {in_words(tuple(order))}: accepted are canaries of one setting")
+    return fitting, tuple(order)
+
+
+def misnamed(rounds: Iterable[KeptRound], canaries: int) -> tuple[int, ...]:
+    """Return the numbers that two clients named in one round, and those of no canary that is watched.
+
+    Parameters
+    ----------
+    rounds
+        What was kept.
+    canaries
+        How many canaries are watched, numbered from 0.
+    """
+    named = (one for kept in rounds for one in set(kept.numbers) if one >= canaries or kept.numbers.count(one) > 1)
+    return tuple(sorted(set(named)))
+
+
+def carried_on(directory: Path, rounds: list[KeptRound]) -> int:
+    """Return how many rounds that were set aside released models of the same training as those that lie there.
+
+    A training that is started again from a model that it had released goes on: what it releases comes on top. It is
+    told by the models, of which one round starts from what another has released; the first model is released by none.
+
+    Parameters
+    ----------
+    directory
+        Where rounds are kept.
+    rounds
+        Those that were not set aside.
+    """
+    chain, added = list(rounds), 0
+    aside = [kept_rounds(one) for one in sorted(directory.glob("earlier-*")) if one.is_dir()]
+    while linked := next((one for one in aside if _is_linked(one, chain) or _is_linked(chain, one)), None):
+        aside.remove(linked)
+        known = {one.after for one in chain}
+        more = [one for one in linked if one.after not in known]
+        chain, added = chain + more, added + len(more)
+    return added
+
+
+def _is_linked(earlier: list[KeptRound], later: list[KeptRound]) -> bool:
+    """Return whether one of some rounds starts from a model that others have released."""
+    return bool({one.after for one in earlier} & {one.before for one in later} - {None})
+
+
+def opened(rounds: list[KeptRound], coin_seed: int, canaries: int) -> tuple[Floats, Floats, Floats]:
+    """Return scores of canaries and their coins, (rounds, canaries), and scores of decoys, (rounds, decoys).
+
+    Scores are on one scale: where all rounds say what a canary weighs in them, in units of it.
+
+    Parameters
+    ----------
+    rounds
+        Number of rounds of one training.
+    coin_seed
+        The secret of the clients that carry canaries.
+    canaries
+        How many there are.
+    """
+    scores = np.array([one.scores for one in rounds]) / units(rounds)[:, None]
+    coins = canary_coins(coin_seed, [one.number for one in rounds], canaries)
+    return scores[:, :canaries], coins.astype(np.float64), scores[:, canaries:]
+
+
+def units(rounds: list[KeptRound]) -> Floats:
+    """Return what a canary weighs in each round, (rounds,); 1 where not every round says it.
+
+    Parameters
+    ----------
+    rounds
+        What was kept.
+    """
+    said = [one.unit for one in rounds]
+    return np.array([1.0 if one is None or None in said else one for one in said])
