@@ -209,9 +209,14 @@ class FinishedRun:
 
     @property
     def target_noise(self) -> NoiseAlong | None:
-        """The noise along the contributions of those targets in all rounds; None where it was not measured."""
+        """The noise along the contributions of those targets in all rounds; None where it was not measured.
+
+        Batches of an older version did not measure it.
+        """
         table, drawn = self.tables.targets, self.target_scores
         if table is None or drawn is None or not {*_TARGET_NOISE} <= {*table}:
+            return None
+        if table[[*_TARGET_NOISE]].isna().any(axis=None):
             return None
         at = np.arange(self.worlds), drawn.targets
         squares, rounds, is_in = (
