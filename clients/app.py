@@ -170,11 +170,8 @@ def observe(message: Message, context: Context) -> Message:
             if game.public.exactly_one
             else observe_targets(game, seen, _told_membership(message, game.public.targets))
         )
-        about: dict[str, NDArray[Any]] = {
-            Key.LOG_ODDS: told_of_all.increments,
-            Key.LOCAL_SENSITIVITY: told_of_all.signal,
-        }
-        return _reply(message, about if game.public.exactly_one else about | {Key.SCORES: told_of_all.noise})
+        added, signal, noise = told_of_all
+        return _reply(message, {Key.LOG_ODDS: added, Key.LOCAL_SENSITIVITY: signal, Key.SCORES: noise})
     if not game.public.law.weighs_exactly:
         return _reply(message, {Key.SCORE: averages.score(game, seen, client)})
     found = identifiability.observe(game, seen)

@@ -131,7 +131,8 @@ def as_whole(what: str, values: ArrayLike) -> NDArray[np.int64]:
         numbers = as_floats(what, values)
         broken = numbers[numbers % 1 != 0]
     require(broken.size == 0, f"{what} have {', '.join(map(str, broken[:1]))}: accepted are whole numbers")
-    return np.ascontiguousarray(values, dtype=np.int64)
+    # Through doubles only what is written as text or with a point: large whole numbers would be rounded.
+    return np.ascontiguousarray(values if np.asarray(values).dtype.kind in "iu" else numbers, dtype=np.int64)
 
 
 def in_percent(number: float) -> str:

@@ -47,10 +47,6 @@ class TargetInquiry(InsiderInquiry):
             return {}  # the one insider has to find out which candidate is in
         return {Key.MEMBERSHIP: self._challenger.membership(batch.worlds).pack()}
 
-    @property
-    def _of_noise(self) -> tuple[tuple[Key, bool], ...]:
-        return () if self._public.exactly_one else ((Key.SCORES, False),)
-
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
         """Take note of what a round says of every target.
 
@@ -59,23 +55,26 @@ class TargetInquiry(InsiderInquiry):
         FederationError
             If the insider did not send it.
         """
-        sizes = {batch.name: batch.count for batch in self._batches}
+        batches = {batch.name: batch for batch in self._batches}
         for answer in self.answers(exchange):
-            shape = (sizes[answer.batch], self._public.targets)
+            batch = batches[answer.batch]
+            shape = (batch.count, self._public.targets)
             whose = answer.client, exchange - 1
             told = {
                 key: read_array(found[answer], key, shape, np.float64, *whose, finite).astype(np.float64)
-                for key, finite in ((Key.LOG_ODDS, True), (Key.LOCAL_SENSITIVITY, True), *self._of_noise)
+                for key, finite in ((Key.LOG_ODDS, True), (Key.LOCAL_SENSITIVITY, True), (Key.SCORES, False))
             }
             signal = told[Key.LOCAL_SENSITIVITY]
-            added = {"log_odds": told[Key.LOG_ODDS], "mu": signal**2}
-            if self._of_noise:
-                # Along other directions the noise has nothing to hide.
-                hides = (signal >= SMALLEST_SIGNAL) & ~np.isnan(told[Key.SCORES])
-                added |= {
-                    "noise_squares": np.where(hides, told[Key.SCORES] ** 2, 0.0),
-                    "noise_rounds": hides.astype(np.float64),
-                }
+            # Along other directions the noise has nothing to hide.
+            hides = (signal >= SMALLEST_SIGNAL) & ~np.isnan(told[Key.SCORES])
+            if self._public.exactly_one:  # who weighs candidates knows the noise along none but the one that is in
+                hides &= self._challenger.membership(batch.worlds).is_in
+            added = {
+                "log_odds": told[Key.LOG_ODDS],
+                "mu": signal**2,
+                "noise_squares": np.where(hides, told[Key.SCORES] ** 2, 0.0),
+                "noise_rounds": hides.astype(np.float64),
+            }
             for name, values in added.items():
                 at = answer.batch, name
                 self._sums[at] = self._sums.get(at, np.zeros(shape)) + values
@@ -83,7 +82,8 @@ class TargetInquiry(InsiderInquiry):
     def columns(self, batch: WorldBatch) -> Columns:
         """Return the log-odds of every target after the last round, and mu of all rounds together.
 
-        Where coins are known, also the summed squares of the noise along its contributions, and how many these are.
+        Also the summed squares of the noise along its contributions, and how many these are: in the game of
+        reconstruction of the candidate that is in alone.
         """
         sums = {name: values for (of, name), values in self._sums.items() if of == batch.name}
         return Columns(targets=sums | {"mu": np.sqrt(sums["mu"])})

@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import psutil
@@ -20,7 +21,6 @@ from experiments.runs.footprint import footprint
 from experiments.runs.plan import resolve
 from experiments.runs.run import run_audit
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.planned import NOTHING_PLANNED
 from fl_audit.game.game import load_game
 
 CONFIG = """
@@ -121,16 +121,13 @@ def test_what_it_could_find_is_what_the_report_says_afterwards(tmp_path: Path, s
     assert planned.limits.conclusive == (summary["verdict"] == "consistent")
 
 
-def test_with_many_targets_it_says_which_noise_is_found_and_with_candidates_that_only_the_run_shows() -> None:
+@pytest.mark.parametrize(
+    ("game", "asked"), [("membership", {"targets": 4, "attacks": ["loss"]}), ("reconstruction", {"candidates": 4})]
+)
+def test_with_many_targets_it_says_which_noise_is_found(game: str, asked: dict[str, Any]) -> None:
     privacy = {"sensitivity": None, "belief": None, "noise-multiplier": 1.0}
-    games = {"membership": {"targets": 4, "attacks": ["loss"]}, "reconstruction": {"candidates": 4}}
-    found = {}
-    for game, asked in games.items():
-        audit = {"game": game, "worlds": 40, "epsilon-star": False} | asked
-        plan = resolve(parse_config(small_settings(privacy=privacy, audit=audit)))
-        found[game] = check_plan(plan, with_probe=False).limits
-    assert found["reconstruction"] is NOTHING_PLANNED
-    limits = found["membership"]
+    audit = {"game": game, "worlds": 40, "epsilon-star": False} | asked
+    limits = check_plan(resolve(parse_config(small_settings(privacy=privacy, audit=audit))), with_probe=False).limits
     assert limits is not None
     assert (limits.conclusive, limits.noise_short_in_all) == (True, None)
     assert limits.worlds_needed is not None

@@ -125,7 +125,7 @@ def _limits(plan: AuditPlan, game: Game) -> PlannedLimits | None:
     public, promise, worlds = plan.public, plan.guarantee, plan.config.audit.worlds
     if promise is None or not public.with_insider:
         return None
-    if _judges_scores(plan) or public.exactly_one:
+    if _judges_scores(plan):
         return NOTHING_PLANNED
     parameters = game.model.layout.size if game.offers_meter and not public.plays_membership else None
     return planned_limits(promise, worlds, public.rounds * _share_of_rounds(plan), parameters)

@@ -36,7 +36,7 @@ class TargetsObserved(NamedTuple):
     signal: Floats
     # The noise of the released sum along the target's contribution over sigma, which is N(0, 1) if the claim holds,
     # float64 (worlds, targets); NaN where there is no such direction. It takes the coins: for the challenger, and no
-    # insider.
+    # insider. In the game of reconstruction it is that of the candidate which is in, and of the others means nothing.
     noise: Floats
 
 
@@ -90,10 +90,12 @@ def observe_targets(game: Game, seen: SeenRound, membership: Membership) -> Targ
     part = steps[-1].part if len(steps) == 1 else None
     takes_part = None if part is None else part[:, game.targets]
     added = increments(products, norms, clip, sigma, membership.is_in, takes_part, law.sampling_rate, sees)
-    signal = signal_to_noise(norms, clip, sigma)
-    if takes_part is not None and (sees or law.sampling_rate == 1):
-        signal = np.where(takes_part, signal, 0.0)
-    return TargetsObserved(added, signal, noise_along(*(of_sum or (products, norms)), sigma))
+    longest, summed = signal_to_noise(norms, clip, sigma), of_sum or (products, norms)
+    signal = longest if takes_part is None or not (sees or law.sampling_rate == 1) else longest * takes_part
+    noise = noise_along(*summed, sigma)
+    if public.exactly_one:  # the candidate itself, if it takes part, was not subtracted
+        noise -= signal_to_noise(summed[1], clip, sigma) * (1 if takes_part is None else takes_part)
+    return TargetsObserved(added, signal, noise)
 
 
 class _Step(NamedTuple):

@@ -209,20 +209,17 @@ class FinishedRun:
 
     @property
     def target_noise(self) -> NoiseAlong | None:
-        """The noise along the contributions of those targets in all rounds; None where it was not measured.
+        """The noise along the contributions of those targets, or of the candidates that were in, in all rounds.
 
-        Batches of an older version did not measure it.
+        None where it was not measured, as in batches of an older version.
         """
         table, drawn = self.tables.targets, self.target_scores
-        if table is None or drawn is None or not {*_TARGET_NOISE} <= {*table}:
+        if table is None or not {*_TARGET_NOISE} <= {*table} or table[[*_TARGET_NOISE]].isna().any(axis=None):
             return None
-        if table[[*_TARGET_NOISE]].isna().any(axis=None):
-            return None
-        at = np.arange(self.worlds), drawn.targets
-        squares, rounds, is_in = (
-            table[name].to_numpy().reshape(self.worlds, -1)[at] for name in (*_TARGET_NOISE, "is_in")
-        )
-        return NoiseAlong(squares, rounds.astype(np.int64), is_in.astype(np.bool_))
+        is_in = table["is_in"].to_numpy(dtype=np.bool_).reshape(self.worlds, -1)
+        at = np.arange(self.worlds), is_in.argmax(axis=1) if drawn is None else drawn.targets
+        squares, rounds = (table[name].to_numpy().reshape(self.worlds, -1)[at] for name in _TARGET_NOISE)
+        return NoiseAlong(squares, rounds.astype(np.int64), is_in[at])
 
     @cached_property
     def candidate_ranks(self) -> Integers | None:
@@ -230,18 +227,18 @@ class FinishedRun:
         table = self.tables.targets
         if table is None or "log_odds" not in table or not self.facts.game.exactly_one:
             return None
-        shape = (self.worlds, -1)
-        truth = table["is_in"].to_numpy(dtype=np.bool_).reshape(shape).argmax(axis=1)
+        log_odds, truth = self.candidates
         with np.errstate(divide="ignore"):
             prior = np.log(self.facts.game.prior_of_candidates)
-        log_odds = table["log_odds"].to_numpy(dtype=np.float64).reshape(shape)
-        return ranks_of_truth(log_odds + prior, truth.astype(np.int64))
+        return ranks_of_truth(log_odds + prior, truth)
 
     @property
-    def longest_candidate(self) -> float:
-        """Mean over worlds of the largest mu of a candidate, 0 where it did not take part; game of reconstruction."""
-        assert self.tables.targets is not None, "the game of reconstruction has candidates"
-        return float(self.tables.targets["mu"].to_numpy(dtype=np.float64).reshape(self.worlds, -1).max(axis=1).mean())
+    def candidates(self) -> tuple[Floats, Integers]:
+        """Log-odds of each candidate against nobody, (worlds, candidates), and the true one; game of reconstruction."""
+        table, shape = self.tables.targets, (self.worlds, -1)
+        assert table is not None, "the game of reconstruction has candidates"
+        truth = table["is_in"].to_numpy(dtype=np.bool_).reshape(shape).argmax(axis=1)
+        return table["log_odds"].to_numpy(dtype=np.float64).reshape(shape), truth.astype(np.int64)
 
     @cached_property
     def signal(self) -> Floats:

@@ -3,21 +3,18 @@
 import math
 
 import numpy as np
-from scipy.special import bdtrc, bdtri, ndtr, ndtri
+from scipy.special import bdtrc, bdtri
 
 from fl_audit.arrays import Floats, Integers
 from fl_audit.errors import require
 from fl_audit.evidence.belief.advantage import clopper_pearson
-from fl_audit.evidence.belief.family import DETECTION_POWER, FAMILY_LEVEL, Missing, TestName, TestResult
-from fl_audit.evidence.belief.noise_estimate import BREACH
-from fl_audit.evidence.belief.verdict import Judgement, judged_by_one
-from fl_audit.privacy.claim import Claim
+from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, TestName, TestResult
+from fl_audit.evidence.belief.noise_scale import NoiseAlong
+from fl_audit.evidence.belief.verdict import Judgement, judged_by_one, judged_with_noise
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.privacy.reconstruction import against_its_absence, reconstruction_bound
 
 _METHOD = "clopper-pearson"
 _ASSUMPTION = "The candidates were as likely as was said, and nothing else is assumed."
-_MOST_WORLDS = 2**40
 
 
 def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
@@ -53,13 +50,7 @@ def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
 
 
 def judge_hits(
-    hits: int,
-    worlds: int,
-    chance: float,
-    guarantee: Guarantee,
-    confidence: float,
-    longest: float,
-    is_secret: bool = False,
+    hits: int, worlds: int, chance: float, guarantee: Guarantee, confidence: float, noise: NoiseAlong | None = None
 ) -> Judgement:
     """Return whether first guesses that were right contradict the promise.
 
@@ -75,56 +66,32 @@ def judge_hits(
         The promise, for all neighbours.
     confidence
         Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
-    longest
-        Length of the longest candidate's contribution over the claimed noise, all rounds of a world together and as if
-        it took part wherever it may, the mean over worlds; from 0.
-    is_secret
-        Whether rounds are sampled and the attacker is not shown who takes part.
+    noise
+        The noise along the contribution of the candidate that was in, in every world; None where nobody can work it
+        out. How often the attack would be right under less noise depends on how candidates lie to each other, and is
+        not known: whether a breach would have been found is said by the noise.
 
     Returns
     -------
     Judgement
-        Violated where so many hits or more have a probability under `FAMILY_LEVEL` by the reconstruction bound;
-        otherwise consistent if the best attack on contributions of that length under two thirds of the noise would be
-        found with probability `DETECTION_POWER`, and inconclusive if not: contributions far below the clipping norm
-        stay hidden by much less noise than was promised. The lower bound on epsilon is log((p - delta) / chance),
-        p the lower end of the share of hits: no mechanism with (epsilon, delta)-DP is hit more often than e^epsilon
-        chance + delta. Its limit is what first guesses that are all right would show.
+        Violated where so many hits or more have a probability under the level by the reconstruction bound, and where
+        there is less noise than was claimed; otherwise as `judged_with_noise` has it, never consistent without noise.
+        The lower bound on epsilon is log((p - delta) / chance), p the lower end of the share of hits: no mechanism with
+        (epsilon, delta)-DP is hit more often than e^epsilon chance + delta.
     """
     bound = guarantee.reconstruction_bound(chance)
     assert bound is not None, "the game of reconstruction has global noise"
-    at_breach = _most_hits(BREACH * longest, chance, guarantee.claim if is_secret else None)
-    test = _test_of_hits(hits, worlds, bound, at_breach)
-    bounds = (
-        epsilon_of_hits(hits, worlds, chance, guarantee.delta, confidence),
-        epsilon_of_hits(hits, worlds, chance, guarantee.delta, 1 - FAMILY_LEVEL),
+    test = _test_of_hits(hits, worlds, bound)
+    low, at_level = (
+        epsilon_of_hits(hits, worlds, chance, guarantee.delta, one) for one in (confidence, 1 - test.level)
     )
-    limit = epsilon_of_hits(worlds, worlds, chance, guarantee.delta, 1 - FAMILY_LEVEL)
-    return judged_by_one(
-        test, at_breach >= test.limit, bounds, confidence, _METHOD, _ASSUMPTION, limit,
-        _worlds_needed(bound, at_breach), Missing.CANDIDATES_ALONE,
-    )  # fmt: skip
+    alone = judged_by_one(
+        test, False, (low, at_level), confidence, _METHOD, _ASSUMPTION, math.inf, missing=Missing.CANDIDATES_ALONE
+    )
+    return judged_with_noise(alone, noise, guarantee)
 
 
-def _most_hits(mu: float, chance: float, sampled: Claim | None) -> float:
-    """Return the share of hits that no attack passes on contributions of a length over the noise.
-
-    Parameters
-    ----------
-    mu
-        The length over the noise, from 0.
-    chance
-        The share where nothing is released.
-    sampled
-        The claim whose sampling hides who takes part; None where nothing does: Phi(mu + Phi^-1(chance)).
-    """
-    if mu == 0 or sampled is None:
-        return float(ndtr(mu + ndtri(chance)))
-    alone = against_its_absence(sampled)
-    return reconstruction_bound(alone.with_noise(alone.full_participation_mu / mu), chance)
-
-
-def _test_of_hits(hits: int, worlds: int, bound: float, at_breach: float) -> TestResult:
+def _test_of_hits(hits: int, worlds: int, bound: float) -> TestResult:
     return TestResult(
         name=TestName.CANDIDATES,
         statistic=float(hits),
@@ -132,16 +99,16 @@ def _test_of_hits(hits: int, worlds: int, bound: float, at_breach: float) -> Tes
         measured=hits / worlds,
         promised=bound,
         limit=_share_found(worlds, bound),
-        more={"worlds": worlds, "at_breach": at_breach},
+        more={"worlds": worlds},
     )
 
 
 def _fewest_found(worlds: int, bound: float) -> int:
-    """Return the smallest number of hits that refutes the bound at `FAMILY_LEVEL`; more than `worlds` if none does."""
+    """Return the smallest number of hits that refutes the bound at the level; more than `worlds` if none does."""
     low, high = math.floor(bound * worlds), worlds + 1
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if bdtrc(middle - 1, worlds, bound) < FAMILY_LEVEL else (middle, high)
+        low, high = (low, middle) if bdtrc(middle - 1, worlds, bound) < TestName.CANDIDATES.level else (middle, high)
     return high
 
 
@@ -151,24 +118,6 @@ def _share_found(worlds: int, bound: float) -> float:
     if fewest > worlds:
         return math.inf
     return float(bdtri(fewest - 1, worlds, 1 - DETECTION_POWER))
-
-
-def _worlds_needed(bound: float, at_breach: float) -> int | None:
-    """Return how many worlds would find hits as frequent as under the breach; None where no number would."""
-
-    def is_enough(worlds: int) -> bool:
-        return _share_found(worlds, bound) <= at_breach
-
-    few, enough = 0, 1
-    while not is_enough(enough):
-        few, enough = enough, 2 * enough
-        if enough > _MOST_WORLDS or at_breach <= bound:
-            return None
-    # Hits are whole numbers, so that a few more worlds may be too few again: the number that is returned is enough.
-    while enough - few > 1:
-        middle = (few + enough) // 2
-        few, enough = (few, middle) if is_enough(middle) else (middle, enough)
-    return enough
 
 
 def epsilon_of_hits(hits: int, worlds: int, chance: float, delta: float, confidence: float) -> float:

@@ -14,7 +14,7 @@ from secret_noise import HalvedNoise
 from experiments.runs.config import parse_config
 from experiments.runs.engines import Engine
 from experiments.runs.plan import AuditPlan, resolve
-from experiments.runs.run import Parties, run_audit
+from experiments.runs.run import HONEST, Parties, run_audit
 from fl_audit.adversaries.membership.insider import increments
 from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
@@ -98,6 +98,7 @@ def test_beliefs_in_candidates_are_exact_under_every_law_and_hits_within_the_bou
     """Of exact beliefs the largest is right as often as it says, on average; 2,000 worlds.
 
     4 standard errors in two statistics of 18 laws: a false alarm in 440 seeds. The verdict's level is .001 for each.
+    The noise along the candidate that is in has a p-value between 1e-4 and 1 - 1e-4.
     """
     monkeypatch.chdir(tmp_path)
     _write_people(Path("people.csv"))
@@ -113,7 +114,10 @@ def test_beliefs_in_candidates_are_exact_under_every_law_and_hits_within_the_bou
     for off in ((is_in[np.arange(2000), belief.argmax(1)] - belief.max(1)), (belief * (is_in - belief)).sum(1)):
         assert abs(off.mean()) < 4 * off.std() / np.sqrt(2000)
     first = contents.summary["reconstruction"]["success"][0]
-    assert contents.summary["verdict"] in ("consistent", "inconclusive")
+    noise = contents.run.target_noise
+    assert noise is not None
+    assert 1e-4 < noise.total.p_value < 1 - 1e-4
+    assert contents.summary["verdict"] == "consistent"
     assert first["chance"] == pytest.approx(np.exp(prior.max()))
     assert first["bound"] > first["chance"]
     assert np.var(belief.max(1)) > 1e-6  # something was learned
@@ -134,14 +138,19 @@ def test_half_of_the_noise_is_named_beyond_the_bound(tmp_path: Path) -> None:
     assert contents.summary["reconstruction"]["success"][0]["low"] > 0.4
 
 
-def test_a_hundredth_of_the_noise_is_not_called_consistent_where_contributions_hardly_show(tmp_path: Path) -> None:
-    """A clipping norm of 1,000 on gradients of length 5: even so little noise hides them."""
+def test_less_noise_is_found_where_the_right_candidate_is_hardly_ever_named(tmp_path: Path) -> None:
+    """A clipping norm of 1,000 on gradients of length 5: a hundredth of the noise hides them, and so does half of it.
+
+    As many worlds with the promised noise are consistent.
+    """
     privacy = {"reconstruction": 0.4, "candidates": 10, "clipping-norm": 1000.0}
-    contents = run_audit(plan_of(privacy=privacy, **DIGITS), tmp_path / "run", Engine.LOCAL)
-    assert contents.summary["verdict"] == "inconclusive"
-    page = (tmp_path / "run" / "report.html").read_text()
-    assert "by how much these candidates contribute" in page
-    assert "Try a smaller clipping-norm" in page
+    found = {}
+    for name, parties in (("kept", HONEST), ("halved", Parties(strategy=HalvedNoise))):
+        contents = run_audit(plan_of(privacy=privacy, **DIGITS), tmp_path / name, Engine.LOCAL, parties=parties)
+        told = {test["name"]: test["violated"] for test in contents.summary["noise"]["tests"]}
+        found[name] = contents.summary["verdict"], told["noise-along-record"], told["candidates"]
+    assert found == {"kept": ("consistent", False, False), "halved": ("violated", True, False)}
+    assert "hides the record" in (tmp_path / "kept" / "report.html").read_text()
 
 
 def test_two_candidates_are_told_apart_as_the_law_of_their_difference_says(tmp_path: Path) -> None:

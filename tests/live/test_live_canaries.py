@@ -11,8 +11,10 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import adaptiveclipping_mod
-from flwr.common import Parameters, ndarrays_to_parameters
+from flwr.common import Code, FitRes, Parameters, Status, ndarrays_to_parameters
 from flwr.server import ServerAppComponents, ServerConfig
+from flwr.server.compat.grid_client_proxy import GridClientProxy
+from flwr.server.strategy import DifferentialPrivacyServerSideFixedClipping as OldFixedClipping
 from flwr.server.strategy import FedAvg as OldFedAvg
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import (
@@ -26,7 +28,7 @@ from clients.canary import Canary, canary_mod, watching_mod
 from experiments.runs.local_engine import run_locally
 from fl_audit.canaries.directions import canary_coin, canary_direction
 from fl_audit.canaries.kept import Watch
-from fl_audit.canaries.notes import NOTE, CanaryNote
+from fl_audit.canaries.notes import NOTE, CanaryNote, fingerprint
 from fl_audit.canaries.rounds import opened, whole_rounds
 from fl_audit.errors import InputError
 from fl_audit.evidence.live import measure_live
@@ -50,7 +52,7 @@ def client_app(kept: Path | None = None, before: tuple[Any, ...] = ()) -> Client
         number = int(context.node_config["partition-id"])
         if number < CANARIES:
             return canary_mod(Canary(number, DIRECTIONS, COINS, 1.0))(message, context, call_next)
-        if kept is not None and number == CLIENTS - 1:
+        if kept is not None and number >= CLIENTS - 2:
             return watching_mod(Watch(kept, DIRECTIONS, CANARIES))(message, context, call_next)
         return call_next(message, context)
 
@@ -97,7 +99,11 @@ def test_an_observer_certifies_the_noise_of_flowers_own_wrapper(noise_multiplier
     assert (found.canaries, found.rounds) == (CANARIES, 60)
     assert (numbers.verdict == "violated") == (noise_multiplier < 1)
     assert found.mu * noise_multiplier == pytest.approx(1, abs=0.35)
-    # A client who sees models alone reads the same, but for the last round.
+    assert {(one.norm, one.directions) for one in whole_rounds(watch.directory, CANARIES)[0]} == {
+        (1.0, fingerprint(DIRECTIONS))
+    }
+    # Two clients who see models alone read the same, but for the last round.
+    assert list((tmp_path / "models").glob("earlier-*")) == []
     seen, same = (whole_rounds(tmp_path / name, CANARIES)[0] for name in ("models", "kept"))
     assert [one.number for one in seen] == list(range(1, 60))
     for left, right in zip(seen, same, strict=False):
@@ -173,6 +179,26 @@ def test_models_that_are_no_arrays_are_passed_on_and_said(tmp_path: Path, capsys
     said = [line.split(" is not kept")[0] for line in capsys.readouterr().err.splitlines()]
     assert said == ["fl_audit: round 1", "fl_audit: round 2", "fl_audit: what the last round released"]
     assert list(tmp_path.glob("round-*")) == []
+
+
+def test_the_older_interface_tells_of_canaries_nodes_and_the_norm_as_well(tmp_path: Path) -> None:
+    start = ndarrays_to_parameters([np.zeros(9, np.float32)])
+    strategy = OldFixedClipping(OldFedAvg(), 1.0, 0.5, 2)
+    observed = watched(strategy, Watch(tmp_path, DIRECTIONS, 1))
+    strategy.configure_fit = lambda *_: []  # type: ignore[method-assign]
+    strategy.current_round_params = [np.zeros(9, np.float32)]
+    observed.configure_fit(1, start, None)
+    note = Canary(0, DIRECTIONS, COINS, 1.0).note(9, 1.0)
+    results = []
+    for cid, metrics in (("41", {NOTE: note}), ("42", {NOTE: "no number"}), ("43", {})):
+        reply = FitRes(Status(Code.OK, ""), ndarrays_to_parameters([np.ones(9, np.float32)]), 1, metrics)
+        results.append((GridClientProxy(int(cid), None, 77), reply))
+    observed.aggregate_fit(1, results, [])
+    assert all(NOTE not in reply.metrics for _, reply in results)
+    (kept,), _ = whole_rounds(tmp_path, 1)
+    assert (kept.norm, kept.run, kept.others, kept.models_only) == (0.5, 77, 1, False)
+    (said,) = kept.present
+    assert (said.number, said.node, said.norm, said.size, said.is_replaced) == (0, "41", 1.0, 9, False)
 
 
 def test_a_canary_is_sent_whatever_action_of_the_app_a_message_names() -> None:

@@ -35,7 +35,7 @@ def judged(name: str) -> Judgement:
 def found() -> tuple[TestResult, ...]:
     rng = np.random.default_rng(1)
     scores = judge_scores(rng.standard_normal(50) + 3, rng.standard_normal(50), PROMISE, 0.95)
-    hits = judge_hits(30, 50, 1 / 100, PROMISE, 0.95, PROMISE.mu)
+    hits = judge_hits(30, 50, 1 / 100, PROMISE, 0.95)
     canaries = TestResult(TestName.CANARIES, 3.0, 0.0, 3.0, 1.5, 2.0, more={"delta": 0.01})
     return (*judged("noise 2 % too small").tests, *scores.tests, *hits.tests, canaries)
 

@@ -26,8 +26,8 @@ class TestName(StrEnum):
 
     All but the last eight ask whether the noise is the claimed one, and SENSITIVITY whether it hides enough. The four
     after it ask whether anything but the sums tells D from D'. SCORES and CANDIDATES stand where no other test can be
-    made, SCORES beside NOISE_ and SECRET_ALONG_RECORD in the game of membership, and CANARIES alone in the game of one
-    run.
+    made, SCORES beside NOISE_ and SECRET_ALONG_RECORD in the game of membership, CANDIDATES beside NOISE_ALONG_RECORD
+    in that of reconstruction, and CANARIES alone in the game of one run.
     """
 
     __test__ = False  # it is no test of pytest's
@@ -101,6 +101,7 @@ _SHARES = {
     TestName.SECRET_ALONG_RECORD: 0.03,
     TestName.DISTINGUISHER: 0.02,
     TestName.SCORES: 0.72,  # what is left by NOISE_ and SECRET_ALONG_RECORD, its neighbours in the game of membership
+    TestName.CANDIDATES: 0.72,  # likewise in the game of reconstruction
 }
 _ABOUT_SECRET = (TestName.SECRET_TOTAL, TestName.SECRET_PLACE, TestName.SECRET_ALONG_RECORD, TestName.DISTINGUISHER)
 

@@ -55,4 +55,4 @@ def planned_limits(promise: Guarantee, worlds: int, rounds: float, parameters: i
 
 
 NOTHING_PLANNED = PlannedLimits(math.inf, None, None, conclusive=False, worlds_needed=None)
-"""What a run finds for sure whose insider has scores of no known law, or that guesses which candidate was in."""
+"""What a run finds for sure whose insider has scores of no known law."""

@@ -249,36 +249,52 @@ def judge_scores(
             for one in (confidence, 1 - level)
         )
         ceiling = bound_limit(_SCORES_METHOD, *sizes, guarantee.delta, 1 - level)
-    of_scores = _scores_test(at_level, ceiling, guarantee)
-    if noise is None or noise.total.freedom == 0:
-        return judged_by_one(
-            of_scores, False, (bound, at_level), confidence, str(_SCORES_METHOD), _SCORES_METHOD.assumption, math.inf,
-            missing=Missing.SCORES_ALONE if noise is None else Missing.NO_DIFFERENCE,
-        )  # fmt: skip
-    return _judged_with_noise(of_scores, (bound, at_level), noise, guarantee, confidence)
+    alone = judged_by_one(
+        _scores_test(at_level, ceiling, guarantee), False, (bound, at_level), confidence, str(_SCORES_METHOD),
+        _SCORES_METHOD.assumption, math.inf, missing=Missing.SCORES_ALONE,
+    )  # fmt: skip
+    return judged_with_noise(alone, noise, guarantee)
 
 
-def _judged_with_noise(
-    of_scores: TestResult, bounds: tuple[float, float], noise: NoiseAlong, guarantee: Guarantee, confidence: float
-) -> Judgement:
+def judged_with_noise(alone: Judgement, noise: NoiseAlong | None, guarantee: Guarantee) -> Judgement:
+    """Return what one test and the noise along what is in question say together.
+
+    Parameters
+    ----------
+    alone
+        What the one test says by itself, at its share of the level.
+    noise
+        That noise in every world; None where nobody can work it out.
+    guarantee
+        The promise.
+
+    Returns
+    -------
+    Judgement
+        Violated by either, or where the size of the noise tells members from others; otherwise consistent where so
+        little noise that epsilon is 1.5 times the promised one would have been found, and inconclusive where not.
+    """
+    if noise is None:
+        return alone
+    if noise.total.freedom == 0:
+        return replace(alone, not_offered=tuple((name, Missing.NO_DIFFERENCE) for name in FAMILY))
     along, secret = noise_sum_test(TestName.NOISE_ALONG_RECORD, noise.total), secret_along(noise)
     of_secret = (secret,) if isinstance(secret, TestResult) else ()
-    tests = (along, *of_secret, of_scores)
+    tests = (along, *of_secret, *alone.tests)
     limit = epsilon_limit_of(noise.total.freedom, noise.members.size, along.level, guarantee)
     broken = tuple(test for test in tests if test.violated)
     reasons = {TestName.SECRET_ALONG_RECORD: secret.reason} if isinstance(secret, NotOffered) else {}
     made = {test.name for test in tests}
-    one = judged_by_one(
-        of_scores, limit.conclusive, bounds, confidence, str(_SCORES_METHOD), _SCORES_METHOD.assumption, limit.epsilon,
-        limit.worlds_needed,
-    )  # fmt: skip
     return replace(
-        one,
+        alone,
         verdict=verdict_on(bool(broken), limit.conclusive),
         tests=tests,
         broken=broken,
-        noise=estimate_along(noise.total, confidence, guarantee.claim),
+        noise=estimate_along(noise.total, alone.confidence, guarantee.claim),
         not_offered=tuple((name, reasons.get(name, Missing.TARGETS_ALONE)) for name in FAMILY if name not in made),
+        limit_of_detection=limit.epsilon,
+        worlds_needed=limit.worlds_needed,
+        conclusive=limit.conclusive,
     )
 
 

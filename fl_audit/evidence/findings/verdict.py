@@ -58,9 +58,8 @@ def measure_verdict(run: FinishedRun, _: Findings) -> VerdictNumbers:
         return VerdictNumbers(unjudged(promise), None)
     said = (promise, facts.confidence)
     if ranks is not None:
-        signal = run.longest_candidate, facts.game.is_secretly_sampled
         chance = float(facts.game.prior_of_candidates.max())
-        found = judge_hits(int((ranks == 1).sum()), len(ranks), chance, *said, *signal)
+        found = judge_hits(int((ranks == 1).sum()), len(ranks), chance, *said, run.target_noise)
     elif targets is not None:
         found = judge_scores(targets.members, targets.nonmembers, *said, run.target_noise)
     elif scores is not None:

@@ -74,11 +74,6 @@ def _findable(numbers: VerdictNumbers, promise: Guarantee, limit: float, kept: f
     assert found is not None, "only what was judged has limits"
     begin = 1.0 if kept is None else _share(kept, promise)
     most = number_text(found.limit_of_detection, 3)
-    if numbers.names_candidates:
-        if limit <= 1:
-            return _Row("Findable", f"nothing: scores show {most} at most", (_Bar("blind", begin, end),))
-        words = f"scores show {most} at most, if told apart perfectly"
-        return _Row("Findable", words, (_Bar("findable", 1.0, limit), _Bar("blind", limit, end)))
     if not math.isfinite(limit) or limit <= 0:
         return _Row("Findable", "nothing could have been found", (_Bar("blind", begin, end),))
     bars = (_Bar("blind", begin, limit), _Bar("findable", limit, end))
@@ -106,7 +101,7 @@ def _share(epsilon: float, promise: Guarantee) -> float:
 def _marked(numbers: VerdictNumbers, promise: Guarantee) -> float | None:
     """Return what the claimed noise gives away where its accountant is so loose that this is marked, else None."""
     kept = kept_epsilon(promise)
-    return None if numbers.judges_scores or numbers.names_candidates or _share(kept, promise) > _LOOSE else kept
+    return None if numbers.judges_scores or _share(kept, promise) > _LOOSE else kept
 
 
 def _figure(

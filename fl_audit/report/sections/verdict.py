@@ -67,13 +67,6 @@ def _too_little(numbers: VerdictNumbers) -> str:
     """Return what an inconclusive run could have found, in a sentence."""
     found = numbers.judgement
     assert found is not None, "only what was judged is inconclusive"
-    if numbers.names_candidates:
-        test = found.tests[0]
-        most, least = percent(test.more["at_breach"]), percent(min(test.limit, 1.0))
-        return (
-            "Too little to tell: by how much these candidates contribute, nobody could name the right one in more than "
-            f"{most} of the trials under two thirds of the noise, and less than {least} may pass for luck."
-        )
     if numbers.judges_scores:
         return (
             "The attack cannot tell: how far its scores would separate under less noise is not known, so a breach "
@@ -96,11 +89,6 @@ def worlds_needed_text(numbers: VerdictNumbers) -> str:
     found = numbers.judgement
     if numbers.judges_canaries:
         return "More rounds or more canaries find smaller breaches (rounds in [training], canaries in [audit])."
-    if numbers.names_candidates and found is not None and found.worlds_needed is None:
-        return (
-            "No number of worlds would find a breach here: the candidates contribute far less than clipping lets "
-            "pass. Try a smaller clipping-norm in [privacy], or other candidates."
-        )
     if numbers.judges_scores:
         return "More worlds can show a breach; no number of them shows by such scores alone that there is none."
     if found is None or found.worlds_needed is None:
@@ -114,9 +102,6 @@ def worlds_needed_text(numbers: VerdictNumbers) -> str:
 def _limits(contents: RunContents) -> str:
     """Return which share of the noise could not be missing without being found, in a sentence; or what scores show."""
     numbers, unit = verdict_of(contents), contents.words.one
-    if numbers.judgement is not None and numbers.names_candidates:
-        share = percent(numbers.judgement.tests[0].limit)
-        return f"Had the right {unit} been named in {share} of the trials we would have found it."
     anywhere, at_unit = (
         None if share is None else percent(float(f"{share:.2g}"))
         for share in (numbers.missing_anywhere, numbers.missing_at_unit)
@@ -232,8 +217,6 @@ def _cohort_text(facts: RunFacts) -> str:
 
 def _detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> str:
     """Return how large a breach of epsilon would have been found, and with how many worlds, in sentences."""
-    if found.tests and found.tests[0].name is TestName.CANDIDATES:
-        return f"So many trials would show {ToldTest(found.tests[0], unit).limit} of right first guesses."
     if found.tests and found.tests[0].name is TestName.SCORES:
         return (
             f"{_ceiling_text(found.tests[0], promise.epsilon)} How far they would separate under less noise is not "
