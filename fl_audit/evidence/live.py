@@ -79,10 +79,12 @@ class LiveNumbers:
     def verdict(self) -> Verdict:
         """The verdict at the looks that have taken place; more rounds than were promised break it by themselves.
 
-        Looks are no evidence where canaries that should send nothing seem to send their opposite: these stand out more.
+        Looks are no evidence where canaries that should send nothing seem to send their opposite, and so stand out
+        more, nor where models were seen that are not those that the rounds went on from.
         """
-        is_heard = Doubt.OUT not in self.doubts.kinds or self.promise.claim.adjacency.relation is Relation.REPLACE
-        is_broken = self.is_overrun or (is_heard and any(one.is_violated for one in self.looks))
+        is_replaced = self.promise.claim.adjacency.relation is Relation.REPLACE
+        is_deaf = Doubt.GAPS in self.doubts.kinds or (Doubt.OUT in self.doubts.kinds and not is_replaced)
+        is_broken = self.is_overrun or (not is_deaf and any(one.is_violated for one in self.looks))
         return verdict_on(is_broken, self.is_conclusive and not self.doubts.kinds)
 
     @property

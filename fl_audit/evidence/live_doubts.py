@@ -1,12 +1,13 @@
 """Why nothing is said of a training though enough rounds were kept: what they hold does not go together.
 
-A doubt never makes a promise broken. The three that rest on scores come up by chance in at most 1 in 1,000 trainings
-each whose noise is the promised one.
+A doubt never makes a promise broken, and where it says that scores are of something else, they are no evidence. The
+three that rest on scores come up by chance in at most 1 in 1,000 trainings each whose noise is the promised one.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 import numpy as np
 from scipy.special import fdtr
@@ -27,6 +28,7 @@ class Doubt(StrEnum):
     """What does not go together."""
 
     OVERRUN = "overrun"  # a later round than the last promised one was kept: those that were not may be too many
+    GAPS = "gaps"  # rounds start from other models than those before them were seen to release
     OUT = "out"  # what canaries send where they are out was not said, and seems to be another than the promise needs
     FAINT = "faint"  # canaries, or one of them, stand out less than the promised noise lets them
     UNEVEN = "uneven"  # rounds have far less noise than the others, or are on another scale
@@ -69,12 +71,29 @@ def doubts_about(
     knows = all(note.is_replaced is not None and note.coins is not None for one in whole for note in one.present)
     found = {
         Doubt.OVERRUN: every[-1].number > promise.terms.rounds,
+        Doubt.GAPS: has_gaps(every),
         Doubt.OUT: not knows and is_other_out(scores, coins, decoys, relation),
         Doubt.FAINT: hidden.is_seen or bool(faint),
         Doubt.UNEVEN: bool(uneven),
         Doubt.ATTENDANCE: is_sampled_otherwise(every, promise.canaries, promise.terms),
     }
     return Doubts(frozenset(one for one, is_so in found.items() if is_so), faint, uneven, knows)
+
+
+def has_gaps(rounds: Sequence[KeptRound]) -> bool:
+    """Return whether a round starts from another model than the one before it was seen to release.
+
+    Then what was seen is not what is released: who watches inside of what adds the noise, for one, sees none of it.
+
+    Parameters
+    ----------
+    rounds
+        All that were kept, in order.
+    """
+    return any(
+        one.after is not None and then.number == one.number + 1 and then.before != one.after
+        for one, then in pairwise(rounds)
+    )
 
 
 def is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relation) -> bool:

@@ -165,6 +165,11 @@ def _doubt(doubt: Doubt, numbers: LiveNumbers) -> str:
                 f"Find out how many rounds there were: round {numbers.last:,} was kept, and {numbers.promise.rounds:,} "
                 f"are promised. Only {numbers.released:,} were kept, so that it cannot be said from here."
             )
+        case Doubt.GAPS:
+            return (
+                "Watch what is released: rounds started from other models than those before them were seen to release. "
+                "`watched` goes around the whole strategy, with the wrapper that adds the noise inside of it."
+            )
         case Doubt.OUT:
             return (
                 "Find out what the canaries send where they are out, which was not noted: it does not look like what "

@@ -32,7 +32,9 @@ from fl_audit.canaries.notes import NOTE, CanaryNote, fingerprint
 from fl_audit.canaries.rounds import opened, whole_rounds
 from fl_audit.errors import InputError
 from fl_audit.evidence.live import measure_live
+from fl_audit.evidence.live_doubts import Doubt
 from fl_audit.privacy.terms import TrainingTerms
+from fl_audit.report.live_page import live_lines
 from strategies.flower_versions import make_messages_for
 from strategies.live.watch import watched
 
@@ -96,6 +98,7 @@ def test_an_observer_certifies_the_noise_of_flowers_own_wrapper(noise_multiplier
     played(watched(private(noise_multiplier), watch), 60, client_app(tmp_path / "models"))
     numbers = measure_live(watch.directory, COINS)
     found = numbers.finding
+    assert numbers.doubts.kinds == frozenset()
     assert (found.canaries, found.rounds) == (CANARIES, 60)
     assert (numbers.verdict == "violated") == (noise_multiplier < 1)
     assert found.mu * noise_multiplier == pytest.approx(1, abs=0.35)
@@ -108,6 +111,18 @@ def test_an_observer_certifies_the_noise_of_flowers_own_wrapper(noise_multiplier
     assert [one.number for one in seen] == list(range(1, 60))
     for left, right in zip(seen, same, strict=False):
         np.testing.assert_allclose(left.scores, right.scores, rtol=0, atol=1e-9)
+
+
+def test_who_watches_inside_of_what_adds_the_noise_calls_nothing_violated(tmp_path: Path) -> None:
+    """What is seen there has no noise, and is not what clients are sent."""
+    watch = Watch(tmp_path, DIRECTIONS, CANARIES, TrainingTerms("add-remove-client", 1.0, 20), 1e-3)
+    averaged = FedAvg(fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
+    inside = DifferentialPrivacyServerSideFixedClipping(watched(averaged, watch), 1.0, 1.0, CLIENTS)
+    played(inside, 20, client_app())
+    numbers = measure_live(tmp_path, COINS)
+    assert any(one.is_violated for one in numbers.looks)
+    assert (numbers.verdict, Doubt.GAPS in numbers.doubts.kinds) == ("inconclusive", True)
+    assert "`watched` goes around the whole strategy" in live_lines(numbers)[-1]
 
 
 def test_without_noise_a_score_is_the_canary_and_the_model_is_else_unchanged(tmp_path: Path) -> None:

@@ -104,12 +104,14 @@ def test_a_seed_of_coins_of_its_own_on_a_node_is_noticed(is_seen: bool, tmp_path
 
 def test_rounds_of_a_node_that_came_back_with_other_coins_do_not_count(tmp_path: Path) -> None:
     watch, draw = Watch(tmp_path, DIRECTIONS, 1, replace(TERMS, rounds=30)), np.random.default_rng(0)
+    model = np.zeros(SIZE)
     for number in range(1, 31):
         one = Canary(0, DIRECTIONS, COINS if number <= 20 else 5, 1.0)
         release = 0.1 * draw.normal(size=SIZE) + one.update(number, SIZE, 1.0)
         said = read_note(one.note(SIZE, 1.0), "77")
         assert said is not None
-        watch.note(number, [np.zeros(SIZE)], [release], [said])
+        watch.note(number, [model], [model + release], [said])
+        model = model + release
     numbers = measure_live(tmp_path, COINS)
     assert (numbers.finding.rounds, numbers.released, numbers.verdict) == (20, 30, "violated")
     assert [(one.number, one.node, one.what) for one in numbers.misfits] == [(0, "77", Mismatch.COINS)]

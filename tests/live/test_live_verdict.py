@@ -35,12 +35,16 @@ def train(
     """Keep rounds of unit sensitivity with so much of the promised noise; others send one and the same update."""
     terms = TrainingTerms("add-remove-client", 1.0, promised or rounds)
     watch, draw = Watch(place, DIRECTIONS, canaries, terms, DELTA), np.random.default_rng(seed)
+    model = np.zeros(SIZE)
     for number in range(1, rounds + 1):
         release = added * draw.normal(size=SIZE)
         release[0] += others
         for one in range(canaries):
             release += canary_coin(COINS, number, one) * canary_direction(DIRECTIONS, number, one, SIZE)
-        watch.note(number, [np.zeros(SIZE)], [release], map(CanaryNote, range(canaries)), others if are_seen else None)
+        present = map(CanaryNote, range(canaries))
+        watch.note(number, [model], [model + release], present, others if are_seen else None)
+        model = model + release
+    np.save(place / "model.npy", model)
     return place
 
 
@@ -103,10 +107,11 @@ def test_looks_are_declared_and_what_one_has_found_stays_found(tmp_path: Path) -
     early = measure_live(place, COINS)
     assert (early.verdict, early.is_over, early.last) == ("violated", False, 12)
     # Rounds with far more noise follow: the bound falls below the promise, the verdict stands.
-    terms = TrainingTerms("add-remove-client", 1.0, 100)
+    terms, model = TrainingTerms("add-remove-client", 1.0, 100), np.load(place / "model.npy")
     for number in range(13, 80):
-        far = 100 * np.random.default_rng(number).normal(size=SIZE)
-        Watch(place, DIRECTIONS, 2, terms, DELTA).note(number, [np.zeros(SIZE)], [far], map(CanaryNote, (0, 1)))
+        far = model + 100 * np.random.default_rng(number).normal(size=SIZE)
+        Watch(place, DIRECTIONS, 2, terms, DELTA).note(number, [model], [far], map(CanaryNote, (0, 1)))
+        model = far
     late = measure_live(place, COINS)
     assert late.finding.mu_lower < 1
     assert late.verdict == "violated"
@@ -139,13 +144,14 @@ def test_a_later_round_than_promised_leaves_open_how_many_there_were(tmp_path: P
 def test_rounds_in_which_two_clients_send_one_canary_or_a_strange_one_do_not_count(tmp_path: Path) -> None:
     """Twice the canary stands out of honest noise as one does of half the noise."""
     place, terms = train(tmp_path, 20, 1.0, canaries=3, promised=60), TrainingTerms("add-remove-client", 1.0, 60)
-    draw = np.random.default_rng(1)
+    draw, model = np.random.default_rng(1), np.load(place / "model.npy")
     for number in range(21, 61):
         release = draw.normal(size=SIZE)
         for one in range(3):
             release += 2 * canary_coin(COINS, number, one) * canary_direction(DIRECTIONS, number, one, SIZE)
         present = (0, 0, 1, 1, 2, 2) if number < 60 else (0, 1, 2, 7)
-        Watch(place, DIRECTIONS, 3, terms, DELTA).note(number, [np.zeros(SIZE)], [release], map(CanaryNote, present))
+        Watch(place, DIRECTIONS, 3, terms, DELTA).note(number, [model], [model + release], map(CanaryNote, present))
+        model = model + release
     numbers = measure_live(place, COINS)
     assert (numbers.finding.rounds, numbers.misnamed, numbers.verdict) == (20, (0, 1, 2, 7), "inconclusive")
     lines = live_lines(numbers)
