@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import psutil
@@ -118,6 +119,19 @@ def test_what_it_could_find_is_what_the_report_says_afterwards(tmp_path: Path, s
     told = summary["empirical_epsilon"]["limit_of_detection"]
     assert planned.limits.epsilon == pytest.approx(told, rel=1e-9)
     assert planned.limits.conclusive == (summary["verdict"] == "consistent")
+
+
+@pytest.mark.parametrize(
+    ("game", "asked"), [("membership", {"targets": 4, "attacks": ["loss"]}), ("reconstruction", {"candidates": 4})]
+)
+def test_with_many_targets_it_says_which_noise_is_found(game: str, asked: dict[str, Any]) -> None:
+    privacy = {"sensitivity": None, "belief": None, "noise-multiplier": 1.0}
+    audit = {"game": game, "worlds": 40, "epsilon-star": False} | asked
+    limits = check_plan(resolve(parse_config(small_settings(privacy=privacy, audit=audit))), with_probe=False).limits
+    assert limits is not None
+    assert (limits.conclusive, limits.noise_short_in_all) == (True, None)
+    assert limits.worlds_needed is not None
+    assert limits.worlds_needed <= 40
 
 
 def test_without_an_exact_law_it_says_that_nobody_knows_what_scores_find() -> None:

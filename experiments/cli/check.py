@@ -119,8 +119,6 @@ def _findable(found: "Check") -> str:
             f"{worlds} find a breach only as far as their scores separate, and nobody knows how far they would under "
             "less noise: the verdict can be violated or inconclusive, and not consistent"
         )
-    if limits.noise_short is None:
-        return f"what {worlds} find follows from how much the candidates contribute, which only the run shows"
     return f"{_of_exact_law(limits, worlds)}. {_enough(limits)}"
 
 

@@ -211,10 +211,10 @@ class FinishedRun:
     def target_noise(self) -> NoiseAlong | None:
         """The noise along the contributions of those targets, or of the candidates that were in, in all rounds.
 
-        None where it was not measured.
+        None where it was not measured, as in batches of an older version.
         """
         table, drawn = self.tables.targets, self.target_scores
-        if table is None or not {*_TARGET_NOISE} <= {*table}:
+        if table is None or not {*_TARGET_NOISE} <= {*table} or table[[*_TARGET_NOISE]].isna().any(axis=None):
             return None
         is_in = table["is_in"].to_numpy(dtype=np.bool_).reshape(self.worlds, -1)
         at = np.arange(self.worlds), is_in.argmax(axis=1) if drawn is None else drawn.targets

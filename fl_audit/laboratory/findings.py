@@ -9,7 +9,7 @@ from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.claim import Limit
 from fl_audit.laboratory.leads import least_shift
 from fl_audit.laboratory.noise import NoiseReading, noise_reading
-from fl_audit.laboratory.trial import Attempt, Refusal, Trial
+from fl_audit.laboratory.trial import Attempt, Refusal, Trial, Unrefuted
 
 
 @dataclass(frozen=True)
@@ -169,6 +169,12 @@ def could_find(trial: Trial) -> float:
     return max(1.0, min(reaches, default=math.inf) / max(trial.claim.allowed_mu, 1e-300))
 
 
+_UNREFUTED = {
+    Unrefuted.SHARES: "the others reply something else each time to the same model, which may be such shares",
+    Unrefuted.SHARES_OUTSIDE: "modifiers of the others add something else each time to what is held still",
+}
+
+
 def _reach_words(trial: Trial) -> str:
     ratio = could_find(trial)
     if not math.isfinite(ratio):
@@ -201,7 +207,8 @@ def claim_words(trial: Trial) -> str:
             return (
                 f"an observer who knows what all others sent guesses more games than the claim allows "
                 f"({trial.claim.words}): {trial.knowing.right} of {trial.knowing.games}. Nobody else did. This "
-                "refutes the claim where the server alone adds noise, and not where clients add shares of it."
+                "refutes the claim where the server alone adds noise, and not where clients add shares of it: "
+                f"{_UNREFUTED[trial.unrefuted]}."
             )
         case Verdict.INCONCLUSIVE if any(attempt.share_of_games < 1 for attempt in trial.attempts):
             least = min(trial.attempts, key=lambda attempt: attempt.share_of_games)
@@ -259,6 +266,7 @@ def trial_json(trial: Trial, found: tuple[Finding, ...], limits: tuple[Limit, ..
         "silent": list(trial.silent),
         "not_tried": {why: list(kinds) for why, kinds in not_tried(trial).items()},
         "lower_bound_knowing_others": None if trial.knowing is None else _finite(trial.knowing.bound),
+        "knowing_others_refutes_nothing": None if trial.knowing is None else str(trial.unrefuted),
         "refusals": [
             {
                 "game": refusal.kind,

@@ -8,6 +8,7 @@ so the probability that a claim that holds is called violated is at most the lev
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
@@ -109,6 +110,21 @@ class Refusal:
     is_allowed: bool  # whether the input was malformed, so that refusing it is right
 
 
+class Unrefuted(StrEnum):
+    """Why what only who knows all others' replies can tell does not refute a claim.
+
+    Parameters
+    ----------
+    SHARES
+        The others reply something else each time to the same model: that may be shares of the noise.
+    SHARES_OUTSIDE
+        What they had learned was held still, and something else arrived each time: their modifiers add to it.
+    """
+
+    SHARES = "shares"
+    SHARES_OUTSIDE = "shares outside"
+
+
 @dataclass(frozen=True)
 class Trial:
     """What came of a claim."""
@@ -134,6 +150,7 @@ class Trial:
     # The attempt that breaks the claim for who knows what all others sent, where the claim covers no such observer and
     # no other attempt breaks it.
     knowing: Attempt | None = None
+    unrefuted: Unrefuted = Unrefuted.SHARES  # why that refutes nothing, where there is such an attempt
 
     @property
     def worst(self) -> Attempt | None:

@@ -54,8 +54,9 @@ class Agreement:
     replies: Replies = Replies.MODELS  # what the arrays in replies are
     # Who looks: another client, who sees releases, or the server, who sees what the target's client sends.
     observer: Observer = Observer.CLIENT
-    # Whether the claim covers an observer who knows what all others sent, as it does where the server alone adds noise.
-    # Where clients add shares of it, such a one knows all shares but one: no claim about the whole noise covers that.
+    # Whether the claim covers an observer who knows what all others sent, whoever adds the noise. If not, more games
+    # with the others held still decide that where it is certain that the server alone adds noise. Where clients add
+    # shares of it, such a one knows all shares but one: no claim about the whole noise covers that.
     knows_others: bool = False
     target: int = 0  # the partition of the target's client
     length: float = 1000.0  # length of a crafted update, above 0
@@ -126,19 +127,8 @@ class Agreement:
             return (self.contribution,)
         if self.is_about_records:
             return (Contribution.OWN,)
-        import flwr.server.strategy as old
-        import flwr.serverapp.strategy as new
-
-        from strategies.games.bridge import layers_of
-
-        clipping = (
-            new.DifferentialPrivacyServerSideFixedClipping,
-            new.DifferentialPrivacyServerSideAdaptiveClipping,
-            old.DifferentialPrivacyServerSideFixedClipping,
-            old.DifferentialPrivacyServerSideAdaptiveClipping,
-        )
         # Elsewhere the app's clients may clip by themselves: a crafted update of others would be no fair one.
-        if any(isinstance(layer, clipping) for layer in layers_of(strategy)):
+        if is_private_on_the_server(strategy):
             return (Contribution.CRAFTED, Contribution.OWN)
         kinds = {value.dtype.kind for value in model.values()}
         # A model of whole numbers alone is bytes of trees, say, and no vector.
@@ -165,6 +155,22 @@ class Agreement:
                 return Deed.WITHOUT_RECORD
             case _:
                 return Deed.OTHER_RECORD
+
+
+def is_private_on_the_server(strategy: "Strategy") -> bool:
+    """Return whether one of Flower's wrappers that clip on the server and add noise there is around a strategy."""
+    import flwr.server.strategy as old
+    import flwr.serverapp.strategy as new
+
+    from strategies.games.bridge import layers_of
+
+    wrappers = (
+        new.DifferentialPrivacyServerSideFixedClipping,
+        new.DifferentialPrivacyServerSideAdaptiveClipping,
+        old.DifferentialPrivacyServerSideFixedClipping,
+        old.DifferentialPrivacyServerSideAdaptiveClipping,
+    )
+    return any(isinstance(layer, wrappers) for layer in layers_of(strategy))
 
 
 _DEEDS = {

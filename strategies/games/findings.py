@@ -162,7 +162,9 @@ def _trial(audit: Agreement, campaign: Campaign) -> Trial:
     kind = "removed" if audit.claim.neighbours.relation is Relation.ADD_REMOVE else "replaced"
     kind += " record" if audit.is_about_records else ""
     games = stacked(seen, campaign.columns)
-    trial = guess_trial(audit.claim, kind, games, present, audit.confidence, audit.knows_others)
+    knows = audit.knows_others or campaign.is_of_server
+    trial = guess_trial(audit.claim, kind, games, present, audit.confidence, knows)
+    trial = replace(trial, unrefuted=campaign.unrefuted or trial.unrefuted)
     return with_refusals(trial, kind, seen, present, campaign.probe)
 
 
@@ -183,6 +185,10 @@ def _notes(audit: Agreement, campaign: Campaign, outside: Sequence[str]) -> tupl
             "has a claim cover them."
         )
     if audit.observer is Observer.CLIENT:
-        knows = "knows what all others sent, and" if audit.knows_others else "does not know what others sent, and"
-        found.append(f"The observer is a client that {knows} sees every release.")
+        knows = "knows" if audit.knows_others or campaign.is_of_server else "does not know"
+        found.append(f"The observer is a client that {knows} what all others sent, and sees every release.")
+    if campaign.unrefuted is None:
+        found.append(
+            "Everybody else replied the same in every game: the noise of the server alone has to keep the claim."
+        )
     return tuple(found)

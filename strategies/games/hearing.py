@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +16,7 @@ from fl_audit.laboratory.seen import Seen
 from fl_audit.laboratory.sketch import Sketch
 from strategies.games.arrays import Arrays, arrays_of, base_of, flat, shapes_of, with_names
 from strategies.games.grid import HeardGrid
-from strategies.games.notes import ClientAnswer, Note, Observer, Replies, read_note, taken_answer
+from strategies.games.notes import ClientAnswer, Deed, Note, Observer, Replies, read_note, taken_answer
 
 ERROR = "a client replied with an error: "
 """Begins the name of a number that counts replies which are errors."""
@@ -40,6 +41,8 @@ class Scene:
     difference: Callable[[int, Floats | None], Floats]
     sketch: Sketch | None = None  # of the model's parameters, in the order of their names; None keeps them as they are
     note: Note | None = None  # what clients are told with their messages; None tells them nothing
+    # By node, what others send who are held still; those who are not in it send what they replied the first time.
+    pulls: Mapping[int, Deed] = field(default_factory=dict)
     knows_others: bool = False  # whether the observer knows what others contribute, and it may differ from game to game
     # Returns what the watcher contributed last; None where what becomes of it is not looked at.
     own: Callable[[], Floats] | None = None
@@ -115,6 +118,7 @@ class GameEars:
         self._numbers: dict[str, list[float]] = {}
         self.errors: list[str] = []
         self.outside: set[str] = set()
+        self.arrived: dict[int, str] = {}  # of everybody but the target, what arrived in the first round, as a digest
 
     def sends(self, message: Message) -> None:
         """Write the game's note on a message, and note what it releases."""
@@ -122,7 +126,9 @@ class GameEars:
         if message.metadata.message_type.startswith("train"):
             self._asked(node, message)
         if note is not None:
-            told = note.to(message.metadata.group_id, is_target=node == self._scene.target)
+            place = max(0, len(self._rounds) - 1)
+            pull = self._scene.pulls.get(node)
+            told = note.to(message.metadata.group_id, node == self._scene.target, place, pull)
             message.metadata.group_id = told.written()
 
     def receives(self, reply: Message) -> None:
@@ -155,6 +161,8 @@ class GameEars:
         if node == scene.target:
             heard.has_arrived = bool(reply.content.array_records)
             heard.difference = None if answer is None else answer.update
+        elif scene.note is not None and scene.note.is_still and len(self._rounds) == 1:
+            self.arrived[node] = _digest(reply)
         is_own = node == scene.watcher and scene.own is not None
         is_seen = node == scene.target and scene.observer is Observer.SERVER
         if not (is_own or is_seen or scene.knows_others):
@@ -288,6 +296,15 @@ def _weight(reply: Message) -> float:
         if isinstance(value, (int, float)) and value >= 0:
             return float(value)
     return 1.0
+
+
+def _digest(reply: Message) -> str:
+    """Return a digest of the arrays of a reply, to the last bit."""
+    found = sha256()
+    for name, record in sorted(reply.content.array_records.items()):
+        for key, array in record.items():
+            found.update(f"{name} {key} {array.dtype} {array.shape}".encode() + array.data)
+    return found.hexdigest()
 
 
 def _mean(weighted: list[tuple[float, Floats]]) -> Floats | None:

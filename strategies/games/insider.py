@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
@@ -16,8 +17,9 @@ from strategies.games.notes import ANSWER, ClientAnswer, Deed, Note, Numbers, re
 from strategies.games.records import shard_of
 
 _OURS, _GAME = "fl-audit.", "fl-audit.game"
-_OWN, _BEFORE = "fl-audit.own.", "fl-audit.before."
-"""Names in the state of a client: the number of its game, its state of the app's own training, and the one before."""
+_OWN, _BEFORE, _STILL = "fl-audit.own.", "fl-audit.before.", "fl-audit.still."
+"""Names in the state of a client: the number of its game, its state of the app's own training, the one before, and what
+it replied in a round of the games in which others are held still."""
 _WITHOUT = (Deed.ALMOST_NOTHING, Deed.NOTHING)
 
 
@@ -36,16 +38,22 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
         The app, or the modifiers nearer to it.
     """
     note = read_note(message)
-    with _kept_apart(context, 0 if note is None else note.game, is_noted=note is not None):
+    with _kept_apart(context, 0 if note is None else note.game, is_noted=note is not None) as kept:
         if note is None:
             return call_next(message, context)
         is_target = note.deed is not None and message.metadata.message_type.startswith("train")
-        received = _arrays(message) if is_target else {}
+        received = _arrays(message) if is_target or note.pull else {}
+        is_still = note.is_still and note.deed is None and message.metadata.message_type.startswith("train")
         with shard_of(note.deed if is_target else None) as shard, _in_a_copy(note.game) as outside:
-            reply = call_next(message, context)
+            held = _held_still(kept, note.round) if is_still else None
+            reply = call_next(message, context) if held is None else Message(held, reply_to=message)
+        if is_still and held is None and not reply.has_error():
+            kept |= {f"{_STILL}{note.round}.{name}": deepcopy(record) for name, record in reply.content.items()}
     if reply.has_error():
         return reply
     update = _played(reply, received, note) if is_target else None
+    if is_still and note.pull is not None:
+        _played(reply, received, replace(note, deed=note.pull))
     with _spared(note.game):
         partition = context.node_config.get("partition-id")
         code = "" if note.game else client_fingerprint(call_next, context.run_config)
@@ -53,6 +61,13 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
         answer = ClientAnswer(number, update, shard.records, code, tuple(outside))
         reply.content[ANSWER] = answer.record()
     return reply
+
+
+def _held_still(kept: dict[str, Any], round: int) -> RecordDict | None:
+    """Return what a client replied to train in a round of an earlier game; None if there was none."""
+    start = f"{_STILL}{round}."
+    found = {key.removeprefix(start): deepcopy(record) for key, record in kept.items() if key.startswith(start)}
+    return RecordDict(found) if found else None
 
 
 @contextmanager
@@ -105,16 +120,21 @@ def _withhold(record: MetricRecord) -> None:
 
 
 @contextmanager
-def _kept_apart(context: Context, game: int, is_noted: bool) -> Iterator[None]:
-    """Give a client the state that it has in a game: what happened in other games never happened."""
+def _kept_apart(context: Context, game: int, is_noted: bool) -> Iterator[dict[str, Any]]:
+    """Give a client the state that it has in a game: what happened in other games never happened.
+
+    What is given is kept beside it, from game to game.
+    """
     ours = {key: context.state.pop(key) for key in list(context.state) if key.startswith(_OURS)}
+    if not game:  # what was held still belongs to games of another training
+        ours = {key: record for key, record in ours.items() if not key.startswith(_STILL)}
     if not ours and not is_noted:
-        yield
+        yield ours
         return
     with _spared(game):
         _enter(context.state, ours, game)
     try:
-        yield
+        yield ours
     finally:
         context.state.update(ours)
 

@@ -95,8 +95,11 @@ class Note:
     replies: Replies = Replies.MODELS  # what the arrays in replies are
     numbers: Numbers = Numbers.KEPT  # what becomes of numbers where nothing is contributed
     length: float = 0.0  # length of crafted updates
+    is_still: bool = False  # whether everybody but the target's client replies what it replied the first time
+    pull: Deed | None = None  # what such a client sends in the place of that; None for what it replied
+    round: int = 0  # the round, from 0, of a message that asks to train
 
-    def to(self, group: str, is_target: bool) -> "Note":
+    def to(self, group: str, is_target: bool, round: int, pull: Deed | None = None) -> "Note":
         """Return the note for one client, on a message with a group id: only the target's is told a deed.
 
         Parameters
@@ -105,8 +108,12 @@ class Note:
             The group id of the message.
         is_target
             Whether it goes to the target's client.
+        round
+            The round, from 0.
+        pull
+            What somebody else sends who is held still.
         """
-        return replace(self, group=group, deed=self.deed if is_target else None)
+        return replace(self, group=group, deed=self.deed if is_target else None, round=round, pull=pull)
 
     def written(self) -> str:
         """Return the note as a group id."""
@@ -120,8 +127,8 @@ def read_note(message: Message) -> Note | None:
         return None
     try:
         entries = json.loads(written.removeprefix(_PREFIX))
-        deed = None if entries["deed"] is None else Deed(entries["deed"])
-        kinds = {"deed": deed, "replies": Replies(entries["replies"]), "numbers": Numbers(entries["numbers"])}
+        deeds = {name: None if entries[name] is None else Deed(entries[name]) for name in ("deed", "pull")}
+        kinds = deeds | {"replies": Replies(entries["replies"]), "numbers": Numbers(entries["numbers"])}
         note = Note(**(entries | kinds))
     except (ValueError, KeyError, TypeError):  # of another version: nobody's app ends for it
         return None

@@ -15,12 +15,13 @@ from fl_audit.errors import InputError, require
 from fl_audit.laboratory.claim import LESSONS, StatedClaim
 from fl_audit.laboratory.guesses import most_telling
 from fl_audit.laboratory.seen import Seen, stacked
+from fl_audit.laboratory.trial import Unrefuted
 from fl_audit.randomness import Purpose, generator
 from fl_audit.whole_files import remove_halves, whole_file
 from strategies.games.agreement import Agreement
 
 _SETTINGS, _SECRET, _PROBE = "campaign.json", "challenger.json", "probe.json"
-_COLUMNS, _CHOICE = "columns.json", "choice.json"
+_COLUMNS, _CHOICE, _STILL = "columns.json", "choice.json", "still.json"
 _PARTS = ("steps", "released", "direction", "others", "own")
 Columns = tuple[tuple[str, slice], ...]
 """Names and slices of what is seen of a model."""
@@ -118,6 +119,38 @@ class Campaign:
     def missing(self) -> list[int]:
         """Numbers of the games that are not played yet, from 1."""
         return [number for number in range(1, self.games + 1) if not self._file(number).exists()]
+
+    @property
+    def is_of_server(self) -> bool:
+        """Whether the server alone adds noise, for certain: then a claim covers who knows what all others sent.
+
+        It is where they are held still, and where they replied the same to the first model in every game that counts.
+        """
+        if self.unrefuted is None:
+            return True
+        first = np.stack([self.game(number).others[0] for number in self.counted])
+        return bool(np.all(first == first[0]))
+
+    @property
+    def unrefuted(self) -> Unrefuted | None:
+        """Why the others are not held still in games, None if they are; what was played before this was kept is not."""
+        path = self.directory / _STILL
+        said = _read(path)["unrefuted"] if path.exists() else Unrefuted.SHARES
+        return None if said is None else Unrefuted(said)
+
+    def keep_unrefuted(self, why: Unrefuted | None) -> None:
+        """Keep whether the others are held still in games, and why not.
+
+        That is settled before the first game, or once more where holding them still fails: no game counts then.
+        """
+        _write(self.directory / _STILL, {"unrefuted": why})
+        for path in (*self.directory.glob("games/*.npz"), self.directory / _CHOICE):
+            path.unlink(missing_ok=True)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no game was played, and nothing settled for them."""
+        return len(self.missing) == self.games and not (self.directory / _STILL).exists()
 
     def is_present(self, game: int) -> bool:
         """Whether D is played in a game: the toss of a fair coin."""

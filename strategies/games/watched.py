@@ -19,15 +19,16 @@ from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.laboratory.claim import LESSONS
 from fl_audit.laboratory.seen import Seen
 from fl_audit.laboratory.sketch import Sketch, sketch
+from fl_audit.laboratory.trial import Unrefuted
 from fl_audit.randomness import Purpose, generator
-from strategies.games.agreement import Agreement, Contribution
+from strategies.games.agreement import Agreement, Contribution, is_private_on_the_server
 from strategies.games.arrays import arrays_of, crafted, flat, shapes_of, whole_parts
 from strategies.games.files import WorkingCopy, apart
 from strategies.games.findings import finish
 from strategies.games.fingerprint import fingerprint, joined
 from strategies.games.grid import Ears, HeardGrid
 from strategies.games.hearing import GameEars, RollCall, Scene, played
-from strategies.games.notes import Deed, Note, Numbers
+from strategies.games.notes import Deed, Note, Numbers, Observer
 from strategies.games.start import Start, seed_generators, spared_generators, start_of
 from strategies.games.store import Campaign, open_campaign
 
@@ -168,6 +169,10 @@ class Arrangement(NamedTuple):
     code: str
 
 
+class _NotStillError(Exception):
+    """Raised where something else arrives of clients that are held still: their modifiers add noise."""
+
+
 class GameTable:
     """Where the games of one run are played.
 
@@ -207,20 +212,39 @@ class GameTable:
         self._target, self._watcher = self._seats()
         codes = joined(code, *self.roll.codes)
         self._campaign = campaign = open_campaign(audit, shapes_of(self._model), tried, app, codes, say)
-        self._play_missing(audit, campaign)
+        if campaign.is_new:
+            campaign.keep_unrefuted(None if self._has_server_alone(audit) else Unrefuted.SHARES)
+        try:
+            self._play_missing(audit, campaign)
+        except _NotStillError:
+            campaign.keep_unrefuted(Unrefuted.SHARES_OUTSIDE)
+            self._play_missing(audit, campaign)
         outside = sorted({*self._outside, *self._copy.outside})
         say(finish(audit, campaign, self._sketch.columns, outside))
 
+    def _has_server_alone(self, audit: Agreement) -> bool:
+        """Return whether the server alone adds noise, as far as the strategy says so.
+
+        Clients of a claim about records may add noise of their own to every record.
+        """
+        is_private = is_private_on_the_server(self._pristine.strategy)
+        return is_private and audit.observer is Observer.CLIENT and not audit.is_about_records
+
     def _play_missing(self, audit: Agreement, campaign: Campaign) -> None:
         if audit.has_probe and campaign.probe is None:
-            seen, errors = self._game(audit.games + 1, Deed.NOTHING, Contribution.OWN, 1)
-            campaign.keep_probe(seen.refusal or "; ".join(errors[:1]))
-        told = time.monotonic()
+            seen, ears = self._game(audit.games + 1, Deed.NOTHING, Contribution.OWN, 1)
+            campaign.keep_probe(seen.refusal or "; ".join(ears.errors[:1]))
+        told, arrived = time.monotonic(), dict[tuple[Contribution, int], str]()
+        is_still = campaign.unrefuted is None
         for game in campaign.missing[: audit.games_per_run]:
             campaign.choose(audit.claim, self._sketch.columns)
             contribution = Contribution(campaign.contribution(game))
             deed = audit.deed(campaign.is_present(game), contribution)
-            campaign.add(game, self._game(game, deed, contribution, audit.claim.rounds)[0])
+            seen, ears = self._game(game, deed, contribution, audit.claim.rounds, is_still)
+            # Beside another contribution of the target's client the others send something else.
+            if any(arrived.setdefault((contribution, node), one) != one for node, one in ears.arrived.items()):
+                raise _NotStillError
+            campaign.add(game, seen)
             if time.monotonic() - told > _TOLD_EVERY:
                 told = time.monotonic()
                 say(f"game {game} of {audit.games}")
@@ -242,8 +266,19 @@ class GameTable:
             audit.require_records(self.roll.records.get(node))
         return node, next((numbers[number] for number in sorted(numbers) if number != audit.target), None)
 
-    def _game(self, game: int, deed: Deed, contribution: Contribution, rounds: int) -> tuple[Seen, list[str]]:
-        """Play one game; return what was seen of it, and the errors that clients replied."""
+    def _pulls(self) -> dict[int, Deed]:
+        """Return what others send who are held still beside a crafted update: as many pull one way as the other.
+
+        A mean is what it is without them, and a median is what the target's client makes of it.
+        """
+        others = sorted(node for node in self.roll.partitions if node != self._target)
+        ways = (Deed.CRAFTED, Deed.CRAFTED_OPPOSITE)
+        return {node: ways[place % 2] for place, node in enumerate(others[: len(others) // 2 * 2])}
+
+    def _game(
+        self, game: int, deed: Deed, contribution: Contribution, rounds: int, is_still: bool = False
+    ) -> tuple[Seen, GameEars]:
+        """Play one game; return what was seen of it, and who listened."""
         audit, target = self._plan.audit, self._target
         known: Floats | None = self.roll.updates.get(target) if audit.is_about_records else None
         size, sent = sum(value.size for value in self._model.values()), crafted(self._model, audit.length)
@@ -267,7 +302,8 @@ class GameTable:
             observer=audit.observer,
             difference=difference,
             sketch=self._sketch,
-            note=Note(game, "", deed, audit.replies, audit.numbers, audit.length),
+            note=Note(game, "", deed, audit.replies, audit.numbers, audit.length, is_still),
+            pulls=self._pulls() if is_still and contribution is Contribution.CRAFTED else {},
             knows_others=True,
             released_numbers=_train_metrics if audit.numbers is Numbers.WITHHELD else lambda _: {},
         )
@@ -279,7 +315,7 @@ class GameTable:
             again = self._pristine.again(rounds, draws, copy.moved)
             seen = played(again.played, self._grid, ears)
         self._outside |= ears.outside
-        return seen, ears.errors
+        return seen, ears
 
 
 def _app_of(grid: Grid) -> str:

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
+from flwr.clientapp.typing import Mod
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideFixedClipping,
     DifferentialPrivacyServerSideFixedClipping,
     FedAvg,
+    FedMedian,
     Strategy,
 )
 from toy_app import CLIENTS, Heard, Noisy, kept_in, toy_audit, toy_run
@@ -314,27 +316,102 @@ def test_games_without_the_targets_contribution_are_none(tmp_path: Path, what: s
         assert "the site has answered in 2 rounds: no more were promised" in text
 
 
-def test_honest_noise_in_shares_is_not_violated_where_only_known_shares_tell(tmp_path: Path) -> None:
-    """Each of three clients adds a third of the variance, outside of the insider: two shares are known of three.
+ONE = StatedClaim("add-remove-client", noise_multiplier=1.0)
 
-    Then mu is 1.73 where the whole noise gives 1: 81 % of games can be told, and the claim allows 69 %.
-    """
-    noise = np.random.default_rng(0)
 
-    def share(message: Message, context: Context, call_next: Any) -> Message:
+def varying(spread: float) -> Mod:
+    """A modifier that adds something else to every update: a share of noise outside of the insider, training within."""
+    draws = np.random.default_rng(0)
+
+    def vary(message: Message, context: Context, call_next: Any) -> Message:
         reply = call_next(message, context)
         if message.metadata.message_type.startswith("train") and not reply.has_error():
             value = reply.content["arrays"].to_numpy_ndarrays()[0]
-            noisy = value + noise.normal(0, 0.1 / np.sqrt(CLIENTS), value.shape)
+            noisy = value + draws.normal(0, spread, value.shape)
             reply.content["arrays"] = ArrayRecord([noisy.astype(np.float32)])
         return reply
 
-    claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
-    audit = toy_audit(tmp_path, games=300, claim=claim)
+    return vary
+
+
+@pytest.mark.parametrize("of_the_promise", [1.0, 0.9])
+def test_noise_in_shares_is_not_violated_where_only_known_shares_tell(tmp_path: Path, of_the_promise: float) -> None:
+    """Each of three clients adds a third of the variance, outside of the insider: two shares are known of three.
+
+    Then mu is 1.73 where the whole noise gives 1: 81 % of games can be told, and the claim allows 69 %. With a tenth
+    less noise the claim does not hold, and mu 1.11 is too little to be seen without the others' replies.
+    """
+    audit = toy_audit(tmp_path, games=300, claim=ONE)
+    share = varying(of_the_promise * 0.1 / np.sqrt(CLIENTS))
     toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=[share, insider])
     found = verdict_of(tmp_path)
     assert found["verdict"] == "inconclusive"
     assert found["lower_bound_knowing_others"] is not None
-    assert "knows_others=True" in (kept_in(tmp_path) / "verdict.txt").read_text()
+    assert found["knowing_others_refutes_nothing"] == "shares"
+    text = (kept_in(tmp_path) / "verdict.txt").read_text()
+    assert "knows_others=True" in text
+    assert "the others reply something else each time to the same model, which may be such shares" in text
     # The same games, of a claim that covers who knows the others' replies.
     assert replace(audit, knows_others=True).verdict().verdict is Verdict.VIOLATED
+
+
+def server_side(inner: type[FedAvg], multiplier: float, norm: float = 0.1) -> Callable[[], Strategy]:
+    return lambda: DifferentialPrivacyServerSideFixedClipping(inner(fraction_evaluate=0.0), multiplier, norm, CLIENTS)
+
+
+@pytest.mark.parametrize(
+    ("inner", "multiplier", "held"),
+    [(FedAvg, 1.0, "consistent"), (FedAvg, 0.4, "violated"), (FedMedian, 1.0, "violated")],
+)
+def test_the_servers_noise_alone_has_to_keep_the_claim(
+    inner: type[FedAvg], multiplier: float, held: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients that train at random hide what a median tells from all but those who know their replies."""
+    mods = [insider, varying(0.3)]
+    toy_run(server_side(inner, multiplier), toy_audit(tmp_path / "held", games=120, seed=21, claim=ONE), mods=mods)
+    found, text = verdict_of(tmp_path / "held"), (kept_in(tmp_path / "held") / "verdict.txt").read_text()
+    assert found["verdict"] == held
+    assert "Everybody else replied the same in every game" in text
+    assert "a client that knows what all others sent" in text
+    if inner is not FedMedian:
+        return
+    monkeypatch.setattr("strategies.games.watched.is_private_on_the_server", lambda strategy: False)
+    toy_run(server_side(inner, multiplier), toy_audit(tmp_path / "unheld", games=120, seed=21, claim=ONE), mods=mods)
+    assert verdict_of(tmp_path / "unheld")["verdict"] != "violated"
+
+
+def test_who_is_held_still_trains_once_and_sends_the_same_in_every_game(tmp_path: Path) -> None:
+    heard, replies = Heard(), list[tuple[int, bytes]]()
+
+    def listening(message: Message, context: Context, call_next: Any) -> Message:
+        reply = call_next(message, context)
+        part = int(context.node_config["partition-id"])
+        if message.metadata.message_type.startswith("train"):
+            replies.append((part, reply.content["arrays"].to_numpy_ndarrays()[0].tobytes()))
+        return reply
+
+    audit = toy_audit(tmp_path, games=30, claim=ONE, contribution="own")
+    toy_run(server_side(FedAvg, 1.0), audit, mods=[listening, insider, varying(0.3)], heard=heard, rounds=1)
+    # Of 30 games and one that tries zero, after the app's own training.
+    trained = [part for part, _, _ in heard.messages]
+    assert [trained.count(part) for part in range(CLIENTS)] == [32, 3, 3]
+    for part in range(1, CLIENTS):
+        sent = [value for number, value in replies if number == part]
+        assert len(set(sent[-30:])) == 1
+        assert len(set(sent)) == 3
+    assert len({value for number, value in replies if number == 0}) > 10
+
+
+def test_shares_under_a_wrapper_of_the_server_are_noticed_and_nobody_is_held_still(tmp_path: Path) -> None:
+    """An honest federation, whose wrapper clips and adds next to nothing: its clients' shares make the noise."""
+    audit = toy_audit(tmp_path, games=60, claim=ONE, contribution="own")
+    mods = [varying(0.1 / np.sqrt(CLIENTS)), insider]
+    toy_run(server_side(FedAvg, 1e-3, norm=10.0), audit, mods=mods)
+    assert verdict_of(tmp_path)["verdict"] != "violated"
+    assert json.loads((kept_in(tmp_path) / "still.json").read_text()) == {"unrefuted": "shares outside"}
+    assert "a client that does not know what all others sent" in (kept_in(tmp_path) / "verdict.txt").read_text()
+
+
+def test_others_that_are_the_same_in_every_game_add_no_noise(tmp_path: Path) -> None:
+    toy_run(lambda: Noisy(0.1 / CLIENTS), toy_audit(tmp_path, games=40, claim=ONE))
+    assert "a client that knows what all others sent" in (kept_in(tmp_path) / "verdict.txt").read_text()

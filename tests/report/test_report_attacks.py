@@ -53,6 +53,19 @@ def contents(make_contents):
     return report_contents(with_targets(make_contents(**shape, adjacency=Adjacency.ADD_REMOVE_RECORD).run))
 
 
+@pytest.mark.parametrize(
+    ("known", "verdict"), [(0, "inconclusive"), (WORLDS - 1, "inconclusive"), (WORLDS, "consistent")]
+)
+def test_the_noise_along_targets_counts_where_all_worlds_measured_it(contents, known, verdict):
+    """Worlds of an older version did not: then nothing but scores is judged."""
+    table = contents.run.tables.targets
+    measured = table["world"] < known
+    table = table.assign(noise_squares=np.where(measured, 5.0, np.nan), noise_rounds=np.where(measured, 5.0, np.nan))
+    run = replace(contents.run, tables=replace(contents.run.tables, targets=table))
+    numbers = report_contents(run).find(VerdictNumbers)
+    assert (numbers.verdict, numbers.judges_scores) == (verdict, verdict == "inconclusive")
+
+
 def test_attackers_get_what_their_scores_are_worth(contents):
     numbers = contents.find(AttackNumbers)
     assert numbers is not None
