@@ -68,7 +68,7 @@ class Mismatch(StrEnum):
         """What is wrong, in words that go on from the canary's name."""
         match self:
             case Mismatch.COINS:
-                return "tosses coins of another seed than who judges"
+                return "tosses coins of another seed than the one given"
             case Mismatch.OUT:
                 return (
                     "sends, where it is out, something else than the promise compares with (is_replaced is to be True "

@@ -93,7 +93,7 @@ def test_a_seed_of_coins_of_its_own_on_a_node_is_noticed(is_seen: bool, tmp_path
     play(tmp_path, own, added=0.65, is_seen=is_seen)
     if is_seen:
         with pytest.raises(
-            InputError, match="canary 1 of node n1 tosses coins of another seed than who judges; canary 2"
+            InputError, match="canary 1 of node n1 tosses coins of another seed than the one given; canary 2"
         ):
             measure_live(tmp_path, COINS)
     else:
