@@ -27,7 +27,7 @@ def twins(mu: float, shown: float, worlds: int) -> AttributeNumbers:
     table = table.assign(**dict.fromkeys(GUESSERS, guesses.ravel()))
     promise = guarantee(Claim("add-remove-record", gaussian_rounds(1 / mu, 1), 1e-3))
     facts = SimpleNamespace(guarantee=promise, confidence=0.999, configuration={"audit": {"attribute": "sex"}})
-    run: Any = SimpleNamespace(tables=SimpleNamespace(targets=table), facts=facts)
+    run: Any = SimpleNamespace(tables=SimpleNamespace(targets=table), facts=facts, can_compare_targets=True)
     return cast(AttributeNumbers, measure_attributes(run, cast(Any, None)))
 
 
