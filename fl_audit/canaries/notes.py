@@ -25,11 +25,14 @@ class CanaryNote:
     # `size`, `norm`: number of parameters that it is spread over, and its norm in this round.
     size: int | None = None
     norm: float | None = None
-    node: str | None = None  # the node that sent it, as the server knows it
+    # `node`, `weight`: as the server knows them, who sent it, and what its reply weighs in the average over what the
+    # heaviest of the round does, from 0 to 1.
+    node: str | None = None
+    weight: float | None = None
 
     def __str__(self) -> str:
-        """Return what the note says, as it travels; the node is known without it."""
-        return json.dumps({name: value for name, value in asdict(self).items() if name != "node"})
+        """Return what the note says, as it travels; what the server knows is known without it."""
+        return json.dumps({name: value for name, value in asdict(self).items() if name not in ("node", "weight")})
 
 
 def read_note(said: object, node: str | None = None) -> CanaryNote | None:
@@ -47,7 +50,8 @@ def read_note(said: object, node: str | None = None) -> CanaryNote | None:
         return None
     try:
         values = json.loads(text)
-        return note_of_json((values if isinstance(values, dict) else {"number": values}) | {"node": node})
+        named = values if isinstance(values, dict) else {"number": values}
+        return note_of_json(named | {"node": node, "weight": None})
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
         return None
 
@@ -70,10 +74,12 @@ def note_of_json(values: Mapping[str, object]) -> CanaryNote:
         raise ValueError(f"canary {number}")
     coins, directions = (None if values.get(one) is None else str(values[one]) for one in ("coins", "directions"))
     size, norm = values.get("size"), values.get("norm")
-    sender = values.get("node")
+    sender, weight = values.get("node"), None if values.get("weight") is None else float(str(values["weight"]))
+    if weight is not None and not 0 <= weight <= 1:
+        raise ValueError(f"weight {weight}")
     return CanaryNote(
         number, replaced, coins, directions, None if size is None else int(str(size)),
-        None if norm is None else float(str(norm)), None if sender is None else str(sender),
+        None if norm is None else float(str(norm)), None if sender is None else str(sender), weight,
     )  # fmt: skip
 
 

@@ -9,9 +9,10 @@ sqrt(z'^2 + s^2), s = |X| / (D sqrt(d)), and what shows of mu = 1/z' is
 
 A test that finds m* finds mu only from 1 / sqrt(1/m*^2 - s^2), and nothing, not even noise left out, if s >= 1/m*.
 
-s and z' are not told apart by scores: of both only the sum of squares shows. What is known of s is a bound: n others,
-each clipped to C and weighing no more than a canary, send |X| <= n C together; the other canaries lie along directions
-of their own, and add C^2 for each that is sent. Where more than this spreads the scores, that is seen.
+s and z' are not told apart by scores: of both only the sum of squares shows. What is known of s is a bound, where D is
+the sensitivity of the heaviest client, of which c may be a part: n others, each clipped to C and weighing no more than
+that one, send |X| <= n C together; the other canaries lie along directions of their own, and add C^2 for each that is
+sent. Where more than this spreads the scores, that is seen.
 """
 
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -
     Parameters
     ----------
     others
-        How many clients answered beside those that send canaries, or how many canaries their updates weigh at most.
+        How many clients answered beside those that send canaries, or how many times the heaviest client.
     canaries
         How many canaries there are: half of them are sent, or all where one is replaced by its opposite.
     size

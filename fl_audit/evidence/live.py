@@ -70,7 +70,11 @@ class LiveNumbers:
         bool  # whether 1.5 times the promise, or where that is 0 1/1.5 of its noise, would have been found so
     )
     dilution: Dilution  # what hides it
-    knows_others: bool  # whether it was kept of every whole round how many others answered
+    # `knows_others`, `knows_weights`: whether it was kept of every whole round how many others answered, and what the
+    # replies of canaries weigh.
+    knows_others: bool
+    knows_weights: bool
+    weights: tuple[float, ...]  # how much of the heaviest client of a round each canary weighs, at least; from 0 to 1
     level: float  # share of the level that a look has
     # Whole rounds from which such a breach is found in 9 of 10 trainings; None where no number of rounds is enough.
     rounds_needed: int | None
@@ -91,6 +95,11 @@ class LiveNumbers:
     def is_overrun(self) -> bool:
         """Whether more rounds were released than were promised."""
         return self.released > self.promise.rounds
+
+    @property
+    def is_promising(self) -> bool:
+        """Whether the promised rounds are enough to find such a breach."""
+        return self.rounds_needed is not None and self.rounds_needed <= self.promise.rounds
 
     @property
     def is_over(self) -> bool:
@@ -129,6 +138,8 @@ class LiveNumbers:
             "rounds_needed": self.rounds_needed,
             "limit_of_detection": finite(self.limit),
             "others_are_known": self.knows_others,
+            "weights_are_known": self.knows_weights,
+            "canary_weights": list(self.weights),
             "spread_of_others": finite(self.dilution.spread),
             "canaries_stand_out_too_little": self.dilution.is_seen,
             "level": FAMILY_LEVEL,
@@ -176,20 +187,25 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
     finding = _certified(opened_rounds, len(rounds), played, confidence)
     promise = guarantee(claim)
     judged, number = (looks[-1].finding, looks[-1].rounds) if looks else (finding, len(rounds))
-    hidden = _dilution(rounds[:number], opened_rounds, kept, judged)
-    limit = _limit(number, kept, claim, level, hidden) if looks else inf
-    sought = hidden.shown(finding.mu_claimed / breach_ratio(promise))
+    weights = _weights(rounds)
+    # Bounds are on what is told of a canary, and so hold for heavier clients, whether or not weights count. Only what
+    # they would have found is asked about the heaviest, of which a canary shows so much.
+    part = float(weights.min())
+    hidden = _dilution(rounds[:number], opened_rounds, kept, judged, part)
+    limit = _limit(number, kept, claim, level, hidden, part) if looks else inf
+    sought = part * hidden.shown(finding.mu_claimed / breach_ratio(promise))
     needed = smallest_number(lambda one: _shift(one, kept, claim, level) <= sought, _MOST_ROUNDS)
     is_conclusive = bool(looks) and _shift(number, kept, claim, level) <= sought
     lower = finding.mu_lower
     spent = played.with_noise(finding.mu_claimed / lower) if lower else None
     scores, tossed, decoys = (one[:number] for one in opened_rounds)
-    doubts = doubts_about(every, rounds, (scores, tossed, decoys), kept, hidden)
+    doubts = doubts_about(every, rounds, (scores, tossed, decoys), kept, hidden, weights)
     believed = guarantee(spent).belief_bound if spent else claim.prior
     knows_others = all(one.others is not None for one in rounds)
+    knows_weights = all(note.weight is not None for one in rounds for note in one.present)
     return LiveNumbers(
         promise, kept.canaries, finding, believed, looks, last, released, before, misnamed(every, kept.canaries), wrong,
-        doubts, limit, is_conclusive, hidden, knows_others, level, needed,
+        doubts, limit, is_conclusive, hidden, knows_others, knows_weights, tuple(map(float, weights)), level, needed,
     )  # fmt: skip
 
 
@@ -232,18 +248,32 @@ def _shift(rounds: int, kept: KeptPromise, claim: Claim, level: float) -> float:
     return detectable_shift(is_in, out, 1 / kept.terms.noise_multiplier, level, DETECTION_POWER)
 
 
-def _dilution(rounds: list[KeptRound], opened_rounds: _Opened, kept: KeptPromise, finding: OneRunFinding) -> Dilution:
-    """Return what lies over the noise of some rounds; others that nobody saw are there only as far as scores tell."""
+def _weights(rounds: list[KeptRound]) -> Floats:
+    """Return how much of the heaviest client each canary weighs, (canaries,): the least of whole rounds, 1 if unseen.
+
+    Of what is told of a client, clipped to the same norm, so much shows of a canary.
+    """
+    seen = [[1.0 if note.weight is None else note.weight for note in one.present] for one in rounds]
+    return np.asarray(np.min(seen, axis=0))
+
+
+def _dilution(
+    rounds: list[KeptRound], opened_rounds: _Opened, kept: KeptPromise, finding: OneRunFinding, part: float
+) -> Dilution:
+    """Return what lies over the noise of some rounds, in sensitivities of the heaviest client.
+
+    Of that a canary holds a part. Others that nobody saw are there only as far as scores tell.
+    """
     is_replaced = kept.terms.adjacency.relation is Relation.REPLACE
     bounds = [squared_spread(one.others or 0, kept.canaries, one.size, is_replaced) for one in rounds if one.size]
     held, decoys = opened_rounds[1][: len(rounds)].ravel(), 0 if is_replaced else DECOYS * len(rounds)
     held = np.append(held, np.zeros(decoys))
-    sizes = spread_of_parts(held), held.size - 2
-    return dilution(
-        sum(bounds) / max(1, len(bounds)), finding.mu_claimed, finding.mu, finding.mu_lower, sizes
-    )  # fmt: skip
+    sizes, squared = (part * spread_of_parts(held), held.size - 2), sum(bounds) / max(1, len(bounds))
+    found, low = (finding.mu / part, finding.mu_lower / part) if part else (0.0, 0.0)
+    return dilution(squared, finding.mu_claimed, found, low, sizes)
 
 
-def _limit(rounds: int, kept: KeptPromise, claim: Claim, level: float, hidden: Dilution) -> float:
-    mu = hidden.behind(_shift(rounds, kept, claim, level))
+def _limit(rounds: int, kept: KeptPromise, claim: Claim, level: float, hidden: Dilution, part: float) -> float:
+    shown = _shift(rounds, kept, claim, level)
+    mu = hidden.behind(shown / part) if part and isfinite(shown) else inf
     return over_the_training(claim, mu * kept.terms.noise_multiplier) if isfinite(mu) else inf

@@ -48,7 +48,7 @@ class Doubts:
 
 def doubts_about(
     every: Sequence[KeptRound], whole: Sequence[KeptRound], opened: tuple[Floats, Floats, Floats], promise: KeptPromise,
-    hidden: Dilution,
+    hidden: Dilution, weights: Floats,
 ) -> Doubts:  # fmt: skip
     """Return what does not go together.
 
@@ -64,9 +64,11 @@ def doubts_about(
         What is promised.
     hidden
         What is known to lie over the noise.
+    weights
+        How much of the heaviest client each canary weighs, (canaries,), from 0 to 1.
     """
     (scores, coins, decoys), relation = opened, promise.terms.adjacency.relation
-    faint = faint_canaries(scores, coins, 1 / promise.terms.noise_multiplier, hidden)
+    faint = faint_canaries(scores, coins, 1 / promise.terms.noise_multiplier, hidden, weights)
     uneven = uneven_rounds(every)
     knows = all(note.is_replaced is not None and note.coins is not None for one in whole for note in one.present)
     found = {
@@ -112,7 +114,7 @@ def is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relati
     return (low > 0) != (relation is Relation.REPLACE)
 
 
-def faint_canaries(scores: Floats, coins: Floats, claimed: float, hidden: Dilution) -> tuple[int, ...]:
+def faint_canaries(scores: Floats, coins: Floats, claimed: float, hidden: Dilution, weights: Floats) -> tuple[int, ...]:
     """Return which canaries stand out too little each by itself, as one does whose coins are not those of the judge.
 
     What one scores where it is in is compared with what it scores where it is out, and with no decoy: above these it
@@ -126,12 +128,14 @@ def faint_canaries(scores: Floats, coins: Floats, claimed: float, hidden: Diluti
         The promised mu of a round, above 0.
     hidden
         What is known to lie over the noise.
+    weights
+        As for `doubts_about`.
     """
     found, count = [], scores.shape[1]
     for one in range(count):
         mu = max(0.0, gaussian_slope(coins[:, one], scores[:, one], 0.5).shift)
         sizes = spread_of_parts(coins[:, one]), len(coins) - 2
-        if stands_out_too_little(hidden.shown(claimed), mu, sizes, FAMILY_LEVEL / count):
+        if stands_out_too_little(weights[one] * hidden.shown(claimed), mu, sizes, FAMILY_LEVEL / count):
             found.append(one)
     return tuple(found)
 

@@ -76,7 +76,20 @@ def _assumption(numbers: LiveNumbers) -> str:
             "promise and the coins have it, as far as the scores do not speak against it."
         )
     )
-    return f"{numbers.finding.method.assumption}{unseen}{taken}"
+    unweighed = "" if numbers.knows_weights else " What replies weigh was not seen: none is taken to outweigh a canary."
+    return f"{numbers.finding.method.assumption}{unseen}{taken}{unweighed}{_light(numbers)}"
+
+
+def _light(numbers: LiveNumbers) -> str:
+    """Return which canary weighs least, where one is lighter than the heaviest client."""
+    least = min(numbers.weights)
+    if least == 1:
+        return ""
+    more = f"{number_text(1 / least, 3)} times the mu of" if least else "more than"
+    return (
+        f" Canary {numbers.weights.index(least)} weighs {number_text(least, 3)} of the heaviest client of a round, by "
+        f"number of examples: where the average counts these, it tells of that client up to {more} this canary."
+    )
 
 
 def _progress(numbers: LiveNumbers) -> str:
@@ -138,18 +151,19 @@ def _next(numbers: LiveNumbers) -> str:
             return f"Mend what does not fit: no other rounds count. {capital(in_words(numbers.misfits))}."
         case Verdict.INCONCLUSIVE if numbers.doubts.kinds:
             return _doubt(next(one for one in Doubt if one in numbers.doubts.kinds), numbers)
+        case Verdict.INCONCLUSIVE if numbers.rounds_needed is None and min(numbers.weights) < 1:
+            return f"Have the heaviest clients send the canaries, or weigh all alike.{_light(numbers)}"
         case Verdict.INCONCLUSIVE if numbers.rounds_needed is None:
             return (
                 "Audit the strategy by itself, with `fl-audit strategy`: the updates of so many other clients, with so "
                 f"few parameters, can hide {BREACH:g} times the promise from any number of canaries."
             )
         case Verdict.INCONCLUSIVE:
-            needed = numbers.rounds_needed
-            if needed is not None and needed <= numbers.promise.rounds:
-                return f"Look again after {needed:,} whole rounds: these could not have told."
+            if numbers.is_promising:
+                return f"Look again after {numbers.rounds_needed:,} whole rounds: these could not have told."
             return (
                 "Send more canaries in the next training: with so few, not even all of its rounds can tell "
-                f"{BREACH:g} times the promise."
+                f"{BREACH:g} times the promise.{_light(numbers)}"
             )
         case Verdict.NOT_AUDITED | Verdict.NO_PROMISE:
             raise AssertionError("a watched training has a promise and is audited")

@@ -3,7 +3,8 @@
 strategy = watched(strategy, Watch(Path("canaries"), directions=11, canaries=3))
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -14,8 +15,12 @@ from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
 from fl_audit.canaries.kept import Watch
-from fl_audit.canaries.notes import NOTE, read_note
+from fl_audit.canaries.notes import NOTE, CanaryNote, read_note
 from fl_audit.errors import InputError
+from strategies.games.bridge import layers_of
+
+_OTHERWISE = {"FedMedian": 1.0, "FedTrimmedAvg": 1.0, "Bulyan": 1.0, "QFedAvg": None}
+"""What a reply weighs over the heaviest in those of Flower's strategies that count no examples; None is not known."""
 
 
 def watched(strategy: object, watch: Watch) -> Any:
@@ -69,16 +74,18 @@ class LiveStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return what the strategy makes of the replies, and keep what it says of the canaries."""
         answered = list(replies)
-        noted = [one for one in answered if one.has_content() and NOTE in one.content.config_records]
-        said = [
-            read_note(one.content.config_records.pop(NOTE).get(NOTE), str(one.metadata.src_node_id)) for one in noted
-        ]
+        said = {
+            place: read_note(one.content.config_records.pop(NOTE).get(NOTE), str(one.metadata.src_node_id))
+            for place, one in enumerate(answered)
+            if one.has_content() and NOTE in one.content.config_records
+        }
         norm, run = _clipping_norm(self.strategy), next((one.metadata.run_id for one in answered), None)
         released, metrics = self.strategy.aggregate_train(server_round, answered)
         if released is not None and self._before is not None:
             before, after = ((array.numpy() for array in model) for model in (self._before, released.values()))
-            others = sum(one.has_content() for one in answered) - len(noted)
-            self.watch.note(server_round, before, after, filter(None, said), others, norm, run)
+            others = sum(one.has_content() for one in answered) - len(said)
+            present = _weighed(self.strategy, said, answered)
+            self.watch.note(server_round, before, after, present, others, norm, run)
         return released, metrics
 
     def configure_evaluate(
@@ -116,12 +123,17 @@ class WatchedOldStrategy(OldStrategy):
 
     def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
         """Return what the strategy makes of the replies, and keep what it says of the canaries."""
-        said = [read_note(found.metrics.pop(NOTE), one.cid) for one, found in results if NOTE in found.metrics]
+        said = {
+            place: read_note(found.metrics.pop(NOTE), one.cid)
+            for place, (one, found) in enumerate(results)
+            if NOTE in found.metrics
+        }
         norm, run = _clipping_norm(self.strategy), next((getattr(one, "run_id", None) for one, _ in results), None)
         released, metrics = self.strategy.aggregate_fit(server_round, results, failures)
         if released is not None and self._before is not None:
             before, after, others = _arrays(self._before), _arrays(released), len(results) - len(said)
-            self.watch.note(server_round, before, after, filter(None, said), others, norm, run)
+            present = _weighed(self.strategy, said, results)
+            self.watch.note(server_round, before, after, present, others, norm, run)
         return released, metrics
 
     def configure_evaluate(self, server_round: int, parameters: Parameters, client_manager: Any) -> Any:
@@ -146,3 +158,31 @@ def _clipping_norm(strategy: object) -> float | None:
 def _arrays(parameters: Parameters) -> Iterator[NDArray[Any]]:
     """Give the tensors when they are asked for: reading them may fail."""
     yield from parameters_to_ndarrays(parameters)
+
+
+def _weighed(strategy: object, said: Mapping[int, CanaryNote | None], replies: Sequence[Any]) -> Iterator[CanaryNote]:
+    """Give the notes of replies at some places, with what each weighs over the heaviest; asked for after averaging.
+
+    Only then, since a wrapper may have made the weights equal.
+    """
+    layers = [*layers_of(strategy)]
+    key = next((one.weighted_by_key for one in reversed(layers) if hasattr(one, "weighted_by_key")), "num-examples")
+    weights = [_weight(one, key) for one in replies]
+    heaviest = max(weights, default=0.0)
+    way = getattr(layers[-1], "aggregate_train", None) or getattr(layers[-1], "aggregate_fit", None)
+    where, what = getattr(way, "__module__", ""), getattr(way, "__qualname__", "")
+    known = _OTHERWISE if where.startswith("flwr.") else {}
+    for place, note in said.items():
+        share = weights[place] / heaviest if heaviest > 0 else None
+        if note is not None:
+            yield replace(note, weight=known.get(what.partition(".")[0], share))
+
+
+def _weight(reply: Any, key: str) -> float:
+    """Return the weight that a reply names, under a key in the new interface; 0 where it names none."""
+    if isinstance(reply, Message):
+        records = reply.content.metric_records.values() if reply.has_content() else ()
+        named = next((one.get(key) for one in records), None)
+    else:
+        named = reply[1].num_examples
+    return float(named) if isinstance(named, int | float) and 0 <= named < float("inf") else 0.0

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,10 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideAdaptiveClipping,
     DifferentialPrivacyServerSideFixedClipping,
+    FedAdam,
     FedAvg,
+    FedMedian,
+    QFedAvg,
 )
 from flwr.simulation import run_simulation
 
@@ -38,6 +43,7 @@ from fl_audit.report.live_page import live_lines
 from strategies.flower_versions import make_messages_for
 from strategies.live.watch import watched
 
+ADVERTISED = '{"number": 0, "weight": 0.1}'  # only the server says what a reply weighs
 DIRECTIONS, COINS, SIZES = 11, 12, ((40, 60), (100,), (50, 10))
 CLIENTS, CANARIES = 6, 3
 
@@ -206,14 +212,53 @@ def test_the_older_interface_tells_of_canaries_nodes_and_the_norm_as_well(tmp_pa
     note = Canary(0, DIRECTIONS, COINS, 1.0).note(9, 1.0)
     results = []
     for cid, metrics in (("41", {NOTE: note}), ("42", {NOTE: "no number"}), ("43", {})):
-        reply = FitRes(Status(Code.OK, ""), ndarrays_to_parameters([np.ones(9, np.float32)]), 1, metrics)
+        examples = 8 if cid == "43" else 2
+        reply = FitRes(Status(Code.OK, ""), ndarrays_to_parameters([np.ones(9, np.float32)]), examples, metrics)
         results.append((GridClientProxy(int(cid), None, 77), reply))
     observed.aggregate_fit(1, results, [])
     assert all(NOTE not in reply.metrics for _, reply in results)
     (kept,), _ = whole_rounds(tmp_path, 1)
     assert (kept.norm, kept.run, kept.others, kept.models_only) == (0.5, 77, 1, False)
     (said,) = kept.present
+    assert said.weight == 0.25
     assert (said.number, said.node, said.norm, said.size, said.is_replaced) == (0, "41", 1.0, 9, False)
+
+
+@pytest.mark.parametrize(
+    ("way", "key", "weight"),
+    [
+        (FedAvg, "num-examples", 0.68),
+        (FedAvg, "size", 0.5),
+        (FedAdam, "num-examples", 0.68),
+        (FedMedian, "size", 1.0),
+        (partial(QFedAvg, 1.0), "size", None),
+    ],
+)
+def test_what_a_canary_weighs_is_kept_as_the_strategy_weighs(
+    way: Callable[..., FedAvg], key: str, weight: float | None, tmp_path: Path
+) -> None:
+    """Beside the heaviest reply, also inside of a wrapper; losses are not followed, and a median counts all alike."""
+    make_messages_for(1, 1)
+    wrapped = DifferentialPrivacyServerSideFixedClipping(way(weighted_by_key=key), 1.0, 1.0, 4)
+    observed, model = watched(wrapped, Watch(tmp_path, DIRECTIONS, 1)), ArrayRecord([np.zeros(9, np.float32)])
+    wrapped.configure_train = lambda *_: []  # type: ignore[method-assign]
+    wrapped.current_arrays = model
+    if isinstance(inner := wrapped.strategy, FedAdam):
+        inner.current_arrays = {name: array.numpy() for name, array in model.items()}
+    elif isinstance(inner, QFedAvg):
+        inner.current_arrays = model.copy()
+    observed.configure_train(1, model, ConfigRecord(), None)
+    replies = []
+    for place, examples in enumerate((17, 25, 20, 18)):
+        metrics = MetricRecord({"num-examples": examples, "size": 2 if place else 1, "train_loss": 1.0})
+        content = RecordDict({"arrays": ArrayRecord([np.ones(9, np.float32)]), "metrics": metrics})
+        if place == 0:
+            content[NOTE] = ConfigRecord({NOTE: ADVERTISED})
+        replies.append(Message(content, reply_to=Message(RecordDict(), 1, "train")))
+    released, _ = observed.aggregate_train(1, replies)
+    assert released is not None
+    ((kept,), _) = whole_rounds(tmp_path, 1)
+    assert kept.present[0].weight == (None if weight is None else pytest.approx(weight))
 
 
 def test_a_canary_is_sent_whatever_action_of_the_app_a_message_names() -> None:

@@ -13,7 +13,9 @@ from fl_audit.arrays import Floats
 from fl_audit.canaries.kept import Watch
 from fl_audit.canaries.notes import CanaryNote, fingerprint, read_note
 from fl_audit.canaries.rounds import Mismatch
+from fl_audit.confidence.shift import detectable_shift
 from fl_audit.errors import InputError
+from fl_audit.evidence.belief.noise_estimate import breach_ratio
 from fl_audit.evidence.live import LiveNumbers, measure_live
 from fl_audit.evidence.live_doubts import Doubt
 from fl_audit.privacy.terms import TrainingTerms
@@ -35,6 +37,7 @@ def play(
     run: int | None = None,
     start: Floats | None = None,
     present: Callable[[int, int], bool] = lambda *_: True,
+    weights: tuple[float, ...] | None = None,
 ) -> Floats:
     """Keep rounds of so much noise, in clipping norms, seen with the canaries' notes or without; return the model."""
     watch, draw = Watch(place, DIRECTIONS, len(canaries), terms), np.random.default_rng((8, run or 0))
@@ -43,8 +46,11 @@ def play(
         scale = norm(number)
         there = [one for one in canaries if present(number, one.number)]
         release = (added(number) if callable(added) else added) * scale * draw.normal(size=SIZE)
-        release += sum((one.update(number, SIZE, scale) for one in there), np.zeros(SIZE))
+        parts = weights or (1.0,) * len(canaries)
+        release += sum((parts[one.number] * one.update(number, SIZE, scale) for one in there), np.zeros(SIZE))
         said = [read_note(one.note(SIZE, scale), f"n{one.number}") for one in there]
+        if weights is not None:
+            said = [note and replace(note, weight=weights[note.number]) for note in said]
         notes = filter(None, said) if is_seen else map(CanaryNote, range(len(canaries)))
         watch.note(number, [model], [model + release], notes, run=run, models_only=not is_seen)
         model = model + release
@@ -146,12 +152,43 @@ def test_what_earlier_versions_kept_is_read(tmp_path: Path) -> None:
         path.write_text(json.dumps(old | {"present": [one["number"] for one in stored["present"]]}))
     numbers = measure_live(tmp_path, COINS)
     assert (numbers.verdict, numbers.doubts.knows_canaries, numbers.finding.rounds) == ("inconclusive", False, 20)
+    assert (numbers.weights, numbers.knows_weights) == ((1.0,) * 4, False)
+    assert read_note('{"number": 1, "weight": 1.0}') == CanaryNote(1)
     assert read_note(3, "n") == CanaryNote(3, node="n")
     assert [
         read_note(one)
         for one in ("the first", "9" * 5000, "[1]", "-1", '{"number": NaN}', '{"number": 1, "size": "x"}')
     ] == [None] * 6
     assert fingerprint(5) != fingerprint(6)
+
+
+def test_light_canaries_do_not_hide_what_is_told_of_a_heavier_client(tmp_path: Path) -> None:
+    """Two thirds of the noise for the heaviest client look like all of it to canaries of .68 of its weight."""
+    for added, least in ((2 / 3, 0.68), (1.0, 0.4)):
+        light, place = (0.7 * least / 0.68, least, least, least), tmp_path / str(added)
+        play(place, ADD_REMOVE, added, weights=light)
+        numbers = measure_live(place, COINS)
+        assert (numbers.verdict, numbers.rounds_needed, numbers.weights) == ("inconclusive", None, light)
+        assert numbers.doubts.kinds == frozenset()
+        assert f"Canary 1 weighs {least:g} of the heaviest client" in last_line(numbers, place)
+        assert f"up to {1 / least:.3g} times the mu of this canary" in (place / "page.html").read_text()
+    # Hardly lighter ones find as much as they would of a smaller breach.
+    eight = [replace(one, number=number) for number, one in enumerate(ADD_REMOVE * 2)]
+    for name, weight in (("even", 1.0), ("near", 0.98)):
+        play(tmp_path / name, eight, weights=(weight,) * 8)
+    even, near = (measure_live(tmp_path / name, COINS) for name in ("even", "near"))
+    assert (even.verdict, near.verdict, near.knows_weights) == ("consistent", "consistent", True)
+    for one, weight in ((even, 1.0), (near, 0.98)):
+        assert one.rounds_needed is not None
+        for rounds, is_enough in ((one.rounds_needed, True), (one.rounds_needed - 1, False)):
+            shift = detectable_shift(rounds * 4, rounds * 24, 1.0, one.level)
+            sought = weight / np.hypot(breach_ratio(one.promise), np.sqrt(4 / SIZE))
+            assert (shift <= sought) == is_enough
+    assert near.limit > even.limit
+    stored = tmp_path / "near" / "round-000001.json"
+    stored.write_text(stored.read_text().replace('"weight": 0.98', '"weight": 1.5'))
+    with pytest.raises(InputError, match="is no round that canaries kept: weight"):
+        measure_live(tmp_path / "near", COINS)
 
 
 def test_noise_that_is_missing_from_some_rounds_is_not_averaged_away(tmp_path: Path) -> None:
