@@ -36,8 +36,12 @@ def rounds_of(place: Path) -> list[int]:
     return sorted(files_of(place))
 
 
+def present_in(text: str) -> list[int]:
+    return [canary["number"] for canary in json.loads(text)["present"]]
+
+
 def whole_rounds_of(place: Path) -> list[int]:
-    return [number for number, text in files_of(place).items() if json.loads(text)["present"] == [0]]
+    return [number for number, text in files_of(place).items() if present_in(text) == [0]]
 
 
 def wait_for(place: Path, number: int) -> None:
@@ -89,7 +93,7 @@ def test_what_is_kept_survives_whatever_is_killed_and_training_goes_on_with_a_no
         training.join(60)
         assert early.items() <= after_serverapp.items()
         assert after_serverapp == files_of(tmp_path)
-        present = {number: json.loads(text)["present"] for number, text in after_serverapp.items()}
+        present = {number: present_in(text) for number, text in after_serverapp.items()}
         numbers = measured(made)
         assert numbers.finding.rounds == sum(one == [0] for one in present.values()) >= 4
         assert numbers.last == max(present)
