@@ -26,7 +26,7 @@ _NOTICING = {
     "grpc_client_keepalive_time_ms": 1000, "grpc_client_keepalive_timeout_ms": 5000,
     "gcs_rpc_server_reconnect_timeout_s": 20,
 }  # fmt: skip
-"""By itself Ray takes about a minute to give up a machine that only falls silent, and such a machine takes three minutes
+"""By itself Ray takes about a minute to give up a machine that only falls silent, and that machine takes three minutes
 to give up its head. Variables of the environment reach every process; `--system-config` of the head does not change how
 long workers wait."""
 COMMAND = (sys.executable, "-P", "-c", "from experiments.cli.main import main; main()", "run")
