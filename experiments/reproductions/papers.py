@@ -33,7 +33,7 @@ class Context:
     directory: Path  # where all files are written
     data_dir: Path | None = None  # data directory; None means that of the environment
     extent: Extent = Extent.FULL  # full or quick
-    engine: Engine | None = None  # where clients run; None means the engine that suits the data set
+    engine: Engine | None = None  # where clients run; None means in this process, or in one for every core
     progress: RunsProgress = no_runs_progress  # shows the progress of all runs together
     # Called with a line of text as soon as a data set or item is replaced or left out.
     announce: Callable[[str], None] = field(default=lambda line: None)

@@ -1,7 +1,10 @@
 """Runs that tables and figures share: planned by settings, carried out unless they are finished, then read."""
 
+import multiprocessing
+import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -10,12 +13,15 @@ from experiments.reproductions.papers import Context, Extent
 from experiments.reproductions.spent import note_seconds
 from experiments.runs.config import RunConfig
 from experiments.runs.engines import Engine
+from experiments.runs.guard import nothing_outlives
 from experiments.runs.laws import rounds_of
 from experiments.runs.plan import resolve
 from experiments.runs.progress import part_of
 from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory
 from fl_audit.adjacency import NeighbourPair
+
+_MOST_PROCESSES = 8
 
 
 class NamedSetting(Protocol):
@@ -42,6 +48,8 @@ class PlannedRun:
     config: RunConfig
     path: Path
     label: str
+    pair: NeighbourPair | None = None  # where D and D' differ, if that is known
+    with_report: bool = False  # whether its report is written
 
     @property
     def directory(self) -> RunDirectory:
@@ -59,12 +67,7 @@ class PlannedRun:
         return self.config.audit.worlds * rounds_of(self.config)
 
     def carry_out(
-        self,
-        engine: Engine,
-        ray_address: str | None = None,
-        on_round: Callable[[int], None] = lambda done: None,
-        pair: NeighbourPair | None = None,
-        with_report: bool = False,
+        self, engine: Engine, ray_address: str | None = None, on_round: Callable[[int], None] = lambda done: None
     ) -> None:
         """Carry the run out, or the rest of it.
 
@@ -76,20 +79,16 @@ class PlannedRun:
             Address of a running Ray cluster; None starts one where it is needed.
         on_round
             Told how many world-rounds are done.
-        pair
-            Where D and D' differ, if that is known.
-        with_report
-            Whether the report is written.
         """
         begun = time.monotonic()
         run_audit(
-            resolve(self.config, pair),
+            resolve(self.config, self.pair),
             self.path,
             engine,
             ray_address if engine is Engine.RAY else None,
             resume=self.directory.configuration.exists(),
             progress=part_of(on_round, self.world_rounds),
-            with_report=with_report,
+            with_report=self.with_report,
         )
         note_seconds(self.path, time.monotonic() - begun)
 
@@ -117,3 +116,57 @@ def planned_runs(
         one: PlannedRun(configure(one, context.extent, context.data_dir), context.runs / one.name, one.label)
         for one in dict.fromkeys(settings)
     }
+
+
+def carry_out_all(runs: Sequence[PlannedRun], context: Context) -> None:
+    """Carry runs out side by side, one on every core, or one after the other where they use all cores.
+
+    Parameters
+    ----------
+    runs
+        What to run; none of them is finished.
+    context
+        Where clients run: each run in a process of its own, unless Ray is named or there is one core or run alone.
+
+    Raises
+    ------
+    FederationError
+        If a federation had to stop; the runs and batches that were finished are kept.
+    """
+    if not runs:
+        return
+    with context.progress(sum(run.world_rounds for run in runs)) as begin:
+        if context.engine is Engine.RAY or min(len(runs), cores()) == 1:
+            _play_in_turn(runs, context, begin)
+        else:
+            with nothing_outlives():
+                _play_side_by_side(runs, begin)
+
+
+_Begin = Callable[[str], Callable[[int], None]]
+
+
+def _play_in_turn(tasks: Sequence[PlannedRun], context: Context, begin: _Begin) -> None:
+    engine = context.engine or Engine.LOCAL
+    for number, task in enumerate(tasks, start=1):
+        on_round = begin(f"{number}/{len(tasks)} {task.label}")
+        task.carry_out(engine, context.ray_address, on_round)
+
+
+def _play_side_by_side(tasks: Sequence[PlannedRun], begin: _Begin) -> None:
+    """Carry out as many runs at a time as there are cores, each in a process: attacks and small models use one."""
+    on_round = begin(f"0/{len(tasks)} runs")
+    processes = ProcessPoolExecutor(min(len(tasks), cores()), multiprocessing.get_context("spawn"))
+    try:
+        waiting = {processes.submit(task.carry_out, Engine.LOCAL): task for task in tasks}
+        for number, done in enumerate(as_completed(waiting), start=1):
+            done.result()
+            on_round(waiting[done].world_rounds)
+            on_round = begin(f"{number}/{len(tasks)} {waiting[done].label}")
+    finally:
+        processes.shutdown(cancel_futures=True)
+
+
+def cores() -> int:
+    """Return how many runs may be carried out at the same time; each holds a gigabyte or two."""
+    return min(_MOST_PROCESSES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)

@@ -55,7 +55,7 @@ def reproduce(
     extent
         Full or quick.
     engine
-        Where the clients run; None means the engine that suits each data set.
+        Where the clients run; None means in this process, or in one for every core.
     progress
         Shows the progress of all runs together.
     announce

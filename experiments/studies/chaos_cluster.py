@@ -1,6 +1,5 @@
 """A cluster of a head and workers whose processes are killed, and whose hosts are cut off."""
 
-import json
 import os
 import signal
 import subprocess
@@ -22,9 +21,14 @@ from experiments.studies.hosts import Host
 WORKERS = 3
 SECONDS_TO_VANISH = 40.0
 """A host that is cut off learns that the run is over when it gives up its head, after `_NOTICING`."""
-_NOTICING = {"health_check_period_ms": 500, "health_check_timeout_ms": 1000, "health_check_failure_threshold": 5,
-             "gcs_rpc_server_reconnect_timeout_s": 20}  # fmt: skip
-"""By itself Ray takes about a minute to give up a machine that only falls silent."""
+_NOTICING = {
+    "health_check_period_ms": 500, "health_check_timeout_ms": 1000, "health_check_failure_threshold": 5,
+    "grpc_client_keepalive_time_ms": 1000, "grpc_client_keepalive_timeout_ms": 5000,
+    "gcs_rpc_server_reconnect_timeout_s": 20,
+}  # fmt: skip
+"""By itself Ray takes about a minute to give up a machine that only falls silent, and that machine takes three minutes
+to give up its head. Variables of the environment reach every process; `--system-config` of the head does not change how
+long workers wait."""
 COMMAND = (sys.executable, "-P", "-c", "from experiments.cli.main import main; main()", "run")
 _RAY = (sys.executable, "-P", "-c", "from ray.scripts.scripts import main; main()")
 
@@ -110,7 +114,8 @@ class Cluster(Surroundings):
     """A head and workers, each a `ray start` of its own; what has died is started again."""
 
     def __init__(self, place: Path, hosts: Sequence[Host]) -> None:
-        self._place, self._hosts, self.environment = place, list(hosts), os.environ | new_token()
+        self._place, self._hosts = place, list(hosts)
+        self.environment = os.environ | new_token() | {f"RAY_{name}": str(value) for name, value in _NOTICING.items()}
         self.head: subprocess.Popen[bytes] | None = None
         self.workers: dict[int, subprocess.Popen[bytes]] = {}
         self._starts = 0
@@ -138,7 +143,7 @@ class Cluster(Surroundings):
             self._port = 20000 + os.getpid() % 5000 + 7 * self._starts
             self.head = self._start(
                 "--head", f"--port={self._port}", "--num-cpus=1", "--include-dashboard=false",
-                f"--temp-dir={self._place}/ray{self._starts}", f"--system-config={json.dumps(_NOTICING)}",
+                f"--temp-dir={self._place}/ray{self._starts}",
                 f"--node-ip-address={self.address.partition(':')[0]}",
             )  # fmt: skip
             until(lambda: bool(self._gcs()), 30.0)

@@ -19,7 +19,7 @@ import pytest
 from scipy.special import ndtri
 from sklearn.metrics import roc_auc_score
 
-from experiments.reproductions import reproduce
+from experiments.reproductions import playing, reproduce
 from experiments.reproductions.bernau2019 import configurations, paper, planning, runs
 from experiments.reproductions.bernau2019.adversaries import adversaries_item
 from experiments.reproductions.bernau2019.claims import TESTS, claims_of
@@ -330,28 +330,28 @@ class _Stub:
 
 
 def test_runs_side_by_side_are_counted_and_fail_with_their_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "ProcessPoolExecutor", ThreadPoolExecutor)
-    monkeypatch.setattr(runs, "cores", lambda: 2)
+    monkeypatch.setattr(playing, "ProcessPoolExecutor", ThreadPoolExecutor)
+    monkeypatch.setattr(playing, "cores", lambda: 2)
     done: list[str] = []
     counted: list[int] = []
     tasks = [_Stub(label, done) for label in ("a", "b", "c")]
-    runs._play_side_by_side(tasks, lambda name: counted.append)  # type: ignore[arg-type]
+    playing._play_side_by_side(tasks, lambda name: counted.append)  # type: ignore[arg-type]
     assert sorted(done) == ["a local", "b local", "c local"]
     assert counted == [3, 3, 3]
     with pytest.raises(InputError, match="wrong"):
-        runs._play_side_by_side([_Stub("wrong", done), *tasks], lambda name: counted.append)  # type: ignore[list-item]
+        playing._play_side_by_side([_Stub("wrong", done), *tasks], lambda name: counted.append)  # type: ignore[list-item]
 
 
 _SIDE_BY_SIDE = """
 import os, sys, time
 from contextlib import contextmanager
 from pathlib import Path
-from experiments.reproductions.bernau2019 import runs
+from experiments.reproductions import playing
 from experiments.reproductions.papers import Context, Extent
 
 
 class Task:
-    label, world_rounds, is_finished = "slow", 1, False
+    label, world_rounds = "slow", 1
 
     def carry_out(self, engine):
         Path(sys.argv[1], str(os.getpid())).touch()
@@ -364,9 +364,8 @@ def progress(total):
 
 
 if __name__ == "__main__":
-    runs.cores = lambda: 2
-    runs.planned_runs = lambda *_: {1: Task(), 2: Task()}
-    runs.carry_out([], Context(Path(sys.argv[1]), None, Extent.QUICK, None, progress))
+    playing.cores = lambda: 2
+    playing.carry_out_all([Task(), Task()], Context(Path(sys.argv[1]), None, Extent.QUICK, None, progress))
 """
 
 
@@ -404,7 +403,7 @@ def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
     # The white-box attack takes seconds a run: its panels are drawn from made-up runs above.
     monkeypatch.setattr(configurations, "ATTACKS", ("loss", "shadow"))
     monkeypatch.setattr(shadow, "_EPOCHS", 2)
-    monkeypatch.setattr(runs, "cores", lambda: 1)
+    monkeypatch.setattr(playing, "cores", lambda: 1)
 
 
 @pytest.mark.usefixtures("_slice")

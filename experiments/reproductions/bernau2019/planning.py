@@ -5,10 +5,11 @@ from math import ceil, isfinite
 from pathlib import Path
 
 from experiments.reproductions.bernau2019.claims import LOOKS, claims_of
-from experiments.reproductions.bernau2019.runs import MembershipFindings, carry_out, cores, joined, read_part
+from experiments.reproductions.bernau2019.runs import MembershipFindings, carry_out, joined, read_part
 from experiments.reproductions.bernau2019.settings import MembershipData, MembershipSetting, WorldPart, settings_of
 from experiments.reproductions.claims import PaperClaim
 from experiments.reproductions.papers import Context, Extent
+from experiments.reproductions.playing import cores
 from experiments.reproductions.spent import seconds_of
 from experiments.runs.store import write_json
 from fl_audit.errors import require

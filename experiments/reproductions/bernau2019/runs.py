@@ -1,9 +1,6 @@
 """The runs that the figures share: each is carried out once, attacked, and then read from its directory."""
 
-import multiprocessing
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, nan
 from typing import Any, assert_never
@@ -18,11 +15,9 @@ from experiments.reproductions.bernau2019.configurations import configuration
 from experiments.reproductions.bernau2019.published import MembershipStudy
 from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, MembershipSetting, Method, WorldPart
 from experiments.reproductions.papers import Context
-from experiments.reproductions.playing import PlannedRun, planned_runs
+from experiments.reproductions.playing import PlannedRun, carry_out_all, planned_runs
 from experiments.runs.attacks import by_target
 from experiments.runs.config import RunConfig
-from experiments.runs.engines import Engine
-from experiments.runs.guard import nothing_outlives
 from experiments.runs.laws import rounds_of, sampling_rate
 from experiments.runs.run_directory import RunDirectory, read_plan
 from experiments.runs.store import read_frame
@@ -34,7 +29,6 @@ from fl_audit.game.membership import Membership
 from fl_audit.stored_json import read_json
 from server.target_outputs import LOGITS
 
-_MOST_PROCESSES = 8
 CONFIDENCE = 0.95
 BINS = np.linspace(0.0, 1.0, 26)  # of the largest confidence, in a histogram
 _RATES = np.linspace(0.0, 1.0, 401)  # false-positive rates at which ROC curves are kept
@@ -210,43 +204,8 @@ def carry_out(parts: Iterable[WorldPart], context: Context) -> dict[WorldPart, P
         If a federation had to stop; the runs that were finished are kept.
     """
     planned = planned_runs(parts, configuration, context)
-    if pending := [run for run in planned.values() if not run.is_finished]:
-        with context.progress(sum(run.world_rounds for run in pending)) as begin:
-            if context.engine is Engine.RAY or min(len(pending), cores()) == 1:
-                _play_in_turn(pending, context, begin)
-            else:
-                with nothing_outlives():
-                    _play_side_by_side(pending, begin)
+    carry_out_all([run for run in planned.values() if not run.is_finished], context)
     return planned
-
-
-_Begin = Callable[[str], Callable[[int], None]]
-
-
-def _play_in_turn(tasks: Sequence[PlannedRun], context: Context, begin: _Begin) -> None:
-    engine = context.engine or Engine.LOCAL
-    for number, task in enumerate(tasks, start=1):
-        on_round = begin(f"{number}/{len(tasks)} {task.label}")
-        task.carry_out(engine, context.ray_address, on_round)
-
-
-def _play_side_by_side(tasks: Sequence[PlannedRun], begin: _Begin) -> None:
-    """Carry out as many runs at a time as there are cores, each in a process: attacks and small models use one."""
-    on_round = begin(f"0/{len(tasks)} runs")
-    processes = ProcessPoolExecutor(min(len(tasks), cores()), multiprocessing.get_context("spawn"))
-    try:
-        waiting = {processes.submit(task.carry_out, Engine.LOCAL): task for task in tasks}
-        for number, done in enumerate(as_completed(waiting), start=1):
-            done.result()
-            on_round(waiting[done].world_rounds)
-            on_round = begin(f"{number}/{len(tasks)} {waiting[done].label}")
-    finally:
-        processes.shutdown(cancel_futures=True)
-
-
-def cores() -> int:
-    """Return how many runs may be carried out at the same time; each holds a gigabyte or two."""
-    return min(_MOST_PROCESSES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
 
 
 def read_part(part: WorldPart, config: RunConfig, run: RunDirectory) -> MembershipFindings:

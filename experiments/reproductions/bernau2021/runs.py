@@ -1,7 +1,7 @@
 """The audit runs that tables and figures share: each is carried out once and then read from its directory."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,8 @@ import pandas as pd
 from experiments.reproductions.bernau2021.neighbours import neighbour_of
 from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, InsiderSetting, configuration
 from experiments.reproductions.papers import Context, Extent
-from experiments.reproductions.playing import planned_runs
+from experiments.reproductions.playing import carry_out_all, planned_runs
 from experiments.runs.config import RunConfig
-from experiments.runs.engines import Engine
 from experiments.runs.run_directory import RunDirectory, read_public
 from experiments.runs.store import read_frame
 from fl_audit.adjacency import NeighbourPair
@@ -78,8 +77,7 @@ def play(settings: Iterable[InsiderSetting], context: Context) -> dict[InsiderSe
     settings
         The settings to run; a setting that occurs several times is run once.
     context
-        Where the runs are kept, how much is computed, and where clients run: on the engine that suits the data set
-        unless one is named, and in the quick form in this process, since its runs are too short to start Ray for.
+        Where the runs are kept, how much is computed, and where clients run.
 
     Raises
     ------
@@ -88,15 +86,13 @@ def play(settings: Iterable[InsiderSetting], context: Context) -> dict[InsiderSe
     FederationError
         If a federation had to stop; the runs and batches that were finished are kept.
     """
-    planned, is_full = planned_runs(settings, configuration, context), context.extent is Extent.FULL
-    if pending := {one: run for one, run in planned.items() if not run.is_finished}:
-        known = [(run.config, run.directory) for run in planned.values()]
-        with context.progress(sum(run.world_rounds for run in pending.values())) as begin:
-            for number, (setting, run) in enumerate(pending.items(), start=1):
-                on_round = begin(f"{number}/{len(pending)} {run.label}")
-                chosen = context.engine or (setting.data.engine if is_full else Engine.LOCAL)
-                pair = neighbour_of(run.config, known)
-                run.carry_out(chosen, context.ray_address, on_round, pair, with_report=is_full)
+    planned = planned_runs(settings, configuration, context)
+    known = [(run.config, run.directory) for run in planned.values()]
+    pending = [run for run in planned.values() if not run.is_finished]
+    with_report = context.extent is Extent.FULL
+    carry_out_all(
+        [replace(run, pair=neighbour_of(run.config, known), with_report=with_report) for run in pending], context
+    )
     return {one: read_findings(one, run.config, run.directory) for one, run in planned.items()}
 
 

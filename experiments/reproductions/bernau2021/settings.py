@@ -9,7 +9,6 @@ from typing import Any, assert_never
 
 from experiments.reproductions.papers import Extent
 from experiments.runs.config import RunConfig, parse_config
-from experiments.runs.engines import Engine
 from fl_audit.adjacency import Adjacency
 from fl_audit.data.neighbours import NeighbourChoice
 from fl_audit.mechanisms.noise import NoiseScaling
@@ -59,7 +58,6 @@ class InsiderData:
     dissimilarity: str  # measure by which the neighbour is chosen
     smallest_belief: float  # rho_beta of the first column of Table 3
     test_records: int  # number of held-out records for the test accuracy, which the paper does not state
-    engine: Engine  # where the clients run unless the user says otherwise; small models are faster in one process
     worlds_per_batch: int  # number of worlds in a batch, which bounds the memory
     quick: QuickWorlds  # numbers of worlds in the quick form
     # Measure in the quick form; it differs from the paper's where a search by that takes minutes.
@@ -88,19 +86,19 @@ class InsiderData:
 
 _PURCHASE_QUICK = QuickWorlds(main=12, other=4, neighbour=2)
 MNIST = InsiderData(
-    InsiderStudy.MNIST, "mnist", "MNIST", 100, 0.01, "mnist-cnn", "ssim", 0.52, 200, Engine.RAY, 250,
+    InsiderStudy.MNIST, "mnist", "MNIST", 100, 0.01, "mnist-cnn", "ssim", 0.52, 200, 250,
     QuickWorlds(6, 2, 2), "euclidean",
 )  # fmt: skip
 PURCHASE = InsiderData(
-    InsiderStudy.PURCHASE, "purchase100", "Purchase-100", 1000, 0.001, "dense-128", "hamming", 0.53, 1000, Engine.RAY,
+    InsiderStudy.PURCHASE, "purchase100", "Purchase-100", 1000, 0.001, "dense-128", "hamming", 0.53, 1000,
     125, _PURCHASE_QUICK, "hamming",
 )  # fmt: skip
 LOCATION = InsiderData(
     InsiderStudy.PURCHASE, "location30", "Location-30 for Purchase-100", 1000, 0.001, "dense-128", "hamming", 0.53,
-    1000, Engine.RAY, 125, _PURCHASE_QUICK, "hamming",
+    1000, 125, _PURCHASE_QUICK, "hamming",
 )  # fmt: skip
 ADULT = InsiderData(
-    InsiderStudy.ADULT, "adult", "Adult", 1000, 0.001, "adult-mlp", "manhattan", 0.53, 1000, Engine.LOCAL, 250,
+    InsiderStudy.ADULT, "adult", "Adult", 1000, 0.001, "adult-mlp", "manhattan", 0.53, 1000, 250,
     QuickWorlds(60, 30, 10), "manhattan",
 )  # fmt: skip
 CANDIDATES: dict[InsiderStudy, tuple[tuple[InsiderData], ...]] = {
