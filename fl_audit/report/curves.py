@@ -5,28 +5,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from fl_audit.arrays import Floats
+from fl_audit.evidence.run_tables import quantiles_by_round
 from fl_audit.report.style import BIT_STYLES, MUTED, PALE, draw_band, markers_for
-
-
-def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ...]) -> tuple[Floats, list[Floats]]:
-    """Return the rounds of a table and, for each level, that quantile over the worlds at each round.
-
-    Values that are not finite are left out; a round without any has NaN.
-
-    Parameters
-    ----------
-    table
-        With the columns `round` and `column`, a row for each world and round.
-    column
-        The column whose quantiles are wanted.
-    levels
-        Which quantiles, each from 0 to 1.
-    """
-    finite = table[np.isfinite(table[column].to_numpy(dtype=np.float64, na_value=np.nan))]
-    by_round = finite.groupby("round")[column]
-    rounds = np.sort(table["round"].unique())
-    curves = [by_round.quantile(level).reindex(rounds).to_numpy(dtype=np.float64) for level in levels]
-    return rounds.astype(np.float64), curves
 
 
 def draw_spread(axes: Axes, table: pd.DataFrame, column: str, scale: float = 1.0) -> Floats:

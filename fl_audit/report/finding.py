@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from typing import Any, Generic, TypeVar
 
-import pandas as pd
 from matplotlib.figure import Figure
 
 from fl_audit.evidence.findings.found import Findable, Findings, Numbers, finite
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
+from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.reading import Reading, aside, reading_of
-from fl_audit.report.style import add_legend, report_figure
+from fl_audit.report.style import REPORT_WIDTH, add_legend, new_figure
 from fl_audit.report.units import UnitWords, unit_words
 
 N = TypeVar("N", bound=Findable)
@@ -36,25 +36,10 @@ class RunContents:
         return self.run.facts
 
     @property
-    def worlds(self) -> pd.DataFrame:
-        """The table of worlds."""
-        return self.run.tables.worlds
-
-    @property
-    def rounds(self) -> pd.DataFrame:
-        """The table of rounds."""
-        return self.run.tables.rounds
-
-    @property
-    def releases(self) -> pd.DataFrame:
-        """The table of releases."""
-        return self.run.tables.releases
-
-    @property
-    def largest_advantage(self) -> float | None:
-        """The largest advantage of an insider that is promised, None without a promise."""
-        promise = self.facts.guarantee
-        return None if promise is None else promise.advantage_bound_exact
+    def promise(self) -> Guarantee:
+        """What was promised, for findings that only a run with a promise has."""
+        assert self.facts.guarantee is not None, "what was not promised is not measured"
+        return self.facts.guarantee
 
     @property
     def words(self) -> UnitWords:
@@ -137,7 +122,7 @@ class Picture(Generic[N]):
         contents
             What the report is drawn from.
         """
-        figure = report_figure(self.height)
+        figure = new_figure(self.height, REPORT_WIDTH)
         self.draw(figure, numbers, contents)
         if not figure.legends and figure.axes[0].get_legend_handles_labels()[0]:
             add_legend(figure.axes[0], columns=2)

@@ -6,7 +6,6 @@ from typing import assert_never
 
 from fl_audit.evidence.belief.advantage import most_wins
 from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
-from fl_audit.evidence.belief.laws import bound_in_other
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.findings.insider import InsiderNumbers
 from fl_audit.evidence.findings.noise import NoiseNumbers
@@ -45,15 +44,14 @@ def _broken(row: ToldTest) -> Fact:
         where = f" on the tensor '{row.test.place}'" if row.test.name is TestName.NOISE_TENSOR else ""
         return Fact("Noise really added", percent(round(row.test.statistic, 3)), f"of what was promised{where}")
     if row.test.name in (TestName.SCORES, TestName.CANARIES):
-        return Fact("Epsilon, by scores alone", f"≥ {number_text(row.test.statistic, 3)}", f"promised: {row.promised}")
+        return Fact(
+            "Epsilon, by scores alone", f"≥ {number_text(row.test.statistic, 3)}", f"promised: {row.words.promised}"
+        )
     return Fact("If the promise were kept", p_as_chance(row.test.p_value), "audits would show so clear a sign")
 
 
 def _shown(contents: RunContents) -> Fact:
-    promise, found = contents.facts.guarantee, verdict_of(contents).judgement
-    assert promise is not None, "only a promise is broken"
-    assert found is not None, "only what was judged is broken"
-    at_least = found.epsilon_lower_bound
+    promise, at_least = contents.promise, verdict_of(contents).judged.epsilon_lower_bound
     value = f"≥ {number_text(at_least, 3)}" if math.isfinite(at_least) else "unbounded"
     another = "; the breach is of another kind" if at_least <= promise.epsilon else ""
     return Fact("Epsilon shown", value, f"{number_text(promise.epsilon, 3)} was promised{another}")
@@ -74,7 +72,7 @@ def _promised(contents: RunContents) -> Fact:
         return Fact("Promised: epsilon at most", epsilon, f"{beside}; so weak that one may become sure")
     if promise.prior == 0.5:
         return Fact("Promised: nobody is surer than", percent(promise.belief_bound), note)
-    other = percent(bound_in_other(promise.belief_bound, promise.prior))
+    other = percent(contents.facts.belief_bounds[0])
     beside = f"from {percent(promise.prior)} beforehand; {other} that {contents.words.not_that}; {note}"
     return Fact(
         f"Promised: nobody is surer that {contents.words.that_short} than", percent(promise.belief_bound), beside
@@ -116,7 +114,7 @@ def next_step(contents: RunContents) -> str:
     numbers = verdict_of(contents)
     match numbers.verdict:
         case Verdict.VIOLATED:
-            cause = ToldTests(numbers.judgement, contents.words).broken[0].remedy
+            cause = ToldTests(numbers.judgement, contents.words).broken[0].words.remedy
             return f"Hand out none of these models. {cause} Then audit again."
         case Verdict.INCONCLUSIVE:
             found = numbers.judgement

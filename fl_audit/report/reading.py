@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from fl_audit.report.wording import interval_text, number_text, percent
+from fl_audit.report.wording import number_text, percent
 
 
 class Reading(StrEnum):
@@ -99,4 +99,6 @@ def interval_beside(value: float, low: float, high: float, limit: float | None) 
     >>> interval_beside(0.29, 0.05, 0.48, 0.206)
     '0.29 (0.05 to 0.48) (not as promised, within chance)'
     """
-    return f"{interval_text(value, low, high)}{aside(reading_of(value, low, high, limit))}"
+    # An interval without a width is none.
+    interval = "no interval" if low == high else f"{number_text(low, 3)} to {number_text(high, 3)}"
+    return f"{number_text(value, 3)} ({interval}){aside(reading_of(value, low, high, limit))}"

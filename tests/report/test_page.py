@@ -25,10 +25,10 @@ from fl_audit.report.page.html import MOST_FAILED, ON_ITS_WORD, paragraphs, rend
 from fl_audit.report.page.pictures import DrawnPicture
 from fl_audit.report.page.writing import write_report
 from fl_audit.report.reading import Reading, finding_text
+from fl_audit.report.sections.noise import _ratio_text
 from fl_audit.report.sections.registry import SECTIONS, measured, page_rows, report_contents
 from fl_audit.report.sections.verdict import banner, verdict_of
 from fl_audit.report.tests_table import ToldTests, p_text
-from fl_audit.report.wording import ratio_text
 
 
 def opening_of(contents):
@@ -364,4 +364,4 @@ def test_advantage_from_beliefs_is_narrower_than_counted(make_contents):
     ],
 )
 def test_ratios_tell_their_ends_apart_and_from_one(ratio, text):
-    assert ratio_text(*ratio) == text
+    assert _ratio_text(*ratio) == text

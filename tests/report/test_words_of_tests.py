@@ -44,11 +44,11 @@ def test_every_test_says_what_it_measured_and_what_was_promised(found: tuple[Tes
     assert {test.name for test in found} >= set(TestName) - {TestName.DISTINGUISHER}
     for test in found:
         told = ToldTest(test, WORDS)
-        said = [told.measured, told.promised, told.phrase, told.sentence]
-        said += [] if test.name is TestName.SCORES else [told.limit]
+        said = [told.words.measured, told.words.promised, told.words.breach, told.sentence]
+        said += [] if test.name is TestName.SCORES else [told.words.limit]
         assert all(said), test.name
         assert not any(re.search(r"[{}]|nan|not determined", text) for text in said), said
-        assert told.remedy.endswith(".")
+        assert told.words.remedy.endswith(".")
 
 
 def test_every_name_and_reason_has_words() -> None:

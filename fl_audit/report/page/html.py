@@ -15,7 +15,7 @@ from fl_audit.report.page.papers import papers_of
 from fl_audit.report.page.pictures import DrawnPicture
 from fl_audit.report.page.shell import html_page
 from fl_audit.report.reading import Reading
-from fl_audit.report.sections.law import law_table, settings_table
+from fl_audit.report.sections.law import law_tables
 from fl_audit.report.sections.promise import person_text
 from fl_audit.report.sections.registry import measured, page_rows
 from fl_audit.report.sections.verdict import verdict_of
@@ -54,9 +54,11 @@ def render_html(contents: RunContents, pictures: Sequence[DrawnPicture], form: F
     form
         What the file holds.
     """
-    game, order = contents.facts.game, _placed(contents, pictures)
+    game = contents.facts.game
+    on_page = {section.name for section, _ in measured(contents) if _stands_on_page(contents, section)}
+    order = sorted(pictures, key=lambda picture: picture.name not in on_page)  # those of the page first
     figures = {picture.name: _figure(place, picture, form) for place, picture in enumerate(order, start=1)}
-    shown = [figures[picture.name] for picture in order if _is_on_page(contents, picture)]
+    shown = [figures[picture.name] for picture in order if picture.name in on_page]
     body = [
         first_screen(contents),
         '<h2 id="words">In words</h2>',
@@ -98,16 +100,6 @@ def _is_broken(contents: RunContents) -> bool:
 def _stands_on_page(contents: RunContents, section: Section[Any]) -> bool:
     """Whether sentence and figure stand on the page: nothing there takes a broken promise at its word."""
     return section.place is PagePlace.PAGE and not (section.trusts and _is_broken(contents))
-
-
-def _is_on_page(contents: RunContents, picture: DrawnPicture) -> bool:
-    names = [section.name for section, _ in measured(contents) if _stands_on_page(contents, section)]
-    return picture.name in names
-
-
-def _placed(contents: RunContents, pictures: Sequence[DrawnPicture]) -> list[DrawnPicture]:
-    """Return the pictures in the order of the file: those of the page first."""
-    return sorted(pictures, key=lambda picture: not _is_on_page(contents, picture))
 
 
 def _subtitle(contents: RunContents) -> str:
@@ -186,7 +178,7 @@ def _interval(row: Row) -> str:
 def _configuration(contents: RunContents) -> str:
     """Return the configuration, and a place for name, date and signature."""
     lines = "".join(f"<div><span></span>{name}</div>" for name in ("Name", "Date", "Signature"))
-    tables = "".join(_table(table) for table in (law_table(contents.facts), settings_table(contents.facts)))
+    tables = "".join(map(_table, law_tables(contents.facts)))
     return (
         f'<h2 id="configuration">Configuration</h2>\n<div class="small-print">{tables}</div>\n'
         f'<div class="sign-off">{lines}</div>'

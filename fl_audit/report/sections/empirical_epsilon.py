@@ -25,9 +25,7 @@ def _method(decisive: Judgement, words: UnitWords) -> str:
 
 def _detectable(contents: RunContents) -> str:
     """Return the limit of detection with the level that it belongs to, which is not that of the lower bound."""
-    numbers = verdict_of(contents)
-    decisive = numbers.judgement
-    assert decisive is not None, "only what was judged has a limit"
+    decisive = verdict_of(contents).judged
     level = f"level {number_text(_level_of(decisive))}"
     if not math.isfinite(decisive.limit_of_detection):
         return (
@@ -44,8 +42,7 @@ def _level_of(decisive: Judgement) -> float:
 
 
 def _rows(numbers: EmpiricalNumbers, contents: RunContents) -> list[Row]:
-    promise, decisive = contents.facts.guarantee, numbers.decisive
-    assert promise is not None, "what was not promised is not measured"
+    promise, decisive = contents.promise, numbers.decisive
     delta, level = at_delta(promise.delta), decisive.level
     by = f"{_method(decisive, contents.words)}{delta}. {decisive.assumption}"
     advantage = f"section 5.3 (iii): Eq. (6) turned round{delta}, of noise calibrated by the classic formula"

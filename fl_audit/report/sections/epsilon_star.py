@@ -10,7 +10,7 @@ from fl_audit.evidence.findings.released_model import StarNumbers, measure_star
 from fl_audit.report.curves import draw_spread
 from fl_audit.report.finding import Picture, Row, RunContents, Section
 from fl_audit.report.sections.promise import at_delta
-from fl_audit.report.style import INK, MUTED, finish_axes, whole_number_axis
+from fl_audit.report.style import LIMIT, MUTED, finish_axes, whole_number_axis
 from fl_audit.report.wording import number_text
 
 SQUASH = 4.0  # a promised epsilon more than this many times above the largest Epsilon* drawn would flatten the curve
@@ -84,7 +84,7 @@ def _caption(star: StarNumbers, contents: RunContents) -> str:
 
 def promise_fits(contents: RunContents) -> bool:
     """Whether a line at the promised epsilon leaves the curve of Epsilon* readable."""
-    promise, column = contents.facts.guarantee, contents.releases["epsilon_star"]
+    promise, column = contents.facts.guarantee, contents.run.tables.releases["epsilon_star"]
     values = column.to_numpy(dtype=np.float64)
     values = values[np.isfinite(values)]
     return promise is not None and bool(values.size) and promise.epsilon <= SQUASH * float(values.max())
@@ -92,12 +92,12 @@ def promise_fits(contents: RunContents) -> bool:
 
 def _star_figure(figure: Figure, star: StarNumbers, contents: RunContents) -> None:
     """Draw Epsilon* over the releases, with the floor that chance reaches and the promise where it fits."""
-    releases, promise = contents.releases, contents.facts.guarantee
+    releases, promise = contents.run.tables.releases, contents.facts.guarantee
     axes = figure.add_subplot()
     draw_spread(axes, releases, "epsilon_star")
     if promise is not None and promise_fits(contents):
         label = f"promised epsilon = {number_text(promise.epsilon, 3)} ({promise.accountant})"
-        axes.axhline(promise.epsilon, color=INK, linestyle="-.", linewidth=1.8, label=label)
+        axes.axhline(promise.epsilon, label=label, **LIMIT)
     if math.isfinite(star.untrained_mean):
         label = f"floor by chance: {number_text(star.untrained_mean, 2)}"
         axes.axhline(star.untrained_mean, color=MUTED, linestyle=":", linewidth=1.8, label=label)
@@ -111,5 +111,5 @@ EPSILON_STAR = Section(
     name="epsilon-star", title="What the models' losses give away (Epsilon*)", numbers=StarNumbers,
     measure=measure_star, keys=("epsilon_star",), sentence=_sentence, rows=_rows,
     picture=Picture("Epsilon*", _star_figure, _caption, lambda star,
-            contents: bool(contents.releases["epsilon_star"].notna().any())),
+            contents: bool(contents.run.tables.releases["epsilon_star"].notna().any())),
 )  # fmt: skip

@@ -3,12 +3,12 @@
 from fl_audit.evidence.findings.insiders import InsidersNumbers, measure_insiders
 from fl_audit.report.finding import Row, RunContents, Section, Table
 from fl_audit.report.reading import aside, reading_of
-from fl_audit.report.wording import DASH, percent, plural
+from fl_audit.report.wording import percent, plural
 
 
 def _sentence(numbers: InsidersNumbers, contents: RunContents) -> str:
     best, worst = numbers.best.estimate, numbers.worst.estimate
-    note = aside(reading_of(best.advantage, best.low, best.high, contents.largest_advantage))
+    note = aside(reading_of(best.advantage, best.low, best.high, contents.promise.advantage_bound_exact))
     between = f"between {worst.wins:,} and {best.wins:,}" if worst.wins < best.wins else f"{best.wins:,}"
     return (
         f"{plural(len(numbers.each), 'participant')} played this insider, each by itself; they were right in {between} "
@@ -30,9 +30,10 @@ def _rows(numbers: InsidersNumbers, _: RunContents) -> list[Row]:
 def _tables(numbers: InsidersNumbers, contents: RunContents) -> list[Table]:
     columns = ("Client", "Right guesses", "Worlds", "Advantage", "Lower end", "Upper end", "Confidence",
                "Largest belief", "Reading")  # fmt: skip
+    limit = contents.promise.advantage_bound_exact
     rows = tuple(
         (f"{one.client}", found.wins, found.worlds, found.advantage, found.low, found.high, found.confidence,
-         one.max_belief, str(reading_of(found.advantage, found.low, found.high, contents.largest_advantage) or DASH))
+         one.max_belief, str(reading_of(found.advantage, found.low, found.high, limit)))
         for one in numbers.each
         for found in (one.estimate,)
     )  # fmt: skip

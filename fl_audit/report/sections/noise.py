@@ -1,10 +1,10 @@
 """The noise that is really added, as the insider measured it, over the noise that was promised."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fl_audit.evidence.belief.verdict import Judgement, depends_on_secret
@@ -12,10 +12,10 @@ from fl_audit.evidence.findings.noise import NoiseNumbers, measure_noise
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.report.finding import PagePlace, Picture, Row, RunContents, Section, Table
 from fl_audit.report.reading import aside, reading_of
-from fl_audit.report.style import BIT_STYLES, INK, MUTED, IntervalRow, draw_intervals, draw_limit, finish_axes
+from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.report.tests_table import ToldTests
 from fl_audit.report.units import unit_words
-from fl_audit.report.wording import percent, ratio_text
+from fl_audit.report.wording import percent
 from fl_audit.report.words_of_tests import MISSING_WORDS
 
 MOST_TENSORS = 8  # the figure shows no more tensors than these, those with the smallest measured ratio
@@ -28,7 +28,7 @@ def _sentence(numbers: NoiseNumbers, contents: RunContents) -> str:
     main = numbers.main
     if main is None:
         return ""
-    ratio, confidence = ratio_text(*main), percent(numbers.estimate.confidence)
+    ratio, confidence = _ratio_text(*main), percent(numbers.estimate.confidence)
     everywhere = math.isfinite(numbers.estimate.ratio)
     where = "" if everywhere else f", just where it has to hide the {contents.words.one},"
     text = (
@@ -86,6 +86,24 @@ def _said(numbers: NoiseNumbers, run: FinishedRun) -> Mapping[str, Any]:
     return {"noise": numbers.to_json()["noise"] | told}
 
 
+def _ratio_text(ratio: float, low: float, high: float) -> str:
+    """Return a ratio near 1 with its interval, in as many digits as tell its ends apart, and an end from 1.
+
+    Examples
+    --------
+    >>> _ratio_text(1.0001, 0.9994, 1.0008)
+    '1.000 (0.999 to 1.001)'
+    """
+    width = max(high - low, 1e-9)
+    decimals = min(6, max(2, math.floor(-math.log10(width / 2))))
+    nearest = min((low, high), key=lambda end: abs(end - 1))
+    while decimals < 6 and (
+        round(low, decimals) == round(high, decimals) or (not low <= 1 <= high and round(nearest, decimals) == 1)
+    ):
+        decimals += 1
+    return f"{ratio:.{decimals}f} ({low:.{decimals}f} to {high:.{decimals}f})"
+
+
 def _caption(numbers: NoiseNumbers, _: RunContents) -> str:
     found = numbers.estimate
     left_out = len(found.tensors) - MOST_TENSORS
@@ -104,20 +122,28 @@ def _noise_figure(figure: Figure, numbers: NoiseNumbers, contents: RunContents) 
     parts.append((f"Where it hides\nthe {contents.words.one}", found.along_record, found.along_low, found.along_high,
                   "v", INK))  # fmt: skip
     parts.append(("All parameters", found.ratio, found.low, found.high, "o", BIT_STYLES[1].colour))
-    rows = [
-        IntervalRow(name, ratio, low, high, ratio_text(ratio, low, high), marker, colour)
-        for name, ratio, low, high, marker, colour in parts
-        if math.isfinite(ratio)
-    ]
+    rows = [part for part in parts if math.isfinite(part[1])]
     figure.set_figheight(1.9 + 0.42 * len(rows))
     axes = figure.add_subplot()
-    draw_limit(axes, 1.0, "promised noise")
-    draw_intervals(axes, rows)
-    ends = np.array([[row.low, row.high] for row in rows])
+    axes.axvline(1.0, label="promised noise", **LIMIT)
+    for height, (_, *interval, marker, colour) in enumerate(rows):
+        _draw_interval(axes, height, interval, marker, colour)
+    axes.set_yticks(range(len(rows)), [name for name, *_ in rows])
+    axes.set_ylim(-0.6, len(rows) - 0.4)
     # The same axis in every report, but for noise that is far from the promise.
-    low, high = min(0.95, ends.min()), max(1.05, ends.max())
+    low, high = min(0.95, *(part[2] for part in rows)), max(1.05, *(part[3] for part in rows))
     axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
     finish_axes(axes, "Noise that is really there", "Measured over promised noise (standard deviations)", "")
+
+
+def _draw_interval(axes: Axes, height: int, interval: Sequence[float], marker: str, colour: str) -> None:
+    """Draw a value with its ends in a row of its own, and its numbers at the right, where no line crosses them."""
+    value, *ends = interval
+    axes.plot(ends, [height, height], "-", color=colour, linewidth=2.4)
+    axes.plot(ends, [height, height], "|", color=colour, markersize=13, markeredgewidth=1.8)
+    axes.plot([value], [height], marker, color=colour, markersize=7)
+    axes.annotate(_ratio_text(*interval), (1.01, height), xycoords=axes.get_yaxis_transform(), va="center",
+                  fontsize=SMALL_TEXT_SIZE, color=INK, annotation_clip=False)  # fmt: skip
 
 
 NOISE = Section(

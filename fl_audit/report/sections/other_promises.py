@@ -24,8 +24,7 @@ def _tables(numbers: OtherPromises, _: RunContents) -> list[Table]:
 def _other_promises_figure(figure: Figure, numbers: OtherPromises, contents: RunContents) -> None:
     """Draw the noise that each promise takes over the belief that it allows, with this run's own promise."""
     axes = figure.add_subplot()
-    style, promise = BIT_STYLES[1], contents.facts.guarantee
-    assert promise is not None, "only what was promised is compared"
+    style, promise = BIT_STYLES[1], contents.promise
     beliefs = np.array([100 * one.belief for one in numbers.each])
     noise = np.array([one.noise_multiplier for one in numbers.each])
     axes.plot(beliefs, noise, "-", color=style.colour, linewidth=2, marker=style.marker, label="other promises")

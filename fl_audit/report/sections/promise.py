@@ -2,7 +2,6 @@
 
 from typing import assert_never
 
-from fl_audit.evidence.belief.laws import bound_in_other
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.findings.promise import PromiseNumbers, measure_promise
 from fl_audit.evidence.findings.verdict import VerdictNumbers
@@ -27,14 +26,6 @@ from fl_audit.report.units import unit_words
 from fl_audit.report.wording import one_in, percent, plural
 
 
-def belief_bounds(facts: RunFacts) -> dict[int, float]:
-    """Return the belief bound by bit: for D where D was used (1), for D' where it was not (0); empty if unknown."""
-    if facts.guarantee is None:
-        return {}
-    bound = facts.guarantee.belief_bound
-    return {1: bound, 0: bound_in_other(bound, facts.prior)}
-
-
 def _sentence(numbers: PromiseNumbers, contents: RunContents) -> str:
     """Return what was promised, in terms of how sure anybody may become."""
     promise, facts = numbers.guarantee, contents.facts
@@ -47,7 +38,7 @@ def _sentence(numbers: PromiseNumbers, contents: RunContents) -> str:
     if promise.belief_bound >= 1:
         return f"The promise is so weak that somebody who {watcher} may become sure {words.whether}."
     if facts.prior != 0.5:
-        other = percent(belief_bounds(facts)[0])
+        other = percent(facts.belief_bounds[0])
         return (
             f"The promise was that nobody who {watcher.rstrip(',')}, and takes it for {percent(facts.prior)} likely "
             f"beforehand that {words.that}, may become more than {bound} sure that {words.that_short}, or more than "

@@ -52,8 +52,7 @@ def _tables(numbers: ReconstructionNumbers, _: RunContents) -> list[Table]:
 
 
 def _draw(figure: Figure, numbers: ReconstructionNumbers, contents: RunContents) -> None:
-    promise = contents.facts.guarantee
-    assert promise is not None, "what was not promised is not measured"
+    promise = contents.promise
     axes = figure.add_subplot()
     guesses = np.unique(np.geomspace(1, numbers.candidates, 200).astype(int))
     found = np.array([np.mean(numbers.ranks <= count) for count in guesses])

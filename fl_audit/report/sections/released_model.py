@@ -65,7 +65,7 @@ def _caption(numbers: ModelNumbers, contents: RunContents) -> str:
 
 def _accuracy_figure(figure: Figure, numbers: ModelNumbers, contents: RunContents) -> None:
     """Draw test accuracy over the releases, with what there is to hold it against."""
-    releases = contents.releases
+    releases = contents.run.tables.releases
     axes = figure.add_subplot()
     draw_spread(axes, releases, "test_accuracy", 100.0)
     if (other := numbers.unprotected) is not None:

@@ -23,8 +23,7 @@ def _sentence(numbers: ScoreNumbers, _: RunContents) -> str:
 
 
 def _rows(numbers: ScoreNumbers, contents: RunContents) -> list[Row]:
-    area, bound, promise = numbers.area, numbers.bound, contents.facts.guarantee
-    assert promise is not None, "what was not promised is not measured"
+    area, bound, promise = numbers.area, numbers.bound, contents.promise
     how = f"share of pairs of worlds that the score puts in order (interval: Hoeffding 1963); {NO_LIKELIHOOD_RATIO}"
     return [
         Row("Worlds with the record", numbers.members, "counted"),

@@ -35,8 +35,7 @@ def banner(contents: RunContents) -> Banner:
         case Verdict.VIOLATED:
             line = _broken(contents)
         case Verdict.CONSISTENT:
-            assert numbers.judgement is not None, "only what was judged is consistent"
-            tests = len(numbers.judgement.tests)
+            tests = len(numbers.judged.tests)
             none = "The one test does not contradict" if tests == 1 else f"None of {tests} tests contradicts"
             line = f"{none} the promise. {_limits(contents)}".strip()
         case Verdict.INCONCLUSIVE:
@@ -56,7 +55,7 @@ def _broken(contents: RunContents) -> str:
     # Noise of another size fails the tests of its shape too, which look at it in units of the promised one.
     follows = OF_SHAPE if first.test.name is TestName.NOISE_TOTAL else ()
     told_too = [told for told in reversed(others) if told.kind != first.kind and told.test.name not in follows]
-    kinds = {told.kind: uncapital(told.phrase) for told in told_too}
+    kinds = {told.kind: uncapital(told.words.breach) for told in told_too}
     named = list(kinds.values())[::-1][:_MOST_NAMED]
     also = f" Also: {'; '.join(named)}." if named else ""
     count = f" {plural(len(others) + 1, 'test')} failed." if others else ""
@@ -65,8 +64,7 @@ def _broken(contents: RunContents) -> str:
 
 def _too_little(numbers: VerdictNumbers) -> str:
     """Return what an inconclusive run could have found, in a sentence."""
-    found = numbers.judgement
-    assert found is not None, "only what was judged is inconclusive"
+    found = numbers.judged
     if numbers.judges_scores:
         return (
             "The attack cannot tell: how far its scores would separate under less noise is not known, so a breach "
@@ -117,13 +115,11 @@ def _limits(contents: RunContents) -> str:
 
 def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
     """Return the verdict and what it does not cover."""
-    found = numbers.judgement
     match numbers.verdict:
         case Verdict.VIOLATED:
-            assert found is not None, "only what was judged is violated"
             text = (
                 f"The promise was broken. Where a promise is kept, so clear a sign comes up in at most "
-                f"{_alarms(found, contents.facts)}. It says nothing of how much more others could learn."
+                f"{_alarms(numbers.judged, contents.facts)}. It says nothing of how much more others could learn."
             )
         case Verdict.CONSISTENT:
             text = (
@@ -143,7 +139,7 @@ def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
             text = "We came to no verdict: no insider took part, so nothing was held against the promise."
         case _:
             assert_never(numbers.verdict)
-    text += _looks_text(found, contents.facts)
+    text += _looks_text(numbers.judgement, contents.facts)
     if contents.facts.is_private_release:
         return text
     return f"{text} The models of this run are test pieces and must not be handed out: their noise depends on the data."
@@ -184,22 +180,22 @@ def _scope(numbers: VerdictNumbers, facts: RunFacts) -> str:
         return (
             f"{why} What was measured of the released models, from their outputs and losses, is no test of a promise."
         )
+    detected = f"{_detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
     if numbers.judges_canaries:
         return (
             "A verdict covers this training and this seed (the challenger's secret) only, and what canaries see: how "
             "much noise hides one of them in a round. Noise that depends on anybody's data was not looked for. "
-            f"{_detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
+            f"{detected}"
         )
     if numbers.names_candidates:
         return (
             "A verdict covers these candidates and this seed (the challenger's secret) only; other candidates, other "
-            f"data and other seeds were not tried. {_detection_text(found, promise, unit_words(facts.relation))} A "
-            "smaller breach may pass."
+            f"data and other seeds were not tried. {detected}"
         )
     return (
         f"A verdict covers this pair of neighbouring training sets ({facts.neighbour}) and this seed (the "
         f"challenger's secret) only; other neighbours, other data and other seeds were not tried.{_cohort_text(facts)} "
-        f"{_detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
+        f"{detected}"
     )
 
 
@@ -224,7 +220,7 @@ def _detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> st
         )
     if found.tests and found.tests[0].name is TestName.CANARIES:
         return (
-            f"{capital(ToldTest(found.tests[0], unit).limit)} would have been found with probability "
+            f"{capital(ToldTest(found.tests[0], unit).words.limit)} would have been found with probability "
             f"{DETECTION_POWER:g}; {promise.epsilon:.3g} is promised."
         )
     if found.worlds_needed is None:
