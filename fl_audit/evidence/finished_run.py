@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.adjacency import Adjacency
+from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.adversaries.residuals import Residuals
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.evidence.belief.innovations import increments_of
@@ -71,6 +71,11 @@ class RunFacts:
     def relation(self) -> Adjacency:
         """How the two training sets differ."""
         return self.game.law.adjacency
+
+    @property
+    def units(self) -> int:
+        """How many records, or clients, the promise protects."""
+        return self.game.records if self.relation.unit is Unit.RECORD else self.game.clients
 
     @property
     def scaling(self) -> NoiseScaling:

@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 from fl_audit.evidence.findings.found import Findable, Findings, Numbers, finite
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report.reading import Reading, aside, reading_of
+from fl_audit.report.reading import Reading
 from fl_audit.report.style import REPORT_WIDTH, add_legend, new_figure
 from fl_audit.report.units import UnitWords, unit_words
+from fl_audit.report.wording import number_text
 
 N = TypeVar("N", bound=Findable)
 
@@ -67,13 +68,37 @@ class Row:
 
     @property
     def reading(self) -> Reading | None:
-        """How the number stands to what is promised; None where one of them is missing."""
-        return reading_of(self.value, self.low, self.high, self.limit, self.is_least)
+        """How the number stands to what is promised; None where one of them is missing.
+
+        Examples
+        --------
+        >>> str(Row("Advantage", 0.395, low=0.21, high=0.58, limit=0.224).reading)
+        'not as promised, within chance'
+        """
+        if self.limit is None or self.value is None:
+            return None
+        sign = -1.0 if self.is_least else 1.0
+        if sign * (self.value - self.limit) <= 0:
+            return Reading.WITHIN
+        nearest = self.high if self.is_least else self.low
+        return Reading.BY_CHANCE if nearest is not None and sign * (nearest - self.limit) <= 0 else Reading.BEYOND
 
     @property
     def aside(self) -> str:
         """What follows the number in a sentence: nothing but where it is not as promised."""
-        return aside(self.reading)
+        return "" if self.reading in (None, Reading.WITHIN) else f" ({self.reading})"
+
+    @property
+    def text(self) -> str:
+        """The number with its interval, which is none without a width, and what follows it in a sentence.
+
+        Examples
+        --------
+        >>> Row("Advantage", 0.29, low=0.05, high=0.48, limit=0.206).text
+        '0.29 (0.05 to 0.48) (not as promised, within chance)'
+        """
+        value, low, high = (number_text(number, 3) for number in (self.value, self.low, self.high))
+        return f"{value} ({'no interval' if self.low == self.high else f'{low} to {high}'}){self.aside}"
 
     def to_json(self) -> dict[str, Any]:
         """Return an entry of the list `findings`."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from fl_audit.evidence.belief.advantage import most_wins
-from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
+from fl_audit.evidence.belief.family import FAMILY_LEVEL, OF_NOISE, TestName
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.findings.insider import InsiderNumbers
 from fl_audit.evidence.findings.noise import NoiseNumbers
@@ -15,7 +15,7 @@ from fl_audit.report.law_words import not_private_label
 from fl_audit.report.sections.insider import advantage_row
 from fl_audit.report.sections.released_model import beside_text
 from fl_audit.report.sections.verdict import verdict_of, worlds_needed_text
-from fl_audit.report.tests_table import OF_NOISE, ToldTest, ToldTests, p_as_chance
+from fl_audit.report.tests_table import ToldTest, ToldTests, p_as_chance
 from fl_audit.report.wording import number_text, percent
 
 LARGE_DELTA = 0.5
@@ -70,13 +70,12 @@ def _promised(contents: RunContents) -> Fact:
     if promise.belief_bound >= 1:
         beside = note.removeprefix(f"epsilon {epsilon} ")
         return Fact("Promised: epsilon at most", epsilon, f"{beside}; so weak that one may become sure")
+    bound = percent(promise.belief_bound)
     if promise.prior == 0.5:
-        return Fact("Promised: nobody is surer than", percent(promise.belief_bound), note)
+        return Fact("Promised: nobody is surer than", bound, note)
     other = percent(contents.facts.belief_bounds[0])
     beside = f"from {percent(promise.prior)} beforehand; {other} that {contents.words.not_that}; {note}"
-    return Fact(
-        f"Promised: nobody is surer that {contents.words.that_short} than", percent(promise.belief_bound), beside
-    )
+    return Fact(f"Promised: nobody is surer that {contents.words.that_short} than", bound, beside)
 
 
 def _insider(contents: RunContents) -> Fact:
@@ -161,10 +160,9 @@ def warnings_of(contents: RunContents) -> list[str]:
     """Return what to beware of, a line each: models that are no private release, a delta that allows to publish."""
     facts, promise = contents.facts, contents.facts.guarantee
     lines = [not_private_label(facts)] if not facts.is_private_release else []
-    units = facts.game.clients if contents.words.one == "client" else facts.game.records
-    if promise is not None and promise.delta * units >= LARGE_DELTA:
+    if promise is not None and promise.delta * facts.units >= LARGE_DELTA:
         lines.append(
-            f"Delta {number_text(promise.delta, 3)} is large for {units:,} {contents.words.many}: to publish "
-            f"{number_text(promise.delta * units, 2)} of them, drawn by lot, would keep the promise"
+            f"Delta {number_text(promise.delta, 3)} is large for {facts.units:,} {contents.words.many}: to publish "
+            f"{number_text(promise.delta * facts.units, 2)} of them, drawn by lot, would keep the promise"
         )
     return lines

@@ -17,15 +17,11 @@ from fl_audit.report.page.shell import html_page
 from fl_audit.report.wording import capital, number_text, one_in, percent, plural
 from fl_audit.whole_files import whole_file
 
+_MOST_NUMBERED = 5  # more rounds or canaries are not listed
+
 
 def live_lines(numbers: LiveNumbers) -> list[str]:
-    """Return what a terminal says.
-
-    Parameters
-    ----------
-    numbers
-        What is known now.
-    """
+    """Return what a terminal says of what is known now."""
     facts = (f"{fact.name}: {fact.value} ({fact.note})" for fact in _facts(numbers))
     return [
         f"{numbers.verdict}: {_progress(numbers)}. {_opening(numbers)}",
@@ -195,7 +191,7 @@ def _doubt(doubt: Doubt, numbers: LiveNumbers) -> str:
             )
         case Doubt.UNEVEN:
             return (
-                f"Find out why far less noise than in the others lies in {_numbered(doubts.uneven, 'round')}: it was "
+                f"Find out why far less noise than in the others lies in {_numbered(doubts.uneven, 'round', 'rounds')}: it was "
                 "left out there, or the average was over far more clients. Rounds on one scale alone can be judged."
             )
         case Doubt.ATTENDANCE:
@@ -209,11 +205,10 @@ def _doubt(doubt: Doubt, numbers: LiveNumbers) -> str:
             assert_never(doubt)
 
 
-def _numbered(found: tuple[int, ...], what: str = "canary", most: int = 5) -> str:
+def _numbered(found: tuple[int, ...], one: str = "canary", many: str = "canaries") -> str:
     """Return numbers in words, the first few of them."""
-    named = f"{', '.join(map(str, found[:most]))}{', ...' if len(found) > most else ''}"
-    plurals = {"canary": "canaries", "round": "rounds"}
-    return f"{what if len(found) == 1 else plurals[what]} {named}"
+    more = ", ..." if len(found) > _MOST_NUMBERED else ""
+    return f"{one if len(found) == 1 else many} {', '.join(map(str, found[:_MOST_NUMBERED]))}{more}"
 
 
 def _table(numbers: LiveNumbers) -> str:

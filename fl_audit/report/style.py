@@ -11,11 +11,15 @@ from textwrap import wrap
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
+
+from fl_audit.arrays import Floats
+from fl_audit.evidence.run_tables import quantiles_by_round
 
 WIDTH = 7.6
 REPORT_WIDTH = 5.2  # of a report's figures: on a phone their words are as large as those around them
@@ -172,6 +176,35 @@ def draw_band(axes: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style
         axes.bar(position, top - bottom, width=0.2, bottom=bottom, **style)
     else:
         axes.fill_between(position, bottom, top, **style)
+
+
+def draw_spread(axes: Axes, table: pd.DataFrame, column: str, scale: float = 1.0) -> Floats:
+    """Draw the median of the worlds with the range of all and, darker, of the middle half, over an axis of rounds.
+
+    Parameters
+    ----------
+    axes
+        Where to draw.
+    table
+        With the columns `round`, `world` and `column`, a row for each world and round.
+    column
+        The column to draw.
+    scale
+        What its values are multiplied with.
+    """
+    rounds, curves = quantiles_by_round(table, column, (0, 0.25, 0.5, 0.75, 1))
+    lowest, lower, middle, upper, highest = (scale * curve for curve in curves)
+    worlds, style = table["world"].nunique(), BIT_STYLES[1]
+    if worlds > 1:
+        draw_band(axes, rounds, lowest, highest, facecolor=PALE, edgecolor=MUTED, linewidth=0.6,
+                  label="smallest to largest world")  # fmt: skip
+        draw_band(axes, rounds, lower, upper, facecolor=style.fill, edgecolor=style.colour, linewidth=0.6, alpha=0.7,
+                  label="middle half of the worlds")  # fmt: skip
+    label = "measured, the one world" if worlds == 1 else f"measured, median of {worlds:,} worlds"
+    axes.plot(rounds, middle, "-", color=style.colour, linewidth=2, marker=style.marker, **markers_for(len(rounds)),
+              label=label)  # fmt: skip
+    whole_number_axis(axes, int(rounds[0]), int(rounds[-1]))
+    return np.asarray(middle, dtype=np.float64)
 
 
 def markers_for(points: int) -> dict[str, Any]:

@@ -5,17 +5,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fl_audit.evidence.belief.family import TestName, TestResult
+from fl_audit.evidence.belief.family import OF_NOISE, TestName, TestResult, leading_first
 from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.evidence.findings.found import finite
 from fl_audit.report.units import UnitWords
 from fl_audit.report.wording import DASH, capital, number_text, one_in, percent, times
 from fl_audit.report.words_of_tests import MISSING_WORDS, TEST_WORDS, TestWords
 
-OF_NOISE = (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD, TestName.NOISE_TENSOR)
-"""The tests whose statistic is the measured over the promised noise."""
-OF_SHAPE = (TestName.SHAPE, TestName.SHAPE_ALONG_RECORD, TestName.TAILS, TestName.SUPPORT, TestName.EQUAL_VALUES)
-"""The tests whose statistics are made of the noise in units of the promised one."""
 _SMALLEST_P = 1e-300
 _COLUMNS = ("Test of", "Finding", "Measured", "Promised", "Would have been found", "p-value", "Its level")
 
@@ -124,17 +120,9 @@ class ToldTests:
 
     @property
     def broken(self) -> tuple[ToldTest, ...]:
-        """The tests that refute the promise, the one to lead with first, then as a kept promise explains them.
-
-        Noise that depends on the secret is no matter of degree, so it leads even where another test is clearer, but for
-        noise that is missing.
-        """
-        violated = (told for told in self.each if told.test.violated)
-        ordered = sorted(violated, key=lambda told: told.test.p_value / told.test.level)
-        about_secret = [told for told in ordered if told.test.name.is_about_secret]
-        missing = any(told.test.name in OF_NOISE for told in ordered)
-        first = (about_secret if about_secret and not missing else ordered)[:1]
-        return (*first, *(told for told in ordered if told not in first))
+        """The tests that refute the promise, the one to lead with first."""
+        tests = () if self.found is None else leading_first(self.found.broken)
+        return tuple(ToldTest(test, self.unit) for test in tests)
 
     @property
     def missing(self) -> tuple[tuple[str, str], ...]:

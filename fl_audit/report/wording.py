@@ -41,10 +41,8 @@ def percent(share: float | None) -> str:
     return f"{text.rstrip('0').rstrip('.')}{SPACE}%"
 
 
-def one_in(chance: float | None) -> str:
+def one_in(chance: float) -> str:
     """Return a small chance the way people say it: `1 in 1,000`."""
-    if chance is None:
-        return MISSING
     if chance <= 0:
         return "zero"
     inverse = 1 / chance

@@ -165,7 +165,7 @@ def test_a_number_above_the_promise_is_said_to_be_within_chance_where_its_interv
 def test_readings_stand_in_summary_page_and_console_alike(make_contents, noise):
     contents = make_contents(worlds=60, exact=False, noise=noise, seed=8)
     told = {entry["name"]: entry for entry in contents.summary["findings"]}
-    rows = {row.name: row for _, row in page_rows(contents)}
+    rows = {row.name: row for row in page_rows(contents)}
     assert told.keys() == rows.keys()
     assert {"Advantage of the insider", "Share of D found at 10\xa0% false alarms", "Test accuracy"} <= told.keys()
     page, _ = page_and_appendix(contents)

@@ -9,7 +9,7 @@ import pytest
 from experiments.studies.breach_kinds import BREACHES, Breach
 from experiments.studies.breaches import synthetic_run
 from fl_audit.adjacency import Adjacency
-from fl_audit.evidence.belief.family import Missing, TestName, TestResult
+from fl_audit.evidence.belief.family import OF_NOISE, Missing, TestName, TestResult
 from fl_audit.evidence.belief.verdict import Judgement, judge, judge_scores
 from fl_audit.evidence.reconstruction import judge_hits
 from fl_audit.privacy.accounting import Accountant
@@ -18,7 +18,7 @@ from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import guarantee
 from fl_audit.report.sections.noise import excess_text
 from fl_audit.report.sections.verdict import _detection_text
-from fl_audit.report.tests_table import OF_NOISE, ToldTest, ToldTests, title_of
+from fl_audit.report.tests_table import ToldTest, ToldTests, title_of
 from fl_audit.report.units import unit_words
 from fl_audit.report.words_of_tests import MISSING_WORDS
 

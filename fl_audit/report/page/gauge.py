@@ -21,21 +21,13 @@ _LOOSE = 0.97  # an accountant is loose where the claimed noise gives away less 
 
 
 @dataclass(frozen=True)
-class _Bar:
-    """A part of the axis, in multiples of the promise."""
-
-    kind: str
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class _Row:
     """One line of the gauge."""
 
     name: str
     words: str
-    bars: tuple[_Bar, ...] = ()
+    # Parts of the axis: what each stands for, and both its ends in multiples of the promise.
+    bars: tuple[tuple[str, float, float], ...] = ()
 
 
 def gauge_html(contents: RunContents) -> str:
@@ -45,7 +37,7 @@ def gauge_html(contents: RunContents) -> str:
     if promise is None:
         rows = (_Row("Promised", "no limit"), _Row("Shown", "not measured"), _Row("Findable", "no promise to break"))
         return _figure("Promised, shown, findable: nothing was promised", rows)
-    promised = _Row("Promised", f"{number_text(promise.epsilon, 3)} at most", (_Bar("promised", 0.0, 1.0),))
+    promised = _Row("Promised", f"{number_text(promise.epsilon, 3)} at most", (("promised", 0.0, 1.0),))
     title = f"How much could be given away: epsilon at delta {number_text(promise.delta, 3)}, where 0 is nothing"
     if found is None:
         rows = (promised, _Row("Shown", "not measured"), _Row("Findable", "nothing: no insider took part"))
@@ -63,7 +55,7 @@ def _shown(found: Judgement, promise: Guarantee, share: float, verdict: Verdict)
     bound = found.epsilon_lower_bound
     words = f"{number_text(bound, 3)} at least (at {percent(found.confidence)})"
     kind = "shown beyond" if verdict is Verdict.VIOLATED and bound > promise.epsilon else "shown"
-    return _Row("Shown", words, (_Bar(kind, 0.0, share),))
+    return _Row("Shown", words, ((kind, 0.0, share),))
 
 
 def _findable(numbers: VerdictNumbers, promise: Guarantee, limit: float, kept: float | None, end: float) -> _Row:
@@ -71,8 +63,8 @@ def _findable(numbers: VerdictNumbers, promise: Guarantee, limit: float, kept: f
     begin = 1.0 if kept is None else _share(kept, promise)
     most = number_text(numbers.judged.limit_of_detection, 3)
     if not math.isfinite(limit) or limit <= 0:
-        return _Row("Findable", "nothing could have been found", (_Bar("blind", begin, end),))
-    bars = (_Bar("blind", begin, limit), _Bar("findable", limit, end))
+        return _Row("Findable", "nothing could have been found", (("blind", begin, end),))
+    bars = (("blind", begin, limit), ("findable", limit, end))
     return _Row("Findable", f"{most} or more; a smaller breach may hide", bars)
 
 
@@ -105,11 +97,11 @@ def _figure(
 def _row_html(row: _Row, end: float | None, mark: float | None) -> str:
     drawn = ""
     if end is not None:
-        for bar in row.bars:
-            low, high = min(bar.low, end), min(bar.high, end)
+        for kind, *ends in row.bars:
+            low, high = (min(at, end) for at in ends)
             if high > low:
                 size = f"left:{100 * low / end:.2f}%;width:{100 * (high - low) / end:.2f}%"
-                drawn += f'<i class="bar {bar.kind}" style="{size}"></i>'
+                drawn += f'<i class="bar {kind}" style="{size}"></i>'
         drawn += f'<i class="line" style="left:{100 / end:.2f}%"></i>'
         if mark is not None:
             drawn += f'<i class="kept" style="left:{100 * mark / end:.2f}%"></i>'

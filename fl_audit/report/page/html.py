@@ -117,9 +117,9 @@ def _subtitle(contents: RunContents) -> str:
 
 def _figure(number: int, picture: DrawnPicture, form: Form) -> str:
     caption = escape(picture.caption).replace(" = ", "&nbsp;=&nbsp;")
-    full, alternative = f"<strong>Figure {number}. {escape(picture.title)}.</strong> {caption}", picture.alternative
-    name = f"figure-{picture.name}"
-    return html_figure((not form.on_paper and picture.svg) or picture.png, alternative, full, name)
+    full = f"<strong>Figure {number}. {escape(picture.title)}.</strong> {caption}"
+    shown = (not form.on_paper and picture.svg) or picture.png
+    return html_figure(shown, f"{picture.title}. {picture.caption}", full, f"figure-{picture.name}")
 
 
 def _failed(contents: RunContents) -> str:
@@ -138,7 +138,7 @@ _ROW_COLUMNS = ("Number", "Value", "Interval", "Promised")
 
 
 def _page_table(contents: RunContents) -> str:
-    rows = [(*_row_cells(row), _reading(row, _is_broken(contents))) for _, row in page_rows(contents)]
+    rows = [(*_row_cells(row), _reading(row, _is_broken(contents))) for row in page_rows(contents)]
     return _rows_table((*_ROW_COLUMNS, "Reading"), rows)
 
 
@@ -158,11 +158,9 @@ def _reading(row: Row, is_broken: bool) -> str:
 
 def _row_cells(row: Row) -> tuple[Any, ...]:
     """Return name, value, interval and what is promised, as cells."""
-    limit = (
-        ""
-        if row.limit is None
-        else Markup(f"{'≥' if row.is_least else '≤'} {value_html(row.limit, row.is_share, row.digits)}")
-    )
+    limit, sign = "", "≥" if row.is_least else "≤"
+    if row.limit is not None:
+        limit = Markup(f"{sign} {value_html(row.limit, row.is_share, row.digits)}")
     return row.name, Markup(value_html(row.value, row.is_share, row.digits)), _interval(row), limit
 
 

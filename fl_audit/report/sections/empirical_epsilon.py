@@ -26,7 +26,7 @@ def _method(decisive: Judgement, words: UnitWords) -> str:
 def _detectable(contents: RunContents) -> str:
     """Return the limit of detection with the level that it belongs to, which is not that of the lower bound."""
     decisive = verdict_of(contents).judged
-    level = f"level {number_text(_level_of(decisive))}"
+    level = f"level {number_text(decisive.level_of_limit)}"
     if not math.isfinite(decisive.limit_of_detection):
         return (
             f"where the {contents.words.one} is hidden nothing could have been found at {level}, since D and D' hardly "
@@ -34,11 +34,6 @@ def _detectable(contents: RunContents) -> str:
         )
     found = number_text(decisive.limit_of_detection, 3)
     return f"noise that leaves epsilon {found} would have been found in 9 of 10 runs at {level}"
-
-
-def _level_of(decisive: Judgement) -> float:
-    """Return the level of the test that the limit of detection is about."""
-    return next((test.level for test in decisive.tests if test.name == decisive.method), decisive.level)
 
 
 def _rows(numbers: EmpiricalNumbers, contents: RunContents) -> list[Row]:
@@ -78,15 +73,12 @@ def _tables(numbers: EmpiricalNumbers, _: RunContents) -> list[Table]:
     columns = ("Method", "Epsilon at least (nats)", "Confidence", "Would be found from (nats)",
                "Could be shown up to (nats)", "Assumption")  # fmt: skip
     rows = tuple(
-        (str(bound.method), finite(bound.epsilon), f"{_confidence(bound)}, at delta = {bound.delta:g}",
+        (str(bound.method), finite(bound.epsilon),
+         f"{percent(bound.confidence) if bound.method.has_confidence else 'none'}, at delta = {bound.delta:g}",
          *_limits(bound), " ".join([bound.assumption, *bound.warnings]))
         for bound in numbers.bounds
     )  # fmt: skip
     return [Table("Lower bounds on epsilon by every method that applies", columns, rows)]
-
-
-def _confidence(bound: LowerBound) -> str:
-    return percent(bound.confidence) if bound.method.has_confidence else "none"
 
 
 def _limits(bound: LowerBound) -> tuple[float | str | None, float | str | None]:

@@ -23,9 +23,8 @@ _COUNTED = "counted; worlds are independent repetitions"
 
 
 def _sentence(numbers: InsiderNumbers, contents: RunContents) -> str:
-    """Return how often the insider was right beside coin-flipping, and how sure it became."""
     worlds, wins, beyond = numbers.estimate.worlds, numbers.estimate.wins, numbers.belief_violations
-    won, surer = advantage_row(numbers, contents), surer_row(numbers, contents)
+    won, surer = advantage_row(numbers, contents), _surer_row(numbers, contents)
     who = f"We put the strongest insider we could think of to the test: {insider_text(contents.facts)}."
     surest = f"The surest it ever became of the right answer was {percent(numbers.max_belief)}"
     if worlds == 1:
@@ -56,16 +55,8 @@ def advantage_row(numbers: InsiderNumbers, contents: RunContents) -> Row:
                contents.promise.advantage_bound_exact, on_page=True)  # fmt: skip
 
 
-def surer_row(numbers: InsiderNumbers, contents: RunContents) -> Row:
-    """Return in which share of the worlds the insider passed the promised limit, beside how often it may.
-
-    Parameters
-    ----------
-    numbers
-        What the insider achieved.
-    contents
-        What the report is drawn from.
-    """
+def _surer_row(numbers: InsiderNumbers, contents: RunContents) -> Row:
+    """Return in which share of the worlds the insider passed the promised limit, beside how often it may."""
     estimate, beyond = numbers.estimate, numbers.belief_violations
     low, high = clopper_pearson(beyond, estimate.worlds, estimate.confidence)
     return Row("Share of trials surer than promised", beyond / estimate.worlds, f"{_COUNTED}; Clopper-Pearson interval",
@@ -81,7 +72,7 @@ def _rows(numbers: InsiderNumbers, contents: RunContents) -> list[Row]:
         Row("Largest belief in the truth", numbers.max_belief, "largest over all worlds: it grows with their number",
             is_share=True),
         Row("Worlds beyond the belief bound", numbers.belief_violations, _COUNTED),
-        surer_row(numbers, contents),
+        _surer_row(numbers, contents),
     ]  # fmt: skip
 
 
@@ -96,12 +87,11 @@ def _caption(numbers: InsiderNumbers, contents: RunContents) -> str:
     return (
         f"Final belief in the data set really used. {law} Beyond the promised limit lie "
         f"{beyond:,} of {worlds:,} ({percent(beyond / worlds)}); promised is {percent(contents.promise.delta)} at most"
-        f"{surer_row(numbers, contents).aside}."
+        f"{_surer_row(numbers, contents).aside}."
     )
 
 
 def _beliefs_figure(figure: Figure, numbers: InsiderNumbers, contents: RunContents) -> None:
-    """Draw the final beliefs in the dataset that was really used, beside their law where it is exact."""
     axes = figure.add_subplot()
     facts, laws, worlds = contents.facts, _exact_laws(contents.run), contents.run.tables.worlds
     highest = top = _draw_beliefs(axes, worlds["belief"].to_numpy(dtype=np.float64))

@@ -1,19 +1,23 @@
 """Several insiders at once: what the best of them achieved, and how far they lie apart."""
 
+from fl_audit.evidence.belief.advantage import AdvantageEstimate
 from fl_audit.evidence.findings.insiders import InsidersNumbers, measure_insiders
 from fl_audit.report.finding import Row, RunContents, Section, Table
-from fl_audit.report.reading import aside, reading_of
 from fl_audit.report.wording import percent, plural
+
+
+def _row(found: AdvantageEstimate, contents: RunContents) -> Row:
+    limit = contents.promise.advantage_bound_exact
+    return Row("Advantage", found.advantage, "", found.low, found.high, found.confidence, limit)
 
 
 def _sentence(numbers: InsidersNumbers, contents: RunContents) -> str:
     best, worst = numbers.best.estimate, numbers.worst.estimate
-    note = aside(reading_of(best.advantage, best.low, best.high, contents.promise.advantage_bound_exact))
     between = f"between {worst.wins:,} and {best.wins:,}" if worst.wins < best.wins else f"{best.wins:,}"
     return (
         f"{plural(len(numbers.each), 'participant')} played this insider, each by itself; they were right in {between} "
-        f"of {best.worlds:,} trials{note}. The verdict is about the first of them; the best is chosen by what it "
-        "achieved, so its number is too high on average."
+        f"of {best.worlds:,} trials{_row(best, contents).aside}. The verdict is about the first of them; the best is "
+        "chosen by what it achieved, so its number is too high on average."
     )
 
 
@@ -30,10 +34,9 @@ def _rows(numbers: InsidersNumbers, _: RunContents) -> list[Row]:
 def _tables(numbers: InsidersNumbers, contents: RunContents) -> list[Table]:
     columns = ("Client", "Right guesses", "Worlds", "Advantage", "Lower end", "Upper end", "Confidence",
                "Largest belief", "Reading")  # fmt: skip
-    limit = contents.promise.advantage_bound_exact
     rows = tuple(
         (f"{one.client}", found.wins, found.worlds, found.advantage, found.low, found.high, found.confidence,
-         one.max_belief, str(reading_of(found.advantage, found.low, found.high, limit)))
+         one.max_belief, str(_row(found, contents).reading))
         for one in numbers.each
         for found in (one.estimate,)
     )  # fmt: skip

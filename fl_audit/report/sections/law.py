@@ -12,7 +12,6 @@ from fl_audit.evidence.finished_run import RunFacts
 from fl_audit.evidence.run_tables import NORM_COLUMN, quantiles_by_round
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSampling
-from fl_audit.report.curves import draw_spread
 from fl_audit.report.finding import Picture, RunContents, Section, Table, TableLook
 from fl_audit.report.law_words import (
     clipping_text,
@@ -24,7 +23,7 @@ from fl_audit.report.law_words import (
     scaling_text,
     standpoint_text,
 )
-from fl_audit.report.style import INK, LIMIT, finish_axes, whole_number_axis
+from fl_audit.report.style import INK, LIMIT, draw_spread, finish_axes
 from fl_audit.report.units import unit_words
 from fl_audit.report.wording import capital, number_text, percent, plural
 
@@ -45,11 +44,10 @@ def law_tables(facts: RunFacts) -> list[Table]:
 def _promise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
     """Return whom the law protects, and what a round is made of."""
     randomiser, words = facts.game.randomiser, unit_words(facts.relation)
-    protected = facts.game.records if words.one == "record" else facts.game.clients
     return [
         *([] if randomiser is None else [("What every owner did first", randomiser_text(randomiser))]),
         ("Neighbours", f"{facts.relation}: training {words.there} or {words.not_there}"),
-        (f"{capital(words.many)} that are protected", plural(protected, words.one)),
+        (f"{capital(words.many)} that are protected", plural(facts.units, words.one)),
         ("What a round adds up", contribution_text(facts)),
         ("Who takes part", participation_text(facts)),
         (f"Sampling rate of {words.many}", facts.sampling_rate),
@@ -137,7 +135,6 @@ def _caption(_: PromiseNumbers, contents: RunContents) -> str:
 
 
 def _local_sensitivity_figure(figure: Figure, _: PromiseNumbers, contents: RunContents) -> None:
-    """Draw the local sensitivities over the rounds against the clipping norm and the global sensitivity."""
     words, rounds = contents.words, contents.run.tables.rounds
     axes = figure.add_subplot()
     median = draw_spread(axes, rounds, "local_sensitivity")
@@ -146,7 +143,6 @@ def _local_sensitivity_figure(figure: Figure, _: PromiseNumbers, contents: RunCo
         axes.set_yscale("log", nonpositive="clip")
     else:
         axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
-    whole_number_axis(axes, int(rounds["round"].min()), int(rounds["round"].max()))
     finish_axes(axes, f"What {words.differing} can change", "Round (number)",
                 f"Local sensitivity of the\n{words.sum}\n(L2 norm, {words.measure})")  # fmt: skip
 

@@ -11,7 +11,6 @@ from fl_audit.evidence.belief.verdict import Judgement, depends_on_secret
 from fl_audit.evidence.findings.noise import NoiseNumbers, measure_noise
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.report.finding import PagePlace, Picture, Row, RunContents, Section, Table
-from fl_audit.report.reading import aside, reading_of
 from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.report.tests_table import ToldTests
 from fl_audit.report.units import unit_words
@@ -24,7 +23,6 @@ _EXACT = "exact chi-square interval; each sum is that of D or of D', as both sid
 
 
 def _sentence(numbers: NoiseNumbers, contents: RunContents) -> str:
-    """Return how much noise there really is."""
     main = numbers.main
     if main is None:
         return ""
@@ -33,20 +31,24 @@ def _sentence(numbers: NoiseNumbers, contents: RunContents) -> str:
     where = "" if everywhere else f", just where it has to hide the {contents.words.one},"
     text = (
         f"The noise that this federation really adds{where} is {ratio} times what was promised"
-        f"{aside(reading_of(*main, 1.0, is_least=True))}; the range in brackets holds with {confidence} confidence."
+        f"{_row('all', main, '').aside}; the range in brackets holds with {confidence} confidence."
     )
     return f"{text} {excess_text(numbers.judgement)}".strip()
 
 
+def _row(name: str, noise: Sequence[float], basis: str, confidence: float | None = None) -> Row:
+    ratio, low, high = noise
+    return Row(name, ratio, basis, low, high, confidence, 1.0, is_least=True, digits=5, on_page=True)
+
+
 def _rows(numbers: NoiseNumbers, contents: RunContents) -> list[Row]:
     found, one = numbers.estimate, contents.words.one
+    beside = f"what a release has beside both sums, where it does not hide the {one}; {_EXACT}"
+    along = f"what a release has beside its sum, where it hides the {one}; {_EXACT}"
     rows = [
-        Row("Noise, measured over promised", found.ratio,
-            f"what a release has beside both sums, where it does not hide the {one}; {_EXACT}",
-            found.low, found.high, found.confidence, 1.0, is_least=True, digits=5, on_page=True),
-        Row(f"Noise where it hides the {one}", found.along_record,
-            f"what a release has beside its sum, where it hides the {one}; {_EXACT}",
-            found.along_low, found.along_high, found.confidence, 1.0, is_least=True, digits=5, on_page=True),
+        _row("Noise, measured over promised", (found.ratio, found.low, found.high), beside, found.confidence),
+        _row(f"Noise where it hides the {one}", (found.along_record, found.along_low, found.along_high), along,
+             found.confidence),
     ]  # fmt: skip
     return [row for row in rows if math.isfinite(row.value)]
 
@@ -56,7 +58,7 @@ def _tables(numbers: NoiseNumbers, _: RunContents) -> list[Table]:
     if not found.tensors:
         return []
     columns = ("Parameter tensor", "Measured over promised noise", "Lower end", "Upper end", "Reading")
-    rows = tuple((*part, str(reading_of(*part[1:], 1.0, is_least=True))) for part in found.tensors)
+    rows = tuple((*part, str(_row(part[0], part[1:], "").reading)) for part in found.tensors)
     return [Table(f"Noise on each tensor (intervals at {percent(found.confidence)})", columns, rows)]
 
 

@@ -5,7 +5,6 @@ from matplotlib.figure import Figure
 
 from fl_audit.evidence.findings.reconstruction import ReconstructionNumbers, Success, measure_reconstruction
 from fl_audit.report.finding import PagePlace, Picture, Row, RunContents, Section, Table
-from fl_audit.report.reading import interval_beside
 from fl_audit.report.style import INK, MUTED, finish_axes
 from fl_audit.report.wording import percent
 
@@ -44,8 +43,7 @@ def _rows(numbers: ReconstructionNumbers, _: RunContents) -> list[Row]:
 def _tables(numbers: ReconstructionNumbers, _: RunContents) -> list[Table]:
     columns = ("Guesses", "Right one among them", "By chance", "Allowed")
     rows = tuple(
-        (one.guesses, interval_beside(one.share, one.low, one.high, one.bound), percent(one.chance), percent(one.bound))
-        for one in numbers.successes
+        (one.guesses, _row(one, numbers).text, percent(one.chance), percent(one.bound)) for one in numbers.successes
     )
     title = f"Naming the right one of {numbers.candidates:,} candidates, intervals at {percent(numbers.confidence)}"
     return [Table(f"{title} confidence each", columns, rows)]

@@ -116,7 +116,7 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
             found[section.numbers] = numbers
             summary |= numbers.to_json() | ({} if section.said is None else dict(section.said(numbers, run)))
     contents = RunContents(run, Findings(found), summary, sections)
-    summary["findings"] = [row.to_json() for _, row in page_rows(contents)]
+    summary["findings"] = [row.to_json() for row in page_rows(contents)]
     return contents
 
 
@@ -126,10 +126,10 @@ def measured(contents: RunContents) -> list[tuple[Section[Any], Any]]:
     return [(section, numbers) for section, numbers in found if numbers is not None]
 
 
-def page_rows(contents: RunContents) -> list[tuple[Section[Any], Row]]:
-    """Return the rows of the table of the first page, each with its section."""
+def page_rows(contents: RunContents) -> list[Row]:
+    """Return the rows of the table of the first page."""
     return [
-        (section, row)
+        row
         for section, numbers in measured(contents)
         if section.rows is not None
         for row in section.rows(numbers, contents)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, assert_never
 
-from fl_audit.evidence.belief.family import DETECTION_POWER, TestName, TestResult
+from fl_audit.evidence.belief.family import DETECTION_POWER, OF_SHAPE, TestName, TestResult
 from fl_audit.evidence.belief.noise_estimate import BREACH, epsilon_at, law_in_words
 from fl_audit.evidence.belief.verdict import Judgement, Verdict
 from fl_audit.evidence.findings.verdict import VerdictNumbers, measure_verdict
@@ -13,7 +13,7 @@ from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.banner import Banner, verdict_banner
 from fl_audit.report.finding import PagePlace, RunContents, Section, Table, TableLook
-from fl_audit.report.tests_table import OF_SHAPE, ToldTest, ToldTests
+from fl_audit.report.tests_table import ToldTest, ToldTests
 from fl_audit.report.units import UnitWords, unit_words
 from fl_audit.report.wording import capital, duration, number_text, one_in, percent, plural, uncapital
 
@@ -114,7 +114,6 @@ def _limits(contents: RunContents) -> str:
 
 
 def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
-    """Return the verdict and what it does not cover."""
     match numbers.verdict:
         case Verdict.VIOLATED:
             text = (
