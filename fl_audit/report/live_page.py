@@ -190,9 +190,10 @@ def _doubt(doubt: Doubt, numbers: LiveNumbers) -> str:
                 "and more noise than was promised. Noise that is missing could hide behind the first three."
             )
         case Doubt.UNEVEN:
+            rounds = _numbered(doubts.uneven, "round", "rounds")
             return (
-                f"Find out why far less noise than in the others lies in {_numbered(doubts.uneven, 'round', 'rounds')}: it was "
-                "left out there, or the average was over far more clients. Rounds on one scale alone can be judged."
+                f"Find out why far less noise than in the others lies in {rounds}: it was left out there, or the "
+                "average was over far more clients. Rounds on one scale alone can be judged."
             )
         case Doubt.ATTENDANCE:
             rate = percent(numbers.promise.claim.sampling_rate)
