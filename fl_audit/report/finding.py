@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum, StrEnum, auto
+from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from matplotlib.figure import Figure
@@ -154,13 +154,6 @@ class Picture(Generic[N]):
         return figure
 
 
-class PagePlace(Enum):
-    """Where the sentence and the figure of a finding stand; its rows and tables stand in the appendix."""
-
-    PAGE = auto()
-    APPENDIX = auto()
-
-
 @dataclass(frozen=True)
 class Section(Generic[N]):
     """A finding in its one home: how its numbers follow from a run, and how a report shows them."""
@@ -172,12 +165,15 @@ class Section(Generic[N]):
     measure: Callable[[FinishedRun, Findings], N | None]
     # Names of its entries at the top level of `summary.json`; None stands there where the run has no such numbers.
     keys: tuple[str, ...] = ()
-    place: PagePlace = PagePlace.APPENDIX  # where its sentence and figure stand
+    # Whether its sentence and its figure stand on the first page; rows and tables stand in the appendix.
+    on_page: bool = False
     # Whether sentence, rows and figure take the claimed noise at its word, and so acquit nobody who broke it.
     trusts: bool = False
-    sentence: Callable[[N, RunContents], str] | None = None  # what it says in words; empty where it has nothing to say
-    rows: Callable[[N, RunContents], list[Row]] | None = None  # its numbers with what each rests on
-    tables: Callable[[N, RunContents], list[Table]] | None = None  # tables of its own
+    # What it says in words; empty where it has nothing to say.
+    sentence: Callable[[N, RunContents], str] = lambda numbers, contents: ""
+    # Its numbers with what each rests on.
+    rows: Callable[[N, RunContents], list[Row]] = lambda numbers, contents: []
+    tables: Callable[[N, RunContents], list[Table]] = lambda numbers, contents: []  # tables of its own
     picture: Picture[N] | None = None  # its figure
     # Words that stand in `summary.json` beside its numbers, by their names.
-    said: Callable[[N, FinishedRun], Mapping[str, Any]] | None = None
+    said: Callable[[N, FinishedRun], Mapping[str, Any]] = lambda numbers, run: {}

@@ -116,8 +116,7 @@ def next_step(contents: RunContents) -> str:
             cause = ToldTests(numbers.judgement, contents.words).broken[0].words.remedy
             return f"Hand out none of these models. {cause} Then audit again."
         case Verdict.INCONCLUSIVE:
-            found = numbers.judgement
-            needed = None if found is None else found.worlds_needed
+            needed = numbers.judged.worlds_needed
             setting = "" if needed is None else f" Set worlds = {needed} in [audit], or more."
             return f"Do not lean on this run. {worlds_needed_text(numbers)}{setting}"
         case Verdict.NOT_AUDITED:
@@ -140,15 +139,14 @@ def next_step(contents: RunContents) -> str:
 
 def _after_consistent(contents: RunContents) -> str:
     """Return what a run that found nothing leaves to do."""
-    if verdict_of(contents).judges_canaries:
-        return worlds_needed_text(verdict_of(contents))
-    if verdict_of(contents).names_candidates:
+    numbers, spare = verdict_of(contents), contents.find(NoiseNumbers)
+    if numbers.judges_canaries:
+        return worlds_needed_text(numbers)
+    if numbers.names_candidates:
         return "Play more worlds to find smaller breaches; other candidates (seed in [data]) may be more exposed."
     device = "" if contents.facts.is_private_release else "Hand out none of these test pieces. "
-    spare = contents.find(NoiseNumbers)
-    excess = "There is more noise than the promise needs: less would keep it too. " * bool(
-        spare is not None and spare.estimate.excess
-    )
+    has_spare = spare is not None and spare.estimate.excess is not None
+    excess = "There is more noise than the promise needs: less would keep it too. " if has_spare else ""
     at = "seed in [data]" if contents.facts.game.plays_membership else "neighbour in [audit]"
     return (
         f"{device}{excess}Audit other {contents.words.many} too ({at}) and other seeds, for this verdict covers one; "

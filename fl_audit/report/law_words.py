@@ -16,7 +16,7 @@ from fl_audit.mechanisms.noise import (
     NoNoise,
 )
 from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSampling
-from fl_audit.mechanisms.standpoint import Place, Standpoint
+from fl_audit.mechanisms.standpoint import Place
 from fl_audit.privacy.events import GaussianRelease
 from fl_audit.privacy.matrices import StrategyKind
 from fl_audit.privacy.randomised_response import truth_probability
@@ -233,15 +233,12 @@ def standpoint_text(facts: RunFacts) -> str:
         case Place.SERVER:
             return "at the honest-but-curious server, which sees every contribution by itself"
         case Place.CLIENT:
-            return f"at {_clients_text(facts, standpoint)}, and sees what is released to all"
+            many = facts.game.insiders
+            where = "one of the clients" if many == 1 else f"{many} of the clients, each by itself"
+            others = f", with {plural(standpoint.colluders, 'colluder')}" if standpoint.colluders else ""
+            return f"at {where}{others}, and sees what is released to all"
         case _:
             assert_never(standpoint.place)
-
-
-def _clients_text(facts: RunFacts, standpoint: Standpoint) -> str:
-    many = facts.game.insiders
-    where = "one of the clients" if many == 1 else f"{many} of the clients, each by itself"
-    return where + (f", with {plural(standpoint.colluders, 'colluder')}" if standpoint.colluders else "")
 
 
 def watcher_text(facts: RunFacts) -> str:

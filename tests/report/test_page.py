@@ -19,7 +19,7 @@ from fl_audit.evidence.findings.noise import NoiseNumbers
 from fl_audit.evidence.findings.pair import PairNumbers
 from fl_audit.evidence.findings.released_model import ModelNumbers
 from fl_audit.evidence.run_tables import Timing
-from fl_audit.report.finding import PagePlace, Row, Section
+from fl_audit.report.finding import Row, Section
 from fl_audit.report.page.console import summary_table
 from fl_audit.report.page.html import MOST_FAILED, ON_ITS_WORD, paragraphs, render_html
 from fl_audit.report.page.pictures import DrawnPicture
@@ -315,7 +315,7 @@ def test_a_new_finding_is_one_entry_of_the_registry(make_contents):
     assert "There were 30 of them." in render_html(contents, [])
     assert contents.summary["extra"] == 30
     assert contents.find(_Extra) == _Extra(30)
-    assert extra.place is PagePlace.APPENDIX
+    assert not extra.on_page
     for kind in ("name", "title"):
         assert len({getattr(section, kind) for section in SECTIONS}) == len(SECTIONS)
 

@@ -40,12 +40,7 @@ SHAPES = {
 
 def rows_of(contents: RunContents) -> list[Row]:
     """Return every number of every section."""
-    return [
-        row
-        for section, numbers in measured(contents)
-        if section.rows is not None
-        for row in section.rows(numbers, contents)
-    ]
+    return [row for section, numbers in measured(contents) for row in section.rows(numbers, contents)]
 
 
 def text_of(html: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.notebook import Markup
-from fl_audit.report.finding import PagePlace, Row, RunContents, Section, Table
+from fl_audit.report.finding import Row, RunContents, Section, Table
 from fl_audit.report.law_words import SIMULATION_NOTICE, scaling_text
 from fl_audit.report.page.first_screen import first_screen
 from fl_audit.report.page.markup import html_figure, page_table, value_html
@@ -88,8 +88,7 @@ def paragraphs(contents: RunContents) -> list[str]:
     return [
         text
         for section, numbers in measured(contents)
-        if _stands_on_page(contents, section) and section.sentence is not None
-        if (text := section.sentence(numbers, contents))
+        if _stands_on_page(contents, section) and (text := section.sentence(numbers, contents))
     ]
 
 
@@ -99,7 +98,7 @@ def _is_broken(contents: RunContents) -> bool:
 
 def _stands_on_page(contents: RunContents, section: Section[Any]) -> bool:
     """Whether sentence and figure stand on the page: nothing there takes a broken promise at its word."""
-    return section.place is PagePlace.PAGE and not (section.trusts and _is_broken(contents))
+    return section.on_page and not (section.trusts and _is_broken(contents))
 
 
 def _subtitle(contents: RunContents) -> str:
@@ -203,21 +202,19 @@ def _appendix(contents: RunContents, figures: dict[str, str]) -> str:
 def _inside(section: Section[Any], numbers: Any, contents: RunContents, figures: dict[str, str]) -> str:
     """Return all that a section has beside what stands on the page; nothing for nothing."""
     on_page = _stands_on_page(contents, section)
-    text = "" if section.sentence is None or on_page else section.sentence(numbers, contents)
-    rows = [] if section.rows is None else section.rows(numbers, contents)
-    tables = [] if section.tables is None else section.tables(numbers, contents)
+    text = "" if on_page else section.sentence(numbers, contents)
+    rows = [
+        (*_row_cells(row), f"{row.basis}. Reading: {row.reading}." if row.aside else row.basis)
+        for row in section.rows(numbers, contents)
+    ]
     body = [
         f'<p class="notice">{ON_ITS_WORD}</p>' if section.trusts and _is_broken(contents) else "",
         f"<p>{escape(text)}</p>" if text else "",
         figures.get(section.name, "") if not on_page else "",
-        _rows_table((*_ROW_COLUMNS, "What it rests on"), [(*_row_cells(row), _basis(row)) for row in rows]),
-        *(_table(table) for table in tables),
+        _rows_table((*_ROW_COLUMNS, "What it rests on"), rows),
+        *map(_table, section.tables(numbers, contents)),
     ]
     return "\n".join(part for part in body if part)
-
-
-def _basis(row: Row) -> str:
-    return f"{row.basis}. Reading: {row.reading}." if row.aside else row.basis
 
 
 def _table(table: Table) -> str:

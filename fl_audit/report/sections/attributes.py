@@ -9,7 +9,7 @@ from fl_audit.evidence.findings.attributes import (
     AttributeNumbers,
     measure_attributes,
 )
-from fl_audit.report.finding import PagePlace, Row, RunContents, Section, Table
+from fl_audit.report.finding import Row, RunContents, Section, Table
 from fl_audit.report.wording import number_text, percent, uncapital
 
 _NAMES = {
@@ -64,5 +64,5 @@ def _tables(numbers: AttributeNumbers, contents: RunContents) -> list[Table]:
 
 ATTRIBUTES = Section(
     name="attributes", title="Attribute inference", numbers=AttributeNumbers, measure=measure_attributes,
-    keys=("attribute",), place=PagePlace.PAGE, sentence=_sentence, rows=_rows, tables=_tables,
+    keys=("attribute",), on_page=True, sentence=_sentence, rows=_rows, tables=_tables,
 )  # fmt: skip

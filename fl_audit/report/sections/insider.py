@@ -12,7 +12,7 @@ from fl_audit.evidence.belief.laws import belief_density, belief_grid
 from fl_audit.evidence.findings.insider import InsiderNumbers, measure_insider
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.privacy.log_odds import LogOddsLaw
-from fl_audit.report.finding import PagePlace, Picture, Row, RunContents, Section
+from fl_audit.report.finding import Picture, Row, RunContents, Section
 from fl_audit.report.law_words import insider_text
 from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, finish_axes, span
 from fl_audit.report.wording import number_text, percent, plural
@@ -142,6 +142,6 @@ def _draw_bounds(axes: Axes, contents: RunContents) -> None:
 
 INSIDER = Section(
     name="beliefs", title="What the insider achieved", numbers=InsiderNumbers, measure=measure_insider,
-    keys=("insider",), place=PagePlace.PAGE, trusts=True, sentence=_sentence, rows=_rows,
+    keys=("insider",), on_page=True, trusts=True, sentence=_sentence, rows=_rows,
     picture=Picture("Final beliefs", _beliefs_figure, _caption),
 )  # fmt: skip

@@ -33,18 +33,8 @@ SMALL_SENSITIVITY = 0.05
 
 def law_tables(facts: RunFacts) -> list[Table]:
     """Return what was played, in pairs of a fact and its value, and the resolved configuration without the seed."""
-    played = (*_promise_rows(facts), *_noise_rows(facts), *_game_rows(facts))
-    settings = tuple(_flat(facts.configuration))
-    return [
-        Table("The release law", ("Fact", "Value"), played, TableLook.PAIRS),
-        Table("Resolved configuration", ("Setting", "Value"), settings, TableLook.CONFIGURATION),
-    ]
-
-
-def _promise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
-    """Return whom the law protects, and what a round is made of."""
-    randomiser, words = facts.game.randomiser, unit_words(facts.relation)
-    return [
+    randomiser, words, game = facts.game.randomiser, unit_words(facts.relation), facts.game
+    played = (
         *([] if randomiser is None else [("What every owner did first", randomiser_text(randomiser))]),
         ("Neighbours", f"{facts.relation}: training {words.there} or {words.not_there}"),
         (f"{capital(words.many)} that are protected", plural(facts.units, words.one)),
@@ -52,7 +42,21 @@ def _promise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
         ("Who takes part", participation_text(facts)),
         (f"Sampling rate of {words.many}", facts.sampling_rate),
         ("Clipping", clipping_text(facts)),
-    ]
+        *_noise_rows(facts),
+        ("Where the insider sits", standpoint_text(facts) if game.with_insider else "no insider was asked"),
+        ("Prior belief in D", percent(facts.prior)),
+        ("Optimizer", facts.optimizer),
+        ("Released to clients", str(game.view)),
+        ("Partition", str(game.partition)),
+        ("Training records used", game.records),
+        ("Test records used", game.test_records),
+        ("Population records used", game.population_records),
+    )
+    return [
+        Table("The release law", ("Fact", "Value"), played, TableLook.PAIRS),
+        Table("Resolved configuration", ("Setting", "Value"), tuple(_flat(facts.configuration)),
+              TableLook.CONFIGURATION),
+    ]  # fmt: skip
 
 
 def _noise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
@@ -69,20 +73,6 @@ def _noise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
         rows.append(("Noise that the insider knows", known))
         rows.append(("Noise multiplier that the insider faces", facts.faced_multiplier))
     return rows
-
-
-def _game_rows(facts: RunFacts) -> list[tuple[str, Any]]:
-    """Return where the insider sits, and what was played on."""
-    return [
-        ("Where the insider sits", standpoint_text(facts) if facts.game.with_insider else "no insider was asked"),
-        ("Prior belief in D", percent(facts.prior)),
-        ("Optimizer", facts.optimizer),
-        ("Released to clients", str(facts.game.view)),
-        ("Partition", str(facts.game.partition)),
-        ("Training records used", facts.game.records),
-        ("Test records used", facts.game.test_records),
-        ("Population records used", facts.game.population_records),
-    ]
 
 
 def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from fl_audit.evidence.belief.verdict import Judgement, depends_on_secret
 from fl_audit.evidence.findings.noise import NoiseNumbers, measure_noise
 from fl_audit.evidence.finished_run import FinishedRun
-from fl_audit.report.finding import PagePlace, Picture, Row, RunContents, Section, Table
+from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.report.tests_table import ToldTests
 from fl_audit.report.units import unit_words
@@ -150,7 +150,7 @@ def _draw_interval(axes: Axes, height: int, interval: Sequence[float], marker: s
 
 NOISE = Section(
     name="noise", title="The noise that is really added", numbers=NoiseNumbers, measure=measure_noise, keys=("noise",),
-    place=PagePlace.PAGE, sentence=_sentence, rows=_rows, tables=_tables,
+    on_page=True, sentence=_sentence, rows=_rows, tables=_tables,
     picture=Picture("The noise, measured over promised", _noise_figure, _caption, lambda numbers,
             _: numbers.main is not None),
     said=_said,

@@ -3,7 +3,7 @@
 from fl_audit.evidence.findings.found import finite
 from fl_audit.evidence.findings.one_run import OneRunNumbers, measure_one_run
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.report.finding import PagePlace, Row, RunContents, Section
+from fl_audit.report.finding import Row, RunContents, Section
 from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.wording import number_text, percent, plural
 
@@ -48,5 +48,5 @@ def _rows(numbers: OneRunNumbers, contents: RunContents) -> list[Row]:
 
 ONE_RUN = Section(
     name="one-run", title="One training as its own audit", numbers=OneRunNumbers, measure=measure_one_run,
-    keys=("one_run",), place=PagePlace.PAGE, sentence=_sentence, rows=_rows,
+    keys=("one_run",), on_page=True, sentence=_sentence, rows=_rows,
 )  # fmt: skip

@@ -7,7 +7,7 @@ from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report.finding import PagePlace, Row, RunContents, Section
+from fl_audit.report.finding import Row, RunContents, Section
 from fl_audit.report.law_words import exact_accountant, mu_text, multiplier_text, noise_text, watcher_text
 from fl_audit.report.wording import one_in, percent
 
@@ -114,5 +114,5 @@ def at_delta(delta: float | None) -> str:
 
 PROMISE = Section(
     name="promise", title="What was promised", numbers=PromiseNumbers, measure=measure_promise, keys=("guarantee",),
-    place=PagePlace.PAGE, sentence=_sentence, rows=_rows,
+    on_page=True, sentence=_sentence, rows=_rows,
 )  # fmt: skip

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fl_audit.evidence.findings.reconstruction import ReconstructionNumbers, Success, measure_reconstruction
-from fl_audit.report.finding import PagePlace, Picture, Row, RunContents, Section, Table
+from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.style import INK, MUTED, finish_axes
 from fl_audit.report.wording import percent
 
@@ -50,12 +50,11 @@ def _tables(numbers: ReconstructionNumbers, _: RunContents) -> list[Table]:
 
 
 def _draw(figure: Figure, numbers: ReconstructionNumbers, contents: RunContents) -> None:
-    promise = contents.promise
     axes = figure.add_subplot()
     guesses = np.unique(np.geomspace(1, numbers.candidates, 200).astype(int))
     found = np.array([np.mean(numbers.ranks <= count) for count in guesses])
     few = np.unique(np.geomspace(1, numbers.candidates, 40).astype(int))
-    allowed = [promise.reconstruction_bound(float(numbers.chances[count - 1])) or 1.0 for count in few]
+    allowed = [contents.promise.reconstruction_bound(float(numbers.chances[count - 1])) or 1.0 for count in few]
     axes.step(guesses, found, where="post", color=INK, label="named in this run")
     axes.plot(few, allowed, "--", color=INK, label="the promise allows")
     axes.plot(guesses, numbers.chances[guesses - 1], ":", color=MUTED, label="by chance")
@@ -73,6 +72,6 @@ def _caption(numbers: ReconstructionNumbers, _: RunContents) -> str:
 
 RECONSTRUCTION = Section(
     name="reconstruction", title="What could be reconstructed", numbers=ReconstructionNumbers,
-    measure=measure_reconstruction, keys=("reconstruction",), place=PagePlace.PAGE, sentence=_sentence, rows=_rows,
+    measure=measure_reconstruction, keys=("reconstruction",), on_page=True, sentence=_sentence, rows=_rows,
     tables=_tables, picture=Picture("Right one among the first guesses", _draw, _caption),
 )  # fmt: skip

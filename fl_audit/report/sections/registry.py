@@ -6,7 +6,7 @@ from typing import Any
 from fl_audit.errors import require
 from fl_audit.evidence.findings.found import Findings
 from fl_audit.evidence.finished_run import FinishedRun
-from fl_audit.report.finding import PagePlace, Row, RunContents, Section
+from fl_audit.report.finding import Row, RunContents, Section
 from fl_audit.report.sections.attacks import ATTACKS
 from fl_audit.report.sections.attributes import ATTRIBUTES
 from fl_audit.report.sections.belief_rounds import BELIEF_ROUNDS
@@ -86,7 +86,7 @@ def own_section(name: str) -> Section[Any]:
     )
     taken = {word for one in SECTIONS for word in (one.name, *one.keys)} & {section.name, *section.keys}
     require(not taken, f"section {name!r} has the name or key {', '.join(sorted(taken))} of a section of fl_audit")
-    return replace(section, place=PagePlace.APPENDIX)
+    return replace(section, on_page=False)
 
 
 def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None = None) -> RunContents:
@@ -114,7 +114,7 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
         summary |= dict.fromkeys(section.keys)
         if numbers is not None:
             found[section.numbers] = numbers
-            summary |= numbers.to_json() | ({} if section.said is None else dict(section.said(numbers, run)))
+            summary |= numbers.to_json() | dict(section.said(numbers, run))
     contents = RunContents(run, Findings(found), summary, sections)
     summary["findings"] = [row.to_json() for row in page_rows(contents)]
     return contents
@@ -128,10 +128,4 @@ def measured(contents: RunContents) -> list[tuple[Section[Any], Any]]:
 
 def page_rows(contents: RunContents) -> list[Row]:
     """Return the rows of the table of the first page."""
-    return [
-        row
-        for section, numbers in measured(contents)
-        if section.rows is not None
-        for row in section.rows(numbers, contents)
-        if row.on_page
-    ]
+    return [row for section, numbers in measured(contents) for row in section.rows(numbers, contents) if row.on_page]

@@ -5,7 +5,7 @@ import math
 from matplotlib.figure import Figure
 
 from fl_audit.evidence.findings.released_model import ModelNumbers, measure_model
-from fl_audit.report.finding import PagePlace, Picture, Row, RunContents, Section
+from fl_audit.report.finding import Picture, Row, RunContents, Section
 from fl_audit.report.style import INK, MUTED, draw_spread, finish_axes
 from fl_audit.report.wording import percent, plural
 
@@ -76,5 +76,5 @@ def _accuracy_figure(figure: Figure, numbers: ModelNumbers, contents: RunContent
 
 RELEASED_MODEL = Section(
     name="accuracy", title="The released model", numbers=ModelNumbers, measure=measure_model, keys=("utility",),
-    place=PagePlace.PAGE, sentence=_sentence, rows=_rows, picture=Picture("Accuracy", _accuracy_figure, _caption),
+    on_page=True, sentence=_sentence, rows=_rows, picture=Picture("Accuracy", _accuracy_figure, _caption),
 )  # fmt: skip

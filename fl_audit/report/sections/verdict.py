@@ -12,7 +12,7 @@ from fl_audit.evidence.finished_run import FinishedRun, RunFacts
 from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.banner import Banner, verdict_banner
-from fl_audit.report.finding import PagePlace, RunContents, Section, Table, TableLook
+from fl_audit.report.finding import RunContents, Section, Table, TableLook
 from fl_audit.report.tests_table import ToldTest, ToldTests
 from fl_audit.report.units import UnitWords, unit_words
 from fl_audit.report.wording import capital, duration, number_text, one_in, percent, plural, uncapital
@@ -270,5 +270,5 @@ def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
 
 VERDICT = Section(
     name="verdict", title="The tests of the promise", numbers=VerdictNumbers, measure=measure_verdict,
-    keys=("verdict", "scope", "looks"), place=PagePlace.PAGE, sentence=_sentence, tables=_tables, said=_said,
+    keys=("verdict", "scope", "looks"), on_page=True, sentence=_sentence, tables=_tables, said=_said,
 )  # fmt: skip
