@@ -61,22 +61,26 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
     Raises
     ------
     InputError
-        If there is nothing finished, or it was made with other settings than this version has.
+        If there is nothing finished, it was made with other settings than this version has, or the pages would take
+        more than `MOST_BYTES`. Then nothing is written.
     """
     found = _records(runs)
     require(bool(found), f"{runs} holds no finished reproduction: accepted is what 'fl-audit reproduce' wrote")
     old = [f"{path.name}: {why}" for path, record in found.items() if (why := _stale(record))]
     require(not old, f"reproduce again, of another version are {'; '.join(old)}")
-    made = _made(docs)
+    made, files = _made(docs), dict[Path, bytes]()
     for paper in PAPERS:
         own = _best(paper, found)
         if own:
             made[paper.key] = [{key: one for key, one in record.items() if key not in _LEFT_OUT} for _, record in own]
-            _write_page(paper, own, docs)
-    _write(docs / MADE, json.dumps(made, indent=1, ensure_ascii=False) + "\n")
-    _write(docs / CLAIMS, _claims_csv(record for records in made.values() for record in records))
-    size = sum(path.stat().st_size for path in _files(docs))
+            files |= _page(paper, own, docs)
+    files[docs / MADE] = (json.dumps(made, indent=1, ensure_ascii=False) + "\n").encode()
+    files[docs / CLAIMS] = _claims_csv(record for records in made.values() for record in records).encode()
+    size = sum(map(len, files.values())) + sum(path.stat().st_size for path in _files(docs) if path not in files)
     require(size <= MOST_BYTES, f"the pages take {size:,} bytes: accepted are at most {MOST_BYTES:,}")
+    for path, content in files.items():
+        with whole_file(path) as file:
+            file.write_bytes(content)
     return tuple(paper.key for paper in PAPERS if _best(paper, found))
 
 
@@ -134,8 +138,9 @@ def _files(docs: Path) -> list[Path]:
     return [path for path in own if path.is_file()]
 
 
-def _write_page(paper: Paper[Any], own: Sequence[tuple[Path, Record]], docs: Path) -> None:
-    """Write the page of a paper, with the picture and the rows of each of its items."""
+def _page(paper: Paper[Any], own: Sequence[tuple[Path, Record]], docs: Path) -> dict[Path, bytes]:
+    """Return the page of a paper with the picture and the rows of each of its items, as the contents of files."""
+    files: dict[Path, bytes] = {}
     parts = [f"# {paper.heading}, again", paper.reference]
     if any(record["extent"] == Extent.QUICK for _, record in own):
         parts.append(f'!!! warning "Quick runs"\n    {_QUICK}')
@@ -146,11 +151,30 @@ def _write_page(paper: Paper[Any], own: Sequence[tuple[Path, Record]], docs: Pat
         parts.append(f"Not made: {'; '.join(missing)}.")
     for path, record in own:
         frame = pd.read_csv(path.with_suffix(".csv"))
-        for ending in (".svg", ".csv"):
-            with whole_file(docs / paper.key / f"{record['item']}{ending}") as file:
-                file.write_bytes(path.with_suffix(ending).read_bytes())
+        place = docs / paper.key / record["item"]
+        files[place.with_suffix(".csv")] = path.with_suffix(".csv").read_bytes()
+        files[place.with_suffix(".svg")] = smaller(path.with_suffix(".svg").read_text(encoding="utf-8")).encode()
         parts.append(_section(record, frame))
-    _write(docs / f"{paper.key}.md", "\n\n".join(part for part in parts if part) + "\n")
+    files[docs / f"{paper.key}.md"] = ("\n\n".join(part for part in parts if part) + "\n").encode()
+    return files
+
+
+def smaller(svg: str) -> str:
+    """Return the same picture in fewer characters, for a file of its own: each style once, no indents, no unused names.
+
+    Parameters
+    ----------
+    svg
+        A picture as matplotlib writes it. Within a page its styles would reach other pictures.
+    """
+    bare = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    used = set(re.findall(r"#([\w-]+)", bare))
+    bare = re.sub(r' id="([^"]*)"', lambda name: name[0] if name[1] in used else "", bare)
+    bare = re.sub(r">\s+<", "><", re.sub(r"\s+", " ", bare))
+    styles = {style: f"s{number}" for number, style in enumerate(dict.fromkeys(re.findall(r' style="([^"]*)"', bare)))}
+    bare = re.sub(r' style="([^"]*)"', lambda style: f' class="{styles[style[1]]}"', bare)
+    sheet = "".join(f".{name}{{{style}}}" for style, name in styles.items())
+    return bare.replace("<defs>", f"<style>{sheet}</style><defs>", 1)
 
 
 def _section(record: Record, frame: pd.DataFrame) -> str:
@@ -207,11 +231,6 @@ def _claims_csv(records: Iterable[Record]) -> str:
             cells = ("" if number is None else f"{number:.6g}" for number in numbers)
             writer.writerow((record["paper"], record["item"], said, claim["verdict"], *cells, claim["worlds"]))
     return file.getvalue()
-
-
-def _write(path: Path, text: str) -> None:
-    with whole_file(path) as file:
-        file.write_text(text, encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -2,8 +2,10 @@
 
 import csv
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -47,7 +49,7 @@ def test_pages_show_what_is_finished(finished: Path, tmp_path: Path) -> None:
     assert "Quick form" not in (docs / "bernau2019.md").read_text(encoding="utf-8")
     for name in ("bernau2021/table3", "bernau2019/table2"):
         drawing = (docs / f"{name}.svg").read_text(encoding="utf-8")
-        assert drawing.startswith("<?xml")
+        assert _drawn(drawing) == _drawn(next(finished.glob(f"*/{name.partition('/')[2]}.svg")).read_text("utf-8"))
         assert ("delta 0.001" in drawing) == (name == "bernau2021/table3")  # words keep their digits
         pd.testing.assert_frame_equal(
             pd.read_csv(docs / f"{name}.csv"), pd.read_csv(next(finished.glob(f"*/{name.partition('/')[2]}.csv")))
@@ -57,6 +59,27 @@ def test_pages_show_what_is_finished(finished: Path, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in docs.rglob("*") if path.is_file()}
     publish.publish(finished / "a", docs)
     assert {path: path.read_bytes() for path in docs.rglob("*") if path.is_file()} == before
+
+
+def _drawn(svg: str) -> list[tuple[str, str, str]]:
+    """Return what a picture draws, in order: each path or letter, where it is, and in which style."""
+    root = ElementTree.fromstring(svg)
+    sheet = "".join(one.text or "" for one in root.findall(".//{*}style"))
+    styles = dict(re.findall(r"\.(s\d+)\{([^}]*)\}", sheet))
+    return [
+        (one.tag, " ".join((one.text or "").split()) + " ".join(one.get("d", "").split()) + one.get("transform", "")
+         + one.get("x", "") + one.get("y", ""), one.get("style", styles.get(one.get("class", ""), "")).strip())
+        for one in root.iter() if one.tag.rpartition("}")[2] in {"path", "use", "text", "tspan", "g", "rect"}
+    ]  # fmt: skip
+
+
+def test_pages_that_would_be_too_large_are_not_written(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish, "MOST_BYTES", 10_000)
+    with pytest.raises(InputError, match="bytes: accepted are at most 10,000"):
+        publish.publish(finished, tmp_path / "docs")
+    assert not (tmp_path / "docs").exists()
 
 
 def test_pages_of_other_settings_are_stale(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
