@@ -129,8 +129,8 @@ def _of_verdict(numbers: VerdictNumbers) -> str:
     if shows_breach and not is_broken:
         chance = one_in(1 - found.confidence).removeprefix("about ")
         return (
-            f"What is shown at {percent(found.confidence)} passes the promise, as it does for at most {chance} promises "
-            f"that are kept; the verdict asks for a sign as rare as {one_in(found.level)}."
+            f"What is shown at {percent(found.confidence)} passes the promise, as it does for at most {chance} "
+            f"promises that are kept; the verdict asks for a sign as rare as {one_in(found.level)}."
         )
     return ""
 

@@ -59,6 +59,7 @@ def render_html(contents: RunContents, pictures: Sequence[DrawnPicture], form: F
     order = sorted(pictures, key=lambda picture: picture.name not in on_page)  # those of the page first
     figures = {picture.name: _figure(place, picture, form) for place, picture in enumerate(order, start=1)}
     shown = [figures[picture.name] for picture in order if picture.name in on_page]
+    rows = [(*_row_cells(row), _reading(row, _is_broken(contents))) for row in page_rows(contents)]
     body = [
         first_screen(contents),
         '<h2 id="words">In words</h2>',
@@ -67,7 +68,7 @@ def render_html(contents: RunContents, pictures: Sequence[DrawnPicture], form: F
         f"<p>{escape(person_text(contents))}</p>",
         _failed(contents),
         '<h2 id="numbers">Measured beside promised</h2>',
-        _page_table(contents),
+        _rows_table((*_ROW_COLUMNS, "Reading"), rows),
         f'<h2 id="figures">Figures</h2>\n<div class="figures">{"".join(shown)}</div>' if shown else "",
         _configuration(contents) if form.on_paper else "",
         f'<p class="notice"><strong>Simulation.</strong> {escape(SIMULATION_NOTICE)}</p>',
@@ -134,11 +135,6 @@ def _failed(contents: RunContents) -> str:
 
 
 _ROW_COLUMNS = ("Number", "Value", "Interval", "Promised")
-
-
-def _page_table(contents: RunContents) -> str:
-    rows = [(*_row_cells(row), _reading(row, _is_broken(contents))) for row in page_rows(contents)]
-    return _rows_table((*_ROW_COLUMNS, "Reading"), rows)
 
 
 def _rows_table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> str:

@@ -22,11 +22,10 @@ def _sentence(numbers: InsidersNumbers, contents: RunContents) -> str:
 
 
 def _rows(numbers: InsidersNumbers, _: RunContents) -> list[Row]:
+    apart = "that of the best less that of the worst, in the same worlds"
     return [
         Row("Best insider (number of the client)", numbers.best.client, "most right guesses"),
-        Row(
-            "Spread of their advantages", numbers.spread, "that of the best less that of the worst, in the same worlds"
-        ),
+        Row("Spread of their advantages", numbers.spread, apart),
         Row("Worlds in which all said the same", numbers.agreement, "counted", is_share=True),
     ]
 

@@ -14,8 +14,7 @@ from fl_audit.report.finding import Picture, RunContents, Section, Table
 from fl_audit.report.style import INK, SMALL_TEXT_SIZE
 from fl_audit.report.wording import percent
 
-_SHOWN, _GAP = 8, 3
-"""Pictures in a row, and white pixels between them."""
+_SHOWN, _GAP = 8, 3  # pictures in a row, and white pixels between them
 
 
 def _epsilon(drawing: Drawing, is_own: bool) -> str:

@@ -8,11 +8,6 @@ from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.wording import number_text, percent, plural
 
 
-def _what(contents: RunContents) -> str:
-    """Return in what a canary is in: a step of private training, or a round."""
-    return "step" if isinstance(contents.facts.game.law.contribution, PrivateTraining) else "round"
-
-
 def _sentence(numbers: OneRunNumbers, contents: RunContents) -> str:
     found = numbers.finding
     text = (
@@ -28,7 +23,8 @@ def _sentence(numbers: OneRunNumbers, contents: RunContents) -> str:
 
 
 def _rows(numbers: OneRunNumbers, contents: RunContents) -> list[Row]:
-    found, what = numbers.finding, _what(contents)
+    found, law = numbers.finding, contents.facts.game.law
+    what = "step" if isinstance(law.contribution, PrivateTraining) else "round"
     how = f"{found.method}, {percent(found.confidence)} confidence; {found.method.assumption}"
     delta = at_delta(found.delta)
     rows = [

@@ -17,8 +17,7 @@ from fl_audit.report.tests_table import ToldTest, ToldTests
 from fl_audit.report.units import UnitWords, unit_words
 from fl_audit.report.wording import capital, duration, number_text, one_in, percent, plural, uncapital
 
-_MOST_NAMED = 2
-"""Other kinds of breach that are named beside the first one."""
+_MOST_NAMED = 2  # other kinds of breach that are named beside the first one
 
 
 def verdict_of(contents: RunContents) -> VerdictNumbers:
