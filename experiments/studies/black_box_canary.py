@@ -180,7 +180,7 @@ def play(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir:
     own = game.model.clipped_sum(models, game.differing.features, game.differing.labels, norm)
     with tempfile.TemporaryDirectory() as directory:
         contents = run_audit(plan, Path(directory) / "run", Engine.LOCAL, progress=progress_bar, with_report=False)
-    scores = contents.run.tables.worlds["record_score"].to_numpy(dtype=np.float64)
+    scores = contents.worlds["record_score"].to_numpy(dtype=np.float64)
     members, others = scores[contents.run.bits], scores[~contents.run.bits]
     return BlackBoxLine(
         setting=setting,
@@ -188,7 +188,7 @@ def play(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir:
         canary=canary,
         ordinary_norm=float(ordinary.mean()) / norm,
         length=float(own.norm(dim=1).mean()) / norm,
-        accuracy=float(contents.run.tables.worlds["test_accuracy"].mean()),
+        accuracy=float(contents.worlds["test_accuracy"].mean()),
         area=area_under_curve(members, others, CONFIDENCE).area,
         bounds=tuple(epsilon_lower_bound(members, others, DELTA, CONFIDENCE, method) for method in METHODS),
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from fl_audit.evidence.findings.found import Findable, Findings, Numbers, finite
@@ -35,6 +36,21 @@ class RunContents:
     def facts(self) -> RunFacts:
         """What was promised and played."""
         return self.run.facts
+
+    @property
+    def worlds(self) -> pd.DataFrame:
+        """The table of worlds."""
+        return self.run.tables.worlds
+
+    @property
+    def rounds(self) -> pd.DataFrame:
+        """The table of rounds."""
+        return self.run.tables.rounds
+
+    @property
+    def releases(self) -> pd.DataFrame:
+        """The table of releases."""
+        return self.run.tables.releases
 
     @property
     def promise(self) -> Guarantee:

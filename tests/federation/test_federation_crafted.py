@@ -68,7 +68,7 @@ def test_its_opposite_takes_its_place_to_most_effect(small_plan: MakePlan, tmp_p
     models = torch.cat([load_file(path)["models"] for path in sorted((tmp_path / "run" / "public").glob("models-*"))])
     assert game.replacement is not None
     stand_in, own = game.losses(models, game.replacement)[:, 0], game.losses(models, game.differing)[:, 0]
-    np.testing.assert_allclose(contents.run.tables.worlds["record_score"], stand_in - own, rtol=1e-6)
+    np.testing.assert_allclose(contents.worlds["record_score"], stand_in - own, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

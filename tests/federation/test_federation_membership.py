@@ -38,7 +38,7 @@ def play(small_plan: MakePlan, directory: Path, privacy: dict[str, Any], worlds:
 
 def wins(contents: RunContents) -> tuple[np.ndarray, np.ndarray]:
     """Return whether the insider and whether the membership adversary was right about the same secret bit."""
-    worlds = contents.run.tables.worlds
+    worlds = contents.worlds
     return worlds["won"].to_numpy(), (worlds["record_membership_guess"] == worlds["bit"]).to_numpy()
 
 
@@ -117,7 +117,7 @@ def test_summary_and_report_hold_what_was_found(small_plan: MakePlan, tmp_path: 
     found = json.loads((tmp_path / "run" / "summary.json").read_text())["membership"]
     keys = ["advantage", "low", "high", "confidence", "yeom_bound", "tradeoff_bound", "bound", "bound_scope", "record"]
     assert sorted(found) == sorted(keys)
-    worlds = contents.run.tables.worlds
+    worlds = contents.worlds
     assert found["advantage"] == pytest.approx(worlds["membership_advantage"].mean())
     assert found["low"] < found["advantage"] < found["high"]
     assert found["record"]["wins"] == (worlds["record_membership_guess"] == worlds["bit"]).sum()

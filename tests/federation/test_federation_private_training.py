@@ -57,7 +57,7 @@ def test_steps_that_are_no_whole_number_are_refused(steps: str) -> None:
 
 def test_scores_stand_where_beliefs_cannot(small_plan: MakePlan, tmp_path: Path) -> None:
     contents = run_audit(plan_of(small_plan, audit={"worlds": 12}), tmp_path / "run", Engine.LOCAL)
-    worlds, rounds = contents.run.tables.worlds, contents.run.tables.rounds
+    worlds, rounds = contents.worlds, contents.rounds
     assert worlds[["log_odds", "belief", "won"]].isna().all().all()
     assert np.isfinite(worlds["score"]).all()
     np.testing.assert_allclose(rounds.groupby("world")["score"].sum(), worlds["score"])
@@ -77,7 +77,7 @@ def test_several_insiders_have_scores_of_their_own(small_plan: MakePlan, tmp_pat
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
     table = pd.read_parquet(tmp_path / "run" / "insiders.parquet")
     first = table[table["insider"] == load_game(plan.public).insider]
-    np.testing.assert_array_equal(first["score"], contents.run.tables.worlds["score"])
+    np.testing.assert_array_equal(first["score"], contents.worlds["score"])
     of_each = contents.summary["scores"]["area_of_each"]
     assert list(of_each) == [str(client) for client in load_game(plan.public).insiders]
     assert of_each[str(load_game(plan.public).insider)] == contents.summary["scores"]["area"]
@@ -120,11 +120,7 @@ def test_scores_find_the_record_where_there_is_hardly_any_noise(small_plan: Make
 def test_other_places_and_views(small_plan: MakePlan, tmp_path: Path, audit: dict[str, Any]) -> None:
     plan = plan_of(small_plan, audit={"worlds": 3} | audit)
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
-    assert (
-        np.isfinite(contents.run.tables.worlds["score"]).all()
-        if audit.get("insider", True)
-        else "score" not in contents.run.tables.worlds
-    )
+    assert np.isfinite(contents.worlds["score"]).all() if audit.get("insider", True) else "score" not in contents.worlds
     assert contents.summary["client_promises"] is not None
 
 

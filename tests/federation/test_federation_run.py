@@ -117,8 +117,8 @@ def test_replay_without_the_challenger_gives_the_same_log_odds(
     shutil.rmtree(tmp_path / "run")
     again = replayed(tmp_path / "elsewhere", in_another_process)
     assert again["worlds"] == [0, 1, 2, 3]
-    np.testing.assert_allclose(again["log_odds"], contents.run.tables.worlds["log_odds"][:4], rtol=0, atol=1e-6)
-    rounds = contents.run.tables.rounds[contents.run.tables.rounds["world"] < 4]
+    np.testing.assert_allclose(again["log_odds"], contents.worlds["log_odds"][:4], rtol=0, atol=1e-6)
+    rounds = contents.rounds[contents.rounds["world"] < 4]
     ratio = (rounds["measured_sigma"] / rounds["sigma"]).to_numpy().reshape(4, 6)
     np.testing.assert_allclose(again["noise_ratio"], np.sqrt((ratio**2).mean(axis=1)), rtol=0, atol=1e-6)
 
@@ -205,7 +205,7 @@ def test_who_learns_nothing_is_right_by_chance(small_plan: MakePlan, tmp_path: P
 def test_a_removed_record_and_a_prior(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = small_plan(privacy={"adjacency": "add-remove-record", "prior": 0.2}, run={"keep-final-models": False})
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
-    worlds = contents.run.tables.worlds
+    worlds = contents.worlds
     truth = np.where(worlds["bit"] == 1, 1, -1)
     np.testing.assert_allclose(worlds["belief"], expit(truth * (worlds["log_odds"] + np.log(0.25))))
     assert (worlds["won"] == ((worlds["log_odds"] > np.log(4)) == (worlds["bit"] == 1))).all()

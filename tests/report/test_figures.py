@@ -188,8 +188,8 @@ def test_rounds_without_signal_have_no_innovation(make_contents):
 
 def test_quantiles_over_worlds(make_contents):
     contents = make_contents(worlds=11, rounds=3)
-    rounds, (low, middle) = quantiles_by_round(contents.run.tables.rounds, "local_sensitivity", (0, 0.5))
-    second = contents.run.tables.rounds.loc[contents.run.tables.rounds["round"] == 2, "local_sensitivity"]
+    rounds, (low, middle) = quantiles_by_round(contents.rounds, "local_sensitivity", (0, 0.5))
+    second = contents.rounds.loc[contents.rounds["round"] == 2, "local_sensitivity"]
     assert rounds.tolist() == [1, 2, 3]
     assert (low[1], middle[1]) == pytest.approx((second.min(), second.median()))
 

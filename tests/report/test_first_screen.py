@@ -156,7 +156,7 @@ def test_what_is_shown_at_95_percent_alone_is_no_alarm(make_contents):
 
 def test_scores_of_no_known_law_are_not_said_to_find_anything(make_contents):
     contents = make_contents(exact=False, worlds=12)
-    worlds = contents.run.tables.worlds.assign(score=contents.run.tables.worlds["log_odds"], log_odds=float("nan"))
+    worlds = contents.worlds.assign(score=contents.worlds["log_odds"], log_odds=float("nan"))
     run = replace(contents.run, tables=replace(contents.run.tables, worlds=worlds))
     scored = report_contents(run)
     numbers = verdict_of(scored)

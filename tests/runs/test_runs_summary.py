@@ -15,8 +15,8 @@ def test_a_round_under_the_floor_makes_sensitivities_adaptive(small_plan: MakePl
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     promised = contents.summary["guarantee"]
     assert promised["belief_bound"] == promised["belief_bound_fixed"]
-    rounds = contents.run.tables.rounds.assign(
-        local_sensitivity=contents.run.tables.rounds["local_sensitivity"].where(lambda s: s.index > 0, 0)
+    rounds = contents.rounds.assign(
+        local_sensitivity=contents.rounds["local_sensitivity"].where(lambda s: s.index > 0, 0)
     )
     floored = summarise(plan, replace(contents.run.tables, rounds=rounds), contents.summary["timing"])
     assert floored.summary["guarantee"]["belief_bound"] > promised["belief_bound"]

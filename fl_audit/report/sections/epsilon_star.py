@@ -79,14 +79,14 @@ def _caption(star: StarNumbers, contents: RunContents) -> str:
 
 def promise_fits(contents: RunContents) -> bool:
     """Whether a line at the promised epsilon leaves the curve of Epsilon* readable."""
-    promise, column = contents.facts.guarantee, contents.run.tables.releases["epsilon_star"]
+    promise, column = contents.facts.guarantee, contents.releases["epsilon_star"]
     values = column.to_numpy(dtype=np.float64)
     values = values[np.isfinite(values)]
     return promise is not None and bool(values.size) and promise.epsilon <= SQUASH * float(values.max())
 
 
 def _star_figure(figure: Figure, star: StarNumbers, contents: RunContents) -> None:
-    releases, promise = contents.run.tables.releases, contents.facts.guarantee
+    releases, promise = contents.releases, contents.facts.guarantee
     axes = figure.add_subplot()
     draw_spread(axes, releases, "epsilon_star")
     if promise is not None and promise_fits(contents):
@@ -104,5 +104,5 @@ EPSILON_STAR = Section(
     name="epsilon-star", title="What the models' losses give away (Epsilon*)", numbers=StarNumbers,
     measure=measure_star, keys=("epsilon_star",), sentence=_sentence, rows=_rows,
     picture=Picture("Epsilon*", _star_figure, _caption, lambda star,
-            contents: bool(contents.run.tables.releases["epsilon_star"].notna().any())),
+            contents: bool(contents.releases["epsilon_star"].notna().any())),
 )  # fmt: skip

@@ -93,7 +93,7 @@ def _caption(numbers: InsiderNumbers, contents: RunContents) -> str:
 
 def _beliefs_figure(figure: Figure, numbers: InsiderNumbers, contents: RunContents) -> None:
     axes = figure.add_subplot()
-    facts, laws, worlds = contents.facts, _exact_laws(contents.run), contents.run.tables.worlds
+    facts, laws, worlds = contents.facts, _exact_laws(contents.run), contents.worlds
     highest = top = _draw_beliefs(axes, worlds["belief"].to_numpy(dtype=np.float64))
     if laws:
         share, points = float(contents.run.bits.mean()), belief_grid(laws, facts.prior)

@@ -125,7 +125,7 @@ def _caption(_: PromiseNumbers, contents: RunContents) -> str:
 
 
 def _local_sensitivity_figure(figure: Figure, _: PromiseNumbers, contents: RunContents) -> None:
-    words, rounds = contents.words, contents.run.tables.rounds
+    words, rounds = contents.words, contents.rounds
     axes = figure.add_subplot()
     median = draw_spread(axes, rounds, "local_sensitivity")
     _draw_limits(axes, contents)
@@ -138,7 +138,7 @@ def _local_sensitivity_figure(figure: Figure, _: PromiseNumbers, contents: RunCo
 
 
 def _draw_limits(axes: Axes, contents: RunContents) -> None:
-    facts, table = contents.facts, contents.run.tables.rounds
+    facts, table = contents.facts, contents.rounds
     if NORM_COLUMN in table:
         rounds, (norms,) = quantiles_by_round(table, NORM_COLUMN, (0.5,))
         label = "global sensitivity, which follows the clipping norm (median)"

@@ -39,35 +39,19 @@ from fl_audit.stored_json import SCHEMA
 from fl_audit.user_modules import import_object
 
 SECTIONS: tuple[Section[Any], ...] = (
-    VERDICT,
-    PROMISE,
-    RECORD_PROMISE,
-    NOISE,
-    INSIDER,
-    SCORES,
-    ONE_RUN,
-    ATTACKS,
-    ATTRIBUTES,
-    RECONSTRUCTION,
-    INVERSION,
-    RELEASED_MODEL,
-    OTHER_PROMISES,
-    EMPIRICAL_EPSILON,
-    PAIR,
-    TRADEOFF,
-    BELIEF_ROUNDS,
-    INNOVATIONS,
-    INSIDERS,
-    MEMBERSHIP,
-    EPSILON_STAR,
-    CLIENTS,
-    CLIENT_PROMISES,
-    COLLUDERS,
-    CLIPPING,
-    CRAFTED,
-    LAW,
-    ORIGIN,
-)
+    # what was promised, and what became of it
+    VERDICT, PROMISE, RECORD_PROMISE, NOISE,
+    # what insiders and attackers achieved
+    INSIDER, SCORES, ONE_RUN, ATTACKS, ATTRIBUTES, RECONSTRUCTION, INVERSION,
+    # what the models are worth, and what other promises would cost
+    RELEASED_MODEL, OTHER_PROMISES,
+    # what the insiders' evidence says in detail
+    EMPIRICAL_EPSILON, PAIR, TRADEOFF, BELIEF_ROUNDS, INNOVATIONS, INSIDERS,
+    # what models alone give away, and what is promised to and by each client
+    MEMBERSHIP, EPSILON_STAR, CLIENTS, CLIENT_PROMISES, COLLUDERS,
+    # what was played, and where it comes from
+    CLIPPING, CRAFTED, LAW, ORIGIN,
+)  # fmt: skip
 """A section may use what the sections before it have found."""
 
 

@@ -62,7 +62,7 @@ def _caption(numbers: ModelNumbers, contents: RunContents) -> str:
 
 
 def _accuracy_figure(figure: Figure, numbers: ModelNumbers, contents: RunContents) -> None:
-    releases = contents.run.tables.releases
+    releases = contents.releases
     axes = figure.add_subplot()
     draw_spread(axes, releases, "test_accuracy", 100.0)
     if (other := numbers.unprotected) is not None:

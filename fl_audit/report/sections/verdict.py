@@ -178,23 +178,23 @@ def _scope(numbers: VerdictNumbers, facts: RunFacts) -> str:
         return (
             f"{why} What was measured of the released models, from their outputs and losses, is no test of a promise."
         )
-    detected = f"{_detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
     if numbers.judges_canaries:
-        return (
+        covers = (
             "A verdict covers this training and this seed (the challenger's secret) only, and what canaries see: how "
-            "much noise hides one of them in a round. Noise that depends on anybody's data was not looked for. "
-            f"{detected}"
+            "much noise hides one of them in a round. Noise that depends on anybody's data was not looked for."
         )
-    if numbers.names_candidates:
-        return (
+    elif numbers.names_candidates:
+        covers = (
             "A verdict covers these candidates and this seed (the challenger's secret) only; other candidates, other "
-            f"data and other seeds were not tried. {detected}"
+            "data and other seeds were not tried."
         )
-    return (
-        f"A verdict covers this pair of neighbouring training sets ({facts.neighbour}) and this seed (the "
-        f"challenger's secret) only; other neighbours, other data and other seeds were not tried.{_cohort_text(facts)} "
-        f"{detected}"
-    )
+    else:
+        covers = (
+            f"A verdict covers this pair of neighbouring training sets ({facts.neighbour}) and this seed (the "
+            "challenger's secret) only; other neighbours, other data and other seeds were not tried."
+            f"{_cohort_text(facts)}"
+        )
+    return f"{covers} {_detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
 
 
 def _cohort_text(facts: RunFacts) -> str:
