@@ -223,7 +223,7 @@ def test_light_canaries_do_not_hide_what_is_told_of_a_heavier_client(tmp_path: P
     assert near.limit > even.limit
     stored = tmp_path / "near" / "round-000001.json"
     stored.write_text(stored.read_text().replace('"weight": 0.98', '"weight": 1.5'))
-    with pytest.raises(InputError, match="is no round that canaries kept: .* weight "):
+    with pytest.raises(InputError, match=r"is no round that canaries kept: .* weight "):
         measure_live(tmp_path / "near", COINS)
 
 
