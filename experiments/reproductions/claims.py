@@ -1,7 +1,7 @@
 """A sentence of a paper as a range for one number of ours, and what our runs say of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from math import ceil, hypot, inf, isfinite, nan
 from typing import Any
@@ -16,6 +16,24 @@ class ClaimVerdict(StrEnum):
     FAILS = "does not hold on our data"
     OPEN = "not decided"
     UNTESTED = "cannot be tested"
+
+
+class Cause(StrEnum):
+    """Why a claim does not hold on our data."""
+
+    OURS = "our setting"
+    THEIRS = "their setting"
+    REAL = "a real difference"
+
+
+@dataclass(frozen=True)
+class SecondLook:
+    """What a second look at claims that do not hold showed."""
+
+    statement: str  # the claim's
+    where: str  # how the claim's `where` begins; empty for all
+    cause: Cause  # why it does not hold
+    said: str  # the same in a sentence, with what shows it
 
 
 NOTHING = Interval(nan, nan, nan)
@@ -39,6 +57,7 @@ class PaperClaim:
     # With how many worlds the interval narrows: its width falls as worlds to this power. 1 for a share of 0 or 1.
     narrows: float = 0.5
     runs: tuple[str, ...] = ()  # names of the settings behind it, where worlds can be added to each
+    second_look: str = ""  # what a second look showed, where it does not hold; empty before
 
     @property
     def verdict(self) -> ClaimVerdict:
@@ -88,7 +107,8 @@ class PaperClaim:
             return f"{self.verdict}: {self.statement}; {self.why}"
         more = self.worlds_to_decide
         decided = "" if more is None else f"; about {more:,} worlds would decide"
-        return f"{self.verdict}: {self.statement}; claimed: {self.range_text}{decided}"
+        look = f"; {self.second_look}" if self.second_look else ""
+        return f"{self.verdict}: {self.statement}; claimed: {self.range_text}{decided}{look}"
 
     def to_json(self) -> Mapping[str, Any]:
         """Return all that is published of the claim; infinite and missing numbers are None."""
@@ -116,6 +136,24 @@ def untested(section: str, statement: str, why: str, where: str = "") -> PaperCl
         On what it would be tested.
     """
     return PaperClaim(section, statement, where, "", NOTHING, why=why)
+
+
+def looked_at(claims: Sequence[PaperClaim], looks: Sequence[SecondLook]) -> tuple[PaperClaim, ...]:
+    """Return claims with what a second look showed of those that do not hold.
+
+    Parameters
+    ----------
+    claims
+        The claims.
+    looks
+        The second looks; of several at one claim the first is taken.
+    """
+
+    def look_at(claim: PaperClaim) -> str:
+        own = [one for one in looks if one.statement == claim.statement and claim.where.startswith(one.where)]
+        return f"{own[0].cause}: {own[0].said}" if own and claim.verdict is ClaimVerdict.FAILS else ""
+
+    return tuple(replace(claim, second_look=look_at(claim)) for claim in claims)
 
 
 def exact(value: float) -> Interval:
