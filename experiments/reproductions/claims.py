@@ -36,6 +36,7 @@ class SecondLook:
     said: str  # the same in a sentence, with what shows it
 
 
+_MOST_WORLDS = 10_000_000
 NOTHING = Interval(nan, nan, nan)
 """The number of a claim that cannot be tested."""
 
@@ -75,7 +76,8 @@ class PaperClaim:
     def worlds_to_decide(self) -> int | None:
         """How many worlds of each run would decide an open claim if the number stayed where it is.
 
-        None where the claim is decided or cannot be, where the interval is not known, or the number lies on the edge.
+        None where the claim is decided or cannot be, where the interval is not known, or the number lies on the edge,
+        to rounding: where it would take more than ten million.
         """
         value, low, high = self.found.value, self.found.low, self.found.high
         if self.verdict is not ClaimVerdict.OPEN or not self.worlds or not (isfinite(low) and isfinite(high)):
@@ -89,7 +91,8 @@ class PaperClaim:
         if any(reach > 0 and gap <= 0 for reach, gap in gaps):
             return None
         factor = max(reach / gap for reach, gap in gaps if reach > 0)
-        return ceil(self.worlds * factor ** (1 / self.narrows))
+        worlds = ceil(self.worlds * factor ** (1 / self.narrows))
+        return worlds if worlds <= _MOST_WORLDS else None
 
     @property
     def range_text(self) -> str:
