@@ -1,7 +1,8 @@
 """Why nothing is said of a training though enough rounds were kept: what they hold does not go together.
 
 A doubt never makes a promise broken, and where it says that scores are of something else, they are no evidence. The
-three that rest on scores come up by chance in at most 1 in 1,000 trainings each whose noise is the promised one.
+three that rest on scores come up by chance in at most 1 in 1,000 trainings each, at one look, whose noise is the
+promised one; rounds are uneven also where updates of others lie over it, and shrink as the model learns.
 """
 
 from collections.abc import Sequence

@@ -200,7 +200,8 @@ def _doubt(doubt: Doubt, numbers: LiveNumbers) -> str:
         case Doubt.UNEVEN:
             return (
                 f"Find out why far less noise than in the others lies in {_numbered(doubts.uneven, 'round')}: it was "
-                "left out there, or the average was over far more clients. Rounds on one scale alone can be judged."
+                "left out there, the average was over far more clients, or in the others updates of clients lie over "
+                "the noise. Rounds on one scale alone can be judged."
             )
         case Doubt.ATTENDANCE:
             rate = percent(numbers.promise.claim.sampling_rate)
