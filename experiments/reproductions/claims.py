@@ -1,7 +1,7 @@
 """A sentence of a paper as a range for one number of ours, and what our runs say of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from math import ceil, hypot, inf, isfinite, nan
 from typing import Any
@@ -18,6 +18,25 @@ class ClaimVerdict(StrEnum):
     UNTESTED = "cannot be tested"
 
 
+class Cause(StrEnum):
+    """Why a claim does not hold on our data."""
+
+    OURS = "our setting"
+    THEIRS = "their setting"
+    REAL = "a real difference"
+
+
+@dataclass(frozen=True)
+class SecondLook:
+    """What a second look at claims that do not hold showed."""
+
+    statement: str  # the claim's
+    where: str  # how the claim's `where` begins; empty for all
+    cause: Cause  # why it does not hold
+    said: str  # the same in a sentence, with what shows it
+
+
+_MOST_WORLDS = 10_000_000
 NOTHING = Interval(nan, nan, nan)
 """The number of a claim that cannot be tested."""
 
@@ -39,6 +58,7 @@ class PaperClaim:
     # With how many worlds the interval narrows: its width falls as worlds to this power. 1 for a share of 0 or 1.
     narrows: float = 0.5
     runs: tuple[str, ...] = ()  # names of the settings behind it, where worlds can be added to each
+    second_look: str = ""  # what a second look showed, where it does not hold; empty before
 
     @property
     def verdict(self) -> ClaimVerdict:
@@ -56,7 +76,8 @@ class PaperClaim:
     def worlds_to_decide(self) -> int | None:
         """How many worlds of each run would decide an open claim if the number stayed where it is.
 
-        None where the claim is decided or cannot be, where the interval is not known, or the number lies on the edge.
+        None where the claim is decided or cannot be, where the interval is not known, or the number lies on the edge,
+        to rounding: where it would take more than ten million.
         """
         value, low, high = self.found.value, self.found.low, self.found.high
         if self.verdict is not ClaimVerdict.OPEN or not self.worlds or not (isfinite(low) and isfinite(high)):
@@ -70,7 +91,8 @@ class PaperClaim:
         if any(reach > 0 and gap <= 0 for reach, gap in gaps):
             return None
         factor = max(reach / gap for reach, gap in gaps if reach > 0)
-        return ceil(self.worlds * factor ** (1 / self.narrows))
+        worlds = ceil(self.worlds * factor ** (1 / self.narrows))
+        return worlds if worlds <= _MOST_WORLDS else None
 
     @property
     def range_text(self) -> str:
@@ -88,7 +110,8 @@ class PaperClaim:
             return f"{self.verdict}: {self.statement}; {self.why}"
         more = self.worlds_to_decide
         decided = "" if more is None else f"; about {more:,} worlds would decide"
-        return f"{self.verdict}: {self.statement}; claimed: {self.range_text}{decided}"
+        look = f"; {self.second_look}" if self.second_look else ""
+        return f"{self.verdict}: {self.statement}; claimed: {self.range_text}{decided}{look}"
 
     def to_json(self) -> Mapping[str, Any]:
         """Return all that is published of the claim; infinite and missing numbers are None."""
@@ -116,6 +139,24 @@ def untested(section: str, statement: str, why: str, where: str = "") -> PaperCl
         On what it would be tested.
     """
     return PaperClaim(section, statement, where, "", NOTHING, why=why)
+
+
+def looked_at(claims: Sequence[PaperClaim], looks: Sequence[SecondLook]) -> tuple[PaperClaim, ...]:
+    """Return claims with what a second look showed of those that do not hold.
+
+    Parameters
+    ----------
+    claims
+        The claims.
+    looks
+        The second looks; of several at one claim the first is taken.
+    """
+
+    def look_at(claim: PaperClaim) -> str:
+        own = [one for one in looks if one.statement == claim.statement and claim.where.startswith(one.where)]
+        return f"{own[0].cause}: {own[0].said}" if own and claim.verdict is ClaimVerdict.FAILS else ""
+
+    return tuple(replace(claim, second_look=look_at(claim)) for claim in claims)
 
 
 def exact(value: float) -> Interval:

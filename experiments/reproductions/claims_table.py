@@ -7,24 +7,29 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.reproductions.claims import ClaimVerdict, PaperClaim, counted, verdicts_said
+from experiments.reproductions.claims import ClaimVerdict, PaperClaim, SecondLook, counted, looked_at, verdicts_said
 from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import name_panel
 from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, new_figure
 
 
-def claims_table(claims: Sequence[PaperClaim], remarks: Sequence[str] = (), data: Sequence[str] = ()) -> ItemResult:
+def claims_table(
+    claims: Sequence[PaperClaim], looks: Sequence[SecondLook], remarks: Sequence[str] = (), data: Sequence[str] = ()
+) -> ItemResult:
     """Return every claim of a paper with its number, its interval and what our runs say of it.
 
     Parameters
     ----------
     claims
         The claims, at least one that can be tested.
+    looks
+        What second looks at those that do not hold showed.
     remarks
         What else is to be said of the claims.
     data
         Titles of the data sets that they were tested on.
     """
+    claims = looked_at(claims, looks)
     shown = [claim for claim in claims if isfinite(claim.found.value)]
     figure = new_figure(2.6 + 0.27 * len(shown))
     _draw_all(figure, shown)
@@ -37,7 +42,7 @@ def claims_table(claims: Sequence[PaperClaim], remarks: Sequence[str] = (), data
         (verdicts_said(claims), *_by_statement(claims), *remarks),
         shown_rows=len(claims),
         data=tuple(data),
-        claims=tuple(claims),
+        claims=claims,
     )
 
 

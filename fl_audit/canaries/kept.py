@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from fl_audit.arrays import Floats
 from fl_audit.canaries.directions import DECOYS, canary_direction, canary_score
 from fl_audit.canaries.notes import CanaryNote, fingerprint
-from fl_audit.canaries.rounds import KeptRound, kept_round
+from fl_audit.canaries.rounds import KeptRound, kept_round, stored_in
 from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.privacy.terms import TrainingTerms, terms_of_json
 from fl_audit.whole_files import whole_file
@@ -168,11 +168,10 @@ def kept_promise(directory: Path) -> KeptPromise:
     """
     path = directory / _PROMISE
     require(path.is_file(), f"{path} is missing: accepted are directories in which a `Watch` with terms keeps rounds")
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        return KeptPromise(terms_of_json(stored, str(path)), float(stored["delta"]), int(stored["canaries"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} holds no promise: {error}") from None
+    with stored_in(path, "promise of a training that canaries watch") as stored:
+        delta, canaries = float(stored["delta"]), int(stored["canaries"])
+        require(0 < delta < 1 and canaries >= 1, f"delta is {delta}, and canaries are {canaries}")
+        return KeptPromise(terms_of_json(stored, str(path)), delta, canaries)
 
 
 def seed_in(path: Path) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from hashlib import pbkdf2_hmac
+from math import inf
 
 NOTE = "fl-audit-canary"
 """Entry of a reply that names its canary; its coin stays with the client."""
@@ -73,14 +74,13 @@ def note_of_json(values: Mapping[str, object]) -> CanaryNote:
     if not 0 <= number < 10**9 or (replaced is not None and not isinstance(replaced, bool)):
         raise ValueError(f"canary {number}")
     coins, directions = (None if values.get(one) is None else str(values[one]) for one in ("coins", "directions"))
-    size, norm = values.get("size"), values.get("norm")
-    sender, weight = values.get("node"), None if values.get("weight") is None else float(str(values["weight"]))
-    if weight is not None and not 0 <= weight <= 1:
-        raise ValueError(f"weight {weight}")
-    return CanaryNote(
-        number, replaced, coins, directions, None if size is None else int(str(size)),
-        None if norm is None else float(str(norm)), None if sender is None else str(sender), weight,
-    )  # fmt: skip
+    size, sender = None if values.get("size") is None else int(str(values["size"])), values.get("node")
+    norm, weight = (None if values.get(one) is None else float(str(values[one])) for one in ("norm", "weight"))
+    # What is not a number is neither below nor above another.
+    fits = (size is None or size >= 1, norm is None or 0 < norm < inf, weight is None or 0 <= weight <= 1)
+    if not all(fits):
+        raise ValueError(f"size {size}, norm {norm} and weight {weight} of canary {number}")
+    return CanaryNote(number, replaced, coins, directions, size, norm, None if sender is None else str(sender), weight)
 
 
 @cache

@@ -1,11 +1,12 @@
 """What was kept of the rounds of a training, read again: which count, and what does not fit together."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import assert_never
+from typing import Any, assert_never
 
 import numpy as np
 
@@ -136,20 +137,26 @@ def misfits(kept: KeptRound, terms: TrainingTerms, coins: str) -> tuple[Misfit, 
     return tuple(found)
 
 
-def kept_rounds(directory: Path) -> list[KeptRound]:
-    """Return the rounds that lie in a directory, in order.
+@contextmanager
+def stored_in(path: Path, what: str) -> Iterator[Any]:
+    """Give the JSON values of a file; whatever is wrong with them in the block becomes one line.
 
     Parameters
     ----------
-    directory
-        Where rounds are kept.
+    path
+        The file.
+    what
+        What it should hold.
 
     Raises
     ------
     InputError
-        If a file cannot be read.
+        If it cannot be read, or the block cannot make of it what it should.
     """
-    return [kept_round(path) for path in sorted(directory.glob("round-*.json"))]
+    try:
+        yield json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise InputError(f"{path} is no {what}: {error}") from None
 
 
 def kept_round(path: Path) -> KeptRound:
@@ -165,8 +172,7 @@ def kept_round(path: Path) -> KeptRound:
     InputError
         If it cannot be read.
     """
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+    with stored_in(path, "round that canaries kept") as stored:
         # Earlier versions kept the numbers alone.
         notes = (one if isinstance(one, dict) else {"number": one} for one in stored["present"])
         scores = tuple(map(float, stored["scores"]))
@@ -175,14 +181,19 @@ def kept_round(path: Path) -> KeptRound:
             None if stored.get(name) is None else int(stored[name]) for name in ("others", "size", "run")
         )
         norm = None if stored.get("norm") is None else float(stored["norm"])
+        fits = (others is None or others >= 0, size is None or size >= 1, norm is None or 0 < norm < np.inf)
+        require(all(fits), f"others are {others}, size is {size}, norm is {norm}")
         texts = (None if stored.get(one) is None else str(stored[one]) for one in ("directions", "before", "after"))
         directions, before, after = texts
         return KeptRound(
             int(stored["number"]), tuple(map(note_of_json, notes)), scores, others, size, norm, directions, run,
             stored.get("models_only") is True, before, after,
         )  # fmt: skip
-    except (OSError, InputError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise InputError(f"{path} is no round that canaries kept: {error}") from None
+
+
+def _kept_rounds(directory: Path) -> list[KeptRound]:
+    """Return the rounds that lie in a directory, in order."""
+    return [kept_round(path) for path in sorted(directory.glob("round-*.json"))]
 
 
 def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], list[KeptRound]]:
@@ -208,7 +219,7 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], list[
     InputError
         If a file cannot be read, or no round was whole.
     """
-    found = kept_rounds(directory)
+    found = _kept_rounds(directory)
     whole = [one for one in found if one.is_whole(canaries)]
     wrong = misnamed(found, canaries)
     named = f" once each, since clients name {', '.join(map(str, wrong))} twice or beside them" if wrong else ""
@@ -273,7 +284,7 @@ def carried_on(directory: Path, rounds: list[KeptRound]) -> int:
         Those that were not set aside.
     """
     chain, added = list(rounds), 0
-    aside = [kept_rounds(one) for one in sorted(directory.glob("earlier-*")) if one.is_dir()]
+    aside = [_kept_rounds(one) for one in sorted(directory.glob("earlier-*")) if one.is_dir()]
     while linked := next((one for one in aside if _is_linked(one, chain) or _is_linked(chain, one)), None):
         aside.remove(linked)
         known = {one.after for one in chain}

@@ -118,8 +118,9 @@ def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEst
         return ShiftEstimate(0.0, 0.0, confidence, n1, held.size - n1)
     slope = float(centred @ values) / root**2
     rest = values - values.mean() - slope * centred
-    degrees = held.size - 2
-    shift = slope / math.sqrt(float(rest @ rest) / degrees)
+    degrees, squares = held.size - 2, float(rest @ rest)
+    require(squares > 0 or slope == 0, "scores follow their parts without any spread: accepted are scores that vary")
+    shift = slope / math.sqrt(squares / degrees) if squares > 0 else 0.0
     low = noncentrality_at(confidence, shift * root, degrees) / root if shift > 0 else 0.0
     return ShiftEstimate(shift, low, confidence, n1, held.size - n1)
 

@@ -1,13 +1,15 @@
 """Why nothing is said of a training though enough rounds were kept: what they hold does not go together.
 
 A doubt never makes a promise broken, and where it says that scores are of something else, they are no evidence. The
-three that rest on scores come up by chance in at most 1 in 1,000 trainings each whose noise is the promised one.
+three that rest on scores come up by chance in at most 1 in 1,000 trainings each, at one look, whose noise is the
+promised one; rounds are uneven also where updates of others lie over it, and shrink as the model learns.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
+from math import sqrt
 
 import numpy as np
 from scipy.special import fdtr
@@ -18,7 +20,8 @@ from fl_audit.arrays import Floats
 from fl_audit.canaries.directions import DECOYS
 from fl_audit.canaries.kept import KeptPromise
 from fl_audit.canaries.rounds import KeptRound, units
-from fl_audit.confidence.shift import gaussian_shift, gaussian_slope, spread_of_parts
+from fl_audit.confidence.noncentral_t import noncentral_t_quantile
+from fl_audit.confidence.shift import gaussian_slope, spread_of_parts
 from fl_audit.evidence.belief.family import FAMILY_LEVEL
 from fl_audit.evidence.canary_dilution import Dilution, stands_out_too_little
 from fl_audit.privacy.terms import TrainingTerms
@@ -68,13 +71,14 @@ def doubts_about(
         How much of the heaviest client each canary weighs, (canaries,), from 0 to 1.
     """
     (scores, coins, decoys), relation = opened, promise.terms.adjacency.relation
-    faint = faint_canaries(scores, coins, 1 / promise.terms.noise_multiplier, hidden, weights)
+    claimed = 1 / promise.terms.noise_multiplier
+    faint, shown = faint_canaries(scores, coins, claimed, hidden, weights), weights.min() * hidden.shown(claimed)
     uneven = uneven_rounds(every)
     knows = all(note.is_replaced is not None and note.coins is not None for one in whole for note in one.present)
     found = {
         Doubt.OVERRUN: every[-1].number > promise.terms.rounds,
         Doubt.GAPS: has_gaps(every),
-        Doubt.OUT: not knows and is_other_out(scores, coins, decoys, relation),
+        Doubt.OUT: not knows and is_other_out(scores, coins, decoys, relation, shown),
         Doubt.FAINT: hidden.is_seen or bool(faint),
         Doubt.UNEVEN: bool(uneven),
         Doubt.ATTENDANCE: is_sampled_otherwise(every, promise.canaries, promise.terms),
@@ -98,8 +102,11 @@ def has_gaps(rounds: Sequence[KeptRound]) -> bool:
     )
 
 
-def is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relation) -> bool:
-    """Return whether canaries that are out do not look like what a relation compares with, beside decoys.
+def is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relation, shown: float) -> bool:
+    """Return whether canaries that are out do not look like what a relation compares with.
+
+    What is sent along other directions has mean 0 along theirs. So what is out scores 0 on average if nothing is sent,
+    and lies half of what shows of mu below if its opposite is: either is held to Student's t, at 1 in 1,000.
 
     Parameters
     ----------
@@ -108,10 +115,19 @@ def is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relati
     decoys
         Scores of directions that nobody sent, of any shape.
     relation
-        Under `replace` the opposite is sent, and seen below the decoys; otherwise nothing is.
+        Under `replace` the opposite is sent, otherwise nothing is.
+    shown
+        What should show of mu, above 0.
     """
-    low = gaussian_shift(decoys.ravel(), scores[coins == 0], 1 - FAMILY_LEVEL).low
-    return (low > 0) != (relation is Relation.REPLACE)
+    out = scores[coins == 0]
+    if out.size < 2:
+        return False
+    degrees, root = out.size - 1 + decoys.size, sqrt(out.size)
+    squares = float(out.size * np.var(out) + np.sum(np.square(decoys)))
+    below = -float(np.mean(out)) / sqrt(squares / degrees) if squares else 0.0
+    if relation is Relation.REPLACE:
+        return stands_out_too_little(shown / 2, max(0.0, below), (root, degrees), FAMILY_LEVEL)
+    return below * root > noncentral_t_quantile(1 - FAMILY_LEVEL, degrees, 0.0)
 
 
 def faint_canaries(scores: Floats, coins: Floats, claimed: float, hidden: Dilution, weights: Floats) -> tuple[int, ...]:

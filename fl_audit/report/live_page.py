@@ -192,8 +192,9 @@ def _doubt(doubt: Doubt, numbers: LiveNumbers) -> str:
         case Doubt.UNEVEN:
             rounds = _numbered(doubts.uneven, "round", "rounds")
             return (
-                f"Find out why far less noise than in the others lies in {rounds}: it was left out there, or the "
-                "average was over far more clients. Rounds on one scale alone can be judged."
+                f"Find out why far less noise than in the others lies in {rounds}: it was left out there, the average "
+                "was over far more clients, or in the others updates of clients lie over the noise. Rounds on one "
+                "scale alone can be judged."
             )
         case Doubt.ATTENDANCE:
             rate = percent(numbers.promise.claim.sampling_rate)

@@ -83,7 +83,7 @@ class LiveStrategy(Strategy):
         released, metrics = self.strategy.aggregate_train(server_round, answered)
         if released is not None and self._before is not None:
             before, after = ((array.numpy() for array in model) for model in (self._before, released.values()))
-            others = sum(one.has_content() for one in answered) - len(said)
+            others = sum(one.has_content() for one in answered) - _named(said)
             present = _weighed(self.strategy, said, answered)
             self.watch.note(server_round, before, after, present, others, norm, run)
         return released, metrics
@@ -131,7 +131,7 @@ class WatchedOldStrategy(OldStrategy):
         norm, run = _clipping_norm(self.strategy), next((getattr(one, "run_id", None) for one, _ in results), None)
         released, metrics = self.strategy.aggregate_fit(server_round, results, failures)
         if released is not None and self._before is not None:
-            before, after, others = _arrays(self._before), _arrays(released), len(results) - len(said)
+            before, after, others = _arrays(self._before), _arrays(released), len(results) - _named(said)
             present = _weighed(self.strategy, said, results)
             self.watch.note(server_round, before, after, present, others, norm, run)
         return released, metrics
@@ -158,6 +158,11 @@ def _clipping_norm(strategy: object) -> float | None:
 def _arrays(parameters: Parameters) -> Iterator[NDArray[Any]]:
     """Give the tensors when they are asked for: reading them may fail."""
     yield from parameters_to_ndarrays(parameters)
+
+
+def _named(said: Mapping[int, CanaryNote | None]) -> int:
+    """Return how many replies name a canary: the update of one whose note says nothing may hide noise like any."""
+    return sum(note is not None for note in said.values())
 
 
 def _weighed(strategy: object, said: Mapping[int, CanaryNote | None], replies: Sequence[Any]) -> Iterator[CanaryNote]:

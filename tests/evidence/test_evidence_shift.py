@@ -145,5 +145,10 @@ def test_slopes_are_certified_above_the_truth_as_rarely_as_promised() -> None:
 
 def test_nothing_is_certified_of_scores_that_hold_nothing() -> None:
     assert gaussian_slope(np.zeros(9), np.arange(9.0), 0.95).low == 0
+    # As of a training without any noise: refused as by `gaussian_shift`, and no division by zero.
+    halves = np.repeat([1.0, 0.0], 2)
+    assert gaussian_slope(halves, np.full(4, 2.0), 0.95).low == 0
+    with pytest.raises(InputError, match="accepted are scores that vary"):
+        gaussian_slope(halves, halves, 0.95)
     with pytest.raises(InputError, match="3 parts of 2 scores: accepted are as many"):
         gaussian_slope(np.ones(3), np.ones(2), 0.95)

@@ -218,8 +218,8 @@ def test_the_older_interface_tells_of_canaries_nodes_and_the_norm_as_well(tmp_pa
     observed.aggregate_fit(1, results, [])
     assert all(NOTE not in reply.metrics for _, reply in results)
     (kept,), _ = whole_rounds(tmp_path, 1)
-    assert (kept.norm, kept.run, kept.others, kept.models_only) == (0.5, 77, 1, False)
-    (said,) = kept.present
+    assert (kept.norm, kept.run, kept.others, kept.models_only) == (0.5, 77, 2, False)
+    (said,) = kept.present  # of the others one wrote a note that says nothing
     assert said.weight == 0.25
     assert (said.number, said.node, said.norm, said.size, said.is_replaced) == (0, "41", 1.0, 9, False)
 
@@ -329,9 +329,13 @@ def test_only_rounds_in_which_every_canary_answered_count(tmp_path: Path) -> Non
         watch.note(number, model, [one + number for one in model], map(CanaryNote, present))
     rounds, every = whole_rounds(tmp_path, 2)
     assert ([one.number for one in rounds], [one.number for one in every]) == ([1, 3], [1, 3, 4])
-    (tmp_path / "round-000004.json").write_text("{")
-    with pytest.raises(InputError, match=r"round-000004\.json is no round that canaries kept"):
-        whole_rounds(tmp_path, 2)
+    last = tmp_path / "round-000004.json"
+    stored = json.loads(last.read_text())
+    wrong = ({"size": -9}, {"others": -1}, {"norm": 0}, {"norm": float("inf")}, {"number": float("inf")})
+    for text in ("{", "[" * 10**5, *(json.dumps(stored | one) for one in wrong)):
+        last.write_text(text)
+        with pytest.raises(InputError, match=r"round-000004\.json is no round that canaries kept"):
+            whole_rounds(tmp_path, 2)
     with pytest.raises(InputError, match="holds no round in which 2 canaries answered"):
         whole_rounds(tmp_path / "nowhere", 2)
 

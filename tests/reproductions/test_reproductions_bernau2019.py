@@ -454,6 +454,7 @@ def test_claims_say_how_many_worlds_would_decide_them() -> None:
     assert _open_claim(Interval(0.05, -0.05, 0.15)).worlds_to_decide == 4 * 24
     assert _open_claim(Interval(-0.05, -0.15, 0.05)).worlds_to_decide == 4 * 24
     assert _open_claim(Interval(0.0, -0.1, 0.1)).worlds_to_decide is None
+    assert _open_claim(Interval(2e-16, -0.1, 0.1)).worlds_to_decide is None
     assert _open_claim(Interval(0.2, 0.1, 0.3)).worlds_to_decide is None
     share = PaperClaim(
         "6", "said", "there", "share", Interval(0.0, 0.0, 0.003), highest=0.001, worlds=1000, narrows=1.0

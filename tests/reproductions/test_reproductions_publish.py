@@ -17,7 +17,7 @@ from experiments.reproductions.bernau2021.expectations import calibrated
 from experiments.reproductions.bernau2021.expectations import table_3 as scores
 from experiments.reproductions.bernau2021.queries import DELTAS, DIMENSIONS, EPSILONS, NoisyQuery
 from experiments.reproductions.catalogue import PAPERS
-from experiments.reproductions.claims import ClaimVerdict, PaperClaim
+from experiments.reproductions.claims import Cause, ClaimVerdict, PaperClaim, SecondLook, looked_at
 from experiments.reproductions.negoescu2023.estimators import SETTINGS
 from experiments.reproductions.negoescu2023.paper import theorem_2
 from experiments.reproductions.negoescu2023.simulation import true_epsilon_star
@@ -113,6 +113,15 @@ def test_claims_become_rows() -> None:
     ]  # fmt: skip
 
 
+def test_a_second_look_is_told_of_claims_that_do_not_hold() -> None:
+    fails = PaperClaim("6", "it is so", "there, at 1", "AUC", Interval(0.5, 0.4, 0.6), 0.7, worlds=7)
+    claims = [fails, replace(fails, where="elsewhere"), replace(fails, lowest=0.3)]
+    looked = looked_at(claims, [SecondLook("it is so", "there", Cause.OURS, "we had fewer.")])
+    assert [one.second_look for one in looked] == ["our setting: we had fewer.", "", ""]
+    assert looked[0].note.endswith("claimed: at least 0.7; our setting: we had fewer.")
+    assert looked[0].to_json()["second_look"] == "our setting: we had fewer."
+
+
 def test_theorem_2_has_a_counterexample() -> None:
     claim = theorem_2()
     assert claim.found.value == pytest.approx(2.19 - 3.53, abs=0.01)
@@ -125,6 +134,16 @@ def test_theorem_2_has_a_counterexample() -> None:
 def test_no_published_page_is_stale() -> None:
     assert publish.stale_pages(DOCS) == []
     assert sum(path.stat().st_size for path in publish._files(DOCS)) <= publish.MOST_BYTES
+
+
+def test_claims_that_do_not_hold_were_looked_at_twice() -> None:
+    made = json.loads((DOCS / publish.MADE).read_text(encoding="utf-8"))
+    missing = [
+        (claim["statement"], claim["where"]) for records in made.values() for record in records
+        if record["extent"] == Extent.FULL and record["item"] == "claims" for claim in record["claims"]
+        if claim["verdict"] == ClaimVerdict.FAILS and not claim.get("second_look")
+    ]  # fmt: skip
+    assert missing == []
 
 
 def test_the_table_of_claims_is_that_of_the_records() -> None:

@@ -12,6 +12,7 @@ from experiments.reproductions.bernau2019.confidences import surest
 from experiments.reproductions.bernau2019.figures import ATTACK_NAMES, Runs, is_at_chance, phi_of, runs_of_method
 from experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, MembershipStudy
 from experiments.reproductions.bernau2019.runs import MembershipFindings
+from experiments.reproductions.bernau2019.second_looks import SECOND_LOOKS
 from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, MembershipData, Method
 from experiments.reproductions.bernau2019.tradeoffs import (
     area_of,
@@ -266,7 +267,7 @@ def claims_item(data: Sequence[MembershipData], runs: Runs) -> ItemResult:
         f"Student's or of resampled worlds, each at {CONFIDENCE:.1%}: worlds are added where claims are open, which "
         f"are looked at {LOOKS} times at most, so that a verdict is wrong with about 5 %. Of twenty one or more may be."
     )
-    return claims_table([*claims_of(data, runs), *UNTESTED], (said,), [one.title for one in data])
+    return claims_table([*claims_of(data, runs), *UNTESTED], SECOND_LOOKS, (said,), [one.title for one in data])
 
 
 def _random(what: str, played: Played, attack: str) -> np.random.Generator:

@@ -259,8 +259,8 @@ def _phis(axes: Axes, own: Mapping[MembershipData, list[MembershipFindings]], me
     if printed is not None:
         axes.axhline(printed, color=MUTED, linestyle="--", linewidth=1.2)
         axes.annotate(
-            f"{printed:g} where the AUC is .5, in print", (0.02, printed), xycoords=("axes fraction", "data"),
-            va="bottom", fontsize=SMALL_TEXT_SIZE - 2, color=MUTED,
+            f"dashed: {printed:g}, in print where the AUC is .5", (0.02, 0.1), xycoords="axes fraction", va="bottom",
+            fontsize=SMALL_TEXT_SIZE - 2, color=MUTED,
         )  # fmt: skip
     axes.set_ylim(-0.05, 2.1)
     _finish(axes, "phi", method, "phi", own)
@@ -316,6 +316,7 @@ def _tradeoff(axes: Axes, data: MembershipData, runs: Runs, attack: str) -> None
             capsize=2, linewidth=1.2, markersize=6, label=look.name,
         )  # fmt: skip
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="best")
+    axes.locator_params(axis="x", nbins=5)
     name_panel(axes, "k", name_of_panel, f"{ATTACK_NAMES[attack]}", "Test accuracy")
 
 

@@ -20,6 +20,7 @@ from experiments.reproductions.bernau2021.identification import identified
 from experiments.reproductions.bernau2021.published import TABLE_3
 from experiments.reproductions.bernau2021.queries import DELTAS, EPSILONS, NoisyQuery
 from experiments.reproductions.bernau2021.runs import InsiderFindings
+from experiments.reproductions.bernau2021.second_looks import SECOND_LOOKS
 from experiments.reproductions.bernau2021.sensitivities import outlier_share
 from experiments.reproductions.bernau2021.settings import (
     CLIPPING_NORM,
@@ -50,6 +51,8 @@ SLIGHTLY = 0.6
 """The largest mean belief that counts as "only slightly above 0.5"; the paper states no number."""
 NEAR = 0.9
 """The share of C from which a sensitivity counts as close to it; the paper states no number."""
+ROUNDED = 1 + 1e-6
+"""The clipping norm in units of itself, as sums in single precision have it."""
 FEW_OUTLIERS = 0.016
 """The smallest share of outliers that section 6.1 names as one: of what has none it is at most that."""
 
@@ -141,7 +144,7 @@ def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     near = data.study is not InsiderStudy.ADULT
     said = "is close to C" if near else "lies below C"
     yield PaperClaim("6.2", f"where a record is removed the local sensitivity {said}", data.title,
-                     "median local sensitivity over C", whole, NEAR if near else -inf, 1.0 if near else 0.99,
+                     "median local sensitivity over C", whole, NEAR if near else -inf, ROUNDED if near else 0.99,
                      worlds=removed.repetitions)  # fmt: skip
 
 
@@ -289,6 +292,7 @@ def claims_item(data: Sequence[InsiderData], runs: Runs) -> ItemResult:
     """
     return claims_table(
         claims_of(data, runs),
+        SECOND_LOOKS,
         (
             f"Where the paper states no number: an advantage is the same within {CLOSE:g}, a mean belief is slightly "
             f"above .5 up to {SLIGHTLY:g}, and a sensitivity is close to C from {NEAR:g} C on.",

@@ -15,6 +15,7 @@ from experiments.reproductions.negoescu2023.estimators import figure_4, figure_5
 from experiments.reproductions.negoescu2023.fits import figure_6
 from experiments.reproductions.negoescu2023.landscapes import figure_1, figure_2
 from experiments.reproductions.negoescu2023.ratios import figure_3
+from experiments.reproductions.negoescu2023.second_looks import SECOND_LOOKS
 from experiments.reproductions.negoescu2023.studies import CANDIDATES, study_for, values_of
 from experiments.reproductions.papers import Context, Extent, Item, MadeItems, Paper, SingleItem, make_each
 from experiments.reproductions.spent import together
@@ -84,7 +85,7 @@ def _claims_of(figures: Mapping[str, ItemResult]) -> ItemResult:
     # The models of figure 6 are some of those of figure 2.
     spent = together(figures[key].spent for key in ("fig1", "fig2") if key in figures)
     said = "Numbers of a sweep are means of settings over repetitions of training on the same records, as the paper's."
-    return replace(claims_table(claims, (said,), tuple(data)), spent=spent)
+    return replace(claims_table(claims, SECOND_LOOKS, (said,), tuple(data)), spent=spent)
 
 
 def _settings(extent: Extent) -> Iterator[Any]:
