@@ -22,7 +22,6 @@ from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 from fl_audit.game.membership import Membership
 from fl_audit.learning.models import ModelSpec, build_model
-from fl_audit.report.finding import PagePlace
 from fl_audit.report.sections.registry import own_section
 from fl_audit.user_modules import MOVED, import_function
 
@@ -195,7 +194,7 @@ def test_a_plan_with_ones_own_data_and_measure_is_that_with_ours() -> None:
 
 
 def test_a_section_of_ones_own_stands_in_the_appendix_and_takes_nothing_of_ours() -> None:
-    assert own_section("doors:OWN").place is PagePlace.APPENDIX
+    assert not own_section("doors:OWN").on_page
     with pytest.raises(InputError, match="has the name or key verdict of a section of fl_audit"):
         own_section("doors:TAKEN")
     with pytest.raises(InputError, match=r"is a type: accepted is a fl_audit\.report\.finding\.Section"):

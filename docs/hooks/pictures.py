@@ -30,7 +30,6 @@ from experiments.runs.plan import resolve
 from experiments.runs.run import HONEST, Parties, run_audit
 from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.report.finding import PagePlace
 from fl_audit.report.headline import Fact
 from fl_audit.report.page.stylesheet import STYLESHEET
 from fl_audit.report.sections.registry import SECTIONS
@@ -88,7 +87,7 @@ def page_schema() -> str:
     """
     parts = {
         "verdicts": [str(one) for one in Verdict],
-        "page": [section.name for section in SECTIONS if section.place is PagePlace.PAGE],
+        "page": [section.name for section in SECTIONS if section.on_page],
         "facts": [one.name for one in fields(Fact)],
         "styles": sorted(set(re.findall(r"\.([a-z][a-z-]+)(?=[^{}]*\{)", STYLESHEET))),
     }

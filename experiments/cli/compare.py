@@ -38,7 +38,7 @@ def compare(runs: RunsArgument, plot: PlotOption = None, as_json: JsonOption = F
 
 def _draw(found: "list[RunRow]", plot: Path) -> None:
     from experiments.comparisons.figure import comparison_figure
-    from fl_audit.report.style import require_figure_path
+    from experiments.figures.paths import require_figure_path
     from fl_audit.whole_files import whole_file
 
     require_figure_path(plot)

@@ -55,7 +55,7 @@ def epsilon_star(
     if seed < 0:
         raise InputError(f"--seed {seed}: accepted are whole numbers from 0")
     if plot is not None:
-        from fl_audit.report.style import require_figure_path
+        from experiments.figures.paths import require_figure_path
 
         require_figure_path(plot)
     member_losses, population_losses = read_numbers(members), read_numbers(population)

@@ -7,12 +7,13 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from experiments.figures.paths import require_figure_path
 from fl_audit.arrays import Floats
 from fl_audit.evidence.star.empirical_star import ThresholdCounts, definition_ratios, threshold_counts, within_cut
 from fl_audit.evidence.star.loss_samples import scores_of_pair
 from fl_audit.evidence.star.mixture_star import threshold_limits, threshold_log_ratios
 from fl_audit.evidence.star.star_estimate import StarEstimate
-from fl_audit.report.style import BIT_STYLES, INK, MUTED, PALE, finish_axes, require_figure_path
+from fl_audit.report.style import BIT_STYLES, INK, MUTED, PALE, finish_axes
 from fl_audit.whole_files import whole_file
 
 _MEMBERS, _POPULATION = BIT_STYLES[1], BIT_STYLES[0]

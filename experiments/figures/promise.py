@@ -9,12 +9,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from experiments.figures.paths import require_figure_path
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee
-from fl_audit.report.style import require_figure_path
 from fl_audit.whole_files import whole_file
 
 _STYLES: dict[Accountant, tuple[str, str, float]] = {

@@ -74,7 +74,7 @@ def _of_bound(method: BoundMethod) -> Statement:
 STATEMENTS = (
     Statement("share of trials", laws.shares, (
         f"{_BELIEF}advantage.clopper_pearson",
-        "fl_audit.report.sections.insider.surer_row",
+        "fl_audit.report.sections.insider._surer_row",
         "fl_audit.evidence.findings.reconstruction.measure_reconstruction",
         f"{_PAPERS}bernau2021.queries._belief_row", f"{_PAPERS}bernau2021.queries._rows_of_errors",
         f"{_PAPERS}bernau2021.queries._rows_of_the_boundary", f"{_PAPERS}bernau2021.identification.identified",

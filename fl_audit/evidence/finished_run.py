@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.adjacency import Adjacency
+from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.adversaries.residuals import Residuals
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.evidence.belief.innovations import increments_of
+from fl_audit.evidence.belief.laws import bound_in_other
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_scale import NoiseAlong
 from fl_audit.evidence.inversion import Drawn
@@ -72,6 +73,11 @@ class RunFacts:
         return self.game.law.adjacency
 
     @property
+    def units(self) -> int:
+        """How many records, or clients, the promise protects."""
+        return self.game.records if self.relation.unit is Unit.RECORD else self.game.clients
+
+    @property
     def scaling(self) -> NoiseScaling:
         """What the noise is scaled to."""
         return self.game.law.scaling
@@ -126,6 +132,14 @@ class RunFacts:
     def optimizer(self) -> str:
         """How the model follows from the release, by name."""
         return str(self.game.law.optimizer.kind)
+
+    @property
+    def belief_bounds(self) -> dict[int, float]:
+        """The belief bound by bit: for D where D was used (1), for D' where it was not (0); empty without a promise."""
+        if self.guarantee is None:
+            return {}
+        bound = self.guarantee.belief_bound
+        return {1: bound, 0: bound_in_other(bound, self.prior)}
 
     @property
     def mu(self) -> float:

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
 
 WORLD_COLUMNS = ("world", "bit", "log_odds", "belief", "won", "test_accuracy")
@@ -76,3 +78,24 @@ class Timing:
     def of_json(cls, noted: Mapping[str, Any]) -> "Timing":
         """Return what a run noted about its time; other notes are left out."""
         return cls(**{field.name: noted.get(field.name) for field in fields(cls)})
+
+
+def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ...]) -> tuple[Floats, list[Floats]]:
+    """Return the rounds of a table and, for each level, that quantile over the worlds at each round.
+
+    Values that are not finite are left out; a round without any has NaN.
+
+    Parameters
+    ----------
+    table
+        With the columns `round` and `column`, a row for each world and round.
+    column
+        The column whose quantiles are wanted.
+    levels
+        Which quantiles, each from 0 to 1.
+    """
+    finite = table[np.isfinite(table[column].to_numpy(dtype=np.float64, na_value=np.nan))]
+    by_round = finite.groupby("round")[column]
+    rounds = np.sort(table["round"].unique())
+    curves = [by_round.quantile(level).reindex(rounds).to_numpy(dtype=np.float64) for level in levels]
+    return rounds.astype(np.float64), curves

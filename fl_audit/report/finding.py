@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum, StrEnum, auto
+from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 import pandas as pd
@@ -10,9 +10,11 @@ from matplotlib.figure import Figure
 
 from fl_audit.evidence.findings.found import Findable, Findings, Numbers, finite
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
-from fl_audit.report.reading import Reading, aside, reading_of
-from fl_audit.report.style import add_legend, report_figure
+from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.report.reading import Reading
+from fl_audit.report.style import REPORT_WIDTH, add_legend, new_figure
 from fl_audit.report.units import UnitWords, unit_words
+from fl_audit.report.wording import number_text
 
 N = TypeVar("N", bound=Findable)
 
@@ -51,10 +53,10 @@ class RunContents:
         return self.run.tables.releases
 
     @property
-    def largest_advantage(self) -> float | None:
-        """The largest advantage of an insider that is promised, None without a promise."""
-        promise = self.facts.guarantee
-        return None if promise is None else promise.advantage_bound_exact
+    def promise(self) -> Guarantee:
+        """What was promised, for findings that only a run with a promise has."""
+        assert self.facts.guarantee is not None, "what was not promised is not measured"
+        return self.facts.guarantee
 
     @property
     def words(self) -> UnitWords:
@@ -82,13 +84,37 @@ class Row:
 
     @property
     def reading(self) -> Reading | None:
-        """How the number stands to what is promised; None where one of them is missing."""
-        return reading_of(self.value, self.low, self.high, self.limit, self.is_least)
+        """How the number stands to what is promised; None where one of them is missing.
+
+        Examples
+        --------
+        >>> str(Row("Advantage", 0.395, low=0.21, high=0.58, limit=0.224).reading)
+        'not as promised, within chance'
+        """
+        if self.limit is None or self.value is None:
+            return None
+        sign = -1.0 if self.is_least else 1.0
+        if sign * (self.value - self.limit) <= 0:
+            return Reading.WITHIN
+        nearest = self.high if self.is_least else self.low
+        return Reading.BY_CHANCE if nearest is not None and sign * (nearest - self.limit) <= 0 else Reading.BEYOND
 
     @property
     def aside(self) -> str:
         """What follows the number in a sentence: nothing but where it is not as promised."""
-        return aside(self.reading)
+        return "" if self.reading in (None, Reading.WITHIN) else f" ({self.reading})"
+
+    @property
+    def text(self) -> str:
+        """The number with its interval, which is none without a width, and what follows it in a sentence.
+
+        Examples
+        --------
+        >>> Row("Advantage", 0.29, low=0.05, high=0.48, limit=0.206).text
+        '0.29 (0.05 to 0.48) (not as promised, within chance)'
+        """
+        value, low, high = (number_text(number, 3) for number in (self.value, self.low, self.high))
+        return f"{value} ({'no interval' if self.low == self.high else f'{low} to {high}'}){self.aside}"
 
     def to_json(self) -> dict[str, Any]:
         """Return an entry of the list `findings`."""
@@ -137,18 +163,11 @@ class Picture(Generic[N]):
         contents
             What the report is drawn from.
         """
-        figure = report_figure(self.height)
+        figure = new_figure(self.height, REPORT_WIDTH)
         self.draw(figure, numbers, contents)
         if not figure.legends and figure.axes[0].get_legend_handles_labels()[0]:
             add_legend(figure.axes[0], columns=2)
         return figure
-
-
-class PagePlace(Enum):
-    """Where the sentence and the figure of a finding stand; its rows and tables stand in the appendix."""
-
-    PAGE = auto()
-    APPENDIX = auto()
 
 
 @dataclass(frozen=True)
@@ -162,12 +181,15 @@ class Section(Generic[N]):
     measure: Callable[[FinishedRun, Findings], N | None]
     # Names of its entries at the top level of `summary.json`; None stands there where the run has no such numbers.
     keys: tuple[str, ...] = ()
-    place: PagePlace = PagePlace.APPENDIX  # where its sentence and figure stand
+    # Whether its sentence and its figure stand on the first page; rows and tables stand in the appendix.
+    on_page: bool = False
     # Whether sentence, rows and figure take the claimed noise at its word, and so acquit nobody who broke it.
     trusts: bool = False
-    sentence: Callable[[N, RunContents], str] | None = None  # what it says in words; empty where it has nothing to say
-    rows: Callable[[N, RunContents], list[Row]] | None = None  # its numbers with what each rests on
-    tables: Callable[[N, RunContents], list[Table]] | None = None  # tables of its own
+    # What it says in words; empty where it has nothing to say.
+    sentence: Callable[[N, RunContents], str] = lambda numbers, contents: ""
+    # Its numbers with what each rests on.
+    rows: Callable[[N, RunContents], list[Row]] = lambda numbers, contents: []
+    tables: Callable[[N, RunContents], list[Table]] = lambda numbers, contents: []  # tables of its own
     picture: Picture[N] | None = None  # its figure
     # Words that stand in `summary.json` beside its numbers, by their names.
-    said: Callable[[N, FinishedRun], Mapping[str, Any]] | None = None
+    said: Callable[[N, FinishedRun], Mapping[str, Any]] = lambda numbers, run: {}

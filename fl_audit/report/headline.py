@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from fl_audit.evidence.belief.advantage import most_wins
-from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
-from fl_audit.evidence.belief.laws import bound_in_other
+from fl_audit.evidence.belief.family import FAMILY_LEVEL, OF_NOISE, TestName
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.findings.insider import InsiderNumbers
 from fl_audit.evidence.findings.noise import NoiseNumbers
@@ -16,7 +15,7 @@ from fl_audit.report.law_words import not_private_label
 from fl_audit.report.sections.insider import advantage_row
 from fl_audit.report.sections.released_model import beside_text
 from fl_audit.report.sections.verdict import verdict_of, worlds_needed_text
-from fl_audit.report.tests_table import OF_NOISE, ToldTest, ToldTests, p_as_chance
+from fl_audit.report.tests_table import ToldTest, ToldTests, p_as_chance
 from fl_audit.report.wording import number_text, percent
 
 LARGE_DELTA = 0.5
@@ -45,15 +44,14 @@ def _broken(row: ToldTest) -> Fact:
         where = f" on the tensor '{row.test.place}'" if row.test.name is TestName.NOISE_TENSOR else ""
         return Fact("Noise really added", percent(round(row.test.statistic, 3)), f"of what was promised{where}")
     if row.test.name in (TestName.SCORES, TestName.CANARIES):
-        return Fact("Epsilon, by scores alone", f"≥ {number_text(row.test.statistic, 3)}", f"promised: {row.promised}")
+        return Fact(
+            "Epsilon, by scores alone", f"≥ {number_text(row.test.statistic, 3)}", f"promised: {row.words.promised}"
+        )
     return Fact("If the promise were kept", p_as_chance(row.test.p_value), "audits would show so clear a sign")
 
 
 def _shown(contents: RunContents) -> Fact:
-    promise, found = contents.facts.guarantee, verdict_of(contents).judgement
-    assert promise is not None, "only a promise is broken"
-    assert found is not None, "only what was judged is broken"
-    at_least = found.epsilon_lower_bound
+    promise, at_least = contents.promise, verdict_of(contents).judged.epsilon_lower_bound
     value = f"≥ {number_text(at_least, 3)}" if math.isfinite(at_least) else "unbounded"
     another = "; the breach is of another kind" if at_least <= promise.epsilon else ""
     return Fact("Epsilon shown", value, f"{number_text(promise.epsilon, 3)} was promised{another}")
@@ -72,13 +70,12 @@ def _promised(contents: RunContents) -> Fact:
     if promise.belief_bound >= 1:
         beside = note.removeprefix(f"epsilon {epsilon} ")
         return Fact("Promised: epsilon at most", epsilon, f"{beside}; so weak that one may become sure")
+    bound = percent(promise.belief_bound)
     if promise.prior == 0.5:
-        return Fact("Promised: nobody is surer than", percent(promise.belief_bound), note)
-    other = percent(bound_in_other(promise.belief_bound, promise.prior))
+        return Fact("Promised: nobody is surer than", bound, note)
+    other = percent(contents.facts.belief_bounds[0])
     beside = f"from {percent(promise.prior)} beforehand; {other} that {contents.words.not_that}; {note}"
-    return Fact(
-        f"Promised: nobody is surer that {contents.words.that_short} than", percent(promise.belief_bound), beside
-    )
+    return Fact(f"Promised: nobody is surer that {contents.words.that_short} than", bound, beside)
 
 
 def _insider(contents: RunContents) -> Fact:
@@ -116,11 +113,10 @@ def next_step(contents: RunContents) -> str:
     numbers = verdict_of(contents)
     match numbers.verdict:
         case Verdict.VIOLATED:
-            cause = ToldTests(numbers.judgement, contents.words).broken[0].remedy
+            cause = ToldTests(numbers.judgement, contents.words).broken[0].words.remedy
             return f"Hand out none of these models. {cause} Then audit again."
         case Verdict.INCONCLUSIVE:
-            found = numbers.judgement
-            needed = None if found is None else found.worlds_needed
+            needed = numbers.judged.worlds_needed
             setting = "" if needed is None else f" Set worlds = {needed} in [audit], or more."
             return f"Do not lean on this run. {worlds_needed_text(numbers)}{setting}"
         case Verdict.NOT_AUDITED:
@@ -143,15 +139,14 @@ def next_step(contents: RunContents) -> str:
 
 def _after_consistent(contents: RunContents) -> str:
     """Return what a run that found nothing leaves to do."""
-    if verdict_of(contents).judges_canaries:
-        return worlds_needed_text(verdict_of(contents))
-    if verdict_of(contents).names_candidates:
+    numbers, spare = verdict_of(contents), contents.find(NoiseNumbers)
+    if numbers.judges_canaries:
+        return worlds_needed_text(numbers)
+    if numbers.names_candidates:
         return "Play more worlds to find smaller breaches; other candidates (seed in [data]) may be more exposed."
     device = "" if contents.facts.is_private_release else "Hand out none of these test pieces. "
-    spare = contents.find(NoiseNumbers)
-    excess = "There is more noise than the promise needs: less would keep it too. " * bool(
-        spare is not None and spare.estimate.excess
-    )
+    has_spare = spare is not None and spare.estimate.excess is not None
+    excess = "There is more noise than the promise needs: less would keep it too. " if has_spare else ""
     at = "seed in [data]" if contents.facts.game.plays_membership else "neighbour in [audit]"
     return (
         f"{device}{excess}Audit other {contents.words.many} too ({at}) and other seeds, for this verdict covers one; "
@@ -163,10 +158,9 @@ def warnings_of(contents: RunContents) -> list[str]:
     """Return what to beware of, a line each: models that are no private release, a delta that allows to publish."""
     facts, promise = contents.facts, contents.facts.guarantee
     lines = [not_private_label(facts)] if not facts.is_private_release else []
-    units = facts.game.clients if contents.words.one == "client" else facts.game.records
-    if promise is not None and promise.delta * units >= LARGE_DELTA:
+    if promise is not None and promise.delta * facts.units >= LARGE_DELTA:
         lines.append(
-            f"Delta {number_text(promise.delta, 3)} is large for {units:,} {contents.words.many}: to publish "
-            f"{number_text(promise.delta * units, 2)} of them, drawn by lot, would keep the promise"
+            f"Delta {number_text(promise.delta, 3)} is large for {facts.units:,} {contents.words.many}: to publish "
+            f"{number_text(promise.delta * facts.units, 2)} of them, drawn by lot, would keep the promise"
         )
     return lines

@@ -16,7 +16,7 @@ from fl_audit.mechanisms.noise import (
     NoNoise,
 )
 from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSampling
-from fl_audit.mechanisms.standpoint import Place, Standpoint
+from fl_audit.mechanisms.standpoint import Place
 from fl_audit.privacy.events import GaussianRelease
 from fl_audit.privacy.matrices import StrategyKind
 from fl_audit.privacy.randomised_response import truth_probability
@@ -31,9 +31,7 @@ SIMULATION_NOTICE = (
 
 
 def not_private_label(facts: RunFacts) -> str:
-    """Return why the models are no private release, in a line; empty where they are one."""
-    if facts.is_private_release:
-        return ""
+    """Return why the models are no private release, in a line, where they are none."""
     if facts.has_promise:
         return AUDIT_DEVICE
     if facts.game.randomiser is not None:
@@ -78,11 +76,8 @@ def contribution_text(facts: RunFacts) -> str:
 
 
 def _schedule_text(schedule: LocalSchedule) -> str:
-    length = (
-        plural(schedule.steps, "local step")
-        if schedule.steps is not None
-        else plural(schedule.epochs or 1, "local epoch")
-    )
+    steps = schedule.steps
+    length = plural(schedule.epochs or 1, "local epoch") if steps is None else plural(steps, "local step")
     return f"{length} of batches of {schedule.batch} at learning rate {schedule.learning_rate:g}"
 
 
@@ -122,6 +117,59 @@ def _matrix_text(facts: RunFacts, noise: CorrelatedGaussian) -> str:
     return f"{matrix}; all rounds together have {times} times the sensitivity of one contribution"
 
 
+def multiplier_text(facts: RunFacts) -> str:
+    """Return what the accountant's noise multiplier is."""
+    law = facts.game.law
+    if isinstance(law.noise, CorrelatedGaussian):
+        return "noise standard deviation over the largest difference of all rounds together"
+    if law.is_adaptive:
+        return "of the sum of updates and the count of short ones together (Andrew et al. 2021, theorem 1)"
+    rest = ", of the noise that the insider does not know" if law.clients_add_noise else ""
+    return f"noise standard deviation over the sensitivity{rest}"
+
+
+def mu_text(facts: RunFacts) -> str:
+    """Return how the promised mu follows from the noise multiplier z."""
+    law = facts.game.law
+    if isinstance(law.participation, FixedCohort) and not isinstance(law.noise, CorrelatedGaussian):
+        return "square root of the rounds in which a client takes part over z"
+    match law.noise:
+        case InsideTraining():
+            return "square root of the most steps that a client takes, over z"
+        case CorrelatedGaussian():
+            return "1 over z"
+        case CentralGaussian() | DistributedGaussian() | LocalGaussian() | NoNoise():
+            return "square root of rounds over z"
+        case _:
+            assert_never(law.noise)
+
+
+def exact_accountant(facts: RunFacts) -> str:
+    """Return who accounts for what holds exactly."""
+    return "pld" if facts.is_amplified else "gdp"
+
+
+def noise_text(facts: RunFacts) -> str:
+    """Return what a promise rests on: the noise, and between which neighbours it holds."""
+    text = f"Gaussian noise{_of_clients(facts)}, neighbours by {facts.relation}"
+    if facts.guarantee is not None and facts.is_amplified:
+        seen = ", which the insider sees" if facts.game.standpoint.sees_participation else ""
+        text += f", {unit_words(facts.relation).many} sampled at rate {facts.guarantee.sampling_rate:g}{seen}"
+    return text if facts.is_private_release else f"{text}; noise follows the data, so for this pair of data sets only"
+
+
+def _of_clients(facts: RunFacts) -> str:
+    """Return how the noise comes to the sum, as what follows `Gaussian noise`."""
+    if not facts.game.law.weighs_exactly:
+        return " in every step of the clients' training"
+    if not facts.game.law.clients_add_noise:
+        return " on the sum"
+    if facts.game.standpoint.place is Place.SERVER:
+        return " that clients add, each contribution seen by itself"
+    known = plural(facts.game.standpoint.known_shares, "client")
+    return f" that clients add, less what {known} added"
+
+
 def known_noise_text(facts: RunFacts) -> str:
     """Return what part of the noise the insider knows; empty where it can know none."""
     law, standpoint = facts.game.law, facts.game.standpoint
@@ -129,10 +177,10 @@ def known_noise_text(facts: RunFacts) -> str:
         return ""
     if standpoint.place is Place.SERVER:
         return "none: the server sees each contribution by itself, with that client's own noise on it"
-    own = "its own share" + (
-        f" and those of {plural(standpoint.colluders, 'colluder')}" if standpoint.colluders else ""
+    others = f" and those of {plural(standpoint.colluders, 'colluder')}" if standpoint.colluders else ""
+    return (
+        f"its own share{others}, {standpoint.known_shares} of {plural(facts.game.clients, 'share')}, which it subtracts"
     )
-    return f"{own}, {standpoint.known_shares} of {plural(facts.game.clients, 'share')}, which it subtracts"
 
 
 def participation_text(facts: RunFacts) -> str:
@@ -155,10 +203,10 @@ def participation_text(facts: RunFacts) -> str:
 
 
 def _seen_text(facts: RunFacts) -> str:
+    rounds = f"in which rounds {unit_words(facts.relation).differing} does"
     if facts.game.standpoint.sees_participation:
-        rounds = f"in which rounds {unit_words(facts.relation).differing} does"
         return f"the insider is told {rounds}: only being left out protects it"
-    return f"in which rounds {unit_words(facts.relation).differing} does is secret, and sampling adds protection"
+    return f"{rounds} is secret, and sampling adds protection"
 
 
 def clipping_text(facts: RunFacts) -> str:
@@ -185,33 +233,27 @@ def standpoint_text(facts: RunFacts) -> str:
         case Place.SERVER:
             return "at the honest-but-curious server, which sees every contribution by itself"
         case Place.CLIENT:
-            return f"at {_clients_text(facts, standpoint)}, and sees what is released to all"
+            many = facts.game.insiders
+            where = "one of the clients" if many == 1 else f"{many} of the clients, each by itself"
+            others = f", with {plural(standpoint.colluders, 'colluder')}" if standpoint.colluders else ""
+            return f"at {where}{others}, and sees what is released to all"
         case _:
             assert_never(standpoint.place)
 
 
-def _clients_text(facts: RunFacts, standpoint: Standpoint) -> str:
-    many = facts.game.insiders
-    where = "one of the clients" if many == 1 else f"{many} of the clients, each by itself"
-    return where + (f", with {plural(standpoint.colluders, 'colluder')}" if standpoint.colluders else "")
-
-
 def watcher_text(facts: RunFacts) -> str:
     """Return against whom the promise is made, as what follows `nobody who`."""
-    beside = [_even_text(facts), _telling_text(facts)]
-    told = ", ".join(text for text in beside if text)
-    return f"watches this training, {told}," if told else "watches this training"
+    beside = "".join(f" {text}," for text in (_even_text(facts), _telling_text(facts)) if text)
+    return f"watches this training,{beside}" if beside else "watches this training"
 
 
 def _even_text(facts: RunFacts) -> str:
     """Return who knows a part of the noise and still is promised against."""
     standpoint, law = facts.game.standpoint, facts.game.law
-    if not law.weighs_exactly:
+    if not law.weighs_exactly or (law.clients_add_noise and standpoint.place is Place.SERVER):
         return "not even the server that collects what participants send"
     if not law.clients_add_noise:
         return ""
-    if standpoint.place is Place.SERVER:
-        return "not even the server that collects what participants send"
     if standpoint.colluders:
         return f"even as a participant who knows the noise of {plural(standpoint.colluders, 'other')}"
     return "even as a participant"

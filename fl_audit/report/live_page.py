@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import assert_never
 
-from fl_audit.canaries.certify import OneRunFinding
 from fl_audit.canaries.rounds import in_words
 from fl_audit.evidence.belief.family import FAMILY_LEVEL
 from fl_audit.evidence.belief.noise_estimate import BREACH
@@ -18,15 +17,11 @@ from fl_audit.report.page.shell import html_page
 from fl_audit.report.wording import capital, number_text, one_in, percent, plural
 from fl_audit.whole_files import whole_file
 
+_MOST_NUMBERED = 5  # more rounds or canaries are not listed
+
 
 def live_lines(numbers: LiveNumbers) -> list[str]:
-    """Return what a terminal says.
-
-    Parameters
-    ----------
-    numbers
-        What is known now.
-    """
+    """Return what a terminal says of what is known now."""
     facts = (f"{fact.name}: {fact.value} ({fact.note})" for fact in _facts(numbers))
     return [
         f"{numbers.verdict}: {_progress(numbers)}. {_opening(numbers)}",
@@ -61,23 +56,20 @@ def write_live_page(numbers: LiveNumbers, path: Path) -> Path:
 
 
 def _assumption(numbers: LiveNumbers) -> str:
-    unseen = (
-        ""
-        if numbers.knows_others
-        else (
-            " How many other clients answered was not seen: it is taken that their updates do not lie over the noise."
-        )
-    )
     taken = (
-        ""
-        if numbers.doubts.knows_canaries
-        else (
-            " What canaries send where they are out, and with which coins, was not noted: it is taken to be as the "
-            "promise and the coins have it, as far as the scores do not speak against it."
-        )
+        (
+            numbers.knows_others,
+            "How many other clients answered was not seen: it is taken that their updates do not lie over the noise.",
+        ),
+        (
+            numbers.doubts.knows_canaries,
+            "What canaries send where they are out, and with which coins, was not noted: it is taken to be as the "
+            "promise and the coins have it, as far as the scores do not speak against it.",
+        ),
+        (numbers.knows_weights, "What replies weigh was not seen: none is taken to outweigh a canary."),
     )
-    unweighed = "" if numbers.knows_weights else " What replies weigh was not seen: none is taken to outweigh a canary."
-    return f"{numbers.finding.method.assumption}{unseen}{taken}{unweighed}{_light(numbers)}"
+    unseen = "".join(f" {text}" for is_known, text in taken if not is_known)
+    return f"{numbers.finding.method.assumption}{unseen}{_light(numbers)}"
 
 
 def _light(numbers: LiveNumbers) -> str:
@@ -198,10 +190,11 @@ def _doubt(doubt: Doubt, numbers: LiveNumbers) -> str:
                 "and more noise than was promised. Noise that is missing could hide behind the first three."
             )
         case Doubt.UNEVEN:
+            rounds = _numbered(doubts.uneven, "round", "rounds")
             return (
-                f"Find out why far less noise than in the others lies in {_numbered(doubts.uneven, 'round')}: it was "
-                "left out there, the average was over far more clients, or in the others updates of clients lie over "
-                "the noise. Rounds on one scale alone can be judged."
+                f"Find out why far less noise than in the others lies in {rounds}: it was left out there, the average "
+                "was over far more clients, or in the others updates of clients lie over the noise. Rounds on one "
+                "scale alone can be judged."
             )
         case Doubt.ATTENDANCE:
             rate = percent(numbers.promise.claim.sampling_rate)
@@ -214,11 +207,10 @@ def _doubt(doubt: Doubt, numbers: LiveNumbers) -> str:
             assert_never(doubt)
 
 
-def _numbered(found: tuple[int, ...], what: str = "canary", most: int = 5) -> str:
+def _numbered(found: tuple[int, ...], one: str = "canary", many: str = "canaries") -> str:
     """Return numbers in words, the first few of them."""
-    named = f"{', '.join(map(str, found[:most]))}{', ...' if len(found) > most else ''}"
-    plurals = {"canary": "canaries", "round": "rounds"}
-    return f"{what if len(found) == 1 else plurals[what]} {named}"
+    more = ", ..." if len(found) > _MOST_NUMBERED else ""
+    return f"{one if len(found) == 1 else many} {', '.join(map(str, found[:_MOST_NUMBERED]))}{more}"
 
 
 def _table(numbers: LiveNumbers) -> str:
@@ -226,15 +218,12 @@ def _table(numbers: LiveNumbers) -> str:
     if not numbers.looks:
         return "<p>No verdict yet: the first is passed after five whole rounds.</p>"
     rows = [
-        (plural(one.rounds, "whole round"), *_cells(one.finding), "yes" if one.is_violated else "no")
+        (plural(one.rounds, "whole round"), number_text(one.finding.mu_lower, 3),
+         number_text(one.finding.epsilon_lower, 3), "yes" if one.is_violated else "no")
         for one in numbers.looks
-    ]
+    ]  # fmt: skip
     columns = ("look after", "mu of a round, at least", "epsilon of the training, at least", "breaks the promise")
     together = f"their bounds hold together with {percent(numbers.finding.confidence)} confidence"
     at_most = f"{together}, and a kept promise fails any of them in at most {one_in(FAMILY_LEVEL)} trainings"
     title = f"Looks that were declared beforehand: {at_most}"
     return page_table(columns, rows, numbers=(1, 2), title=title)
-
-
-def _cells(found: OneRunFinding) -> tuple[str, str]:
-    return number_text(found.mu_lower, 3), number_text(found.epsilon_lower, 3)

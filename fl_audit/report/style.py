@@ -7,20 +7,19 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from textwrap import wrap
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from fl_audit.errors import require
-
-_FORMATS = (".png", ".pdf", ".svg")
+from fl_audit.arrays import Floats
+from fl_audit.evidence.run_tables import quantiles_by_round
 
 WIDTH = 7.6
 REPORT_WIDTH = 5.2  # of a report's figures: on a phone their words are as large as those around them
@@ -34,6 +33,9 @@ INK = "#1a1a1a"
 MUTED = "#5c5c5c"
 GRID = "#dddddd"
 PALE = "#e9e9e9"
+
+LIMIT: dict[str, Any] = {"color": INK, "linestyle": "-.", "linewidth": 1.8}
+"""How a line is drawn that says what is promised, or another number to hold against."""
 
 _CHARACTERS = 56  # so many of the usual letters fit beside each other in a report's figure
 _SHORT_LABEL = 22
@@ -57,11 +59,6 @@ BIT_STYLES = {
     1: BitStyle("D was used (b = 1)", "b = 1", "#12426e", "#7fa3c7", "-", "o", ""),
     0: BitStyle("D' was used (b = 0)", "b = 0", "#b35806", "#f8d9b0", "--", "v", "////"),
 }
-
-
-def report_figure(height: float = HEIGHT) -> Figure:
-    """Return an empty white figure as wide as a report's, `height` inches tall without its legend."""
-    return new_figure(height, REPORT_WIDTH)
 
 
 def new_figure(height: float = HEIGHT, width: float = WIDTH) -> Figure:
@@ -121,7 +118,7 @@ def add_legend(axes: Axes, columns: int = 1) -> None:
     handles, labels = axes.get_legend_handles_labels()
     figure = axes.get_figure(root=True)
     assert figure is not None, "axes have a figure"
-    if is_narrow(axes):
+    if _is_narrow(axes):
         labels = [_wrapped(axes, label, 0.85) for label in labels]
         columns = columns if max(map(len, labels), default=0) <= _SHORT_LABEL else 1
         lines = -(-sum(label.count("\n") + 1 for label in labels) // columns)
@@ -130,7 +127,7 @@ def add_legend(axes: Axes, columns: int = 1) -> None:
                   handlelength=3.2)  # fmt: skip
 
 
-def is_narrow(axes: Axes) -> bool:
+def _is_narrow(axes: Axes) -> bool:
     """Whether the figure is as narrow as a report's, so that words have to be broken."""
     figure = axes.get_figure(root=True)
     return figure is not None and bool(figure.get_figwidth() < WIDTH)
@@ -138,7 +135,7 @@ def is_narrow(axes: Axes) -> bool:
 
 def _wrapped(axes: Axes, text: str, share: float) -> str:
     """Return a text broken into lines that fit a share of a narrow figure; lines of one's own are kept."""
-    if not is_narrow(axes):
+    if not _is_narrow(axes):
         return text
     return "\n".join(line for part in text.split("\n") for line in wrap(part, int(share * _CHARACTERS)) or [""])
 
@@ -181,56 +178,33 @@ def draw_band(axes: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style
         axes.fill_between(position, bottom, top, **style)
 
 
-@dataclass(frozen=True)
-class IntervalRow:
-    """A value with its interval, drawn in a row of its own."""
-
-    name: str  # of the row, at the left
-    # `value`, `low`, `high`: the value and the ends of its interval.
-    value: float
-    low: float
-    high: float
-    said: str  # what stands at the right, where no line crosses it
-    # `marker`, `colour`: how it is drawn.
-    marker: str = "o"
-    colour: str = BIT_STYLES[1].colour
-
-
-def draw_intervals(axes: Axes, rows: Sequence[IntervalRow]) -> None:
-    """Draw values with their intervals, the first row at the bottom, each with its numbers at the right.
+def draw_spread(axes: Axes, table: pd.DataFrame, column: str, scale: float = 1.0) -> Floats:
+    """Draw the median of the worlds with the range of all and, darker, of the middle half, over an axis of rounds.
 
     Parameters
     ----------
     axes
-        What to draw in.
-    rows
-        The rows, from the bottom up.
+        Where to draw.
+    table
+        With the columns `round`, `world` and `column`, a row for each world and round.
+    column
+        The column to draw.
+    scale
+        What its values are multiplied with.
     """
-    for height, row in enumerate(rows):
-        axes.plot([row.low, row.high], [height, height], "-", color=row.colour, linewidth=2.4)
-        axes.plot([row.low, row.high], [height, height], "|", color=row.colour, markersize=13, markeredgewidth=1.8)
-        axes.plot([row.value], [height], row.marker, color=row.colour, markersize=7)
-        axes.annotate(row.said, (1.01, height), xycoords=axes.get_yaxis_transform(), va="center",
-                      fontsize=SMALL_TEXT_SIZE, color=INK, annotation_clip=False)  # fmt: skip
-    axes.set_yticks(range(len(rows)), [row.name for row in rows])
-    axes.set_ylim(-0.6, len(rows) - 0.4)
-
-
-def draw_limit(axes: Axes, value: float, label: str, line: str = "-.") -> None:
-    """Draw what is promised, or another number to hold against, as an upright line.
-
-    Parameters
-    ----------
-    axes
-        What to draw in.
-    value
-        Where the line stands.
-    label
-        What the legend says of it.
-    line
-        A line style of matplotlib.
-    """
-    axes.axvline(value, color=INK, linestyle=line, linewidth=1.8, label=label)
+    rounds, curves = quantiles_by_round(table, column, (0, 0.25, 0.5, 0.75, 1))
+    lowest, lower, middle, upper, highest = (scale * curve for curve in curves)
+    worlds, style = table["world"].nunique(), BIT_STYLES[1]
+    if worlds > 1:
+        draw_band(axes, rounds, lowest, highest, facecolor=PALE, edgecolor=MUTED, linewidth=0.6,
+                  label="smallest to largest world")  # fmt: skip
+        draw_band(axes, rounds, lower, upper, facecolor=style.fill, edgecolor=style.colour, linewidth=0.6, alpha=0.7,
+                  label="middle half of the worlds")  # fmt: skip
+    label = "measured, the one world" if worlds == 1 else f"measured, median of {worlds:,} worlds"
+    axes.plot(rounds, middle, "-", color=style.colour, linewidth=2, marker=style.marker, **markers_for(len(rounds)),
+              label=label)  # fmt: skip
+    whole_number_axis(axes, int(rounds[0]), int(rounds[-1]))
+    return np.asarray(middle, dtype=np.float64)
 
 
 def markers_for(points: int) -> dict[str, Any]:
@@ -270,9 +244,3 @@ def to_svg(figure: Figure, salt: str = "fl_audit") -> str:
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     # Numbers within tags alone: what stands between them is read.
     return re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0]), buffer.getvalue())
-
-
-def require_figure_path(path: Path) -> None:
-    """Raise `InputError` unless a figure can be written there: a known ending, an existing directory."""
-    require(path.suffix in _FORMATS, f"figure {path} ends in {path.suffix!r}: accepted are {', '.join(_FORMATS)}")
-    require(path.absolute().parent.is_dir(), f"figure {path}: its directory does not exist")

@@ -2,19 +2,16 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from fl_audit.evidence.belief.family import TestName, TestResult
+from fl_audit.evidence.belief.family import OF_NOISE, TestName, TestResult, leading_first
 from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.evidence.findings.found import finite
 from fl_audit.report.units import UnitWords
-from fl_audit.report.wording import DASH, MISSING, capital, number_text, one_in, percent, times
+from fl_audit.report.wording import DASH, capital, number_text, one_in, percent, times
 from fl_audit.report.words_of_tests import MISSING_WORDS, TEST_WORDS, TestWords
 
-OF_NOISE = (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD, TestName.NOISE_TENSOR)
-"""The tests whose statistic is the measured over the promised noise."""
-OF_SHAPE = (TestName.SHAPE, TestName.SHAPE_ALONG_RECORD, TestName.TAILS, TestName.SUPPORT, TestName.EQUAL_VALUES)
-"""The tests whose statistics are made of the noise in units of the promised one."""
 _SMALLEST_P = 1e-300
 _COLUMNS = ("Test of", "Finding", "Measured", "Promised", "Would have been found", "p-value", "Its level")
 
@@ -44,17 +41,15 @@ class ToldTest:
     test: TestResult  # what it found
     unit: UnitWords  # how the report speaks of what is protected
 
-    @property
-    def _words(self) -> TestWords:
-        return TEST_WORDS[self.test.name]
-
-    def _filled(self, template: str) -> str:
-        test, unit = self.test, self.unit
+    @cached_property
+    def words(self) -> TestWords:
+        """The words of the test with its numbers filled in; of no limit where no size can be said."""
+        test = self.test
         numbers = {"measured": test.measured, "promised": test.promised, "limit": test.limit, **test.more}
-        return template.format(
-            **{name: _Number(value) for name, value in numbers.items()}, **_names(unit), place=test.place,
-            at_place=f", on '{test.place}'" if test.place else "",
-        )  # fmt: skip
+        names = vars(self.unit) | {name: _Number(value) for name, value in numbers.items()}
+        names |= {"place": test.place, "at_place": f", on '{test.place}'" if test.place else ""}
+        templates = vars(TEST_WORDS[test.name]) | ({"limit": ""} if math.isnan(test.limit) else {})
+        return TestWords(**{part: template.format(**names) for part, template in templates.items()})
 
     @property
     def title(self) -> str:
@@ -62,30 +57,11 @@ class ToldTest:
         return title_of(self.test.name, self.unit)
 
     @property
-    def measured(self) -> str:
-        """What was measured, in a phrase."""
-        return self._filled(self._words.measured)
-
-    @property
-    def promised(self) -> str:
-        """What the claim says of it, in a phrase."""
-        return self._filled(self._words.promised)
-
-    @property
-    def limit(self) -> str:
-        """What would have been found in 9 of 10 runs, in a phrase; nothing where no size can be said."""
-        return "" if math.isnan(self.test.limit) else self._filled(self._words.limit)
-
-    @property
-    def phrase(self) -> str:
-        """What a broken test has found, in a phrase without numbers."""
-        return self._words.breach.format(**_names(self.unit))
-
-    @property
     def sentence(self) -> str:
         """What a broken test has found, with its number and the promised one, as short as it can be said."""
         if self.test.name not in OF_NOISE:
-            return f"{self.phrase}: we measured {self.measured}; the promise was {self.promised}."
+            words = self.words
+            return f"{words.breach}: we measured {words.measured}; the promise was {words.promised}."
         where = {
             TestName.NOISE_TOTAL: "",
             TestName.NOISE_ALONG_RECORD: f", just where it has to hide the {self.unit.one}",
@@ -95,16 +71,11 @@ class ToldTest:
         return f"The noise is {share} of what was promised{where[self.test.name]}."
 
     @property
-    def remedy(self) -> str:
-        """Where to look for the cause of a broken test, in a sentence."""
-        return self._words.remedy
-
-    @property
     def kind(self) -> str:
         """What kind of breach it finds: several tests may find the same one, which is then said once."""
         if self.test.name.is_about_secret:
             return "secret"
-        return "noise" if self.test.name.startswith("noise") else self.remedy
+        return "noise" if self.test.name.startswith("noise") else self.words.remedy
 
     def to_json(self) -> dict[str, Any]:
         """Return what `summary.json` says of it."""
@@ -114,16 +85,12 @@ class ToldTest:
             "statistic": finite(test.statistic),
             "p_value": finite(test.p_value),
             "level": test.level,
-            "measured": self.measured,
-            "promised": self.promised,
-            "limit": self.limit,
+            "measured": self.words.measured,
+            "promised": self.words.promised,
+            "limit": self.words.limit,
             "where": test.place,
             "violated": test.violated,
         }
-
-
-def _names(unit: UnitWords) -> dict[str, str]:
-    return {"one": unit.one, "others": unit.others, "there": unit.there, "not_there": unit.not_there}
 
 
 def title_of(name: TestName, unit: UnitWords) -> str:
@@ -136,7 +103,7 @@ def title_of(name: TestName, unit: UnitWords) -> str:
     unit
         How the report names what is protected.
     """
-    return capital(TEST_WORDS[name].title.format(**_names(unit)))
+    return capital(TEST_WORDS[name].title.format(**vars(unit)))
 
 
 @dataclass(frozen=True)
@@ -153,16 +120,9 @@ class ToldTests:
 
     @property
     def broken(self) -> tuple[ToldTest, ...]:
-        """The tests that refute the promise, the one to lead with first, then as a kept promise explains them.
-
-        Noise that depends on the secret is no matter of degree, so it leads even where another test is clearer, but for
-        noise that is missing.
-        """
-        ordered = sorted((told for told in self.each if told.test.violated), key=_chance)
-        about_secret = [told for told in ordered if told.test.name.is_about_secret]
-        missing = any(told.test.name in OF_NOISE for told in ordered)
-        first = (about_secret if about_secret and not missing else ordered)[:1]
-        return (*first, *(told for told in ordered if told not in first))
+        """The tests that refute the promise, the one to lead with first."""
+        tests = () if self.found is None else leading_first(self.found.broken)
+        return tuple(ToldTest(test, self.unit) for test in tests)
 
     @property
     def missing(self) -> tuple[tuple[str, str], ...]:
@@ -174,20 +134,14 @@ class ToldTests:
     def cells(self) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
         """Columns and rows of the table of all tests."""
         return _COLUMNS, tuple(
-            (told.title, "BROKEN" if told.test.violated else "kept", told.measured, told.promised, told.limit or DASH,
-             p_text(told.test.p_value), f"{told.test.level:.3g}")
+            (told.title, "BROKEN" if told.test.violated else "kept", told.words.measured, told.words.promised,
+             told.words.limit or DASH, p_text(told.test.p_value), f"{told.test.level:.3g}")
             for told in self.each
         )  # fmt: skip
 
 
-def _chance(told: ToldTest) -> float:
-    return told.test.p_value / told.test.level
-
-
 def p_text(p_value: float) -> str:
     """Return a p-value, which is never 0: only too small to be written."""
-    if math.isnan(p_value):
-        return MISSING
     return f"{p_value:.2g}" if p_value >= _SMALLEST_P else "under 1e-300"
 
 

@@ -1,7 +1,6 @@
 """How a report speaks of what is protected: a record or a client, which is there or not, or is replaced by another."""
 
-from dataclasses import dataclass
-from typing import assert_never
+from dataclasses import dataclass, replace
 
 from fl_audit.adjacency import Adjacency, Relation, Unit
 
@@ -35,52 +34,53 @@ def unit_words(adjacency: Adjacency) -> UnitWords:
     >>> unit_words(Adjacency.ADD_REMOVE_CLIENT).whether
     'whether one particular client took part'
     """
-    replaced = adjacency.relation is Relation.REPLACE
-    match adjacency.unit:
-        case Unit.RECORD:
-            return _of_a_record(replaced)
-        case Unit.CLIENT:
-            return _of_a_client(replaced)
-        case _:
-            assert_never(adjacency.unit)
+    return _WORDS[adjacency.unit, adjacency.relation]
 
 
-def _of_a_record(replaced: bool) -> UnitWords:
-    other = ", or another in its place," if replaced else ""
-    return UnitWords(
-        one="record",
-        many="records",
-        differing="the differing record",
-        sum="sum of clipped gradients",
-        measure="gradient units",
-        others="the gradients of the other records",
-        whether=f"whether one particular record{other} was used",
-        that="one particular record was used",
-        that_short="it was",
-        not_that="it was not",
-        there="with the record",
-        not_there="with the other in its place" if replaced else "without it",
-        secret_rounds="whose records each step used",
-    )
-
-
-def _of_a_client(replaced: bool) -> UnitWords:
-    took_part = "one particular client took part"
-    used = "the records of one particular client were used"
-    return UnitWords(
-        one="client",
-        many="clients",
-        differing="the differing client",
-        sum="sum of clipped updates",
-        measure="units of the model's parameters",
-        others="the updates of the other clients",
-        whether="whether one particular client's records or those of a stand-in were used"
-        if replaced
-        else f"whether {took_part}",
-        that=used if replaced else took_part,
-        that_short="they were" if replaced else "it did",
-        not_that="those of a stand-in were" if replaced else "it did not",
-        there="with the client",
-        not_there="with a stand-in" if replaced else "without it",
-        secret_rounds="which clients each round used",
-    )
+_RECORD = UnitWords(
+    one="record",
+    many="records",
+    differing="the differing record",
+    sum="sum of clipped gradients",
+    measure="gradient units",
+    others="the gradients of the other records",
+    whether="whether one particular record was used",
+    that="one particular record was used",
+    that_short="it was",
+    not_that="it was not",
+    there="with the record",
+    not_there="without it",
+    secret_rounds="whose records each step used",
+)
+_CLIENT = UnitWords(
+    one="client",
+    many="clients",
+    differing="the differing client",
+    sum="sum of clipped updates",
+    measure="units of the model's parameters",
+    others="the updates of the other clients",
+    whether="whether one particular client took part",
+    that="one particular client took part",
+    that_short="it did",
+    not_that="it did not",
+    there="with the client",
+    not_there="without it",
+    secret_rounds="which clients each round used",
+)
+_WORDS = {
+    (Unit.RECORD, Relation.ADD_REMOVE): _RECORD,
+    (Unit.RECORD, Relation.REPLACE): replace(
+        _RECORD,
+        whether="whether one particular record, or another in its place, was used",
+        not_there="with the other in its place",
+    ),
+    (Unit.CLIENT, Relation.ADD_REMOVE): _CLIENT,
+    (Unit.CLIENT, Relation.REPLACE): replace(
+        _CLIENT,
+        whether="whether one particular client's records or those of a stand-in were used",
+        that="the records of one particular client were used",
+        that_short="they were",
+        not_that="those of a stand-in were",
+        not_there="with a stand-in",
+    ),
+}

@@ -41,10 +41,8 @@ def percent(share: float | None) -> str:
     return f"{text.rstrip('0').rstrip('.')}{SPACE}%"
 
 
-def one_in(chance: float | None) -> str:
+def one_in(chance: float) -> str:
     """Return a small chance the way people say it: `1 in 1,000`."""
-    if chance is None:
-        return MISSING
     if chance <= 0:
         return "zero"
     inverse = 1 / chance
@@ -98,57 +96,6 @@ def capital(text: str) -> str:
 def uncapital(text: str) -> str:
     """Return a text with its first letter small."""
     return text[:1].lower() + text[1:]
-
-
-def interval_text(value: float | None, low: float, high: float, digits: int = 3) -> str:
-    """Return a number with its interval, or alone where the interval has no width: then it is none.
-
-    Parameters
-    ----------
-    value
-        The number; None where there is none.
-    low
-        Lower end of the interval.
-    high
-        Upper end of the interval.
-    digits
-        That count.
-
-    Examples
-    --------
-    >>> interval_text(0.5, 0.42, 0.58)
-    '0.5 (0.42 to 0.58)'
-    """
-    if low == high:
-        return f"{number_text(value, digits)} (no interval)"
-    return f"{number_text(value, digits)} ({number_text(low, digits)} to {number_text(high, digits)})"
-
-
-def ratio_text(ratio: float, low: float, high: float) -> str:
-    """Return a ratio near 1 with its interval, in as many digits as tell its ends apart, and an end from 1.
-
-    Parameters
-    ----------
-    ratio
-        The ratio, at least 0.
-    low
-        Lower end of its interval, at least 0.
-    high
-        Upper end of its interval.
-
-    Examples
-    --------
-    >>> ratio_text(1.0001, 0.9994, 1.0008)
-    '1.000 (0.999 to 1.001)'
-    """
-    width = max(high - low, 1e-9)
-    decimals = min(6, max(2, math.floor(-math.log10(width / 2))))
-    nearest = min((low, high), key=lambda end: abs(end - 1))
-    while decimals < 6 and (
-        round(low, decimals) == round(high, decimals) or (not low <= 1 <= high and round(nearest, decimals) == 1)
-    ):
-        decimals += 1
-    return f"{ratio:.{decimals}f} ({low:.{decimals}f} to {high:.{decimals}f})"
 
 
 def times(ratio: float) -> str:

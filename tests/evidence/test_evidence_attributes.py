@@ -13,7 +13,8 @@ from fl_audit.evidence.findings.attributes import GUESSED, GUESSERS, TRUTH, Attr
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import guarantee
-from fl_audit.report.reading import Reading, reading_of
+from fl_audit.report.finding import Row
+from fl_audit.report.reading import Reading
 from fl_audit.report.sections.membership import _mean_row
 
 
@@ -36,11 +37,14 @@ def test_an_attribute_of_twins_is_within_the_limit_for_two_records_and_above_it_
     kept = twins(1.0, 1.0, 4000)
     found, largest = kept.by_name[GUESSED].advantage, kept.largest
     assert largest == pytest.approx(2 * ndtr(1.0) - 1)
-    assert reading_of(found.advantage, found.low, found.high, largest) in (Reading.WITHIN, Reading.BY_CHANCE)
+    assert Row("", found.advantage, "", found.low, found.high, limit=largest).reading in (
+        Reading.WITHIN,
+        Reading.BY_CHANCE,
+    )
     assert found.low > 2 * ndtr(0.5) - 1  # above the limit for one record
     broken = twins(1.0, 2.0, 4000)
     worse = broken.by_name[GUESSED].advantage
-    assert reading_of(worse.advantage, worse.low, worse.high, broken.largest) is Reading.BEYOND
+    assert Row("", worse.advantage, "", worse.low, worse.high, limit=broken.largest).reading is Reading.BEYOND
 
 
 def test_the_advantage_of_membership_names_the_interval_that_it_has() -> None:

@@ -11,6 +11,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.data.randomisers import RandomisedBits
 from fl_audit.evidence.belief.advantage import most_wins
 from fl_audit.evidence.belief.family import TestName
+from fl_audit.evidence.belief.noise_estimate import kept_epsilon
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.run_tables import Timing
 from fl_audit.privacy.accounting import Accountant
@@ -19,9 +20,9 @@ from fl_audit.privacy.guarantee import guarantee
 from fl_audit.report.headline import facts_of, next_step, warnings_of
 from fl_audit.report.page import pdf
 from fl_audit.report.page.first_screen import first_screen
-from fl_audit.report.page.gauge import gauge_html, kept_epsilon
+from fl_audit.report.page.gauge import gauge_html
 from fl_audit.report.page.html import PAPER, paragraphs, render_html
-from fl_audit.report.page.palette import DARK, LIGHT, TEXT_ON_GROUND
+from fl_audit.report.page.palette import DARK, LIGHT
 from fl_audit.report.page.pictures import draw_all
 from fl_audit.report.page.stylesheet import STYLESHEET
 from fl_audit.report.sections.registry import report_contents
@@ -193,6 +194,20 @@ def luminance(colour):
 def contrast(one, other):
     low, high = sorted((luminance(one), luminance(other)))
     return (high + 0.05) / (low + 0.05)
+
+
+TEXT_ON_GROUND = (
+    ("ink", "paper"),
+    ("muted", "paper"),
+    ("ink", "pale"),
+    ("ink", "good-ground"),
+    ("good", "good-ground"),
+    ("bad", "bad-ground"),
+    ("ink", "open-ground"),
+    ("open", "open-ground"),
+    ("label", "label-ground"),
+)
+"""Every pair of a text's colour and the ground that it stands on."""
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])

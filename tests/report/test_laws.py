@@ -17,7 +17,7 @@ from fl_audit.mechanisms.standpoint import Place, Standpoint, TargetsParticipati
 from fl_audit.report.page.console import summary_table
 from fl_audit.report.page.html import paragraphs, render_html
 from fl_audit.report.page.pictures import DrawnPicture
-from fl_audit.report.sections.law import law_table
+from fl_audit.report.sections.law import law_tables
 from fl_audit.report.sections.registry import measured, report_contents
 from fl_audit.report.style import to_png
 from fl_audit.report.tests_table import title_of
@@ -52,7 +52,7 @@ def text_of(contents):
 
 def law_of(contents):
     """Return the table of the release law as a dictionary."""
-    return dict(law_table(contents.facts).rows)
+    return dict(law_tables(contents.facts)[0].rows)
 
 
 @pytest.mark.parametrize(

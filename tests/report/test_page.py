@@ -19,16 +19,16 @@ from fl_audit.evidence.findings.noise import NoiseNumbers
 from fl_audit.evidence.findings.pair import PairNumbers
 from fl_audit.evidence.findings.released_model import ModelNumbers
 from fl_audit.evidence.run_tables import Timing
-from fl_audit.report.finding import PagePlace, Row, Section
+from fl_audit.report.finding import Row, Section
 from fl_audit.report.page.console import summary_table
 from fl_audit.report.page.html import MOST_FAILED, ON_ITS_WORD, paragraphs, render_html
 from fl_audit.report.page.pictures import DrawnPicture
 from fl_audit.report.page.writing import write_report
 from fl_audit.report.reading import Reading, finding_text
+from fl_audit.report.sections.noise import _ratio_text
 from fl_audit.report.sections.registry import SECTIONS, measured, page_rows, report_contents
 from fl_audit.report.sections.verdict import banner, verdict_of
 from fl_audit.report.tests_table import ToldTests, p_text
-from fl_audit.report.wording import ratio_text
 
 
 def opening_of(contents):
@@ -165,7 +165,7 @@ def test_a_number_above_the_promise_is_said_to_be_within_chance_where_its_interv
 def test_readings_stand_in_summary_page_and_console_alike(make_contents, noise):
     contents = make_contents(worlds=60, exact=False, noise=noise, seed=8)
     told = {entry["name"]: entry for entry in contents.summary["findings"]}
-    rows = {row.name: row for _, row in page_rows(contents)}
+    rows = {row.name: row for row in page_rows(contents)}
     assert told.keys() == rows.keys()
     assert {"Advantage of the insider", "Share of D found at 10\xa0% false alarms", "Test accuracy"} <= told.keys()
     page, _ = page_and_appendix(contents)
@@ -315,7 +315,7 @@ def test_a_new_finding_is_one_entry_of_the_registry(make_contents):
     assert "There were 30 of them." in render_html(contents, [])
     assert contents.summary["extra"] == 30
     assert contents.find(_Extra) == _Extra(30)
-    assert extra.place is PagePlace.APPENDIX
+    assert not extra.on_page
     for kind in ("name", "title"):
         assert len({getattr(section, kind) for section in SECTIONS}) == len(SECTIONS)
 
@@ -364,4 +364,4 @@ def test_advantage_from_beliefs_is_narrower_than_counted(make_contents):
     ],
 )
 def test_ratios_tell_their_ends_apart_and_from_one(ratio, text):
-    assert ratio_text(*ratio) == text
+    assert _ratio_text(*ratio) == text

@@ -16,8 +16,8 @@ from fl_audit.report.finding import Row, RunContents
 from fl_audit.report.headline import facts_of
 from fl_audit.report.page.console import summary_table
 from fl_audit.report.page.html import render_html
-from fl_audit.report.reading import Reading, aside, finding_text, interval_beside, reading_of
-from fl_audit.report.sections.insider import INSIDER, advantage_row, surer_row
+from fl_audit.report.reading import Reading, finding_text
+from fl_audit.report.sections.insider import INSIDER, _surer_row, advantage_row
 from fl_audit.report.sections.registry import measured
 from fl_audit.report.sections.verdict import verdict_of
 
@@ -40,12 +40,7 @@ SHAPES = {
 
 def rows_of(contents: RunContents) -> list[Row]:
     """Return every number of every section."""
-    return [
-        row
-        for section, numbers in measured(contents)
-        if section.rows is not None
-        for row in section.rows(numbers, contents)
-    ]
+    return [row for section, numbers in measured(contents) for row in section.rows(numbers, contents)]
 
 
 def text_of(html: str) -> str:
@@ -70,7 +65,7 @@ def test_every_number_with_an_interval_beside_a_promise_says_how_it_stands(make_
     beside = [row for row in rows_of(contents) if row.limit is not None and row.low is not None]
     assert len(beside) >= 4
     for row in beside:
-        expected = reading_of(row.value, row.low, row.high, row.limit, row.is_least)
+        expected = row.reading
         assert (expected is Reading.WITHIN) == (row.aside == "")
         if row.aside:
             assert str(expected) in line_of(appendix, row.name)
@@ -103,16 +98,19 @@ def test_sentences_and_first_screen_say_it_at_the_number(make_contents, verdict)
         type(insider): replace(insider, estimate=lucky, belief_violations=1)
     })  # fmt: skip
     changed = replace(contents, findings=above)
-    note = aside(Reading.BY_CHANCE)
+    note = f" ({Reading.BY_CHANCE})"
     assert advantage_row(changed.find(type(insider)), changed).aside == note
     sentence = INSIDER.sentence(changed.find(type(insider)), changed)
     assert f"{worlds - 1:,} of {worlds:,} trials{note}" in sentence
-    assert surer_row(changed.find(type(insider)), changed).aside in sentence
+    assert _surer_row(changed.find(type(insider)), changed).aside in sentence
     assert note in facts_of(changed)[1].note
     assert INSIDER.sentence(insider, contents).count("(not") <= 2
 
 
 def test_intervals_in_cells_say_it_too():
-    assert interval_beside(0.29, 0.05, 0.48, 0.206).endswith(str(Reading.BY_CHANCE) + ")")
-    assert interval_beside(0.29, 0.25, 0.48, 0.206).endswith(str(Reading.BEYOND) + ")")
-    assert interval_beside(0.2, 0.05, 0.48, 0.206) == interval_beside(0.2, 0.05, 0.48, None)
+    def text(value: float, low: float, limit: float | None) -> str:
+        return Row("Advantage", value, low=low, high=0.48, limit=limit).text
+
+    assert text(0.29, 0.05, 0.206).endswith(str(Reading.BY_CHANCE) + ")")
+    assert text(0.29, 0.25, 0.206).endswith(str(Reading.BEYOND) + ")")
+    assert text(0.2, 0.05, 0.206) == text(0.2, 0.05, None)

@@ -9,7 +9,7 @@ import pytest
 from experiments.studies.breach_kinds import BREACHES, Breach
 from experiments.studies.breaches import synthetic_run
 from fl_audit.adjacency import Adjacency
-from fl_audit.evidence.belief.family import Missing, TestName, TestResult
+from fl_audit.evidence.belief.family import OF_NOISE, Missing, TestName, TestResult
 from fl_audit.evidence.belief.verdict import Judgement, judge, judge_scores
 from fl_audit.evidence.reconstruction import judge_hits
 from fl_audit.privacy.accounting import Accountant
@@ -18,7 +18,7 @@ from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import guarantee
 from fl_audit.report.sections.noise import excess_text
 from fl_audit.report.sections.verdict import _detection_text
-from fl_audit.report.tests_table import OF_NOISE, ToldTest, ToldTests, title_of
+from fl_audit.report.tests_table import ToldTest, ToldTests, title_of
 from fl_audit.report.units import unit_words
 from fl_audit.report.words_of_tests import MISSING_WORDS
 
@@ -44,11 +44,11 @@ def test_every_test_says_what_it_measured_and_what_was_promised(found: tuple[Tes
     assert {test.name for test in found} >= set(TestName) - {TestName.DISTINGUISHER}
     for test in found:
         told = ToldTest(test, WORDS)
-        said = [told.measured, told.promised, told.phrase, told.sentence]
-        said += [] if test.name is TestName.SCORES else [told.limit]
+        said = [told.words.measured, told.words.promised, told.words.breach, told.sentence]
+        said += [] if test.name is TestName.SCORES else [told.words.limit]
         assert all(said), test.name
         assert not any(re.search(r"[{}]|nan|not determined", text) for text in said), said
-        assert told.remedy.endswith(".")
+        assert told.words.remedy.endswith(".")
 
 
 def test_every_name_and_reason_has_words() -> None:

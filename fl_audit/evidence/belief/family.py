@@ -5,7 +5,7 @@ the probability that an honest federation fails any of them is at most `FAMILY_L
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
@@ -119,6 +119,12 @@ def of_looks(looks: int, p_value: float) -> float:
     return float(np.minimum(1.0, looks * p_value))
 
 
+OF_NOISE = (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD, TestName.NOISE_TENSOR)
+"""The tests whose statistic is the measured over the promised noise."""
+OF_SHAPE = (TestName.SHAPE, TestName.SHAPE_ALONG_RECORD, TestName.TAILS, TestName.SUPPORT, TestName.EQUAL_VALUES)
+"""The tests whose statistics are made of the noise in units of the promised one."""
+
+
 @dataclass(frozen=True)
 class TestResult:
     """What one test found, in numbers; `fl_audit.report.words_of_tests` says what they mean.
@@ -183,3 +189,16 @@ class NotOffered:
     """Why a test has nothing to say about a run."""
 
     reason: Missing
+
+
+def leading_first(broken: Iterable[TestResult]) -> tuple[TestResult, ...]:
+    """Return tests that refute a promise, the one to lead with first, then as a kept promise explains them.
+
+    Noise that depends on the secret is no matter of degree, so it leads even where another test is clearer, but for
+    noise that is missing.
+    """
+    ordered = sorted(broken, key=lambda test: test.p_value / test.level)
+    about_secret = [test for test in ordered if test.name.is_about_secret]
+    missing = any(test.name in OF_NOISE for test in ordered)
+    first = (about_secret if about_secret and not missing else ordered)[:1]
+    return (*first, *(test for test in ordered if test not in first))

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
-from fl_audit.errors import require
+from fl_audit.errors import InputError, require
 from fl_audit.evidence.belief.family import FAMILY_LEVEL
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_scale import (
@@ -188,6 +188,17 @@ def epsilon_at(claim: Claim, ratio: float) -> float:
         Real over claimed standard deviation of the noise, positive.
     """
     return claim.with_noise(ratio).profile.epsilon(claim.delta)
+
+
+def kept_epsilon(promise: Guarantee) -> float:
+    """Return the epsilon that the claimed noise gives away by its own law, at the promised delta.
+
+    It is the promised one where that law does not resolve so small a delta.
+    """
+    try:
+        return promise.claim.profile.epsilon(promise.delta)
+    except InputError:
+        return promise.epsilon
 
 
 def _epsilon_at_least(claim: Claim, ratio: float) -> float:

@@ -115,6 +115,11 @@ class Judgement:
     worlds_needed: int | None
     conclusive: bool
 
+    @property
+    def level_of_limit(self) -> float:
+        """Level of the test that the limit of detection is about."""
+        return next((test.level for test in self.tests if test.name == self.method), self.level)
+
 
 FAMILY: dict[TestName, Callable[[Measured], TestResult | NotOffered]] = {
     TestName.NOISE_TOTAL: noise_total,

@@ -12,8 +12,9 @@ from fl_audit.evidence.bounds.lower_bounds import bound_json
 from fl_audit.evidence.findings.found import Findings, finite
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.evidence.membership.achieved import Achieved, AskedOfScores, achieved_by_attack, achieved_by_insiders
-from fl_audit.evidence.membership.limits import largest_auc, largest_order
+from fl_audit.evidence.membership.limits import largest_auc, largest_order, largest_tpr
 from fl_audit.game.membership import Membership
+from fl_audit.privacy.guarantee import Guarantee
 
 SCORE, APART = "score_", "apart_"
 """Before the name of an attack, the columns of its scores: with all other worlds as shadows, and with some apart."""
@@ -41,6 +42,8 @@ class AttackNumbers:
     # attacker who is shown a member and another of the same world; None without a promise.
     largest_auc: float | None
     largest_order: float | None
+    # The largest TPR at 0.1 % and at 1 % false alarms, and the largest balanced accuracy, that the promise allows.
+    largest_rates: tuple[float | None, float | None, float | None]
 
     @property
     def outsiders(self) -> dict[str, Achieved]:
@@ -105,8 +108,15 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AttackNumbers | None:
     if not achieved:
         return None
     profile = None if promise is None else promise.claim.profile
-    limits = (None, None) if profile is None else (largest_auc(profile), largest_order(profile))
-    return AttackNumbers(achieved, worlds, membership.targets, known, *limits)
+    auc, order = (None, None) if profile is None else (largest_auc(profile), largest_order(profile))
+    return AttackNumbers(achieved, worlds, membership.targets, known, auc, order, _largest_rates(promise))
+
+
+def _largest_rates(promise: Guarantee | None) -> tuple[float | None, float | None, float | None]:
+    if promise is None:
+        return None, None, None
+    at_0001, at_001 = largest_tpr(promise.claim.profile, np.array([1e-3, 1e-2]))
+    return float(at_0001), float(at_001), (1 + promise.advantage_bound_exact) / 2
 
 
 def _auc_of_signals(mu: Floats, membership: Membership) -> float | None:

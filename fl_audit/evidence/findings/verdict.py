@@ -28,6 +28,12 @@ class VerdictNumbers:
     missing_at_unit: float | None = None
 
     @property
+    def judged(self) -> Judgement:
+        """What the verdict rests on, of a run that was judged."""
+        assert self.judgement is not None, "nothing was judged here"
+        return self.judgement
+
+    @property
     def judges_scores(self) -> bool:
         """Whether nothing but scores of no known law was judged: nothing says which breach they would show."""
         return self.judgement is not None and [test.name for test in self.judgement.tests] == [TestName.SCORES]

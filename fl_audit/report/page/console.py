@@ -27,6 +27,6 @@ def summary_table(contents: RunContents) -> Table:
     for fact in facts_of(contents):
         table.add_row(Text(fact.name), Text(f"{fact.value}, {fact.note}"))
     table.add_section()
-    for _, row in page_rows(contents):
+    for row in page_rows(contents):
         table.add_row(Text(row.name), Text(finding_text(row.to_json())))
     return table

@@ -8,8 +8,7 @@ import math
 from dataclasses import dataclass
 from html import escape
 
-from fl_audit.errors import InputError
-from fl_audit.evidence.belief.noise_estimate import BREACH
+from fl_audit.evidence.belief.noise_estimate import BREACH, kept_epsilon
 from fl_audit.evidence.belief.verdict import Judgement, Verdict
 from fl_audit.evidence.findings.verdict import VerdictNumbers
 from fl_audit.privacy.guarantee import Guarantee
@@ -22,21 +21,13 @@ _LOOSE = 0.97  # an accountant is loose where the claimed noise gives away less 
 
 
 @dataclass(frozen=True)
-class _Bar:
-    """A part of the axis, in multiples of the promise."""
-
-    kind: str
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class _Row:
     """One line of the gauge."""
 
     name: str
     words: str
-    bars: tuple[_Bar, ...] = ()
+    # Parts of the axis: what each stands for, and both its ends in multiples of the promise.
+    bars: tuple[tuple[str, float, float], ...] = ()
 
 
 def gauge_html(contents: RunContents) -> str:
@@ -45,50 +36,36 @@ def gauge_html(contents: RunContents) -> str:
     found = numbers.judgement
     if promise is None:
         rows = (_Row("Promised", "no limit"), _Row("Shown", "not measured"), _Row("Findable", "no promise to break"))
-        return _figure("Promised, shown, findable: nothing was promised", rows, "", "")
-    promised = _Row("Promised", f"{number_text(promise.epsilon, 3)} at most", (_Bar("promised", 0.0, 1.0),))
+        return _figure("Promised, shown, findable: nothing was promised", rows)
+    promised = _Row("Promised", f"{number_text(promise.epsilon, 3)} at most", (("promised", 0.0, 1.0),))
     title = f"How much could be given away: epsilon at delta {number_text(promise.delta, 3)}, where 0 is nothing"
     if found is None:
         rows = (promised, _Row("Shown", "not measured"), _Row("Findable", "nothing: no insider took part"))
-        return _figure(title, rows, _axis(_ENDS[0]), "", _ENDS[0])
+        return _figure(title, rows, _ENDS[0])
     shown, limit = (_share(epsilon, promise) for epsilon in (found.epsilon_lower_bound, found.limit_of_detection))
     reach = 1.05 * max(share for share in (1.0, shown, limit) if math.isfinite(share))
     end = next((end for end in _ENDS if end >= reach), _ENDS[-1])
     kept = _marked(numbers, promise)
     rows = (promised, _shown(found, promise, shown, numbers.verdict), _findable(numbers, promise, limit, kept, end))
     note = " ".join(text for text in (_of_verdict(numbers), _of_accountant(kept, promise)) if text)
-    below = f'<p class="small">{escape(note)}</p>' if note else ""
-    return _figure(title, rows, _axis(end), below, end, None if kept is None else _share(kept, promise))
+    return _figure(title, rows, end, None if kept is None else _share(kept, promise), note)
 
 
 def _shown(found: Judgement, promise: Guarantee, share: float, verdict: Verdict) -> _Row:
     bound = found.epsilon_lower_bound
     words = f"{number_text(bound, 3)} at least (at {percent(found.confidence)})"
     kind = "shown beyond" if verdict is Verdict.VIOLATED and bound > promise.epsilon else "shown"
-    return _Row("Shown", words, (_Bar(kind, 0.0, share),))
+    return _Row("Shown", words, ((kind, 0.0, share),))
 
 
 def _findable(numbers: VerdictNumbers, promise: Guarantee, limit: float, kept: float | None, end: float) -> _Row:
     """Return the row of what would have been found, and of what could not be."""
-    found = numbers.judgement
-    assert found is not None, "only what was judged has limits"
     begin = 1.0 if kept is None else _share(kept, promise)
-    most = number_text(found.limit_of_detection, 3)
+    most = number_text(numbers.judged.limit_of_detection, 3)
     if not math.isfinite(limit) or limit <= 0:
-        return _Row("Findable", "nothing could have been found", (_Bar("blind", begin, end),))
-    bars = (_Bar("blind", begin, limit), _Bar("findable", limit, end))
+        return _Row("Findable", "nothing could have been found", (("blind", begin, end),))
+    bars = (("blind", begin, limit), ("findable", limit, end))
     return _Row("Findable", f"{most} or more; a smaller breach may hide", bars)
-
-
-def kept_epsilon(promise: Guarantee) -> float:
-    """Return the epsilon that the claimed noise gives away by its own law, at the promised delta.
-
-    It is the promised one where that law does not resolve so small a delta.
-    """
-    try:
-        return promise.claim.profile.epsilon(promise.delta)
-    except InputError:
-        return promise.epsilon
 
 
 def _share(epsilon: float, promise: Guarantee) -> float:
@@ -105,10 +82,12 @@ def _marked(numbers: VerdictNumbers, promise: Guarantee) -> float | None:
 
 
 def _figure(
-    title: str, rows: tuple[_Row, ...], axis: str, below: str, end: float | None = None, mark: float | None = None
+    title: str, rows: tuple[_Row, ...], end: float | None = None, mark: float | None = None, note: str = ""
 ) -> str:
     spoken = ". ".join(f"{row.name}: {row.words}" for row in rows)
     lines = "\n".join(_row_html(row, end, mark) for row in rows)
+    axis = "" if end is None else _axis(end)
+    below = f'<p class="small">{escape(note)}</p>' if note else ""
     return (
         f'<figure class="gauge"><figcaption>{escape(title)}</figcaption>\n'
         f'<div role="img" aria-label="{escape(f"{title}. {spoken}.")}">\n{lines}\n{axis}</div>{below}</figure>'
@@ -118,11 +97,11 @@ def _figure(
 def _row_html(row: _Row, end: float | None, mark: float | None) -> str:
     drawn = ""
     if end is not None:
-        for bar in row.bars:
-            low, high = min(bar.low, end), min(bar.high, end)
+        for kind, *ends in row.bars:
+            low, high = (min(at, end) for at in ends)
             if high > low:
                 size = f"left:{100 * low / end:.2f}%;width:{100 * (high - low) / end:.2f}%"
-                drawn += f'<i class="bar {bar.kind}" style="{size}"></i>'
+                drawn += f'<i class="bar {kind}" style="{size}"></i>'
         drawn += f'<i class="line" style="left:{100 / end:.2f}%"></i>'
         if mark is not None:
             drawn += f'<i class="kept" style="left:{100 * mark / end:.2f}%"></i>'
@@ -142,17 +121,16 @@ def _axis(end: float) -> str:
 
 def _of_verdict(numbers: VerdictNumbers) -> str:
     """Say why the verdict is another than the bar of what was shown suggests."""
-    assert numbers.judgement is not None, "only what was judged has a bar"
-    shows_breach = numbers.judgement.epsilon_lower_bound > numbers.promised
+    found = numbers.judged
+    shows_breach = found.epsilon_lower_bound > numbers.promised
     is_broken = numbers.verdict is Verdict.VIOLATED
     if is_broken and not shows_breach:
         return "This scale shows one kind of breach only; what broke the promise is named above."
     if shows_breach and not is_broken:
-        chance = one_in(1 - numbers.judgement.confidence).removeprefix("about ")
+        chance = one_in(1 - found.confidence).removeprefix("about ")
         return (
-            f"What is shown at {percent(numbers.judgement.confidence)} passes the promise, as it does for at most "
-            f"{chance} promises that are kept; the verdict asks for a sign as rare as "
-            f"{one_in(numbers.judgement.level)}."
+            f"What is shown at {percent(found.confidence)} passes the promise, as it does for at most {chance} "
+            f"promises that are kept; the verdict asks for a sign as rare as {one_in(found.level)}."
         )
     return ""
 

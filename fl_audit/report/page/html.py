@@ -7,7 +7,7 @@ from typing import Any
 
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.notebook import Markup
-from fl_audit.report.finding import PagePlace, Row, RunContents, Section, Table
+from fl_audit.report.finding import Row, RunContents, Section, Table
 from fl_audit.report.law_words import SIMULATION_NOTICE, scaling_text
 from fl_audit.report.page.first_screen import first_screen
 from fl_audit.report.page.markup import html_figure, page_table, value_html
@@ -15,7 +15,7 @@ from fl_audit.report.page.papers import papers_of
 from fl_audit.report.page.pictures import DrawnPicture
 from fl_audit.report.page.shell import html_page
 from fl_audit.report.reading import Reading
-from fl_audit.report.sections.law import law_table, settings_table
+from fl_audit.report.sections.law import law_tables
 from fl_audit.report.sections.promise import person_text
 from fl_audit.report.sections.registry import measured, page_rows
 from fl_audit.report.sections.verdict import verdict_of
@@ -54,9 +54,12 @@ def render_html(contents: RunContents, pictures: Sequence[DrawnPicture], form: F
     form
         What the file holds.
     """
-    game, order = contents.facts.game, _placed(contents, pictures)
+    game = contents.facts.game
+    on_page = {section.name for section, _ in measured(contents) if _stands_on_page(contents, section)}
+    order = sorted(pictures, key=lambda picture: picture.name not in on_page)  # those of the page first
     figures = {picture.name: _figure(place, picture, form) for place, picture in enumerate(order, start=1)}
-    shown = [figures[picture.name] for picture in order if _is_on_page(contents, picture)]
+    shown = [figures[picture.name] for picture in order if picture.name in on_page]
+    rows = [(*_row_cells(row), _reading(row, _is_broken(contents))) for row in page_rows(contents)]
     body = [
         first_screen(contents),
         '<h2 id="words">In words</h2>',
@@ -65,7 +68,7 @@ def render_html(contents: RunContents, pictures: Sequence[DrawnPicture], form: F
         f"<p>{escape(person_text(contents))}</p>",
         _failed(contents),
         '<h2 id="numbers">Measured beside promised</h2>',
-        _page_table(contents),
+        _rows_table((*_ROW_COLUMNS, "Reading"), rows),
         f'<h2 id="figures">Figures</h2>\n<div class="figures">{"".join(shown)}</div>' if shown else "",
         _configuration(contents) if form.on_paper else "",
         f'<p class="notice"><strong>Simulation.</strong> {escape(SIMULATION_NOTICE)}</p>',
@@ -86,8 +89,7 @@ def paragraphs(contents: RunContents) -> list[str]:
     return [
         text
         for section, numbers in measured(contents)
-        if _stands_on_page(contents, section) and section.sentence is not None
-        if (text := section.sentence(numbers, contents))
+        if _stands_on_page(contents, section) and (text := section.sentence(numbers, contents))
     ]
 
 
@@ -97,17 +99,7 @@ def _is_broken(contents: RunContents) -> bool:
 
 def _stands_on_page(contents: RunContents, section: Section[Any]) -> bool:
     """Whether sentence and figure stand on the page: nothing there takes a broken promise at its word."""
-    return section.place is PagePlace.PAGE and not (section.trusts and _is_broken(contents))
-
-
-def _is_on_page(contents: RunContents, picture: DrawnPicture) -> bool:
-    names = [section.name for section, _ in measured(contents) if _stands_on_page(contents, section)]
-    return picture.name in names
-
-
-def _placed(contents: RunContents, pictures: Sequence[DrawnPicture]) -> list[DrawnPicture]:
-    """Return the pictures in the order of the file: those of the page first."""
-    return sorted(pictures, key=lambda picture: not _is_on_page(contents, picture))
+    return section.on_page and not (section.trusts and _is_broken(contents))
 
 
 def _subtitle(contents: RunContents) -> str:
@@ -125,9 +117,9 @@ def _subtitle(contents: RunContents) -> str:
 
 def _figure(number: int, picture: DrawnPicture, form: Form) -> str:
     caption = escape(picture.caption).replace(" = ", "&nbsp;=&nbsp;")
-    full, alternative = f"<strong>Figure {number}. {escape(picture.title)}.</strong> {caption}", picture.alternative
-    name = f"figure-{picture.name}"
-    return html_figure((not form.on_paper and picture.svg) or picture.png, alternative, full, name)
+    full = f"<strong>Figure {number}. {escape(picture.title)}.</strong> {caption}"
+    shown = (not form.on_paper and picture.svg) or picture.png
+    return html_figure(shown, f"{picture.title}. {picture.caption}", full, f"figure-{picture.name}")
 
 
 def _failed(contents: RunContents) -> str:
@@ -143,11 +135,6 @@ def _failed(contents: RunContents) -> str:
 
 
 _ROW_COLUMNS = ("Number", "Value", "Interval", "Promised")
-
-
-def _page_table(contents: RunContents) -> str:
-    rows = [(*_row_cells(row), _reading(row, _is_broken(contents))) for _, row in page_rows(contents)]
-    return _rows_table((*_ROW_COLUMNS, "Reading"), rows)
 
 
 def _rows_table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> str:
@@ -166,11 +153,9 @@ def _reading(row: Row, is_broken: bool) -> str:
 
 def _row_cells(row: Row) -> tuple[Any, ...]:
     """Return name, value, interval and what is promised, as cells."""
-    limit = (
-        ""
-        if row.limit is None
-        else Markup(f"{'≥' if row.is_least else '≤'} {value_html(row.limit, row.is_share, row.digits)}")
-    )
+    limit, sign = "", "≥" if row.is_least else "≤"
+    if row.limit is not None:
+        limit = Markup(f"{sign} {value_html(row.limit, row.is_share, row.digits)}")
     return row.name, Markup(value_html(row.value, row.is_share, row.digits)), _interval(row), limit
 
 
@@ -186,7 +171,7 @@ def _interval(row: Row) -> str:
 def _configuration(contents: RunContents) -> str:
     """Return the configuration, and a place for name, date and signature."""
     lines = "".join(f"<div><span></span>{name}</div>" for name in ("Name", "Date", "Signature"))
-    tables = "".join(_table(table) for table in (law_table(contents.facts), settings_table(contents.facts)))
+    tables = "".join(map(_table, law_tables(contents.facts)))
     return (
         f'<h2 id="configuration">Configuration</h2>\n<div class="small-print">{tables}</div>\n'
         f'<div class="sign-off">{lines}</div>'
@@ -213,21 +198,19 @@ def _appendix(contents: RunContents, figures: dict[str, str]) -> str:
 def _inside(section: Section[Any], numbers: Any, contents: RunContents, figures: dict[str, str]) -> str:
     """Return all that a section has beside what stands on the page; nothing for nothing."""
     on_page = _stands_on_page(contents, section)
-    text = "" if section.sentence is None or on_page else section.sentence(numbers, contents)
-    rows = [] if section.rows is None else section.rows(numbers, contents)
-    tables = [] if section.tables is None else section.tables(numbers, contents)
+    text = "" if on_page else section.sentence(numbers, contents)
+    rows = [
+        (*_row_cells(row), f"{row.basis}. Reading: {row.reading}." if row.aside else row.basis)
+        for row in section.rows(numbers, contents)
+    ]
     body = [
         f'<p class="notice">{ON_ITS_WORD}</p>' if section.trusts and _is_broken(contents) else "",
         f"<p>{escape(text)}</p>" if text else "",
         figures.get(section.name, "") if not on_page else "",
-        _rows_table((*_ROW_COLUMNS, "What it rests on"), [(*_row_cells(row), _basis(row)) for row in rows]),
-        *(_table(table) for table in tables),
+        _rows_table((*_ROW_COLUMNS, "What it rests on"), rows),
+        *map(_table, section.tables(numbers, contents)),
     ]
     return "\n".join(part for part in body if part)
-
-
-def _basis(row: Row) -> str:
-    return f"{row.basis}. Reading: {row.reading}." if row.aside else row.basis
 
 
 def _table(table: Table) -> str:

@@ -29,20 +29,6 @@ COLOURS = {
 """By name, what a page looks like on a light screen and on paper, and on a dark screen."""
 LIGHT, DARK = ({name: pair[side] for name, pair in COLOURS.items()} for side in (0, 1))
 
-TEXT_ON_GROUND = (
-    ("ink", "paper"),
-    ("muted", "paper"),
-    ("ink", "pale"),
-    ("ink", "good-ground"),
-    ("good", "good-ground"),
-    ("bad", "bad-ground"),
-    ("ink", "open-ground"),
-    ("open", "open-ground"),
-    ("label", "label-ground"),
-)
-"""Every pair of a text's colour and the ground that it stands on: each has a contrast of 4.5 or more."""
-
-
 DRAWN = {
     "#ffffff": "paper",
     "#1a1a1a": "ink",

@@ -23,14 +23,6 @@ def _has(kind: type) -> Callable[[RunContents], bool]:
     return lambda contents: contents.find(kind) is not None
 
 
-def _has_promise(contents: RunContents) -> bool:
-    return contents.facts.has_promise
-
-
-def _has_star(contents: RunContents) -> bool:
-    return contents.facts.star is not None
-
-
 def _accounts_by_renyi(contents: RunContents) -> bool:
     promise = contents.facts.guarantee
     return promise is not None and promise.accountant in (Accountant.RDP, Accountant.RDP_CLASSIC)
@@ -48,12 +40,14 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[RunContents], bool]], ...] = (
     ("D. Bernau, G. Eibl, P. W. Grassal, H. Keller, F. Kerschbaum (2021). Quantifying identifiability to "
           "choose and audit epsilon in differentially private deep learning. PVLDB 14(13)",
           "For the insider, the bounds on belief and advantage, and the empirical epsilon",
-          "10.14778/3484224.3484231", _has_promise),
+          "10.14778/3484224.3484231",
+          lambda contents: contents.facts.has_promise),
     ("C. J. Clopper, E. S. Pearson (1934). The use of confidence or fiducial limits illustrated in the case of "
           "the binomial. Biometrika 26(4)", "For the interval of counted wins", "10.1093/biomet/26.4.404",
           _has(InsiderNumbers)),
     ("D. Negoescu et al. (2023). Epsilon*: Privacy metric for machine learning models. PPAI-24",
-          "For the risk of one released model", "10.48550/arXiv.2307.11280", _has_star),
+          "For the risk of one released model", "10.48550/arXiv.2307.11280",
+          lambda contents: contents.facts.star is not None),
     ("S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha (2018). Privacy risk in machine learning: Analyzing the "
           f"connection to overfitting. {_IN_CSF}", "For the membership adversary and its first bound",
           "10.1109/CSF.2018.00027", _has(MembershipNumbers)),
@@ -62,7 +56,8 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[RunContents], bool]], ...] = (
           "The composition theorem for differential privacy, ICML", "10.1109/CSF57540.2023.00013",
           _has(MembershipNumbers)),
     (f"J. Dong, A. Roth, W. J. Su (2022). Gaussian differential privacy. {_IN_JRSSB} 84(1)",
-          "For the law of the log-odds and the exact advantage", "10.1111/rssb.12454", _has_promise),
+          "For the law of the log-odds and the exact advantage", "10.1111/rssb.12454",
+          lambda contents: contents.facts.has_promise),
     (f"I. Waudby-Smith, A. Ramdas (2024). Estimating means of bounded random variables by betting. {_IN_JRSSB} "
           "86(1)", "For the intervals of advantage, delta and epsilon from beliefs", "10.1093/jrsssb/qkad009",
           _has(PairNumbers)),

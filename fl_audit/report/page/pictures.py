@@ -25,11 +25,6 @@ class DrawnPicture:
     caption: str
     svg: str = ""
 
-    @property
-    def alternative(self) -> str:
-        """What can stand for the picture."""
-        return f"{self.title}. {self.caption}"
-
 
 def draw_all(contents: RunContents) -> list[DrawnPicture]:
     """Return every figure of the report, in order, without those that the run has no numbers for."""

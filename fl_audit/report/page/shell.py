@@ -47,13 +47,13 @@ def next_html(step: str) -> str:
     return f'<p class="next"><strong>Next.</strong> {escape(step)}</p>'
 
 
-def written_by(moment: datetime | None = None) -> str:
-    """Return by which version a page was written, and on which day: today unless another moment is named."""
+def written_by() -> str:
+    """Return by which version a page was written, and on which day."""
     try:
         release = f" {version('fl-audit')}"
     except PackageNotFoundError:
         release = ""
-    return f"Written by fl_audit{release} on {day_text((moment or datetime.now(UTC)).isoformat())}."
+    return f"Written by fl_audit{release} on {day_text(datetime.now(UTC).isoformat())}."
 
 
 def html_page(

@@ -9,9 +9,7 @@ from matplotlib.figure import Figure
 from fl_audit.evidence.findings.attacks import INSIDER, AttackNumbers, measure_attacks
 from fl_audit.evidence.findings.found import finite
 from fl_audit.evidence.membership.limits import largest_tpr
-from fl_audit.evidence.membership.rates import Interval, MembershipRates
-from fl_audit.report.finding import PagePlace, Picture, Row, RunContents, Section, Table
-from fl_audit.report.reading import interval_beside
+from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.style import INK, MUTED, finish_axes
 from fl_audit.report.wording import number_text, percent, plural
@@ -74,26 +72,20 @@ def _allowed(limit: float | None) -> str:
 
 def _tables(numbers: AttackNumbers, contents: RunContents) -> list[Table]:
     columns = ("Who attacks", "AUC", "TPR at 0.1 % FPR", "TPR at 1 % FPR", "Balanced accuracy")
-    most: tuple[float | None, ...] = (None,) * 3
-    promise = contents.facts.guarantee
-    if promise is not None:
-        allowed = largest_tpr(promise.claim.profile, np.array([1e-3, 1e-2]))
-        most = (float(allowed[0]), float(allowed[1]), (1 + promise.advantage_bound_exact) / 2)
-    rows = [
-        (_NAMES.get(name, name), *(interval_beside(one.value, one.low, one.high, limit) for one, limit in
-                         zip(_rates(found.rates), (numbers.largest_auc_of(name), *most), strict=True)))
-        for name, found in numbers.achieved.items()
-    ]  # fmt: skip
-    if promise is not None:
-        told = [f"at most {number_text(value, 3)}" for value in (numbers.largest_order, *most)]
+    rows = []
+    for name, found in numbers.achieved.items():
+        rates = found.rates
+        shown = (rates.auc, rates.tpr_at_fpr_0001, rates.tpr_at_fpr_001, rates.balanced_accuracy)
+        limits = (numbers.largest_auc_of(name), *numbers.largest_rates)
+        beside = [Row(column, one.value, "", one.low, one.high, limit=limit).text
+                  for column, one, limit in zip(columns[1:], shown, limits, strict=True)]  # fmt: skip
+        rows.append((_NAMES.get(name, name), *beside))
+    if contents.facts.has_promise:
+        told = [f"at most {number_text(value, 3)}" for value in (numbers.largest_order, *numbers.largest_rates)]
         told[0] += f", an insider {number_text(numbers.largest_auc, 3)}"
         rows.append(("Nobody, by the promise", *told))
     title = f"Membership attacks on {plural(numbers.targets, 'target')} in {plural(numbers.worlds, 'world')}"
     return [Table(title, columns, tuple(rows))]
-
-
-def _rates(rates: MembershipRates) -> tuple[Interval, ...]:
-    return rates.auc, rates.tpr_at_fpr_0001, rates.tpr_at_fpr_001, rates.balanced_accuracy
 
 
 def _rows(numbers: AttackNumbers, contents: RunContents) -> list[Row]:
@@ -166,6 +158,6 @@ def _caption(_: AttackNumbers, contents: RunContents) -> str:
 
 ATTACKS = Section(
     name="attacks", title="Membership attacks", numbers=AttackNumbers, measure=measure_attacks, keys=("attacks",),
-    place=PagePlace.PAGE, sentence=_sentence, rows=_rows, tables=_tables,
+    on_page=True, sentence=_sentence, rows=_rows, tables=_tables,
     picture=Picture("What outsiders get of what the insider can get", _roc_figure, _caption, height=4.6),
 )  # fmt: skip

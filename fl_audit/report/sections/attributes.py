@@ -2,18 +2,15 @@
 
 from typing import Any
 
-from fl_audit.evidence.belief.advantage import MeanAdvantage
 from fl_audit.evidence.findings.attributes import (
     GUESSED,
     GUESSED_BLINDLY,
     GUESSED_BY_LAW,
     AttributeNumbers,
-    Guesser,
     measure_attributes,
 )
-from fl_audit.report.finding import PagePlace, Row, RunContents, Section, Table
-from fl_audit.report.reading import aside, interval_beside, reading_of
-from fl_audit.report.wording import number_text, percent
+from fl_audit.report.finding import Row, RunContents, Section, Table
+from fl_audit.report.wording import number_text, percent, uncapital
 
 _NAMES = {
     GUESSED_BLINDLY: "Without a model: the commonest value",
@@ -22,22 +19,28 @@ _NAMES = {
 }
 
 
-def _interval(found: MeanAdvantage, limit: float | None) -> str:
-    return interval_beside(found.advantage, found.low, found.high, limit)
+def _row(name: str, numbers: AttributeNumbers) -> Row:
+    found = numbers.by_name[name].advantage
+    how = (
+        "share of members guessed right less that of others, mean over worlds (Yeom et al. 2018, definition 5); worlds "
+        "are independent, members and others of one world share its model; the promise allows the total variation "
+        "between two trainings, each with one of two records and without the other"
+    )
+    return Row(f"Advantage on the attribute, {uncapital(_NAMES[name])}", found.advantage, how, found.low, found.high,
+               found.confidence, numbers.largest, on_page=name == GUESSED)  # fmt: skip
 
 
-def _best(numbers: AttributeNumbers) -> Guesser:
-    return max((numbers.by_name[name] for name in (GUESSED, GUESSED_BY_LAW)), key=lambda one: one.advantage.advantage)
+def _rows(numbers: AttributeNumbers, _: RunContents) -> list[Row]:
+    return [_row(name, numbers) for name in numbers.by_name if name != GUESSED_BLINDLY]
 
 
 def _sentence(numbers: AttributeNumbers, _: RunContents) -> str:
-    best = _best(numbers)
-    gain = best.advantage
-    note = aside(reading_of(gain.advantage, gain.low, gain.high, numbers.largest))
+    name = max((GUESSED, GUESSED_BY_LAW), key=lambda name: numbers.by_name[name].advantage.advantage)
+    best = numbers.by_name[name]
     return (
         f"Somebody who knew all of a record but its {_quoted(numbers)}, and asked the model how well each possible "
         f"value fits, guessed it right for {percent(best.members)} of the records that were trained with and for "
-        f"{percent(best.others)} of the others: the difference{note} is what training with a "
+        f"{percent(best.others)} of the others: the difference{_row(name, numbers).aside} is what training with a "
         "record gives away of it."
     )
 
@@ -49,7 +52,7 @@ def _quoted(numbers: AttributeNumbers) -> str:
 def _tables(numbers: AttributeNumbers, contents: RunContents) -> list[Table]:
     columns = ("Who guesses", "Right, members", "Right, others", "Advantage")
     rows: list[tuple[Any, ...]] = [
-        (said, percent(found.members), percent(found.others), _interval(found.advantage, numbers.largest))
+        (said, percent(found.members), percent(found.others), _row(name, numbers).text)
         for name, said in _NAMES.items()
         for found in (numbers.by_name[name],)
     ]
@@ -59,21 +62,7 @@ def _tables(numbers: AttributeNumbers, contents: RunContents) -> list[Table]:
     return [Table(title, columns, tuple(rows))]
 
 
-def _rows(numbers: AttributeNumbers, _: RunContents) -> list[Row]:
-    how = (
-        "share of members guessed right less that of others, mean over worlds (Yeom et al. 2018, definition 5); worlds "
-        "are independent, members and others of one world share its model; the promise allows the total variation "
-        "between two trainings, each with one of two records and without the other"
-    )
-    return [
-        Row(f"Advantage on the attribute, {_NAMES[name][0].lower()}{_NAMES[name][1:]}", one.advantage.advantage, how,
-            one.advantage.low, one.advantage.high, one.advantage.confidence, numbers.largest, on_page=name == GUESSED)
-        for name, one in numbers.by_name.items()
-        if name != GUESSED_BLINDLY
-    ]  # fmt: skip
-
-
 ATTRIBUTES = Section(
     name="attributes", title="Attribute inference", numbers=AttributeNumbers, measure=measure_attributes,
-    keys=("attribute",), place=PagePlace.PAGE, sentence=_sentence, rows=_rows, tables=_tables,
+    keys=("attribute",), on_page=True, sentence=_sentence, rows=_rows, tables=_tables,
 )  # fmt: skip

@@ -11,8 +11,7 @@ from fl_audit.evidence.belief.laws import belief_band
 from fl_audit.evidence.findings.insider import InsiderNumbers
 from fl_audit.report.finding import Picture, RunContents, Section
 from fl_audit.report.sections.insider import FEWEST_FOR_HISTOGRAM
-from fl_audit.report.sections.promise import belief_bounds
-from fl_audit.report.style import BIT_STYLES, INK, draw_band, finish_axes, markers_for, whole_number_axis
+from fl_audit.report.style import BIT_STYLES, INK, LIMIT, draw_band, finish_axes, markers_for, whole_number_axis
 from fl_audit.report.wording import percent
 
 
@@ -31,11 +30,10 @@ def _belief_rounds_figure(figure: Figure, _: InsiderNumbers, contents: RunConten
     axes = figure.add_subplot()
     for bit in (1, 0):
         _draw_bit(axes, contents, bit)
-    bounds = belief_bounds(contents.facts)
+    bounds = contents.facts.belief_bounds
     other = "D'" if math.isclose(bounds[0], bounds[1]) else f"D' ({percent(bounds[0])})"
-    axes.axhline(bounds[1], color=INK, linestyle="-.", linewidth=1.8,
-                 label=f"limit {percent(bounds[1])}, for D and for {other}")  # fmt: skip
-    axes.axhline(1 - bounds[0], color=INK, linestyle="-.", linewidth=1.8)
+    axes.axhline(bounds[1], label=f"limit {percent(bounds[1])}, for D and for {other}", **LIMIT)
+    axes.axhline(1 - bounds[0], **LIMIT)
     axes.set_ylim(-0.02, 1.02)
     whole_number_axis(axes, 0, contents.facts.game.rounds)
     title = "The insider's belief, round by round"

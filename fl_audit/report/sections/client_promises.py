@@ -8,8 +8,7 @@ from fl_audit.report.sections.promise import at_delta
 
 
 def _tables(numbers: ClientPromises, contents: RunContents) -> list[Table]:
-    promise = contents.facts.guarantee
-    assert promise is not None, "what was not promised is not measured"
+    promise = contents.promise
     columns = ("Client", "Records", "Sampling rate of a step", "Steps", f"Epsilon by {promise.accountant} (nats)",
                "Epsilon by rdp (nats)", "Epsilon of the Opacus accountant that it kept (nats)")  # fmt: skip
     rows = tuple(tuple(asdict(client).values()) for client in numbers.clients)

@@ -22,8 +22,7 @@ def _faced(left: Left) -> str:
 
 
 def _tables(numbers: ColludersNumbers, contents: RunContents) -> list[Table]:
-    promise = contents.facts.guarantee
-    assert promise is not None, "what was not promised does not shrink"
+    promise = contents.promise
     epsilon = f"Epsilon at delta {promise.delta:g} ({promise.accountant}, nats)"
     columns = ("Who knows a part of the noise", "Noise multiplier faced", epsilon)
     rows = [(_name(one.clients), one.noise_multiplier, finite(one.epsilon)) for one in numbers.groups]

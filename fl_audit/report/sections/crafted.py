@@ -45,7 +45,6 @@ def _images(numbers: CraftedNumbers) -> list[tuple[str, NDArray[np.float32]]]:
 
 
 def _crafted_figure(figure: Figure, numbers: CraftedNumbers, _: RunContents) -> None:
-    """Draw the crafted records as grey images."""
     images = _images(numbers)
     for place, (name, image) in enumerate(images):
         axes = figure.add_subplot(1, len(images), place + 1)

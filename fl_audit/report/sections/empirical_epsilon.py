@@ -25,10 +25,8 @@ def _method(decisive: Judgement, words: UnitWords) -> str:
 
 def _detectable(contents: RunContents) -> str:
     """Return the limit of detection with the level that it belongs to, which is not that of the lower bound."""
-    numbers = verdict_of(contents)
-    decisive = numbers.judgement
-    assert decisive is not None, "only what was judged has a limit"
-    level = f"level {number_text(_level_of(decisive))}"
+    decisive = verdict_of(contents).judged
+    level = f"level {number_text(decisive.level_of_limit)}"
     if not math.isfinite(decisive.limit_of_detection):
         return (
             f"where the {contents.words.one} is hidden nothing could have been found at {level}, since D and D' hardly "
@@ -38,14 +36,8 @@ def _detectable(contents: RunContents) -> str:
     return f"noise that leaves epsilon {found} would have been found in 9 of 10 runs at {level}"
 
 
-def _level_of(decisive: Judgement) -> float:
-    """Return the level of the test that the limit of detection is about."""
-    return next((test.level for test in decisive.tests if test.name == decisive.method), decisive.level)
-
-
 def _rows(numbers: EmpiricalNumbers, contents: RunContents) -> list[Row]:
-    promise, decisive = contents.facts.guarantee, numbers.decisive
-    assert promise is not None, "what was not promised is not measured"
+    promise, decisive = contents.promise, numbers.decisive
     delta, level = at_delta(promise.delta), decisive.level
     by = f"{_method(decisive, contents.words)}{delta}. {decisive.assumption}"
     advantage = f"section 5.3 (iii): Eq. (6) turned round{delta}, of noise calibrated by the classic formula"
@@ -81,15 +73,12 @@ def _tables(numbers: EmpiricalNumbers, _: RunContents) -> list[Table]:
     columns = ("Method", "Epsilon at least (nats)", "Confidence", "Would be found from (nats)",
                "Could be shown up to (nats)", "Assumption")  # fmt: skip
     rows = tuple(
-        (str(bound.method), finite(bound.epsilon), f"{_confidence(bound)}, at delta = {bound.delta:g}",
+        (str(bound.method), finite(bound.epsilon),
+         f"{percent(bound.confidence) if bound.method.has_confidence else 'none'}, at delta = {bound.delta:g}",
          *_limits(bound), " ".join([bound.assumption, *bound.warnings]))
         for bound in numbers.bounds
     )  # fmt: skip
     return [Table("Lower bounds on epsilon by every method that applies", columns, rows)]
-
-
-def _confidence(bound: LowerBound) -> str:
-    return percent(bound.confidence) if bound.method.has_confidence else "none"
 
 
 def _limits(bound: LowerBound) -> tuple[float | str | None, float | str | None]:

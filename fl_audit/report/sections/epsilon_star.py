@@ -7,17 +7,15 @@ from matplotlib.figure import Figure
 
 from fl_audit.evidence.findings.found import finite
 from fl_audit.evidence.findings.released_model import StarNumbers, measure_star
-from fl_audit.report.curves import draw_spread
 from fl_audit.report.finding import Picture, Row, RunContents, Section
 from fl_audit.report.sections.promise import at_delta
-from fl_audit.report.style import INK, MUTED, finish_axes, whole_number_axis
+from fl_audit.report.style import LIMIT, MUTED, draw_spread, finish_axes
 from fl_audit.report.wording import number_text
 
 SQUASH = 4.0  # a promised epsilon more than this many times above the largest Epsilon* drawn would flatten the curve
 
 
 def _sentence(star: StarNumbers, contents: RunContents) -> str:
-    """Return what the model's errors alone give away, beside what chance reaches."""
     if not math.isfinite(star.mean):
         return "How much a released model gives away by its losses was not determined."
     text = (
@@ -72,14 +70,11 @@ def _rows(star: StarNumbers, _: RunContents) -> list[Row]:
 
 def _caption(star: StarNumbers, contents: RunContents) -> str:
     spread = "" if contents.run.worlds == 1 else " Median, middle half and range of the worlds."
-    promise = contents.facts.guarantee
-    far = (
-        ""
-        if promise is None or promise_fits(contents)
-        else f" The promise, {number_text(promise.epsilon, 3)}, lies far above."
-    )
-    at = number_text(star.settings.delta)
-    return f"Measured from losses alone at δ = {at}.{spread} Under the floor chance decides.{far}"
+    at, promise = number_text(star.settings.delta), contents.facts.guarantee
+    text = f"Measured from losses alone at δ = {at}.{spread} Under the floor chance decides."
+    if promise is None or promise_fits(contents):
+        return text
+    return f"{text} The promise, {number_text(promise.epsilon, 3)}, lies far above."
 
 
 def promise_fits(contents: RunContents) -> bool:
@@ -91,18 +86,16 @@ def promise_fits(contents: RunContents) -> bool:
 
 
 def _star_figure(figure: Figure, star: StarNumbers, contents: RunContents) -> None:
-    """Draw Epsilon* over the releases, with the floor that chance reaches and the promise where it fits."""
     releases, promise = contents.releases, contents.facts.guarantee
     axes = figure.add_subplot()
     draw_spread(axes, releases, "epsilon_star")
     if promise is not None and promise_fits(contents):
         label = f"promised epsilon = {number_text(promise.epsilon, 3)} ({promise.accountant})"
-        axes.axhline(promise.epsilon, color=INK, linestyle="-.", linewidth=1.8, label=label)
+        axes.axhline(promise.epsilon, label=label, **LIMIT)
     if math.isfinite(star.untrained_mean):
         label = f"floor by chance: {number_text(star.untrained_mean, 2)}"
         axes.axhline(star.untrained_mean, color=MUTED, linestyle=":", linewidth=1.8, label=label)
     axes.set_ylim(0, 1.05 * max(axes.get_ylim()[1], 1e-3))
-    whole_number_axis(axes, int(releases["round"].min()), int(releases["round"].max()))
     name = f"Epsilon* (nats)\nat δ = {number_text(star.settings.delta)}"
     finish_axes(axes, "Epsilon* of each released model", "Release (number; 0 = initial model)", name)
 

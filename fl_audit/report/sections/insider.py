@@ -12,10 +12,9 @@ from fl_audit.evidence.belief.laws import belief_density, belief_grid
 from fl_audit.evidence.findings.insider import InsiderNumbers, measure_insider
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.privacy.log_odds import LogOddsLaw
-from fl_audit.report.finding import PagePlace, Picture, Row, RunContents, Section
+from fl_audit.report.finding import Picture, Row, RunContents, Section
 from fl_audit.report.law_words import insider_text
-from fl_audit.report.sections.promise import belief_bounds
-from fl_audit.report.style import BIT_STYLES, INK, MUTED, draw_limit, finish_axes, span
+from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, finish_axes, span
 from fl_audit.report.wording import number_text, percent, plural
 
 FEWEST_FOR_HISTOGRAM = 20  # below this many worlds each is drawn as a mark of its own
@@ -24,9 +23,8 @@ _COUNTED = "counted; worlds are independent repetitions"
 
 
 def _sentence(numbers: InsiderNumbers, contents: RunContents) -> str:
-    """Return how often the insider was right beside coin-flipping, and how sure it became."""
     worlds, wins, beyond = numbers.estimate.worlds, numbers.estimate.wins, numbers.belief_violations
-    won, surer = advantage_row(numbers, contents), surer_row(numbers, contents)
+    won, surer = advantage_row(numbers, contents), _surer_row(numbers, contents)
     who = f"We put the strongest insider we could think of to the test: {insider_text(contents.facts)}."
     surest = f"The surest it ever became of the right answer was {percent(numbers.max_belief)}"
     if worlds == 1:
@@ -53,26 +51,16 @@ def advantage_row(numbers: InsiderNumbers, contents: RunContents) -> Row:
     """
     found = numbers.estimate
     basis = "twice the share of right guesses - 1, 0 is coin-flipping; Clopper-Pearson interval; worlds are independent"
-    limit = contents.largest_advantage
-    return Row("Advantage of the insider", found.advantage, basis, found.low, found.high, found.confidence, limit,
-               on_page=True)  # fmt: skip
+    return Row("Advantage of the insider", found.advantage, basis, found.low, found.high, found.confidence,
+               contents.promise.advantage_bound_exact, on_page=True)  # fmt: skip
 
 
-def surer_row(numbers: InsiderNumbers, contents: RunContents) -> Row:
-    """Return in which share of the worlds the insider passed the promised limit, beside how often it may.
-
-    Parameters
-    ----------
-    numbers
-        What the insider achieved.
-    contents
-        What the report is drawn from.
-    """
-    estimate, promise, beyond = numbers.estimate, contents.facts.guarantee, numbers.belief_violations
+def _surer_row(numbers: InsiderNumbers, contents: RunContents) -> Row:
+    """Return in which share of the worlds the insider passed the promised limit, beside how often it may."""
+    estimate, beyond = numbers.estimate, numbers.belief_violations
     low, high = clopper_pearson(beyond, estimate.worlds, estimate.confidence)
-    limit = None if promise is None else promise.delta
     return Row("Share of trials surer than promised", beyond / estimate.worlds, f"{_COUNTED}; Clopper-Pearson interval",
-               low, high, estimate.confidence, limit, is_share=True, on_page=True)  # fmt: skip
+               low, high, estimate.confidence, contents.promise.delta, is_share=True, on_page=True)  # fmt: skip
 
 
 def _rows(numbers: InsiderNumbers, contents: RunContents) -> list[Row]:
@@ -84,30 +72,28 @@ def _rows(numbers: InsiderNumbers, contents: RunContents) -> list[Row]:
         Row("Largest belief in the truth", numbers.max_belief, "largest over all worlds: it grows with their number",
             is_share=True),
         Row("Worlds beyond the belief bound", numbers.belief_violations, _COUNTED),
-        surer_row(numbers, contents),
+        _surer_row(numbers, contents),
     ]  # fmt: skip
 
 
-def exact_laws(run: FinishedRun) -> dict[int, LogOddsLaw]:
+def _exact_laws(run: FinishedRun) -> dict[int, LogOddsLaw]:
     """Return the laws of the final log-odds by bit where they are exact; any other would be no limit."""
     return run.largest_laws if run.has_exact_final_law else {}
 
 
 def _caption(numbers: InsiderNumbers, contents: RunContents) -> str:
     beyond, worlds = numbers.belief_violations, numbers.estimate.worlds
-    law = "The curve is the exact law." if exact_laws(contents.run) else "No law is drawn, for none is exact here."
-    promise = contents.facts.guarantee
-    allowed = "" if promise is None else f"; promised is {percent(promise.delta)} at most"
+    law = "The curve is the exact law." if _exact_laws(contents.run) else "No law is drawn, for none is exact here."
     return (
         f"Final belief in the data set really used. {law} Beyond the promised limit lie "
-        f"{beyond:,} of {worlds:,} ({percent(beyond / worlds)}){allowed}{surer_row(numbers, contents).aside}."
+        f"{beyond:,} of {worlds:,} ({percent(beyond / worlds)}); promised is {percent(contents.promise.delta)} at most"
+        f"{_surer_row(numbers, contents).aside}."
     )
 
 
 def _beliefs_figure(figure: Figure, numbers: InsiderNumbers, contents: RunContents) -> None:
-    """Draw the final beliefs in the dataset that was really used, beside their law where it is exact."""
     axes = figure.add_subplot()
-    facts, laws, worlds = contents.facts, exact_laws(contents.run), contents.worlds
+    facts, laws, worlds = contents.facts, _exact_laws(contents.run), contents.worlds
     highest = top = _draw_beliefs(axes, worlds["belief"].to_numpy(dtype=np.float64))
     if laws:
         share, points = float(contents.run.bits.mean()), belief_grid(laws, facts.prior)
@@ -145,17 +131,17 @@ def _draw_beliefs(axes: Axes, beliefs: Floats) -> float:
 
 
 def _draw_bounds(axes: Axes, contents: RunContents) -> None:
-    bounds = belief_bounds(contents.facts)
+    bounds = contents.facts.belief_bounds
     if math.isclose(bounds[0], bounds[1]):
-        draw_limit(axes, bounds[1], f"promised limit {percent(bounds[1])}")
+        axes.axvline(bounds[1], label=f"promised limit {percent(bounds[1])}", **LIMIT)
     else:
-        draw_limit(axes, bounds[1], f"promised limit for D {percent(bounds[1])}")
-        draw_limit(axes, bounds[0], f"promised limit for D' {percent(bounds[0])}", ":")
+        axes.axvline(bounds[1], label=f"promised limit for D {percent(bounds[1])}", **LIMIT)
+        axes.axvline(bounds[0], label=f"promised limit for D' {percent(bounds[0])}", **LIMIT | {"linestyle": ":"})
     axes.axvspan(max(bounds.values()), 1.0, facecolor="none", edgecolor=MUTED, hatch="...", linewidth=0, alpha=0.35)
 
 
 INSIDER = Section(
     name="beliefs", title="What the insider achieved", numbers=InsiderNumbers, measure=measure_insider,
-    keys=("insider",), place=PagePlace.PAGE, trusts=True, sentence=_sentence, rows=_rows,
+    keys=("insider",), on_page=True, trusts=True, sentence=_sentence, rows=_rows,
     picture=Picture("Final beliefs", _beliefs_figure, _caption),
 )  # fmt: skip

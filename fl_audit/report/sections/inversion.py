@@ -10,12 +10,11 @@ from fl_audit.arrays import Floats32
 from fl_audit.evidence.inversion import Drawing, Drawn
 from fl_audit.mechanisms.contribution import LocalTraining
 from fl_audit.mechanisms.standpoint import Place
-from fl_audit.report.finding import PagePlace, Picture, RunContents, Section, Table
+from fl_audit.report.finding import Picture, RunContents, Section, Table
 from fl_audit.report.style import INK, SMALL_TEXT_SIZE
 from fl_audit.report.wording import percent
 
-_SHOWN, _GAP = 8, 3
-"""Pictures in a row, and white pixels between them."""
+_SHOWN, _GAP = 8, 3  # pictures in a row, and white pixels between them
 
 
 def _epsilon(drawing: Drawing, is_own: bool) -> str:
@@ -105,7 +104,7 @@ def _caption(numbers: Drawn, _: RunContents) -> str:
 
 INVERSION = Section(
     name="pictures", title="What could be drawn", numbers=Drawn, measure=lambda run, _: run.facts.drawn,
-    keys=("pictures",), place=PagePlace.PAGE, sentence=_sentence, tables=_tables,
+    keys=("pictures",), on_page=True, sentence=_sentence, tables=_tables,
     picture=Picture("Records, and what could be drawn of them", lambda figure, numbers, _: draw_pictures(figure,
             numbers.true, numbers.drawings, numbers.own), _caption, height=5.6),
 )  # fmt: skip

@@ -9,10 +9,9 @@ from matplotlib.figure import Figure
 
 from fl_audit.evidence.findings.promise import PromiseNumbers
 from fl_audit.evidence.finished_run import RunFacts
-from fl_audit.evidence.run_tables import NORM_COLUMN
+from fl_audit.evidence.run_tables import NORM_COLUMN, quantiles_by_round
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSampling
-from fl_audit.report.curves import draw_spread, quantiles_by_round
 from fl_audit.report.finding import Picture, RunContents, Section, Table, TableLook
 from fl_audit.report.law_words import (
     clipping_text,
@@ -24,7 +23,7 @@ from fl_audit.report.law_words import (
     scaling_text,
     standpoint_text,
 )
-from fl_audit.report.style import INK, finish_axes, whole_number_axis
+from fl_audit.report.style import INK, LIMIT, draw_spread, finish_axes
 from fl_audit.report.units import unit_words
 from fl_audit.report.wording import capital, number_text, percent, plural
 
@@ -32,38 +31,32 @@ SMALL_SENSITIVITY = 0.05
 """Where every median lies below this share of the clipping norm, the axis of the sensitivities is logarithmic."""
 
 
-def law_table(facts: RunFacts) -> Table:
-    """Return what was played, in pairs of a fact and its value."""
-    rows = (*_promise_rows(facts), *_noise_rows(facts), *_game_rows(facts))
-    return Table("The release law", ("Fact", "Value"), rows, TableLook.PAIRS)
-
-
-def settings_table(facts: RunFacts) -> Table:
-    """Return the resolved configuration, without the challenger's seed."""
-    return Table(
-        "Resolved configuration", ("Setting", "Value"), tuple(_flat(facts.configuration)), TableLook.CONFIGURATION
-    )
-
-
-def _tables(_: PromiseNumbers, contents: RunContents) -> list[Table]:
-    return [law_table(contents.facts), settings_table(contents.facts)]
-
-
-def _promise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
-    """Return whom the law protects, and what a round is made of."""
-    randomiser, words = facts.game.randomiser, unit_words(facts.relation)
-    return [
+def law_tables(facts: RunFacts) -> list[Table]:
+    """Return what was played, in pairs of a fact and its value, and the resolved configuration without the seed."""
+    randomiser, words, game = facts.game.randomiser, unit_words(facts.relation), facts.game
+    played = (
         *([] if randomiser is None else [("What every owner did first", randomiser_text(randomiser))]),
         ("Neighbours", f"{facts.relation}: training {words.there} or {words.not_there}"),
-        (
-            f"{capital(words.many)} that are protected",
-            plural(facts.game.records if words.one == "record" else facts.game.clients, words.one),
-        ),
+        (f"{capital(words.many)} that are protected", plural(facts.units, words.one)),
         ("What a round adds up", contribution_text(facts)),
         ("Who takes part", participation_text(facts)),
         (f"Sampling rate of {words.many}", facts.sampling_rate),
         ("Clipping", clipping_text(facts)),
-    ]
+        *_noise_rows(facts),
+        ("Where the insider sits", standpoint_text(facts) if game.with_insider else "no insider was asked"),
+        ("Prior belief in D", percent(facts.prior)),
+        ("Optimizer", facts.optimizer),
+        ("Released to clients", str(game.view)),
+        ("Partition", str(game.partition)),
+        ("Training records used", game.records),
+        ("Test records used", game.test_records),
+        ("Population records used", game.population_records),
+    )
+    return [
+        Table("The release law", ("Fact", "Value"), played, TableLook.PAIRS),
+        Table("Resolved configuration", ("Setting", "Value"), tuple(_flat(facts.configuration)),
+              TableLook.CONFIGURATION),
+    ]  # fmt: skip
 
 
 def _noise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
@@ -80,20 +73,6 @@ def _noise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
         rows.append(("Noise that the insider knows", known))
         rows.append(("Noise multiplier that the insider faces", facts.faced_multiplier))
     return rows
-
-
-def _game_rows(facts: RunFacts) -> list[tuple[str, Any]]:
-    """Return where the insider sits, and what was played on."""
-    return [
-        ("Where the insider sits", standpoint_text(facts) if facts.game.with_insider else "no insider was asked"),
-        ("Prior belief in D", percent(facts.prior)),
-        ("Optimizer", facts.optimizer),
-        ("Released to clients", str(facts.game.view)),
-        ("Partition", str(facts.game.partition)),
-        ("Training records used", facts.game.records),
-        ("Test records used", facts.game.test_records),
-        ("Population records used", facts.game.population_records),
-    ]
 
 
 def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
@@ -146,7 +125,6 @@ def _caption(_: PromiseNumbers, contents: RunContents) -> str:
 
 
 def _local_sensitivity_figure(figure: Figure, _: PromiseNumbers, contents: RunContents) -> None:
-    """Draw the local sensitivities over the rounds against the clipping norm and the global sensitivity."""
     words, rounds = contents.words, contents.rounds
     axes = figure.add_subplot()
     median = draw_spread(axes, rounds, "local_sensitivity")
@@ -155,7 +133,6 @@ def _local_sensitivity_figure(figure: Figure, _: PromiseNumbers, contents: RunCo
         axes.set_yscale("log", nonpositive="clip")
     else:
         axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
-    whole_number_axis(axes, int(rounds["round"].min()), int(rounds["round"].max()))
     finish_axes(axes, f"What {words.differing} can change", "Round (number)",
                 f"Local sensitivity of the\n{words.sum}\n(L2 norm, {words.measure})")  # fmt: skip
 
@@ -165,20 +142,20 @@ def _draw_limits(axes: Axes, contents: RunContents) -> None:
     if NORM_COLUMN in table:
         rounds, (norms,) = quantiles_by_round(table, NORM_COLUMN, (0.5,))
         label = "global sensitivity, which follows the clipping norm (median)"
-        axes.plot(rounds, facts.relation.sensitivity_of_sum(1.0) * norms, color=INK, linestyle="-.", linewidth=1.8,
-                  label=label)  # fmt: skip
+        axes.plot(rounds, facts.relation.sensitivity_of_sum(1.0) * norms, label=label, **LIMIT)
         return
     clip, highest = facts.clipping_norm, facts.largest_difference
     if highest != clip:
         axes.axhline(clip, color=INK, linestyle=":", linewidth=1.8, label=f"clipping norm C = {number_text(clip, 3)}")
     name = "global sensitivity" if highest == facts.global_sensitivity else "largest difference of a round"
     name = "clipping norm C = global sensitivity" if highest == clip else name
-    axes.axhline(highest, color=INK, linestyle="-.", linewidth=1.8, label=f"{name} = {number_text(highest, 3)}")
+    axes.axhline(highest, label=f"{name} = {number_text(highest, 3)}", **LIMIT)
 
 
 LAW = Section(
     name="local-sensitivity", title="What was played, and how far it moved", numbers=PromiseNumbers,
-    measure=lambda _, findings: findings.find(PromiseNumbers), sentence=_sentence, tables=_tables,
+    measure=lambda _, findings: findings.find(PromiseNumbers), sentence=_sentence,
+    tables=lambda _, contents: law_tables(contents.facts),
     picture=Picture("Local sensitivity", _local_sensitivity_figure, _caption, lambda _,
             contents: contents.run.has_insider),
 )  # fmt: skip

@@ -9,8 +9,9 @@ from fl_audit.evidence.findings.insider import InsiderNumbers
 from fl_audit.evidence.findings.membership import MembershipNumbers, measure_membership
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
 from fl_audit.report.finding import Row, RunContents, Section
+from fl_audit.report.law_words import exact_accountant, noise_text
 from fl_audit.report.sections.insider import advantage_row
-from fl_audit.report.sections.promise import at_delta, exact_accountant, noise_text
+from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.units import unit_words
 from fl_audit.report.wording import number_text, percent
 
@@ -44,7 +45,6 @@ def _said(numbers: MembershipNumbers, run: FinishedRun) -> Mapping[str, Any]:
 
 
 def _sentence(numbers: MembershipNumbers, contents: RunContents) -> str:
-    """Return how an outsider who has the finished model alone fares beside the insider, on one scale."""
     insider = contents.find(InsiderNumbers)
     beside = ""
     if insider is not None and insider.estimate.worlds > 1:

@@ -1,21 +1,20 @@
 """The noise that is really added, as the insider measured it, over the noise that was promised."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fl_audit.evidence.belief.verdict import Judgement, depends_on_secret
 from fl_audit.evidence.findings.noise import NoiseNumbers, measure_noise
 from fl_audit.evidence.finished_run import FinishedRun
-from fl_audit.report.finding import PagePlace, Picture, Row, RunContents, Section, Table
-from fl_audit.report.reading import aside, reading_of
-from fl_audit.report.style import BIT_STYLES, INK, MUTED, IntervalRow, draw_intervals, draw_limit, finish_axes
+from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.report.tests_table import ToldTests
 from fl_audit.report.units import unit_words
-from fl_audit.report.wording import percent, ratio_text
+from fl_audit.report.wording import percent
 from fl_audit.report.words_of_tests import MISSING_WORDS
 
 MOST_TENSORS = 8  # the figure shows no more tensors than these, those with the smallest measured ratio
@@ -24,29 +23,32 @@ _EXACT = "exact chi-square interval; each sum is that of D or of D', as both sid
 
 
 def _sentence(numbers: NoiseNumbers, contents: RunContents) -> str:
-    """Return how much noise there really is."""
     main = numbers.main
     if main is None:
         return ""
-    ratio, confidence = ratio_text(*main), percent(numbers.estimate.confidence)
+    ratio, confidence = _ratio_text(*main), percent(numbers.estimate.confidence)
     everywhere = math.isfinite(numbers.estimate.ratio)
     where = "" if everywhere else f", just where it has to hide the {contents.words.one},"
     text = (
         f"The noise that this federation really adds{where} is {ratio} times what was promised"
-        f"{aside(reading_of(*main, 1.0, is_least=True))}; the range in brackets holds with {confidence} confidence."
+        f"{_row('all', main, '').aside}; the range in brackets holds with {confidence} confidence."
     )
     return f"{text} {excess_text(numbers.judgement)}".strip()
 
 
+def _row(name: str, noise: Sequence[float], basis: str, confidence: float | None = None) -> Row:
+    ratio, low, high = noise
+    return Row(name, ratio, basis, low, high, confidence, 1.0, is_least=True, digits=5, on_page=True)
+
+
 def _rows(numbers: NoiseNumbers, contents: RunContents) -> list[Row]:
     found, one = numbers.estimate, contents.words.one
+    beside = f"what a release has beside both sums, where it does not hide the {one}; {_EXACT}"
+    along = f"what a release has beside its sum, where it hides the {one}; {_EXACT}"
     rows = [
-        Row("Noise, measured over promised", found.ratio,
-            f"what a release has beside both sums, where it does not hide the {one}; {_EXACT}",
-            found.low, found.high, found.confidence, 1.0, is_least=True, digits=5, on_page=True),
-        Row(f"Noise where it hides the {one}", found.along_record,
-            f"what a release has beside its sum, where it hides the {one}; {_EXACT}",
-            found.along_low, found.along_high, found.confidence, 1.0, is_least=True, digits=5, on_page=True),
+        _row("Noise, measured over promised", (found.ratio, found.low, found.high), beside, found.confidence),
+        _row(f"Noise where it hides the {one}", (found.along_record, found.along_low, found.along_high), along,
+             found.confidence),
     ]  # fmt: skip
     return [row for row in rows if math.isfinite(row.value)]
 
@@ -56,7 +58,7 @@ def _tables(numbers: NoiseNumbers, _: RunContents) -> list[Table]:
     if not found.tensors:
         return []
     columns = ("Parameter tensor", "Measured over promised noise", "Lower end", "Upper end", "Reading")
-    rows = tuple((*part, str(reading_of(*part[1:], 1.0, is_least=True))) for part in found.tensors)
+    rows = tuple((*part, str(_row(part[0], part[1:], "").reading)) for part in found.tensors)
     return [Table(f"Noise on each tensor (intervals at {percent(found.confidence)})", columns, rows)]
 
 
@@ -86,6 +88,24 @@ def _said(numbers: NoiseNumbers, run: FinishedRun) -> Mapping[str, Any]:
     return {"noise": numbers.to_json()["noise"] | told}
 
 
+def _ratio_text(ratio: float, low: float, high: float) -> str:
+    """Return a ratio near 1 with its interval, in as many digits as tell its ends apart, and an end from 1.
+
+    Examples
+    --------
+    >>> _ratio_text(1.0001, 0.9994, 1.0008)
+    '1.000 (0.999 to 1.001)'
+    """
+    width = max(high - low, 1e-9)
+    decimals = min(6, max(2, math.floor(-math.log10(width / 2))))
+    nearest = min((low, high), key=lambda end: abs(end - 1))
+    while decimals < 6 and (
+        round(low, decimals) == round(high, decimals) or (not low <= 1 <= high and round(nearest, decimals) == 1)
+    ):
+        decimals += 1
+    return f"{ratio:.{decimals}f} ({low:.{decimals}f} to {high:.{decimals}f})"
+
+
 def _caption(numbers: NoiseNumbers, _: RunContents) -> str:
     found = numbers.estimate
     left_out = len(found.tensors) - MOST_TENSORS
@@ -104,25 +124,33 @@ def _noise_figure(figure: Figure, numbers: NoiseNumbers, contents: RunContents) 
     parts.append((f"Where it hides\nthe {contents.words.one}", found.along_record, found.along_low, found.along_high,
                   "v", INK))  # fmt: skip
     parts.append(("All parameters", found.ratio, found.low, found.high, "o", BIT_STYLES[1].colour))
-    rows = [
-        IntervalRow(name, ratio, low, high, ratio_text(ratio, low, high), marker, colour)
-        for name, ratio, low, high, marker, colour in parts
-        if math.isfinite(ratio)
-    ]
+    rows = [part for part in parts if math.isfinite(part[1])]
     figure.set_figheight(1.9 + 0.42 * len(rows))
     axes = figure.add_subplot()
-    draw_limit(axes, 1.0, "promised noise")
-    draw_intervals(axes, rows)
-    ends = np.array([[row.low, row.high] for row in rows])
+    axes.axvline(1.0, label="promised noise", **LIMIT)
+    for height, (_, *interval, marker, colour) in enumerate(rows):
+        _draw_interval(axes, height, interval, marker, colour)
+    axes.set_yticks(range(len(rows)), [name for name, *_ in rows])
+    axes.set_ylim(-0.6, len(rows) - 0.4)
     # The same axis in every report, but for noise that is far from the promise.
-    low, high = min(0.95, ends.min()), max(1.05, ends.max())
+    low, high = min(0.95, *(part[2] for part in rows)), max(1.05, *(part[3] for part in rows))
     axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
     finish_axes(axes, "Noise that is really there", "Measured over promised noise (standard deviations)", "")
 
 
+def _draw_interval(axes: Axes, height: int, interval: Sequence[float], marker: str, colour: str) -> None:
+    """Draw a value with its ends in a row of its own, and its numbers at the right, where no line crosses them."""
+    value, *ends = interval
+    axes.plot(ends, [height, height], "-", color=colour, linewidth=2.4)
+    axes.plot(ends, [height, height], "|", color=colour, markersize=13, markeredgewidth=1.8)
+    axes.plot([value], [height], marker, color=colour, markersize=7)
+    axes.annotate(_ratio_text(*interval), (1.01, height), xycoords=axes.get_yaxis_transform(), va="center",
+                  fontsize=SMALL_TEXT_SIZE, color=INK, annotation_clip=False)  # fmt: skip
+
+
 NOISE = Section(
     name="noise", title="The noise that is really added", numbers=NoiseNumbers, measure=measure_noise, keys=("noise",),
-    place=PagePlace.PAGE, sentence=_sentence, rows=_rows, tables=_tables,
+    on_page=True, sentence=_sentence, rows=_rows, tables=_tables,
     picture=Picture("The noise, measured over promised", _noise_figure, _caption, lambda numbers,
             _: numbers.main is not None),
     said=_said,

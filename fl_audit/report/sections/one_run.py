@@ -3,14 +3,9 @@
 from fl_audit.evidence.findings.found import finite
 from fl_audit.evidence.findings.one_run import OneRunNumbers, measure_one_run
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.report.finding import PagePlace, Row, RunContents, Section
+from fl_audit.report.finding import Row, RunContents, Section
 from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.wording import number_text, percent, plural
-
-
-def _what(contents: RunContents) -> str:
-    """Return in what a canary is in: a step of private training, or a round."""
-    return "step" if isinstance(contents.facts.game.law.contribution, PrivateTraining) else "round"
 
 
 def _sentence(numbers: OneRunNumbers, contents: RunContents) -> str:
@@ -28,7 +23,8 @@ def _sentence(numbers: OneRunNumbers, contents: RunContents) -> str:
 
 
 def _rows(numbers: OneRunNumbers, contents: RunContents) -> list[Row]:
-    found, what = numbers.finding, _what(contents)
+    found, law = numbers.finding, contents.facts.game.law
+    what = "step" if isinstance(law.contribution, PrivateTraining) else "round"
     how = f"{found.method}, {percent(found.confidence)} confidence; {found.method.assumption}"
     delta = at_delta(found.delta)
     rows = [
@@ -48,5 +44,5 @@ def _rows(numbers: OneRunNumbers, contents: RunContents) -> list[Row]:
 
 ONE_RUN = Section(
     name="one-run", title="One training as its own audit", numbers=OneRunNumbers, measure=measure_one_run,
-    keys=("one_run",), place=PagePlace.PAGE, sentence=_sentence, rows=_rows,
+    keys=("one_run",), on_page=True, sentence=_sentence, rows=_rows,
 )  # fmt: skip

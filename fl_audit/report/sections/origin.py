@@ -1,13 +1,10 @@
 """Where a run comes from, how it is made again, and how long it took."""
 
-from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
-from fl_audit.evidence.findings.found import Findings
-from fl_audit.evidence.finished_run import FinishedRun
+from fl_audit.evidence.findings.origin import OriginNumbers, measure_origin
 from fl_audit.evidence.origin import Provenance, Session
-from fl_audit.evidence.run_tables import Timing
 from fl_audit.report.finding import RunContents, Section, Table, TableLook
 from fl_audit.report.wording import SPACE
 
@@ -17,22 +14,6 @@ _NOT_TOLD = (
     "not told, for these records are not published: who knows all of them but one could test guesses of the last on it"
 )
 _SHOWN_OF_DIGEST = 12
-
-
-@dataclass(frozen=True)
-class OriginNumbers:
-    """Where the run comes from, None where that was not noted, and how long it took."""
-
-    provenance: Provenance | None
-    timing: Timing
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the entry `timing`: the same run has the same summary wherever it is made, but for that."""
-        return {"timing": asdict(self.timing)}
-
-
-def _measure(run: FinishedRun, _: Findings) -> OriginNumbers:
-    return OriginNumbers(run.provenance, run.timing)
 
 
 def provenance_line(provenance: Provenance | None) -> str:
@@ -101,6 +82,6 @@ def _pairs(values: Any) -> str:
 
 
 ORIGIN = Section(
-    name="origin", title="Where this run comes from", numbers=OriginNumbers, measure=_measure, keys=("timing",),
+    name="origin", title="Where this run comes from", numbers=OriginNumbers, measure=measure_origin, keys=("timing",),
     tables=_tables,
 )  # fmt: skip

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from fl_audit.evidence.findings.other_promises import OtherPromises, measure_other_promises
-from fl_audit.report.finding import PagePlace, Picture, RunContents, Section, Table
+from fl_audit.report.finding import Picture, RunContents, Section, Table
 from fl_audit.report.style import BIT_STYLES, INK, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.report.wording import number_text, percent
 
@@ -24,8 +24,7 @@ def _tables(numbers: OtherPromises, _: RunContents) -> list[Table]:
 def _other_promises_figure(figure: Figure, numbers: OtherPromises, contents: RunContents) -> None:
     """Draw the noise that each promise takes over the belief that it allows, with this run's own promise."""
     axes = figure.add_subplot()
-    style, promise = BIT_STYLES[1], contents.facts.guarantee
-    assert promise is not None, "only what was promised is compared"
+    style, promise = BIT_STYLES[1], contents.promise
     beliefs = np.array([100 * one.belief for one in numbers.each])
     noise = np.array([one.noise_multiplier for one in numbers.each])
     axes.plot(beliefs, noise, "-", color=style.colour, linewidth=2, marker=style.marker, label="other promises")
@@ -55,7 +54,7 @@ def _caption(numbers: OtherPromises, _: RunContents) -> str:
 
 OTHER_PROMISES = Section(
     name="other-promises", title="What other promises would cost", numbers=OtherPromises,
-    measure=measure_other_promises, place=PagePlace.PAGE, tables=_tables,
+    measure=measure_other_promises, on_page=True, tables=_tables,
     picture=Picture("What other promises would cost", _other_promises_figure, _caption, lambda numbers,
             _: len(numbers.each) > 1),
 )  # fmt: skip

@@ -12,8 +12,7 @@ _BETTING = "betting interval (Waudby-Smith & Ramdas 2024)"
 
 
 def _rows(numbers: PairNumbers, contents: RunContents) -> list[Row]:
-    promise, found, shown = contents.facts.guarantee, numbers.advantage, numbers.calibration
-    assert promise is not None, "what was not promised is not measured"
+    promise, found, shown = contents.promise, numbers.advantage, numbers.calibration
     basis = f"mean over worlds of the chance to be right that the belief states; {_BETTING}; {ASSUMPTION}"
     rows = [
         Row("Advantage from beliefs", found.mean, basis, found.low, found.high, found.confidence,

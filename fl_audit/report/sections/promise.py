@@ -1,42 +1,20 @@
 """The promise: how sure anybody may become, and the epsilon, delta and noise that this stands for."""
 
-from typing import assert_never
-
-from fl_audit.evidence.belief.laws import bound_in_other
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.findings.promise import PromiseNumbers, measure_promise
 from fl_audit.evidence.findings.verdict import VerdictNumbers
-from fl_audit.evidence.finished_run import RunFacts
-from fl_audit.mechanisms.noise import (
-    CentralGaussian,
-    CorrelatedGaussian,
-    DistributedGaussian,
-    InsideTraining,
-    LocalGaussian,
-    NoNoise,
-)
-from fl_audit.mechanisms.participation import FixedCohort
-from fl_audit.mechanisms.standpoint import Place
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report.finding import PagePlace, Row, RunContents, Section
-from fl_audit.report.law_words import watcher_text
-from fl_audit.report.units import unit_words
-from fl_audit.report.wording import one_in, percent, plural
+from fl_audit.report.finding import Row, RunContents, Section
+from fl_audit.report.law_words import exact_accountant, mu_text, multiplier_text, noise_text, watcher_text
+from fl_audit.report.wording import one_in, percent
 
-
-def belief_bounds(facts: RunFacts) -> dict[int, float]:
-    """Return the belief bound by bit: for D where D was used (1), for D' where it was not (0); empty if unknown."""
-    if facts.guarantee is None:
-        return {}
-    bound = facts.guarantee.belief_bound
-    return {1: bound, 0: bound_in_other(bound, facts.prior)}
+_BY_RENYI = (Accountant.RDP_CLASSIC, Accountant.RDP)
 
 
 def _sentence(numbers: PromiseNumbers, contents: RunContents) -> str:
-    """Return what was promised, in terms of how sure anybody may become."""
     promise, facts = numbers.guarantee, contents.facts
     if promise is None and facts.game.randomiser is not None:
         return "The training itself had no protection, and of its models alone nothing was promised."
@@ -47,7 +25,7 @@ def _sentence(numbers: PromiseNumbers, contents: RunContents) -> str:
     if promise.belief_bound >= 1:
         return f"The promise is so weak that somebody who {watcher} may become sure {words.whether}."
     if facts.prior != 0.5:
-        other = percent(belief_bounds(facts)[0])
+        other = percent(facts.belief_bounds[0])
         return (
             f"The promise was that nobody who {watcher.rstrip(',')}, and takes it for {percent(facts.prior)} likely "
             f"beforehand that {words.that}, may become more than {bound} sure that {words.that_short}, or more than "
@@ -103,10 +81,10 @@ def _rows(numbers: PromiseNumbers, contents: RunContents) -> list[Row]:
     return [
         Row("Epsilon (nats)", promise.epsilon, f"over all rounds, at the delta below, {by}; {between}"),
         Row("Delta (probability)", promise.delta, "chosen before the run"),
-        Row("Noise multiplier z", promise.noise_multiplier, f"{_multiplier_text(facts)}; {by}"),
+        Row("Noise multiplier z", promise.noise_multiplier, f"{multiplier_text(facts)}; {by}"),
         Row("Rounds", numbers.rounds, "chosen before the run"),
         Row("Sampling rate", numbers.sampling_rate, "chosen before the run"),
-        Row("Gaussian mu", promise.mu, f"{_mu_text(facts)}; {always}by gdp"),
+        Row("Gaussian mu", promise.mu, f"{mu_text(facts)}; {always}by gdp"),
         Row("Belief bound", promise.belief_bound, f"{_bound_text(promise)}; {prior}", is_share=True),
         Row("Belief bound at fixed sensitivities", promise.belief_bound_fixed,
             f"{_fixed_text(promise.accountant)}; {prior}; were the differences of all rounds fixed beforehand",
@@ -117,74 +95,16 @@ def _rows(numbers: PromiseNumbers, contents: RunContents) -> list[Row]:
     ]  # fmt: skip
 
 
-def _multiplier_text(facts: RunFacts) -> str:
-    """Return what the accountant's noise multiplier is."""
-    law = facts.game.law
-    if isinstance(law.noise, CorrelatedGaussian):
-        return "noise standard deviation over the largest difference of all rounds together"
-    if law.is_adaptive:
-        return "of the sum of updates and the count of short ones together (Andrew et al. 2021, theorem 1)"
-    rest = ", of the noise that the insider does not know" if law.clients_add_noise else ""
-    return f"noise standard deviation over the sensitivity{rest}"
-
-
-def _mu_text(facts: RunFacts) -> str:
-    law = facts.game.law
-    if isinstance(law.participation, FixedCohort) and not isinstance(law.noise, CorrelatedGaussian):
-        return "square root of the rounds in which a client takes part over z"
-    match law.noise:
-        case InsideTraining():
-            return "square root of the most steps that a client takes, over z"
-        case CorrelatedGaussian():
-            return "1 over z"
-        case CentralGaussian() | DistributedGaussian() | LocalGaussian() | NoNoise():
-            return "square root of rounds over z"
-        case _:
-            assert_never(law.noise)
-
-
 def _bound_text(promise: Guarantee) -> str:
-    if promise.accountant in (Accountant.RDP_CLASSIC, Accountant.RDP):
+    if promise.claim.sensitivities is Sensitivities.FIXED or promise.accountant in _BY_RENYI:
         return _fixed_text(promise.accountant)
-    match promise.claim.sensitivities:
-        case Sensitivities.FIXED:
-            return _fixed_text(promise.accountant)
-        case Sensitivities.ADAPTIVE:
-            return "follows from delta(epsilon) at all smaller epsilons, so it holds whatever earlier releases decide"
-        case _:
-            assert_never(promise.claim.sensitivities)
+    return "follows from delta(epsilon) at all smaller epsilons, so it holds whatever earlier releases decide"
 
 
 def _fixed_text(accountant: Accountant) -> str:
-    if accountant in (Accountant.RDP_CLASSIC, Accountant.RDP):
+    if accountant in _BY_RENYI:
         return "prior odds times exp(epsilon of rdp-classic), Eq. (5); passed with probability at most delta"
     return "quantile of the law of the log-odds; passed with probability at most delta"
-
-
-def exact_accountant(facts: RunFacts) -> str:
-    """Return who accounts for what holds exactly."""
-    return "pld" if facts.is_amplified else "gdp"
-
-
-def noise_text(facts: RunFacts) -> str:
-    """Return what a promise rests on: the noise, and between which neighbours it holds."""
-    text = f"Gaussian noise{_of_clients(facts)}, neighbours by {facts.relation}"
-    if facts.guarantee is not None and facts.is_amplified:
-        seen = ", which the insider sees" if facts.game.standpoint.sees_participation else ""
-        text += f", {unit_words(facts.relation).many} sampled at rate {facts.guarantee.sampling_rate:g}{seen}"
-    return text if facts.is_private_release else f"{text}; noise follows the data, so for this pair of data sets only"
-
-
-def _of_clients(facts: RunFacts) -> str:
-    """Return how the noise comes to the sum, as what follows `Gaussian noise`."""
-    if not facts.game.law.weighs_exactly:
-        return " in every step of the clients' training"
-    if not facts.game.law.clients_add_noise:
-        return " on the sum"
-    if facts.game.standpoint.place is Place.SERVER:
-        return " that clients add, each contribution seen by itself"
-    known = plural(facts.game.standpoint.known_shares, "client")
-    return f" that clients add, less what {known} added"
 
 
 def at_delta(delta: float | None) -> str:
@@ -194,5 +114,5 @@ def at_delta(delta: float | None) -> str:
 
 PROMISE = Section(
     name="promise", title="What was promised", numbers=PromiseNumbers, measure=measure_promise, keys=("guarantee",),
-    place=PagePlace.PAGE, sentence=_sentence, rows=_rows,
+    on_page=True, sentence=_sentence, rows=_rows,
 )  # fmt: skip

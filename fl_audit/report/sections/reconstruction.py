@@ -4,8 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fl_audit.evidence.findings.reconstruction import ReconstructionNumbers, Success, measure_reconstruction
-from fl_audit.report.finding import PagePlace, Picture, Row, RunContents, Section, Table
-from fl_audit.report.reading import interval_beside
+from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.style import INK, MUTED, finish_axes
 from fl_audit.report.wording import percent
 
@@ -44,21 +43,18 @@ def _rows(numbers: ReconstructionNumbers, _: RunContents) -> list[Row]:
 def _tables(numbers: ReconstructionNumbers, _: RunContents) -> list[Table]:
     columns = ("Guesses", "Right one among them", "By chance", "Allowed")
     rows = tuple(
-        (one.guesses, interval_beside(one.share, one.low, one.high, one.bound), percent(one.chance), percent(one.bound))
-        for one in numbers.successes
+        (one.guesses, _row(one, numbers).text, percent(one.chance), percent(one.bound)) for one in numbers.successes
     )
     title = f"Naming the right one of {numbers.candidates:,} candidates, intervals at {percent(numbers.confidence)}"
     return [Table(f"{title} confidence each", columns, rows)]
 
 
 def _draw(figure: Figure, numbers: ReconstructionNumbers, contents: RunContents) -> None:
-    promise = contents.facts.guarantee
-    assert promise is not None, "what was not promised is not measured"
     axes = figure.add_subplot()
     guesses = np.unique(np.geomspace(1, numbers.candidates, 200).astype(int))
     found = np.array([np.mean(numbers.ranks <= count) for count in guesses])
     few = np.unique(np.geomspace(1, numbers.candidates, 40).astype(int))
-    allowed = [promise.reconstruction_bound(float(numbers.chances[count - 1])) or 1.0 for count in few]
+    allowed = [contents.promise.reconstruction_bound(float(numbers.chances[count - 1])) or 1.0 for count in few]
     axes.step(guesses, found, where="post", color=INK, label="named in this run")
     axes.plot(few, allowed, "--", color=INK, label="the promise allows")
     axes.plot(guesses, numbers.chances[guesses - 1], ":", color=MUTED, label="by chance")
@@ -76,6 +72,6 @@ def _caption(numbers: ReconstructionNumbers, _: RunContents) -> str:
 
 RECONSTRUCTION = Section(
     name="reconstruction", title="What could be reconstructed", numbers=ReconstructionNumbers,
-    measure=measure_reconstruction, keys=("reconstruction",), place=PagePlace.PAGE, sentence=_sentence, rows=_rows,
+    measure=measure_reconstruction, keys=("reconstruction",), on_page=True, sentence=_sentence, rows=_rows,
     tables=_tables, picture=Picture("Right one among the first guesses", _draw, _caption),
 )  # fmt: skip

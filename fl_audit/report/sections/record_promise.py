@@ -4,7 +4,7 @@ from typing import assert_never
 
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
 from fl_audit.evidence.findings.record_promise import PairPromise, RecordPromise, measure_record_promise, unit_of
-from fl_audit.report.finding import PagePlace, Row, RunContents, Section
+from fl_audit.report.finding import Row, RunContents, Section
 from fl_audit.report.law_words import randomiser_text
 from fl_audit.report.wording import number_text, plural
 
@@ -68,5 +68,5 @@ def _pair_rows(numbers: RecordPromise, pair: PairPromise) -> list[Row]:
 
 RECORD_PROMISE = Section(
     name="record-promise", title="What each record is promised by itself", numbers=RecordPromise,
-    measure=measure_record_promise, keys=("record_promise",), place=PagePlace.PAGE, sentence=_sentence, rows=_rows,
+    measure=measure_record_promise, keys=("record_promise",), on_page=True, sentence=_sentence, rows=_rows,
 )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 from fl_audit.errors import require
 from fl_audit.evidence.findings.found import Findings
 from fl_audit.evidence.finished_run import FinishedRun
-from fl_audit.report.finding import PagePlace, Row, RunContents, Section
+from fl_audit.report.finding import Row, RunContents, Section
 from fl_audit.report.sections.attacks import ATTACKS
 from fl_audit.report.sections.attributes import ATTRIBUTES
 from fl_audit.report.sections.belief_rounds import BELIEF_ROUNDS
@@ -39,35 +39,19 @@ from fl_audit.stored_json import SCHEMA
 from fl_audit.user_modules import import_object
 
 SECTIONS: tuple[Section[Any], ...] = (
-    VERDICT,
-    PROMISE,
-    RECORD_PROMISE,
-    NOISE,
-    INSIDER,
-    SCORES,
-    ONE_RUN,
-    ATTACKS,
-    ATTRIBUTES,
-    RECONSTRUCTION,
-    INVERSION,
-    RELEASED_MODEL,
-    OTHER_PROMISES,
-    EMPIRICAL_EPSILON,
-    PAIR,
-    TRADEOFF,
-    BELIEF_ROUNDS,
-    INNOVATIONS,
-    INSIDERS,
-    MEMBERSHIP,
-    EPSILON_STAR,
-    CLIENTS,
-    CLIENT_PROMISES,
-    COLLUDERS,
-    CLIPPING,
-    CRAFTED,
-    LAW,
-    ORIGIN,
-)
+    # what was promised, and what became of it
+    VERDICT, PROMISE, RECORD_PROMISE, NOISE,
+    # what insiders and attackers achieved
+    INSIDER, SCORES, ONE_RUN, ATTACKS, ATTRIBUTES, RECONSTRUCTION, INVERSION,
+    # what the models are worth, and what other promises would cost
+    RELEASED_MODEL, OTHER_PROMISES,
+    # what the insiders' evidence says in detail
+    EMPIRICAL_EPSILON, PAIR, TRADEOFF, BELIEF_ROUNDS, INNOVATIONS, INSIDERS,
+    # what models alone give away, and what is promised to and by each client
+    MEMBERSHIP, EPSILON_STAR, CLIENTS, CLIENT_PROMISES, COLLUDERS,
+    # what was played, and where it comes from
+    CLIPPING, CRAFTED, LAW, ORIGIN,
+)  # fmt: skip
 """A section may use what the sections before it have found."""
 
 
@@ -86,7 +70,7 @@ def own_section(name: str) -> Section[Any]:
     )
     taken = {word for one in SECTIONS for word in (one.name, *one.keys)} & {section.name, *section.keys}
     require(not taken, f"section {name!r} has the name or key {', '.join(sorted(taken))} of a section of fl_audit")
-    return replace(section, place=PagePlace.APPENDIX)
+    return replace(section, on_page=False)
 
 
 def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None = None) -> RunContents:
@@ -114,9 +98,9 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
         summary |= dict.fromkeys(section.keys)
         if numbers is not None:
             found[section.numbers] = numbers
-            summary |= numbers.to_json() | ({} if section.said is None else dict(section.said(numbers, run)))
+            summary |= numbers.to_json() | dict(section.said(numbers, run))
     contents = RunContents(run, Findings(found), summary, sections)
-    summary["findings"] = [row.to_json() for _, row in page_rows(contents)]
+    summary["findings"] = [row.to_json() for row in page_rows(contents)]
     return contents
 
 
@@ -126,12 +110,6 @@ def measured(contents: RunContents) -> list[tuple[Section[Any], Any]]:
     return [(section, numbers) for section, numbers in found if numbers is not None]
 
 
-def page_rows(contents: RunContents) -> list[tuple[Section[Any], Row]]:
-    """Return the rows of the table of the first page, each with its section."""
-    return [
-        (section, row)
-        for section, numbers in measured(contents)
-        if section.rows is not None
-        for row in section.rows(numbers, contents)
-        if row.on_page
-    ]
+def page_rows(contents: RunContents) -> list[Row]:
+    """Return the rows of the table of the first page."""
+    return [row for section, numbers in measured(contents) for row in section.rows(numbers, contents) if row.on_page]

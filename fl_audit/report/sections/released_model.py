@@ -5,9 +5,8 @@ import math
 from matplotlib.figure import Figure
 
 from fl_audit.evidence.findings.released_model import ModelNumbers, measure_model
-from fl_audit.report.curves import draw_spread
-from fl_audit.report.finding import PagePlace, Picture, Row, RunContents, Section
-from fl_audit.report.style import INK, MUTED, finish_axes, whole_number_axis
+from fl_audit.report.finding import Picture, Row, RunContents, Section
+from fl_audit.report.style import INK, MUTED, draw_spread, finish_axes
 from fl_audit.report.wording import percent, plural
 
 _UNUSED = "test records were not used in training"
@@ -24,7 +23,6 @@ def beside_text(numbers: ModelNumbers) -> str:
 
 
 def _sentence(numbers: ModelNumbers, contents: RunContents) -> str:
-    """Return how the released model fares."""
     kept = ""
     if (chosen := contents.run.chosen_releases) is not None:
         kept = f"Each training kept the model after which errors on new cases fell no more: {_numbers_of(chosen)}. "
@@ -64,7 +62,6 @@ def _caption(numbers: ModelNumbers, contents: RunContents) -> str:
 
 
 def _accuracy_figure(figure: Figure, numbers: ModelNumbers, contents: RunContents) -> None:
-    """Draw test accuracy over the releases, with what there is to hold it against."""
     releases = contents.releases
     axes = figure.add_subplot()
     draw_spread(axes, releases, "test_accuracy", 100.0)
@@ -74,11 +71,10 @@ def _accuracy_figure(figure: Figure, numbers: ModelNumbers, contents: RunContent
     if numbers.commonest is not None:
         axes.axhline(100.0 * numbers.commonest, color=MUTED, linestyle=":", linewidth=1.8, label="most frequent class")
     axes.set_ylim(0, 100)  # the same in every report
-    whole_number_axis(axes, int(releases["round"].min()), int(releases["round"].max()))
     finish_axes(axes, "Accuracy of each released model", "Release (number; 0 = initial model)", "Test accuracy (%)")
 
 
 RELEASED_MODEL = Section(
     name="accuracy", title="The released model", numbers=ModelNumbers, measure=measure_model, keys=("utility",),
-    place=PagePlace.PAGE, sentence=_sentence, rows=_rows, picture=Picture("Accuracy", _accuracy_figure, _caption),
+    on_page=True, sentence=_sentence, rows=_rows, picture=Picture("Accuracy", _accuracy_figure, _caption),
 )  # fmt: skip

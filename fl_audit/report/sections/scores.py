@@ -2,7 +2,7 @@
 
 from fl_audit.evidence.findings.found import finite
 from fl_audit.evidence.findings.scores import ScoreNumbers, measure_scores
-from fl_audit.report.finding import PagePlace, Row, RunContents, Section
+from fl_audit.report.finding import Row, RunContents, Section
 from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.wording import percent
 
@@ -23,8 +23,7 @@ def _sentence(numbers: ScoreNumbers, _: RunContents) -> str:
 
 
 def _rows(numbers: ScoreNumbers, contents: RunContents) -> list[Row]:
-    area, bound, promise = numbers.area, numbers.bound, contents.facts.guarantee
-    assert promise is not None, "what was not promised is not measured"
+    area, bound, promise = numbers.area, numbers.bound, contents.promise
     how = f"share of pairs of worlds that the score puts in order (interval: Hoeffding 1963); {NO_LIKELIHOOD_RATIO}"
     return [
         Row("Worlds with the record", numbers.members, "counted"),
@@ -44,5 +43,5 @@ def _rows(numbers: ScoreNumbers, contents: RunContents) -> list[Row]:
 
 SCORES = Section(
     name="scores", title="Scores of the insider", numbers=ScoreNumbers, measure=measure_scores, keys=("scores",),
-    place=PagePlace.PAGE, sentence=_sentence, rows=_rows,
+    on_page=True, sentence=_sentence, rows=_rows,
 )  # fmt: skip

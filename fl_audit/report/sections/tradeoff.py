@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from fl_audit.evidence.findings.tradeoff import TradeoffNumbers, curve_of, measure_tradeoff
 from fl_audit.evidence.membership.limits import largest_tpr
 from fl_audit.report.finding import Picture, Row, RunContents, Section
-from fl_audit.report.style import BIT_STYLES, INK, MUTED, PALE, draw_band, finish_axes
+from fl_audit.report.style import BIT_STYLES, LIMIT, MUTED, PALE, draw_band, finish_axes
 from fl_audit.report.wording import percent
 
 _SMALLEST_RATE = 1e-3
@@ -16,8 +16,7 @@ _BAND = "Clopper-Pearson bounds above two ranks of the worlds with D'"
 def _tradeoff_figure(figure: Figure, _: TradeoffNumbers, contents: RunContents) -> None:
     """Draw the measured trade-off with its band, and what the promise leaves to nobody, on logarithmic axes."""
     axes = figure.add_subplot()
-    promise, style, run = contents.facts.guarantee, BIT_STYLES[1], contents.run
-    assert promise is not None, "only what was promised is drawn"
+    promise, style, run = contents.promise, BIT_STYLES[1], contents.run
     smallest = max(_SMALLEST_RATE, 1 / int((~run.bits).sum()))
     curve = curve_of(run, np.geomspace(smallest, 1, 60))
     draw_band(
@@ -28,7 +27,7 @@ def _tradeoff_figure(figure: Figure, _: TradeoffNumbers, contents: RunContents) 
               label="the insider, measured")  # fmt: skip
     rates = np.geomspace(_SMALLEST_RATE, 1, 60)
     allowed = largest_tpr(promise.claim.profile, rates)
-    axes.plot(rates, allowed, linestyle="-.", color=INK, linewidth=1.8, label="most that is promised")
+    axes.plot(rates, allowed, label="most that is promised", **LIMIT)
     axes.fill_between(rates, allowed, 1.0, facecolor="none", edgecolor=MUTED, hatch="//", linewidth=0)
     axes.plot(rates, rates, ":", color=MUTED, linewidth=1.4, label="coin-flipping")
     axes.set(xscale="log", yscale="log", xlim=(_SMALLEST_RATE, 1), ylim=(_SMALLEST_RATE, 1.05))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, assert_never
 
-from fl_audit.evidence.belief.family import DETECTION_POWER, TestName, TestResult
+from fl_audit.evidence.belief.family import DETECTION_POWER, OF_SHAPE, TestName, TestResult
 from fl_audit.evidence.belief.noise_estimate import BREACH, epsilon_at, law_in_words
 from fl_audit.evidence.belief.verdict import Judgement, Verdict
 from fl_audit.evidence.findings.verdict import VerdictNumbers, measure_verdict
@@ -12,13 +12,12 @@ from fl_audit.evidence.finished_run import FinishedRun, RunFacts
 from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.banner import Banner, verdict_banner
-from fl_audit.report.finding import PagePlace, RunContents, Section, Table, TableLook
-from fl_audit.report.tests_table import OF_SHAPE, ToldTest, ToldTests
+from fl_audit.report.finding import RunContents, Section, Table, TableLook
+from fl_audit.report.tests_table import ToldTest, ToldTests
 from fl_audit.report.units import UnitWords, unit_words
 from fl_audit.report.wording import capital, duration, number_text, one_in, percent, plural, uncapital
 
-_MOST_NAMED = 2
-"""Other kinds of breach that are named beside the first one."""
+_MOST_NAMED = 2  # other kinds of breach that are named beside the first one
 
 
 def verdict_of(contents: RunContents) -> VerdictNumbers:
@@ -35,8 +34,7 @@ def banner(contents: RunContents) -> Banner:
         case Verdict.VIOLATED:
             line = _broken(contents)
         case Verdict.CONSISTENT:
-            assert numbers.judgement is not None, "only what was judged is consistent"
-            tests = len(numbers.judgement.tests)
+            tests = len(numbers.judged.tests)
             none = "The one test does not contradict" if tests == 1 else f"None of {tests} tests contradicts"
             line = f"{none} the promise. {_limits(contents)}".strip()
         case Verdict.INCONCLUSIVE:
@@ -56,7 +54,7 @@ def _broken(contents: RunContents) -> str:
     # Noise of another size fails the tests of its shape too, which look at it in units of the promised one.
     follows = OF_SHAPE if first.test.name is TestName.NOISE_TOTAL else ()
     told_too = [told for told in reversed(others) if told.kind != first.kind and told.test.name not in follows]
-    kinds = {told.kind: uncapital(told.phrase) for told in told_too}
+    kinds = {told.kind: uncapital(told.words.breach) for told in told_too}
     named = list(kinds.values())[::-1][:_MOST_NAMED]
     also = f" Also: {'; '.join(named)}." if named else ""
     count = f" {plural(len(others) + 1, 'test')} failed." if others else ""
@@ -65,8 +63,7 @@ def _broken(contents: RunContents) -> str:
 
 def _too_little(numbers: VerdictNumbers) -> str:
     """Return what an inconclusive run could have found, in a sentence."""
-    found = numbers.judgement
-    assert found is not None, "only what was judged is inconclusive"
+    found = numbers.judged
     if numbers.judges_scores:
         return (
             "The attack cannot tell: how far its scores would separate under less noise is not known, so a breach "
@@ -116,14 +113,11 @@ def _limits(contents: RunContents) -> str:
 
 
 def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
-    """Return the verdict and what it does not cover."""
-    found = numbers.judgement
     match numbers.verdict:
         case Verdict.VIOLATED:
-            assert found is not None, "only what was judged is violated"
             text = (
                 f"The promise was broken. Where a promise is kept, so clear a sign comes up in at most "
-                f"{_alarms(found, contents.facts)}. It says nothing of how much more others could learn."
+                f"{_alarms(numbers.judged, contents.facts)}. It says nothing of how much more others could learn."
             )
         case Verdict.CONSISTENT:
             text = (
@@ -143,7 +137,7 @@ def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
             text = "We came to no verdict: no insider took part, so nothing was held against the promise."
         case _:
             assert_never(numbers.verdict)
-    text += _looks_text(found, contents.facts)
+    text += _looks_text(numbers.judgement, contents.facts)
     if contents.facts.is_private_release:
         return text
     return f"{text} The models of this run are test pieces and must not be handed out: their noise depends on the data."
@@ -185,22 +179,22 @@ def _scope(numbers: VerdictNumbers, facts: RunFacts) -> str:
             f"{why} What was measured of the released models, from their outputs and losses, is no test of a promise."
         )
     if numbers.judges_canaries:
-        return (
+        covers = (
             "A verdict covers this training and this seed (the challenger's secret) only, and what canaries see: how "
-            "much noise hides one of them in a round. Noise that depends on anybody's data was not looked for. "
-            f"{_detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
+            "much noise hides one of them in a round. Noise that depends on anybody's data was not looked for."
         )
-    if numbers.names_candidates:
-        return (
+    elif numbers.names_candidates:
+        covers = (
             "A verdict covers these candidates and this seed (the challenger's secret) only; other candidates, other "
-            f"data and other seeds were not tried. {_detection_text(found, promise, unit_words(facts.relation))} A "
-            "smaller breach may pass."
+            "data and other seeds were not tried."
         )
-    return (
-        f"A verdict covers this pair of neighbouring training sets ({facts.neighbour}) and this seed (the "
-        f"challenger's secret) only; other neighbours, other data and other seeds were not tried.{_cohort_text(facts)} "
-        f"{_detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
-    )
+    else:
+        covers = (
+            f"A verdict covers this pair of neighbouring training sets ({facts.neighbour}) and this seed (the "
+            "challenger's secret) only; other neighbours, other data and other seeds were not tried."
+            f"{_cohort_text(facts)}"
+        )
+    return f"{covers} {_detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
 
 
 def _cohort_text(facts: RunFacts) -> str:
@@ -224,7 +218,7 @@ def _detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> st
         )
     if found.tests and found.tests[0].name is TestName.CANARIES:
         return (
-            f"{capital(ToldTest(found.tests[0], unit).limit)} would have been found with probability "
+            f"{capital(ToldTest(found.tests[0], unit).words.limit)} would have been found with probability "
             f"{DETECTION_POWER:g}; {promise.epsilon:.3g} is promised."
         )
     if found.worlds_needed is None:
@@ -275,5 +269,5 @@ def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
 
 VERDICT = Section(
     name="verdict", title="The tests of the promise", numbers=VerdictNumbers, measure=measure_verdict,
-    keys=("verdict", "scope", "looks"), place=PagePlace.PAGE, sentence=_sentence, tables=_tables, said=_said,
+    keys=("verdict", "scope", "looks"), on_page=True, sentence=_sentence, tables=_tables, said=_said,
 )  # fmt: skip
