@@ -40,6 +40,7 @@ LS_B = InsiderSetting(SMALL, NoiseScaling.LOCAL, Adjacency.REPLACE_RECORD)
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playing, "cores", lambda: 1)  # processes of their own take seconds to begin
     monkeypatch.setattr(settings, "ROUNDS", 3)
     monkeypatch.setattr(paper, "find_data", lambda *_: DataFound((SMALL,), ("Adult is small",)))
 
