@@ -67,7 +67,7 @@ def last_line(numbers: LiveNumbers, place: Path) -> str:
 REPLACE = replace(TERMS, adjacency="replace-client")  # the noise is of 2 C then
 
 
-@pytest.mark.parametrize("is_seen", [True, False])
+@pytest.mark.parametrize("is_seen", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_canaries_of_another_relation_than_the_promise_do_not_count(is_seen: bool, tmp_path: Path) -> None:
     """Under replace-client half of the noise passed; under add-remove-client honest noise was broken."""
     replaced = [replace(one, is_replaced=True) for one in ADD_REMOVE]

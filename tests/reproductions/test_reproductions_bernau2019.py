@@ -369,6 +369,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
 def test_runs_side_by_side_end_with_whoever_began_them(tmp_path: Path) -> None:
     (tmp_path / "begin.py").write_text(_SIDE_BY_SIDE)
