@@ -9,9 +9,9 @@ SECOND_LOOKS = (
     ),
     SecondLook(
         "Epsilon* of private models is below 1", "Location-30", Cause.OURS,
-        "Location-30 has 3,340 training records where Purchase-100 has 208,731, and models of epsilon 10 and 100 with a "
-        "clipping norm of 10 or 30 fit them: the membership adversary has an advantage of .12 to .24 on the four with "
-        "the largest Epsilon*. The other values above 1 stand beside advantages of at most .09.",
+        "Location-30 has 3,340 training records where Purchase-100 has 208,731, and models of epsilon 10 and 100 with "
+        "a clipping norm of 10 or 30 fit them: the membership adversary has an advantage of .12 to .24 on the four "
+        "with the largest Epsilon*. The other values above 1 stand beside advantages of at most .09.",
     ),
     SecondLook(
         "Epsilon* of all models is below 0.3", "Adult", Cause.OURS,
