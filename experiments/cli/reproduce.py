@@ -31,7 +31,7 @@ def reproduce(
         typer.Option(
             "--engine",
             metavar="ray|local",
-            help="Where clients run.  [default: by paper and data]",
+            help="Where clients run.  [default: here, a run on every core]",
             autocompletion=among(Engine),
         ),
     ] = None,

@@ -6,7 +6,7 @@ SECOND_LOOKS = (
     SecondLook(
         "rho_alpha is reached", "", Cause.THEIRS,
         "the paper's Rényi accountant asks for more noise than epsilon and delta need, the more the larger rho_beta: "
-        "the exact advantage is .98 of rho_alpha at rho_beta .75 and .87 at .99.",
+        "the exact advantage is at least .97 of rho_alpha at rho_beta .75 and .87 at .99.",
     ),
     SecondLook(
         "a belief exceeds rho_beta with probability delta at most", "", Cause.REAL,
