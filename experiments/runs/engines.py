@@ -6,14 +6,13 @@ Everything of Flower that is deprecated or not public stands in these two module
 import io
 import signal
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from flwr.app import Context, Message
+from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
@@ -96,7 +95,7 @@ def _noticing(server_app: ServerApp, pool: "PoolInPlace") -> ServerApp:
 
         ended_well = False
         if isinstance(grid, InMemoryGrid):
-            look_only_where_messages_wait(grid.state)
+            pool.watch(grid.state)
             replaced: Any = grid
             replaced.nodes_in_order = pool.nodes_in_order
         try:
@@ -107,56 +106,6 @@ def _noticing(server_app: ServerApp, pool: "PoolInPlace") -> ServerApp:
                 pool.end_calls()
 
     return wrapped
-
-
-class MessageStore(Protocol):
-    """Where Flower's runtime keeps messages until a node takes them."""
-
-    def store_message_ins(self, message: Message) -> str | None:
-        """Keep a message, and return its identity if it is accepted."""
-
-    def get_message_ins(self, node_id: int, limit: int | None, *, run_id: int | None = None) -> list[Message]:
-        """Hand over the messages to a node that it has not had yet.
-
-        Parameters
-        ----------
-        node_id
-            The node.
-        limit
-            How many messages at most; None for all.
-        run_id
-            The run; None for all.
-        """
-
-
-def look_only_where_messages_wait(store: MessageStore) -> None:
-    """Let a store answer at once for nodes to which nobody has written.
-
-    Flower's runtime asks for the messages to each node, ten times a second, and for each its store checks all messages
-    there are. With a thousand nodes that takes longer than the clients' work, and with ten thousand, forever.
-    """
-    keep, hand_over = store.store_message_ins, store.get_message_ins
-    written: Counter[int] = Counter()
-    lock = threading.Lock()
-
-    def kept(message: Message) -> str | None:
-        # Counted before it is there: a node with a message is never passed over for longer than one turn.
-        with lock:
-            written[message.metadata.dst_node_id] += 1
-        return keep(message)
-
-    def handed_over(node_id: int, limit: int | None, *, run_id: int | None = None) -> list[Message]:
-        if node_id not in written:
-            return []
-        found = hand_over(node_id, limit, run_id=run_id)
-        with lock:
-            written[node_id] -= len(found)
-            if written[node_id] <= 0:
-                del written[node_id]
-        return found
-
-    replaced: Any = store
-    replaced.store_message_ins, replaced.get_message_ins = kept, handed_over
 
 
 @contextmanager

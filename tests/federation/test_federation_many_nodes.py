@@ -1,12 +1,14 @@
-"""Large federations: messages are looked for only where they wait, and only so many are under way at once."""
+"""Large federations: messages are handed over as they are written, and only so many are under way at once."""
 
+import threading
 from collections.abc import Iterable
+from queue import Queue
 
 import pytest
-from flwr.app import Message, RecordDict
+from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from experiments.runs.engines import look_only_where_messages_wait
+from experiments.runs.cluster.backend import PoolInPlace
 from experiments.runs.local_engine import LocalGrid
 from server import watched_grid
 from server.watched_grid import WatchedGrid
@@ -20,7 +22,9 @@ class _Store:
         self.asked: list[int] = []
 
     def store_message_ins(self, message: Message) -> str | None:
-        """Keep a message."""
+        """Keep a message, but those without content."""
+        if not message.content.config_records:
+            return None
         self.messages.append(message)
         return "kept"
 
@@ -54,17 +58,22 @@ def _grid(clients: int) -> _CountingGrid:
     return _CountingGrid(app, clients, time_limit=60.0)
 
 
-def test_a_store_is_asked_only_about_nodes_that_were_written_to() -> None:
-    """Every message is handed over once, in order, and nodes without one cost nothing."""
+def test_messages_are_handed_over_as_they_are_written() -> None:
+    """Every message once, in order, at once; a node without one costs nothing, and one that is refused is not there."""
     nodes = list(_grid(4).get_node_ids())
-    store = _Store()
-    look_only_where_messages_wait(store)
-    sent = [Message(RecordDict(), node, "query.ask") for node in (nodes[1], nodes[3], nodes[1])]
-    for message in sent:
-        assert store.store_message_ins(message) == "kept"
-    turns = [[store.get_message_ins(node_id=node, limit=1) for node in nodes] for _ in range(3)]
-    handed_over = [message for turn in turns for found in turn for message in found]
-    assert list(map(id, handed_over)) == list(map(id, (sent[0], sent[1], sent[2])))
+    store, pool, ended, queue = _Store(), PoolInPlace(0), threading.Event(), Queue[Message]()
+    pool.watch(store)
+    handing_over = threading.Thread(target=pool.hand_over, args=(store, queue, {}, ended))
+    handing_over.start()
+    content = RecordDict({"config": ConfigRecord({"asked": 1})})
+    sent = [Message(content, node, "query.ask") for node in (nodes[1], nodes[3], nodes[1])]
+    assert store.store_message_ins(Message(RecordDict(), nodes[2], "query.ask")) is None
+    assert [store.store_message_ins(message) for message in sent] == ["kept"] * 3
+    assert [id(queue.get(timeout=10)) for _ in sent] == list(map(id, sent))
+    ended.set()
+    handing_over.join(10)
+    assert not handing_over.is_alive()
+    assert queue.empty()
     assert store.asked == [nodes[1], nodes[3], nodes[1]]
 
 

@@ -1,10 +1,12 @@
 """Flower's simulation runtime on the client pool; whatever of the runtime's insides is touched, is touched here."""
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
+from queue import Empty, Queue, SimpleQueue
+from typing import Any, Protocol
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
@@ -25,8 +27,11 @@ _REPLACED: tuple[tuple[Any, str], ...] = (
     (raybackend, "RayBackend"),
     (vce_api, "ThreadPoolExecutor"),
     (vce_api, "_register_nodes"),
+    (vce_api, "add_messages_to_queue"),
 )
-_REGISTER = vce_api._register_nodes
+_REGISTER, _HAND_OVER = vce_api._register_nodes, vce_api.add_messages_to_queue
+_SECONDS_BETWEEN_LOOKS = 0.1
+"""After so long without a message it is looked whether the run has ended."""
 
 
 class PoolBackend(raybackend.RayBackend):
@@ -76,12 +81,39 @@ class PoolBackend(raybackend.RayBackend):
         super().terminate()
 
 
+class MessageStore(Protocol):
+    """Where Flower's runtime keeps messages until a node takes them."""
+
+    def store_message_ins(self, message: Message) -> str | None:
+        """Keep a message, and return its identity if it is accepted."""
+
+    def get_message_ins(self, node_id: int, limit: int | None, *, run_id: int | None = None) -> list[Message]:
+        """Hand over the messages to a node that it has not had yet.
+
+        Parameters
+        ----------
+        node_id
+            The node.
+        limit
+            How many messages at most; None for all.
+        run_id
+            The run; None for all.
+        """
+
+
 class PoolInPlace:
-    """What Flower's runtime uses while the client pool is in place."""
+    """What Flower's runtime uses while the client pool is in place.
+
+    Parameters
+    ----------
+    retries
+        As of `ClientPool`.
+    """
 
     def __init__(self, retries: int) -> None:
         self._retries, self._built = retries, list[PoolBackend]()
         self._nodes: list[int] | None = None
+        self._written = SimpleQueue[int]()
 
     def build(self, config: BackendConfig) -> PoolBackend:
         """Build the backend."""
@@ -100,6 +132,43 @@ class PoolInPlace:
         self._nodes = sorted(found, key=found.__getitem__)
         return found
 
+    def watch(self, store: MessageStore) -> None:
+        """Note from now on to which nodes messages are written that a store keeps."""
+        keep = store.store_message_ins
+
+        def kept(message: Message) -> str | None:
+            identity = keep(message)
+            if identity is not None:
+                self._written.put(message.metadata.dst_node_id)
+            return identity
+
+        replaced: Any = store
+        replaced.store_message_ins = kept
+
+    def hand_over(
+        self, state: MessageStore, queue: "Queue[Message]", nodes_mapping: Mapping[int, int], f_stop: threading.Event
+    ) -> None:
+        """Hand every message of a watched store over as soon as it is written, until the run ends.
+
+        Flower's runtime asks for one message to each node, ten times a second, and for each node its store checks all
+        messages there are. With ten thousand nodes that takes forever, and with ten it is what a short round waits for.
+
+        Parameters
+        ----------
+        state
+            The store.
+        queue
+            Where messages wait for a client process.
+        nodes_mapping
+            The partition of every node; it is not needed.
+        f_stop
+            Set when the run ends.
+        """
+        while not f_stop.is_set():
+            with suppress(Empty):
+                for message in state.get_message_ins(self._written.get(timeout=_SECONDS_BETWEEN_LOOKS), limit=1):
+                    queue.put(message)
+
     def nodes_in_order(self) -> list[int] | None:
         """Return the node of each partition, once all are registered."""
         return self._nodes
@@ -115,7 +184,7 @@ class PoolInPlace:
 def pool_in_place(retries: int) -> Iterator[PoolInPlace]:
     """Have Flower's runtime use the client pool inside the block."""
     replaced, pool = tuple(getattr(module, name) for module, name in _REPLACED), PoolInPlace(retries)
-    _put(pool.build, partial(ThreadPoolExecutor, _MOST_CALLS), pool.register)
+    _put(pool.build, partial(ThreadPoolExecutor, _MOST_CALLS), pool.register, pool.hand_over)
     try:
         yield pool
     finally:
@@ -124,7 +193,7 @@ def pool_in_place(retries: int) -> Iterator[PoolInPlace]:
 
 def put_pool_in_place() -> None:
     """Have Flower's runtime use the client pool from now on in this process."""
-    _put(PoolBackend, partial(ThreadPoolExecutor, _MOST_CALLS), _REGISTER)
+    _put(PoolBackend, partial(ThreadPoolExecutor, _MOST_CALLS), _REGISTER, _HAND_OVER)
 
 
 def _put(*values: Any) -> None:
