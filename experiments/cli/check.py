@@ -1,12 +1,18 @@
 """The command that looks at a run before it is played: check."""
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from experiments.cli.options import ConfigArgument, DataDirOption, EngineOption, JsonOption, SetOption, require_engine
+from experiments.cli.options import (
+    ConfigArgument,
+    DataDirOption,
+    EngineOption,
+    JsonOption,
+    SetOption,
+    print_json,
+    require_engine,
+    switch,
+)
 from experiments.names import Engine
 
 if TYPE_CHECKING:
@@ -21,7 +27,7 @@ def check(
     set_: SetOption = None,
     engine: EngineOption = Engine.RAY.value,
     data_dir: DataDirOption = None,
-    no_probe: Annotated[bool, typer.Option("--no-probe", help="Play nothing: no estimate of time and memory.")] = False,
+    no_probe: Annotated[bool, switch("--no-probe", "Play nothing: no estimate of time and memory.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Look at a run before it is played, and write nothing.
@@ -44,7 +50,7 @@ def check(
     with at_work("looking at the model" if no_probe else "playing a few rounds, to see how long they take"):
         found = check_plan(plan, not no_probe, chosen)
     if as_json:
-        print(json.dumps(check_json(found), allow_nan=False))
+        print_json(check_json(found))
         return
     from rich.console import Console
     from rich.table import Table

@@ -1,12 +1,9 @@
 """The command that sets finished runs side by side: compare."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from experiments.cli.options import JsonOption
+from experiments.cli.options import JsonOption, argument, option, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,33 +14,27 @@ _NAMES, _CELL = 29, 10
 """Widths of the column of names and of that of a run: five runs stand beside each other in 80 characters."""
 _MARKS = {"not as promised, within chance": "~", "not as promised, outside its interval": "!"}
 
-RunsArgument = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Directories of finished runs.")]
-PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw it to a PNG, PDF or SVG.")]
 
-
-def compare(runs: RunsArgument, plot: PlotOption = None, as_json: JsonOption = False) -> None:
+def compare(
+    runs: Annotated[list[Path], argument("DIR...", "Directories of finished runs.")],
+    plot: Annotated[Path | None, option("--plot", "FILE", "Draw it to a PNG, PDF or SVG.")] = None,
+    as_json: JsonOption = False,
+) -> None:
     """Set finished runs side by side: promise, what was shown, accuracy and Epsilon*."""
     from experiments.comparisons.rows import rows
 
     found = rows(runs)
     if plot is not None:
-        _draw(found, plot)
+        from experiments.comparisons.figure import comparison_figure
+        from experiments.figures.paths import save_figure
+
+        save_figure(comparison_figure(found), plot)
     if as_json:
-        print(json.dumps({"runs": [row.to_json() for row in found]}, allow_nan=False))
+        print_json({"runs": [row.to_json() for row in found]})
         return
     _print(found)
     if plot is not None:
         print(f"figure: {plot}")
-
-
-def _draw(found: "list[RunRow]", plot: Path) -> None:
-    from experiments.comparisons.figure import comparison_figure
-    from experiments.figures.paths import require_figure_path
-    from fl_audit.whole_files import whole_file
-
-    require_figure_path(plot)
-    with whole_file(plot) as file:
-        comparison_figure(found).savefig(file)
 
 
 def _print(found: "list[RunRow]") -> None:

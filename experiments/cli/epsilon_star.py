@@ -1,14 +1,11 @@
 """The command for an auditor who has losses and nothing else: epsilon-star."""
 
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from experiments.cli.evidence import read_numbers
-from experiments.cli.options import JsonOption, among
+from experiments.cli.options import JsonOption, argument, option, print_json, print_table
 from fl_audit.errors import InputError
 from fl_audit.evidence.star.methods import StarMethod
 
@@ -17,31 +14,21 @@ if TYPE_CHECKING:
 
 
 def epsilon_star(
-    members: Annotated[Path, typer.Argument(metavar="MEMBERS", help="Losses on members: one a line, or .npy.")],
-    population: Annotated[Path, typer.Argument(metavar="POPULATION", help="Losses on a population sample, likewise.")],
-    delta: Annotated[float, typer.Option("--delta", metavar="D", help="delta of Epsilon*, in [0, 1).")],
+    members: Annotated[Path, argument("MEMBERS", "Losses on members: one a line, or .npy.")],
+    population: Annotated[Path, argument("POPULATION", "Losses on a population sample, likewise.")],
+    delta: Annotated[float, option("--delta", "D", "delta of Epsilon*, in [0, 1).")],
     method: Annotated[
-        str,
-        typer.Option(
-            "--method", metavar="NAME", help=f"One of {', '.join(StarMethod)}.", autocompletion=among(StarMethod)
-        ),
+        str, option("--method", "NAME", f"One of {', '.join(StarMethod)}.", among=StarMethod)
     ] = StarMethod.PARAMETRIC.value,
-    confidence: Annotated[float, typer.Option("--confidence", metavar="P", help="Of the interval, in (0, 1).")] = 0.95,
+    confidence: Annotated[float, option("--confidence", "P", "Of the interval, in (0, 1).")] = 0.95,
     cut: Annotated[
         float | None,
-        typer.Option(
-            "--cut",
-            metavar="C",
-            help="Leave out error rates beyond C and 1 - C.  [default: 0.001 empirical, else 1e-6]",
-        ),
+        option("--cut", "C", "Leave out error rates beyond C and 1 - C.  [default: 0.001 empirical, else 1e-6]"),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of bootstrap and mixtures.")] = 0,
+    seed: Annotated[int, option("--seed", "N", "Seed of bootstrap and mixtures.")] = 0,
     as_json: JsonOption = False,
     plot: Annotated[
-        Path | None,
-        typer.Option(
-            "--plot", metavar="FILE", help="Draw densities, ROC and epsilon over thresholds: PNG, PDF or SVG."
-        ),
+        Path | None, option("--plot", "FILE", "Draw densities, ROC and epsilon over thresholds: PNG, PDF or SVG.")
     ] = None,
 ) -> None:
     """Measure the privacy risk of one model from its losses: Epsilon* of Negoescu et al. 2023."""
@@ -64,18 +51,19 @@ def epsilon_star(
             member_losses, population_losses, delta, np.random.default_rng(seed), StarMethod(method), confidence, cut
         )
     if plot is not None:
-        from experiments.figures.epsilon_star import draw_epsilon_star
+        from experiments.figures.epsilon_star import epsilon_star_figure
+        from experiments.figures.paths import save_figure
 
-        draw_epsilon_star(found, member_losses, population_losses, plot)
+        save_figure(epsilon_star_figure(found, member_losses, population_losses), plot, dpi=150)
     if as_json:
-        print(json.dumps(estimate_json(found), allow_nan=False))
+        print_json(_estimate_json(found))
         return
     _print(found)
     if plot is not None:
         print(f"figure: {plot}")
 
 
-def estimate_json(found: "StarEstimate") -> dict[str, Any]:
+def _estimate_json(found: "StarEstimate") -> dict[str, Any]:
     """Return an estimate under the names of the command line's JSON; infinite numbers are null."""
     attacks = found.attacks
     return {
@@ -110,17 +98,8 @@ def _said(number: float) -> str:
 
 
 def _print(found: "StarEstimate") -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(
-        title=f"{found.members} losses of members, {found.population} of the population, delta {found.delta:g}"
-    )
-    table.add_column("number")
-    table.add_column("value", justify="right")
-    low, high = found.interval
-    attacks = found.attacks
-    for name, value in (
+    (low, high), attacks = found.interval, found.attacks
+    rows = (
         (f"Epsilon* ({found.method}), nats", _said(found.epsilon_star)),
         (found.interval_name, f"{_said(low)} to {_said(high)}"),
         (f"Epsilon* for error rates from {found.cut:g} to 1 - {found.cut:g}", _said(found.epsilon_star_within_cut)),
@@ -129,9 +108,7 @@ def _print(found: "StarEstimate") -> None:
         ("TPR at FPR 1 %", f"{attacks.tpr_at_fpr_001:.4f}"),
         ("Yeom advantage", f"{attacks.yeom_advantage:.4f}"),
         ("mean loss, population less members", f"{attacks.loss_gap:.4g}"),
-    ):
-        table.add_row(name, value)
-    console = Console()
-    console.print(table)
-    for warning in found.warnings:
-        console.print(f"warning: {warning}", highlight=False, markup=False)
+    )
+    title = f"{found.members} losses of members, {found.population} of the population, delta {found.delta:g}"
+    warnings = [f"warning: {warning}" for warning in found.warnings]
+    print_table(("number", "value"), rows, title, numbers=(1,), notes=warnings)

@@ -1,13 +1,9 @@
 """The command about evidence that needs no run: bound, for the scores of any attack or of one run's canaries."""
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from experiments.cli.options import JsonOption, among
+from experiments.cli.options import JsonOption, argument, option, print_json, print_table, switch
 from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.errors import InputError
 from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
@@ -19,10 +15,10 @@ if TYPE_CHECKING:
     from fl_audit.canaries.bounds import OneRunBound
     from fl_audit.evidence.bounds.lower_bounds import LowerBound
 
-DEFAULT_METHOD = BoundMethod.CLOPPER_PEARSON
+_METHOD = BoundMethod.CLOPPER_PEARSON
 """The method of a single answer where none is named: the one that assumes nothing of the scores."""
 
-DEFAULT_ONE_RUN = OneRunMethod.TRADE_OFF
+_ONE_RUN = OneRunMethod.TRADE_OFF
 """The same for canaries of one run: never one that a mechanism which leaks coins together breaks."""
 
 _VALID_FOR = {
@@ -34,40 +30,36 @@ _VALID_FOR = {
 
 def bound(
     in_scores: Annotated[
-        Path,
-        typer.Argument(
-            metavar="IN_SCORES", help="Scores of members: one a line, or .npy. With --one-run, of all canaries."
-        ),
+        Path, argument("IN_SCORES", "Scores of members: one a line, or .npy. With --one-run, of all canaries.")
     ],
     out_scores: Annotated[
         Path,
-        typer.Argument(
-            metavar="OUT_SCORES",
-            help="Scores of non-members, likewise. With --one-run, COINS: 1 for each canary that was in, else 0.",
+        argument(
+            "OUT_SCORES",
+            "Scores of non-members, likewise. With --one-run, COINS: 1 for each canary that was in, else 0.",
         ),
     ],
-    delta: Annotated[float, typer.Option("--delta", metavar="D", help="delta that the bound refers to, in [0, 1).")],
-    confidence: Annotated[float, typer.Option("--confidence", metavar="P", help="Confidence, in (0.5, 1).")] = 0.95,
+    delta: Annotated[float, option("--delta", "D", "delta that the bound refers to, in [0, 1).")],
+    confidence: Annotated[float, option("--confidence", "P", "Confidence, in (0.5, 1).")] = 0.95,
     method: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--method",
-            metavar="NAME",
-            help=f"One of {', '.join(BoundMethod)}.  [default: all; with --json, {DEFAULT_METHOD}] With --one-run, one "
-            f"of {', '.join(OneRunMethod)}.  [default: those for any mechanism; with --json, {DEFAULT_ONE_RUN}]",
-            autocompletion=among([*BoundMethod, *OneRunMethod]),
+            "NAME",
+            f"One of {', '.join(BoundMethod)}.  [default: all; with --json, {_METHOD}] With "
+            f"--one-run, one of {', '.join(OneRunMethod)}.  [default: those for any mechanism; with "
+            f"--json, {_ONE_RUN}]",
+            among=[*BoundMethod, *OneRunMethod],
         ),
     ] = None,
     one_run: Annotated[
-        bool, typer.Option("--one-run", help="Canaries of one training, in or out by fair coins: SCORES and COINS.")
+        bool, switch("--one-run", "Canaries of one training, in or out by fair coins: SCORES and COINS.")
     ] = False,
     guesses: Annotated[
-        int | None,
-        typer.Option("--guesses", metavar="R", help="With --one-run: coins to guess, fixed before scores are seen."),
+        int | None, option("--guesses", "R", "With --one-run: coins to guess, fixed before scores are seen.")
     ] = None,
     dimension: Annotated[
-        int | None,
-        typer.Option("--dimension", metavar="N", help="With --one-run --method cosines: parameters of the release."),
+        int | None, option("--dimension", "N", "With --one-run --method cosines: parameters of the release.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -83,12 +75,12 @@ def bound(
         raise InputError(f"--method {method!r}: accepted are {', '.join(BoundMethod)}")
     members, nonmembers = read_numbers(in_scores), read_numbers(out_scores)
     if as_json or method is not None:
-        chosen = BoundMethod(method) if method is not None else DEFAULT_METHOD
+        chosen = BoundMethod(method) if method is not None else _METHOD
         found = [epsilon_lower_bound(members, nonmembers, delta, confidence, chosen)]
     else:
         found = _all_that_apply(members, nonmembers, delta, confidence)
     if as_json:
-        print(json.dumps(bound_json(found[0]), allow_nan=False))
+        print_json(bound_json(found[0]))
         return
     _print(found, f"epsilon at delta {delta:g}, {len(members)} members and {len(nonmembers)} non-members")
 
@@ -112,10 +104,10 @@ def _bound_one_run(
     if method is None and not as_json:
         methods = [one for one in OneRunMethod if one.is_for_any_mechanism]
     else:
-        methods = [OneRunMethod(method or DEFAULT_ONE_RUN)]
+        methods = [OneRunMethod(method or _ONE_RUN)]
     found = [one_run_bound(values, tossed, delta, confidence, one, guesses, (), dimension) for one in methods]
     if as_json:
-        print(json.dumps(found[0].to_json(), allow_nan=False))
+        print_json(found[0].to_json())
         return
     _print_one_run(found, f"epsilon at delta {delta:g}, {len(values)} canaries of one run")
 
@@ -138,9 +130,8 @@ def _print_one_run(found: "list[OneRunBound]", title: str) -> None:
         for one in found
         if one.estimate is not None
     ]
-    _print_table(
-        title, ("method", "epsilon at least", "confidence", "limit", "mu at least", "right guesses"), rows, notes
-    )
+    columns = ("method", "epsilon at least", "confidence", "limit", "mu at least", "right guesses")
+    print_table(columns, rows, title, range(1, len(columns)), notes)
 
 
 def _all_that_apply(
@@ -176,22 +167,7 @@ def _print(found: "list[LowerBound]", title: str) -> None:
         for bound in found
         for note in (bound.assumption, f"Limit: {bound.limit_meaning}.", *bound.warnings)
     ]
-    _print_table(title, ("method", "epsilon at least", "confidence", "limit", "valid for"), rows, notes)
-
-
-def _print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=title)
-    for column in columns:
-        table.add_column(column, justify="left" if column in ("method", "valid for") else "right")
-    for row in rows:
-        table.add_row(*row)
-    console = Console()
-    console.print(table)
-    for note in notes:
-        console.print(note, highlight=False)
+    print_table(("method", "epsilon at least", "confidence", "limit", "valid for"), rows, title, range(1, 4), notes)
 
 
 def read_numbers(path: Path) -> "NDArray[np.float64]":

@@ -4,8 +4,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from experiments.cli.options import argument, option
 from fl_audit.errors import InputError
 
 
@@ -17,20 +16,19 @@ class Target(StrEnum):
     BADGE = "badge"
 
 
-RunsArgument = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Directories of finished runs.")]
-ToOption = Annotated[str, typer.Option("--to", metavar="NAME", help=f"One of {', '.join(Target)}.")]
-OutOption = Annotated[
-    str,
-    typer.Option(
-        "--out",
-        metavar="PLACE",
-        help="tensorboard: log directory; mlflow: tracking URI, such as sqlite:///mlflow.db; badge: SVG file.",
-    ),
-]
-ExperimentOption = Annotated[str, typer.Option("--experiment", metavar="NAME", help="MLflow's experiment.")]
-
-
-def export(runs: RunsArgument, to: ToOption, out: OutOption, experiment: ExperimentOption = "fl-audit") -> None:
+def export(
+    runs: Annotated[list[Path], argument("DIR...", "Directories of finished runs.")],
+    to: Annotated[str, option("--to", "NAME", f"One of {', '.join(Target)}.")],
+    out: Annotated[
+        str,
+        option(
+            "--out",
+            "PLACE",
+            "tensorboard: log directory; mlflow: tracking URI, such as sqlite:///mlflow.db; badge: SVG file.",
+        ),
+    ],
+    experiment: Annotated[str, option("--experiment", "NAME", "MLflow's experiment.")] = "fl-audit",
+) -> None:
     """Write rounds, findings and figures of finished runs for TensorBoard or MLflow, or the verdict as a badge."""
     if to not in list(Target):
         raise InputError(f"--to {to!r}: accepted are {', '.join(Target)}")

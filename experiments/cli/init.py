@@ -6,89 +6,46 @@ from typing import Annotated, Any
 
 import typer
 
-from experiments.cli.options import DataDirOption
-from fl_audit.errors import InputError
+from experiments.cli.options import DataDirOption, argument, option, switch
+from fl_audit.errors import InputError, require
 
 TARGETS = ("belief", "epsilon", "advantage", "noise-multiplier")
 _ROUNDS = 30
 
 
-FileArgument = Annotated[Path, typer.Argument(metavar="[FILE]", help="Configuration to write.")]
-DataOption = Annotated[
-    str | None,
-    typer.Option(
-        "--data", metavar="FILE|NAME", help="A CSV file, an archive .npz, a directory of pictures, or a data set."
-    ),
-]
-LabelOption = Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="Column to be learned (CSV).")]
-OwnerOption = Annotated[
-    str | None, typer.Option("--owner", metavar="COLUMN", help="Column that says whose each record is.")
-]
-DropOption = Annotated[
-    list[str] | None, typer.Option("--drop", metavar="COLUMN", help="Column to leave out; may be repeated.")
-]
-MissingOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--missing", metavar="WORD", help="Word for a missing value, '' for empty cells alone; may be repeated."
-    ),
-]
-SeparatorOption = Annotated[
-    str | None, typer.Option("--separator", metavar="CHARACTER", help="Between cells.  [default: it is found]")
-]
-DecimalOption = Annotated[
-    str | None, typer.Option("--decimal", metavar=".|,", help="Mark of decimals.  [default: it is found]")
-]
-EncodingOption = Annotated[
-    str | None, typer.Option("--encoding", metavar="NAME", help="Such as cp1252.  [default: it is found]")
-]
-LevelsOption = Annotated[
-    int | None, typer.Option("--max-levels", metavar="N", help="Most words in a column.  [default: 100]")
-]
-CaseOption = Annotated[
-    bool, typer.Option("--ignore-case", help="Take words that differ by case or spaces only for one.")
-]
-UniqueOption = Annotated[
-    bool, typer.Option("--unique", help="Leave out records that repeat another one in every column.")
-]
-ClientsOption = Annotated[
-    int | None, typer.Option("--clients", metavar="N", help="Clients.  [default: 10, or the owners]")
-]
-RoundsOption = Annotated[int | None, typer.Option("--rounds", metavar="K", help="Rounds.  [default: 30]")]
-BeliefOption = Annotated[float | None, typer.Option("--belief", metavar="P", help="Largest belief of an insider.")]
-EpsilonOption = Annotated[float | None, typer.Option("--epsilon", metavar="E", help="Largest epsilon.")]
-AdvantageOption = Annotated[float | None, typer.Option("--advantage", metavar="A", help="Largest advantage.")]
-NoiseOption = Annotated[float | None, typer.Option("--noise-multiplier", metavar="Z", help="Noise over sensitivity.")]
-DeltaOption = Annotated[
-    float | None, typer.Option("--delta", metavar="D", help="delta.  [default: a tenth of 1 / records]")
-]
-WorldsOption = Annotated[int, typer.Option("--worlds", metavar="W", help="How often the game is played.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
-
-
 def init(
-    file: FileArgument = Path("audit.toml"),
-    data: DataOption = None,
-    label: LabelOption = None,
-    owner: OwnerOption = None,
-    drop: DropOption = None,
-    missing: MissingOption = None,
-    separator: SeparatorOption = None,
-    decimal: DecimalOption = None,
-    encoding: EncodingOption = None,
-    max_levels: LevelsOption = None,
-    ignore_case: CaseOption = False,
-    unique: UniqueOption = False,
-    clients: ClientsOption = None,
-    rounds: RoundsOption = None,
-    belief: BeliefOption = None,
-    epsilon: EpsilonOption = None,
-    advantage: AdvantageOption = None,
-    noise_multiplier: NoiseOption = None,
-    delta: DeltaOption = None,
-    worlds: WorldsOption = 200,
+    file: Annotated[Path, argument("[FILE]", "Configuration to write.")] = Path("audit.toml"),
+    data: Annotated[
+        str | None,
+        option("--data", "FILE|NAME", "A CSV file, an archive .npz, a directory of pictures, or a data set."),
+    ] = None,
+    label: Annotated[str | None, option("--label", "COLUMN", "Column to be learned (CSV).")] = None,
+    owner: Annotated[str | None, option("--owner", "COLUMN", "Column that says whose each record is.")] = None,
+    drop: Annotated[list[str] | None, option("--drop", "COLUMN", "Column to leave out; may be repeated.")] = None,
+    missing: Annotated[
+        list[str] | None,
+        option("--missing", "WORD", "Word for a missing value, '' for empty cells alone; may be repeated."),
+    ] = None,
+    separator: Annotated[
+        str | None, option("--separator", "CHARACTER", "Between cells.  [default: it is found]")
+    ] = None,
+    decimal: Annotated[str | None, option("--decimal", ".|,", "Mark of decimals.  [default: it is found]")] = None,
+    encoding: Annotated[str | None, option("--encoding", "NAME", "Such as cp1252.  [default: it is found]")] = None,
+    max_levels: Annotated[int | None, option("--max-levels", "N", "Most words in a column.  [default: 100]")] = None,
+    ignore_case: Annotated[
+        bool, switch("--ignore-case", "Take words that differ by case or spaces only for one.")
+    ] = False,
+    unique: Annotated[bool, switch("--unique", "Leave out records that repeat another one in every column.")] = False,
+    clients: Annotated[int | None, option("--clients", "N", "Clients.  [default: 10, or the owners]")] = None,
+    rounds: Annotated[int | None, option("--rounds", "K", "Rounds.  [default: 30]")] = None,
+    belief: Annotated[float | None, option("--belief", "P", "Largest belief of an insider.")] = None,
+    epsilon: Annotated[float | None, option("--epsilon", "E", "Largest epsilon.")] = None,
+    advantage: Annotated[float | None, option("--advantage", "A", "Largest advantage.")] = None,
+    noise_multiplier: Annotated[float | None, option("--noise-multiplier", "Z", "Noise over sensitivity.")] = None,
+    delta: Annotated[float | None, option("--delta", "D", "delta.  [default: a tenth of 1 / records]")] = None,
+    worlds: Annotated[int, option("--worlds", "W", "How often the game is played.")] = 200,
     data_dir: DataDirOption = None,
-    force: ForceOption = False,
+    force: Annotated[bool, switch("--force", "Write over a file that is there.")] = False,
 ) -> None:
     """Write a configuration for your own data, with a comment above every key.
 
@@ -99,8 +56,7 @@ def init(
     _require_place(file, force)
     target, value = _target(dict(zip(TARGETS, (belief, epsilon, advantage, noise_multiplier), strict=True)))
     words = _missing_words(missing or [])
-    from experiments.cli.remedies import config_or_remedies, in_options
-    from experiments.runs.new_config import Wishes
+    from experiments.runs.new_config import Wishes, config_or_remedies, in_options
     from experiments.runs.progress import at_work
     from fl_audit.whole_files import whole_file
 
@@ -108,14 +64,8 @@ def init(
     if target is None:
         target, value = _asked_target()
     place = None if data_dir is None else str(data_dir.absolute())
-    table: dict[str, Any] = {
-        "data-dir": place,
-        "owner": owner,
-        "drop": drop or None,
-        "missing": words,
-        "separator": separator,
-    }
-    table |= {"decimal": decimal, "encoding": encoding, "max-levels": max_levels}
+    table: dict[str, Any] = {"data-dir": place, "owner": owner, "drop": drop or None, "missing": words}
+    table |= {"separator": separator, "decimal": decimal, "encoding": encoding, "max-levels": max_levels}
     table |= {"ignore-case": ignore_case or None, "unique": unique or None}
     wishes = Wishes(data, target, value, label, clients, rounds, delta, worlds, table)
     with at_work("loading the data, accounting the promise"):
@@ -141,10 +91,9 @@ def _share(records: int, pool: int) -> str:
 
 
 def _require_place(file: Path, is_forced: bool) -> None:
-    if file.exists() and not is_forced:
-        raise InputError(f"{file} exists: accepted is a new file, or --force to write over it")
-    if not file.absolute().parent.is_dir():
-        raise InputError(f"{file.absolute().parent} is no directory: accepted is a file in one that is there")
+    place = file.absolute().parent
+    require(is_forced or not file.exists(), f"{file} exists: accepted is a new file, or --force to write over it")
+    require(place.is_dir(), f"{place} is no directory: accepted is a file in one that is there")
 
 
 def _asked_rest(
@@ -179,8 +128,8 @@ def is_asking() -> bool:
 def _missing_words(given: list[str]) -> list[str] | None:
     """Return the words for a missing value: none are needed for empty cells, and None is that no record is left out."""
     for word in given:
-        if word.startswith("[") and word.endswith("]"):
-            raise InputError(f"--missing {word!r} is a list: accepted is a word, repeated for others, or ''")
+        is_list = word.startswith("[") and word.endswith("]")
+        require(not is_list, f"--missing {word!r} is a list: accepted is a word, repeated for others, or ''")
     return [word for word in given if word] if given else None
 
 
@@ -192,15 +141,13 @@ def _target(given: dict[str, float | None]) -> tuple[str | None, float]:
     return next(iter(named.items()), (None, 0.0))
 
 
-def _asked(option: str, question: str) -> str:
-    if not is_asking():
-        raise InputError(f"{option} is missing, and nobody is there to be asked: see fl-audit init --help")
+def _asked(flag: str, question: str) -> str:
+    require(is_asking(), f"{flag} is missing, and nobody is there to be asked: see fl-audit init --help")
     return str(typer.prompt(question, err=True))
 
 
 def _asked_target() -> tuple[str, float]:
     name = str(typer.prompt(f"What is promised ({', '.join(TARGETS)})", default="belief", err=True))
-    if name not in TARGETS:
-        raise InputError(f"{name!r} is no promise: accepted are {', '.join(TARGETS)}")
+    require(name in TARGETS, f"{name!r} is no promise: accepted are {', '.join(TARGETS)}")
     value = typer.prompt(f"{name.capitalize()}", type=float, default=0.9 if name == "belief" else None, err=True)
     return name, float(value)

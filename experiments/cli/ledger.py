@@ -1,10 +1,10 @@
 """What a site's trainings spend together: `fl-audit account --ledger`."""
 
-import json
 from pathlib import Path
 
 import typer
 
+from experiments.cli.options import print_json, print_table
 from experiments.names import OVER_BUDGET
 from fl_audit.errors import InputError
 from fl_audit.privacy.ledger import LedgerLine, add_to_ledger, read_ledger, spent
@@ -26,16 +26,10 @@ def account_ledger(
 
     Parameters
     ----------
-    path
-        The ledger.
-    terms
-        Terms of the training to add; None for none.
-    delta
-        Above 0, below 1.
-    name, sensitivity, clipping_norm
-        Of the training to add.
-    budget
-        Largest epsilon; None for none.
+    path, terms, name, sensitivity, clipping_norm
+        The ledger, and the training to add; None for none.
+    delta, budget
+        delta, above 0 and below 1, and the largest epsilon at it; None for any.
     as_json
         Whether to print one JSON object.
     """
@@ -59,9 +53,10 @@ def account_ledger(
             "budget": budget, "over_budget": over, "added": terms is not None and refused is None,
             "digest": lines[-1].digest if lines else None, "warnings": warnings,
         }  # fmt: skip
-        print(json.dumps(values, allow_nan=False))
+        print_json(values)
     else:
-        _print(lines, path)
+        columns = ("training", "neighbours", "rounds", "sampling rate", "noise multiplier")
+        print_table(columns, [_cells(line) for line in lines], str(path), numbers=range(2, 5))
         if refused is not None:
             would = spent((*lines, refused), delta).epsilon
             print(f"not added: with this training epsilon would be {would:.6g}, the budget is {budget:g}")
@@ -81,10 +76,8 @@ def real_noise(line: LedgerLine, delta: float) -> tuple[float, str]:
 
     Parameters
     ----------
-    line
-        The training.
-    delta
-        Above 0, below 1.
+    line, delta
+        The training, and delta, above 0 and below 1.
 
     Returns
     -------
@@ -103,15 +96,7 @@ def real_noise(line: LedgerLine, delta: float) -> tuple[float, str]:
     )
 
 
-def _print(lines: tuple[LedgerLine, ...], path: Path) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=str(path))
-    for column in ("training", "neighbours", "rounds", "sampling rate", "noise multiplier"):
-        table.add_column(column, justify="left" if column in ("training", "neighbours") else "right")
-    for line in lines:
-        terms = line.terms
-        numbers = (str(terms.rounds), f"{terms.sampling_rate:g}", f"{line.noise_multiplier:.6g}")
-        table.add_row(line.name, str(terms.adjacency), *numbers)
-    Console(markup=False).print(table)
+def _cells(line: LedgerLine) -> tuple[str, ...]:
+    terms = line.terms
+    numbers = (str(terms.rounds), f"{terms.sampling_rate:g}", f"{line.noise_multiplier:.6g}")
+    return (line.name, str(terms.adjacency), *numbers)

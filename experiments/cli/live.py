@@ -1,31 +1,24 @@
 """The command about one training that is its own audit: live."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from experiments.cli.options import JsonOption
+from experiments.cli.options import JsonOption, argument, option, print_json, switch
 from experiments.names import VIOLATED
 
 
 def live(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where the observer keeps the rounds; training may go on.")
-    ],
-    coins: Annotated[
-        Path, typer.Option("--coins", metavar="FILE", help="Holds the seed of the canaries' coins, a whole number.")
-    ],
+    directory: Annotated[Path, argument("DIR", "Where the observer keeps the rounds; training may go on.")],
+    coins: Annotated[Path, option("--coins", "FILE", "Holds the seed of the canaries' coins, a whole number.")],
     finished: Annotated[
-        bool, typer.Option("--finished", help="The training is over, though its last promised round is missing.")
+        bool, switch("--finished", "The training is over, though its last promised round is missing.")
     ] = False,
-    confidence: Annotated[float, typer.Option("--confidence", metavar="P", help="Of the bounds, in (0.5, 1).")] = 0.95,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="The page.  [default: DIR/report.html]")
-    ] = None,
+    confidence: Annotated[float, option("--confidence", "P", "Of the bounds, in (0.5, 1).")] = 0.95,
+    out: Annotated[Path | None, option("--out", "FILE", "The page.  [default: DIR/report.html]")] = None,
     fail_on_violation: Annotated[
-        bool, typer.Option("--fail-on-violation", help=f"Exit with status {VIOLATED} if the promise is violated.")
+        bool, switch("--fail-on-violation", f"Exit with status {VIOLATED} if the promise is violated.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -35,7 +28,7 @@ def live(
 
     numbers = measure_live(directory, seed_in(coins), confidence, finished)
     if as_json:
-        print(json.dumps(numbers.to_json(), allow_nan=False))
+        print_json(numbers.to_json())
     else:
         from fl_audit.report.live_page import live_lines, write_live_page
 

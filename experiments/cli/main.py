@@ -1,6 +1,5 @@
 """The command line: `fl-audit`."""
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,16 @@ from experiments.cli.evidence import bound
 from experiments.cli.export import export
 from experiments.cli.init import init
 from experiments.cli.live import live
-from experiments.cli.options import DataDirOption, JsonOption, PlainCommand, PlainGroup, among
+from experiments.cli.options import (
+    DataDirOption,
+    JsonOption,
+    PlainCommand,
+    PlainGroup,
+    option,
+    print_json,
+    print_table,
+    switch,
+)
 from experiments.cli.promise import account, calibrate
 from experiments.cli.reproduce import reproduce
 from experiments.cli.review import review
@@ -54,18 +62,18 @@ def _tell_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print result lines and errors, and nothing else.")] = False,
+    quiet: Annotated[bool, switch("--quiet", "Print result lines and errors, and nothing else.")] = False,
     log_level: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--log-level",
-            metavar="LEVEL",
-            help=f"Log to standard error what goes on, Flower's log with it: {', '.join(talk.LEVELS)}.",
-            autocompletion=among(talk.LEVELS),
+            "LEVEL",
+            f"Log to standard error what goes on, Flower's log with it: {', '.join(talk.LEVELS)}.",
+            among=talk.LEVELS,
         ),
     ] = None,
     version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and exit.")
+        bool, option("--version", None, "Print the version and exit.", callback=_tell_version, is_eager=True)
     ] = False,
 ) -> None:
     """Simulate differentially private federated learning, and audit what an insider can tell."""
@@ -82,16 +90,14 @@ def datasets(data_dir: DataDirOption = None, as_json: JsonOption = False) -> Non
     found = {entry: is_found(entry.name, directory) for entry in available()}
     if as_json:
         rows = [entry._asdict() | {"found": is_here} for entry, is_here in found.items()]
-        print(json.dumps({"datasets": rows}))
+        print_json({"datasets": rows})
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("name", "what it is", "here")
-    for entry, is_here in found.items():
-        here = "found" if is_here else "needs files"
-        table.add_row(entry.name, entry.description, here if entry.needs_files else "built in")
-    Console(markup=False).print(table)
+    here = {True: "found", False: "needs files"}
+    cells = [
+        (entry.name, entry.description, here[is_here] if entry.needs_files else "built in")
+        for entry, is_here in found.items()
+    ]
+    print_table(("name", "what it is", "here"), cells)
 
 
 for _command in (

@@ -1,8 +1,9 @@
-"""Options that several commands have, with the values that a shell completes."""
+"""Options as commands declare them, those that several commands have, and how answers are printed."""
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -32,10 +33,85 @@ def _unescaped(text: str) -> str:
     return text.replace("\\[", "[")
 
 
-def among(choices: Iterable[str]) -> Callable[[str], list[str]]:
-    """Return what completes a value that is one of some words."""
-    words = list(choices)
-    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
+def option(name: str, metavar: str | None, said: str, among: Iterable[str] = (), **more: Any) -> Any:
+    """Return an option that takes a value.
+
+    Parameters
+    ----------
+    name, metavar, said
+        The flag, what its value is called, and what the help says of it.
+    among
+        Words that a shell completes the value with.
+    more
+        What else typer is told.
+    """
+    return typer.Option(name, metavar=metavar, help=said, **_completed(among), **more)
+
+
+def switch(name: str, said: str) -> Any:
+    """Return an option that takes no value.
+
+    Parameters
+    ----------
+    name, said
+        The flag, and what the help says of it.
+    """
+    return typer.Option(name, help=said)
+
+
+def argument(metavar: str, said: str, among: Iterable[str] = (), **more: Any) -> Any:
+    """Return an argument.
+
+    Parameters
+    ----------
+    metavar, said, among, more
+        As for `option`.
+    """
+    return typer.Argument(metavar=metavar, help=said, **_completed(among), **more)
+
+
+def _completed(among: Iterable[str]) -> dict[str, Any]:
+    words = list(among)
+    return (
+        {"autocompletion": lambda incomplete: [word for word in words if word.startswith(incomplete)]} if words else {}
+    )
+
+
+def print_json(values: object) -> None:
+    """Print one JSON object, which has no infinite number in it."""
+    print(json.dumps(values, allow_nan=False))
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    title: str | None = None,
+    numbers: Container[int] = (),
+    notes: Iterable[str] = (),
+) -> None:
+    """Print a table, and notes below it.
+
+    Parameters
+    ----------
+    columns, rows
+        Its headings, and the cells of each row.
+    title, notes
+        What stands above it, and the lines below.
+    numbers
+        Places of the columns that are set to the right.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title)
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="right" if place in numbers else "left")
+    for row in rows:
+        table.add_row(*row)
+    console = Console(markup=False)
+    console.print(table)
+    for note in notes:
+        console.print(note, highlight=False)
 
 
 def complete_setting(incomplete: str) -> list[str]:
@@ -62,31 +138,21 @@ def require_engine(engine: str) -> Engine:
     return Engine(engine)
 
 
-ConfigArgument = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Configuration of the run.")]
-DirectoryArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Directory of a run.")]
+ConfigArgument = Annotated[Path, argument("CONFIG.toml", "Configuration of the run.")]
+DirectoryArgument = Annotated[Path, argument("DIR", "Directory of a run.")]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="SECTION.KEY=VALUE",
-        help="Replace a setting of the file; may be repeated.",
-        autocompletion=complete_setting,
+    option(
+        "--set", "SECTION.KEY=VALUE", "Replace a setting of the file; may be repeated.", autocompletion=complete_setting
     ),
 ]
 EngineOption = Annotated[
-    str,
-    typer.Option(
-        "--engine", metavar="ray|local", help="Flower's runtime on Ray, or this process.", autocompletion=among(Engine)
-    ),
+    str, option("--engine", "ray|local", "Flower's runtime on Ray, or this process.", among=Engine)
 ]
 AddressOption = Annotated[
-    str | None, typer.Option("--ray-address", metavar="ADDRESS", help="Address of a running Ray cluster (HOST:PORT).")
+    str | None, option("--ray-address", "ADDRESS", "Address of a running Ray cluster (HOST:PORT).")
 ]
-DataDirOption = Annotated[
-    Path | None, typer.Option("--data-dir", metavar="DIR", help="Data directory.  [default: FL_AUDIT_DATA]")
-]
+DataDirOption = Annotated[Path | None, option("--data-dir", "DIR", "Data directory.  [default: FL_AUDIT_DATA]")]
 ADJACENCY_HELP = f"How neighbours differ: one of {', '.join(Adjacency)}."
-AdjacencyOption = Annotated[
-    str, typer.Option("--adjacency", metavar="NAME", help=ADJACENCY_HELP, autocompletion=among(Adjacency))
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+AdjacencyOption = Annotated[str, option("--adjacency", "NAME", ADJACENCY_HELP, among=Adjacency)]
+JsonOption = Annotated[bool, switch("--json", "Print one JSON object and nothing else.")]

@@ -1,16 +1,12 @@
 """The commands about promises, which need no run: calibrate and account."""
 
-import json
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, assert_never
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, assert_never
 
-import typer
-
-from experiments.cli.options import ADJACENCY_HELP, AdjacencyOption, JsonOption, among
+from experiments.cli.options import ADJACENCY_HELP, AdjacencyOption, JsonOption, option, print_json, print_table
 from experiments.names import OVER_BUDGET
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError, choice
@@ -19,88 +15,78 @@ from fl_audit.privacy.names import Accountant, Sensitivities
 from fl_audit.privacy.terms import TrainingTerms
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from fl_audit.privacy.claim import Claim
+    from fl_audit.privacy.events import ReleaseEvent
     from fl_audit.privacy.guarantee import Guarantee
     from fl_audit.privacy.targets import Target
 
-DeltaOption = Annotated[float, typer.Option("--delta", metavar="D", help="delta of (epsilon, delta)-DP, in (0, 1).")]
-RoundsOption = Annotated[int, typer.Option("--rounds", metavar="K", help="Number of releases, at least 1.")]
-RateOption = Annotated[
-    float, typer.Option("--sampling-rate", metavar="Q", help="Poisson sampling rate of records or clients, in (0, 1].")
-]
+DeltaOption = Annotated[float, option("--delta", "D", "delta of (epsilon, delta)-DP, in (0, 1).")]
+RateOption = Annotated[float, option("--sampling-rate", "Q", "Poisson sampling rate of records or clients, in (0, 1].")]
 SensitivitiesOption = Annotated[
     str,
-    typer.Option(
+    option(
         "--sensitivities",
-        metavar="NAME",
-        autocompletion=among(Sensitivities),
-        help="adaptive: what a record changes may follow from earlier releases, as in every private training; fixed: "
-        "every round has the same signal-to-noise ratio, which allows tighter beliefs.",
+        "NAME",
+        "adaptive: what a record changes may follow from earlier releases, as in every private training; fixed: every "
+        "round has the same signal-to-noise ratio, which allows tighter beliefs.",
+        among=Sensitivities,
     ),
 ]
 AccountantOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--accountant",
-        metavar="NAME",
-        help=f"One of {', '.join(Accountant)}.  [default: the exact one, gdp, or pld with sampling, beside all others]",
-        autocompletion=among(Accountant),
+        "NAME",
+        f"One of {', '.join(Accountant)}.  [default: the exact one, gdp, or pld with sampling, beside all others]",
+        among=Accountant,
     ),
 ]
-PriorOption = Annotated[float, typer.Option("--prior", metavar="P", help="The insider's prior belief, in (0, 1).")]
+PriorOption = Annotated[float, option("--prior", "P", "The insider's prior belief, in (0, 1).")]
 PlotOption = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Draw epsilon, belief and advantage to a PNG, PDF or SVG.")
+    Path | None, option("--plot", "FILE", "Draw epsilon, belief and advantage to a PNG, PDF or SVG.")
 ]
 
 
-@dataclass(frozen=True)
-class AccountantRow:
-    """What one accountant says, or why it says nothing."""
+class _Row(NamedTuple):
+    """What one accountant says, or, without a promise, why it says nothing."""
 
-    accountant: Accountant  # who says it
-    promise: "Guarantee | None"  # what it promises; None where it refuses
-    remark: str = ""  # why it refuses, or what else is to be said, in one line
+    accountant: Accountant
+    promise: "Guarantee | None"
+    remark: str
 
 
 def calibrate(
     delta: DeltaOption,
-    rounds: RoundsOption,
+    rounds: Annotated[int, option("--rounds", "K", "Number of releases, at least 1.")],
     adjacency: AdjacencyOption,
-    belief: Annotated[
-        float | None, typer.Option("--belief", metavar="P", help="Largest belief, above the prior and below 1.")
-    ] = None,
-    advantage: Annotated[
-        float | None, typer.Option("--advantage", metavar="A", help="Largest advantage, in (0, 1).")
-    ] = None,
-    epsilon: Annotated[float | None, typer.Option("--epsilon", metavar="E", help="Largest epsilon, positive.")] = None,
+    belief: Annotated[float | None, option("--belief", "P", "Largest belief, above the prior and below 1.")] = None,
+    advantage: Annotated[float | None, option("--advantage", "A", "Largest advantage, in (0, 1).")] = None,
+    epsilon: Annotated[float | None, option("--epsilon", "E", "Largest epsilon, positive.")] = None,
     reconstruction: Annotated[
         float | None,
-        typer.Option(
+        option(
             "--reconstruction",
-            metavar="P",
-            help="Largest probability that an attacker names the right one of --candidates equally likely records.",
+            "P",
+            "Largest probability that an attacker names the right one of --candidates equally likely records.",
         ),
     ] = None,
     candidates: Annotated[
-        int | None,
-        typer.Option("--candidates", metavar="M", help=f"Equally likely records.  [default: {defaults.CANDIDATES}]"),
+        int | None, option("--candidates", "M", f"Equally likely records.  [default: {defaults.CANDIDATES}]")
     ] = None,
     singling_out: Annotated[
         float | None,
-        typer.Option(
+        option(
             "--singling-out",
-            metavar="P",
-            help="Largest probability that a description of a --population-share of all people fits its target.",
+            "P",
+            "Largest probability that a description of a --population-share of all people fits its target.",
         ),
     ] = None,
     population_share: Annotated[
         float | None,
-        typer.Option(
+        option(
             "--population-share",
-            metavar="W",
-            help=f"Share of all people that a description fits.  [default: {defaults.POPULATION_SHARE}]",
+            "W",
+            f"Share of all people that a description fits.  [default: {defaults.POPULATION_SHARE}]",
         ),
     ] = None,
     sampling_rate: RateOption = defaults.SAMPLING_RATE,
@@ -114,7 +100,6 @@ def calibrate(
 
     Exactly one of --belief, --advantage, --epsilon, --reconstruction and --singling-out is given.
     """
-    from fl_audit.privacy.accounting import exact_accountant
     from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplier_for
     from fl_audit.privacy.claim import Claim
     from fl_audit.privacy.events import gaussian_rounds
@@ -134,60 +119,51 @@ def calibrate(
     neighbours = choice(Adjacency, "--adjacency", adjacency)
     chosen_by = choice(Sensitivities, "--sensitivities", sensitivities)
 
-    def found(name: Accountant) -> AccountantRow:
+    def found(name: Accountant) -> _Row:
         claim = Claim(neighbours, events, delta, prior, name, chosen_by)
         noise = noise_multiplier_for(target, claim)
         at_least = sampling_rate < 1 and noise == SMALLEST_SAMPLED_NOISE
         promise = guarantee(claim.with_noise(noise))
-        return AccountantRow(name, promise, _any_noise_keeps(claim) if at_least else promise.remark)
+        return _Row(name, promise, _any_noise_keeps(claim) if at_least else promise.remark)
 
-    exact = exact_accountant(events)
-    rows = _rows(exact if as_json and accountant is None else accountant, found)
-    best = _best(rows, accountant, exact)
     title = f"noise for {_said(target)} at delta {delta:g} over {rounds} rounds"
-    _print(rows, best, as_json, title, saving=True)
-    _draw(plot, best, as_json)
+    _answer(found, events, accountant, title, as_json, plot, saving=True)
 
 
 def account(
     delta: DeltaOption,
     noise_multiplier: Annotated[
-        float | None, typer.Option("--noise-multiplier", metavar="Z", help="Noise over sensitivity, positive.")
+        float | None, option("--noise-multiplier", "Z", "Noise over sensitivity, positive.")
     ] = None,
-    rounds: Annotated[int | None, typer.Option("--rounds", metavar="K", help="Number of releases, at least 1.")] = None,
-    adjacency: Annotated[
-        str | None, typer.Option("--adjacency", metavar="NAME", help=ADJACENCY_HELP, autocompletion=among(Adjacency))
-    ] = None,
+    rounds: Annotated[int | None, option("--rounds", "K", "Number of releases, at least 1.")] = None,
+    adjacency: Annotated[str | None, option("--adjacency", "NAME", ADJACENCY_HELP, among=Adjacency)] = None,
     sampling_rate: RateOption = defaults.SAMPLING_RATE,
     sensitivities: SensitivitiesOption = defaults.SENSITIVITIES.value,
     accountant: AccountantOption = defaults.ACCOUNTANT,
     prior: PriorOption = defaults.PRIOR,
     sensitivity: Annotated[
-        float | None,
-        typer.Option("--sensitivity", metavar="S", help="What the noise multiplier refers to, beside --clipping-norm."),
+        float | None, option("--sensitivity", "S", "What the noise multiplier refers to, beside --clipping-norm.")
     ] = None,
     clipping_norm: Annotated[
-        float | None, typer.Option("--clipping-norm", metavar="C", help="Norm to which contributions are clipped.")
+        float | None, option("--clipping-norm", "C", "Norm to which contributions are clipped.")
     ] = None,
     ledger: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--ledger",
-            metavar="FILE",
-            help="Say what all trainings of this file spend together; one that is named by noise, rounds and adjacency "
-            "is added first.",
+            "FILE",
+            "Say what all trainings of this file spend together; one that is named by noise, "
+            "rounds and adjacency is added first.",
         ),
     ] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="With --ledger: what the training is called.")
-    ] = None,
+    name: Annotated[str | None, option("--name", "NAME", "With --ledger: what the training is called.")] = None,
     budget: Annotated[
         float | None,
-        typer.Option(
+        option(
             "--budget",
-            metavar="E",
-            help=f"With --ledger: largest epsilon of all together; a training that passes it is not added (status "
-            f"{OVER_BUDGET}).",
+            "E",
+            "With --ledger: largest epsilon of all together; a training that passes it is not "
+            f"added (status {OVER_BUDGET}).",
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -211,10 +187,8 @@ def account(
         account_ledger(ledger, terms, delta, name, sensitivity, clipping_norm, budget, as_json)
         return
     assert terms is not None, "asked for above"
-    stray = name is not None or budget is not None
-    if stray:
+    if name is not None or budget is not None:
         raise InputError("--name and --budget belong to --ledger: accepted are none without it")
-    from fl_audit.privacy.accounting import exact_accountant
     from fl_audit.privacy.claim import Claim
     from fl_audit.privacy.events import gaussian_rounds
     from fl_audit.privacy.guarantee import guarantee
@@ -224,25 +198,44 @@ def account(
     neighbours, events = terms.adjacency, gaussian_rounds(noise, terms.rounds, sampling_rate)
     chosen_by = choice(Sensitivities, "--sensitivities", sensitivities)
 
-    def found(name: Accountant) -> AccountantRow:
+    def found(name: Accountant) -> _Row:
         promise = guarantee(Claim(neighbours, events, delta, prior, name, chosen_by))
-        return AccountantRow(name, promise, promise.remark)
+        return _Row(name, promise, promise.remark)
+
+    title = f"what noise multiplier {noise:g} promises at delta {delta:g} over {terms.rounds} rounds"
+    _answer(found, events, accountant, title, as_json, plot, beside=said)
+
+
+def _answer(
+    found: Callable[[Accountant], _Row],
+    events: "tuple[ReleaseEvent, ...]",
+    accountant: str | None,
+    title: str,
+    as_json: bool,
+    plot: Path | None,
+    saving: bool = False,
+    beside: str = "",
+) -> None:
+    """Print and draw what counts, by the accountant that is named, otherwise by the exact one, beside all others."""
+    from fl_audit.privacy.accounting import exact_accountant
 
     exact = exact_accountant(events)
     rows = _rows(exact if as_json and accountant is None else accountant, found)
-    best = _best(rows, accountant, exact)
-    title = f"what noise multiplier {noise:g} promises at delta {delta:g} over {terms.rounds} rounds"
-    _print(rows, best, as_json, title, saving=False)
-    if said:
-        print(said, file=sys.stderr if as_json else sys.stdout)
-    _draw(plot, best, as_json)
+    [best] = [row for row in rows if row.promise and (accountant or row.accountant is exact)]
+    assert best.promise is not None, "rows without a promise are left out"
+    if as_json:
+        print_json(_promise_json(best.promise) | ({"remark": best.remark} if best.remark else {}))
+    else:
+        _print(rows, best.promise, title, saving)
+    if beside:
+        print(beside, file=sys.stderr if as_json else sys.stdout)
+    if plot is not None:
+        from experiments.figures.paths import save_figure
+        from experiments.figures.promise import promise_figure
 
-
-def _best(rows: list[AccountantRow], accountant: str | None, exact: Accountant) -> "Guarantee":
-    """Return the promise that counts: by the accountant that is named, otherwise by the exact one."""
-    promises = [row.promise for row in rows if row.promise and (accountant or row.accountant is exact)]
-    assert len(promises) == 1, "a named accountant that refuses is an error, and the exact one refuses nothing"
-    return promises[0]
+        save_figure(promise_figure(best.promise), plot, dpi=150)
+        if not as_json:
+            print(f"figure: {plot}")
 
 
 def _noise(promise: "Guarantee") -> float:
@@ -287,7 +280,7 @@ def _said(target: "Target") -> str:
             assert_never(target)
 
 
-def _rows(accountant: str | None, found: Callable[[Accountant], AccountantRow]) -> list[AccountantRow]:
+def _rows(accountant: str | None, found: Callable[[Accountant], _Row]) -> list[_Row]:
     """Ask one accountant, whose refusal is an error, or all, whose refusals are rows."""
     if accountant is not None:
         return [found(choice(Accountant, "--accountant", accountant))]
@@ -296,34 +289,28 @@ def _rows(accountant: str | None, found: Callable[[Accountant], AccountantRow]) 
         try:
             rows.append(found(name))
         except InputError as error:
-            rows.append(AccountantRow(name, None, str(error)))
+            rows.append(_Row(name, None, str(error)))
     if all(row.promise is None for row in rows):
         raise InputError(rows[0].remark)
     return rows
 
 
-def _print(rows: list[AccountantRow], best: "Guarantee", as_json: bool, title: str, saving: bool) -> None:
-    remarks = {row.accountant: row.remark for row in rows}
-    if as_json:
-        found = promise_json(best) | ({"remark": remarks[best.accountant]} if remarks[best.accountant] else {})
-        print(json.dumps(found, allow_nan=False))
-        return
-    from rich.console import Console
-
-    console = Console()
-    console.print(_table(rows, f"{title}\n{_setting(best)}", saving))
+def _print(rows: list[_Row], best: "Guarantee", title: str, saving: bool) -> None:
+    columns = ["accountant", "noise multiplier", "epsilon", "belief at most", "advantage at most"]
+    most = max(_noise(row.promise) for row in rows if row.promise)
+    cells = [(str(row.accountant), *_cells(row.promise, most)) for row in rows]
+    columns += ["noise saved"] * saving
+    shown = [row[: len(columns)] for row in cells]
+    print_table(columns, shown, f"{title}\n{_setting(best)}", range(1, len(columns)))
     named = best.reconstruction_bound(1 / defaults.CANDIDATES)
     if named is not None:
-        console.print(
+        print(
             f"Of {defaults.CANDIDATES:,} equally likely records an attacker who knows all others names the right one "
-            f"with probability at most {named:.2g}.",
-            highlight=False,
-            soft_wrap=True,
+            f"with probability at most {named:.2g}."
         )
-    for name, remark in remarks.items():
+    for name, _, remark in rows:
         if remark:
-            said = remark if remark.startswith(f"{name} ") else f"{name}: {remark}"
-            console.print(said, highlight=False, soft_wrap=True)
+            print(remark if remark.startswith(f"{name} ") else f"{name}: {remark}")
 
 
 def _setting(promise: "Guarantee") -> str:
@@ -336,33 +323,19 @@ def _setting(promise: "Guarantee") -> str:
     )
 
 
-def _table(rows: list[AccountantRow], title: str, saving: bool) -> "Table":
-    from rich.table import Table
-
-    most = max(_noise(row.promise) for row in rows if row.promise)
-    table = Table(title=title)
-    for column in ("accountant", "noise multiplier", "epsilon", "belief at most", "advantage at most"):
-        table.add_column(column, justify="left" if column == "accountant" else "right")
-    if saving:
-        table.add_column("noise saved", justify="right")
-    for row in rows:
-        table.add_row(str(row.accountant), *_cells(row.promise, most if saving else None))
-    return table
-
-
-def _cells(promise: "Guarantee | None", most: float | None) -> list[str]:
+def _cells(promise: "Guarantee | None", most: float) -> list[str]:
     if promise is None:
-        return ["-"] * (4 if most is None else 5)
-    cells = [
+        return ["-"] * 5
+    return [
         f"{promise.noise_multiplier:.6g}",
         f"{promise.epsilon:.6g}",
         f"{promise.belief_bound:.4f}",
         f"{promise.advantage_bound_exact:.4f}",
+        f"{1 - _noise(promise) / most:.1%}",
     ]
-    return cells if most is None else [*cells, f"{1 - _noise(promise) / most:.1%}"]
 
 
-def promise_json(promise: "Guarantee") -> dict[str, Any]:
+def _promise_json(promise: "Guarantee") -> dict[str, Any]:
     """Return a promise under the names of the command line's JSON."""
     return {
         "epsilon": promise.epsilon if math.isfinite(promise.epsilon) else None,
@@ -379,13 +352,3 @@ def promise_json(promise: "Guarantee") -> dict[str, Any]:
         "reconstruction": promise.reconstruction_bound(1 / defaults.CANDIDATES),
         "candidates": defaults.CANDIDATES,
     }
-
-
-def _draw(plot: Path | None, promise: "Guarantee", as_json: bool) -> None:
-    if plot is None:
-        return
-    from experiments.figures.promise import draw_promise
-
-    draw_promise(promise, plot)
-    if not as_json:
-        print(f"figure: {plot}")

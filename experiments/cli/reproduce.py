@@ -3,42 +3,31 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from experiments.cli.interrupts import goes_on_with, options
-from experiments.cli.options import AddressOption, DataDirOption, among, require_engine
+from experiments.cli.options import AddressOption, DataDirOption, argument, option, print_table, require_engine, switch
 from experiments.names import Engine
 from experiments.reproductions.names import item_names, require_known
 from experiments.talk import is_quiet
 
 
 def reproduce(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME", help="A paper, or an item such as negoescu2023-fig4.", autocompletion=among(item_names())
-        ),
-    ],
+    name: Annotated[str, argument("NAME", "A paper, or an item such as negoescu2023-fig4.", among=item_names())],
     data_dir: DataDirOption = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Output directory.  [default: runs/reproduce-NAME]")
-    ] = None,
+    out: Annotated[Path | None, option("--out", "DIR", "Output directory.  [default: runs/reproduce-NAME]")] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Few worlds, small samples: minutes instead of hours, wide intervals.")
+        bool, switch("--quick", "Few worlds, small samples: minutes instead of hours, wide intervals.")
     ] = False,
     engine: Annotated[
         str | None,
-        typer.Option(
-            "--engine",
-            metavar="ray|local",
-            help="Where clients run.  [default: here, a run on every core]",
-            autocompletion=among(Engine),
-        ),
+        option("--engine", "ray|local", "Where clients run.  [default: here, a run on every core]", among=Engine),
     ] = None,
     minutes: Annotated[
         float,
-        typer.Option(
-            "--minutes", min=1, help="Bernau et al. 2019: minutes within which worlds are added where claims lack them."
+        option(
+            "--minutes",
+            None,
+            "Bernau et al. 2019: minutes within which worlds are added where claims lack them.",
+            min=1,
         ),
     ] = 120.0,
     ray_address: AddressOption = None,
@@ -53,7 +42,6 @@ def reproduce(
     require_known(name)
     chosen = None if engine is None else require_engine(engine)
     from rich.console import Console
-    from rich.table import Table
 
     from experiments.reproductions.papers import Extent
     from experiments.reproductions.reproduce import reproduce as compute
@@ -79,14 +67,14 @@ def reproduce(
             ray_address,
             minutes,
         )
-    table = Table("item", "rows", "printed", "of these differ", "theory", "of these missed")
+    rows = []
     for item, result in made.results:
         computed, alike = result.computed
         printed = result.compared + computed
         counts = (printed, len(result.differences) + computed - alike)
         of_theory = (result.held_against_theory, len(result.theory_misses))
-        table.add_row(made.paper.name_of(item), *map(str, (len(result.frame), *counts, *of_theory)))
-    Console().print(table)
+        rows.append((made.paper.name_of(item), *map(str, (len(result.frame), *counts, *of_theory))))
+    print_table(("item", "rows", "printed", "of these differ", "theory", "of these missed"), rows)
     for line in made.left_out:
         print(line)
     print(f"page: {made.page}")

@@ -1,47 +1,34 @@
 """The command that reviews a whole Flower app as it is: review."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from experiments.cli.options import JsonOption
+from experiments.cli.options import JsonOption, argument, option, print_json, switch
 from experiments.cli.strategy import NoiseOption, NormOption, OutOption, TrustOption
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import choice, require
 
-AppArgument = Annotated[
-    Path, typer.Argument(metavar="APP_DIR", help="Directory of a Flower app: its pyproject.toml has [tool.flwr.app].")
-]
-EpsilonOption = Annotated[
-    float | None,
-    typer.Option("--claim-epsilon", metavar="E", help="The claimed epsilon.  [default: what the app says itself]"),
-]
-DeltaOption = Annotated[float, typer.Option("--claim-delta", metavar="D", help="delta of the claimed epsilon.")]
-RelationOption = Annotated[
-    str | None, typer.Option("--adjacency", metavar="A", help="Of the claim.  [default: as the app's mechanism has it]")
-]
-
 
 def review(
-    app_dir: AppArgument,
-    claim_epsilon: EpsilonOption = None,
-    claim_delta: DeltaOption = 1e-5,
+    app_dir: Annotated[Path, argument("APP_DIR", "Directory of a Flower app: its pyproject.toml has [tool.flwr.app].")],
+    claim_epsilon: Annotated[
+        float | None, option("--claim-epsilon", "E", "The claimed epsilon.  [default: what the app says itself]")
+    ] = None,
+    claim_delta: Annotated[float, option("--claim-delta", "D", "delta of the claimed epsilon.")] = 1e-5,
     claim_noise_multiplier: NoiseOption = None,
-    adjacency: RelationOption = None,
+    adjacency: Annotated[
+        str | None, option("--adjacency", "A", "Of the claim.  [default: as the app's mechanism has it]")
+    ] = None,
     clipping_norm: NormOption = None,
     clients_clip: TrustOption = False,
     clients: Annotated[
-        int | None, typer.Option("--clients", metavar="N", help="Clients of the app.  [default: its file's, or 10]")
+        int | None, option("--clients", "N", "Clients of the app.  [default: its file's, or 10]")
     ] = None,
-    rounds: Annotated[
-        int | None, typer.Option("--rounds", metavar="K", help="Rounds of a game.  [default: the app's, at most 3]")
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer games.")] = False,
-    minutes: Annotated[float, typer.Option("--minutes", metavar="M", help="Time limit.")] = 5.0,
-    processes: Annotated[int, typer.Option("--processes", metavar="N", help="Games played at the same time.")] = 2,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the games.")] = 0,
+    rounds: Annotated[int | None, option("--rounds", "K", "Rounds of a game.  [default: the app's, at most 3]")] = None,
+    quick: Annotated[bool, switch("--quick", "Fewer games.")] = False,
+    minutes: Annotated[float, option("--minutes", "M", "Time limit.")] = 5.0,
+    processes: Annotated[int, option("--processes", "N", "Games played at the same time.")] = 2,
+    seed: Annotated[int, option("--seed", "N", "Seed of the games.")] = 0,
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -62,7 +49,7 @@ def review(
     with at_work(f"review of {app_dir}"):
         found = reviewed(app_dir, wishes, out)
     if as_json:
-        print(json.dumps(found, allow_nan=False))
+        print_json(found)
         return
     print(found["headline"])
     for about, said in found["screen"]:

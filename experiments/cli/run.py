@@ -19,8 +19,10 @@ from experiments.cli.options import (
     EngineOption,
     JsonOption,
     SetOption,
-    among,
+    option,
+    print_json,
     require_engine,
+    switch,
 )
 from experiments.names import VIOLATED, Engine
 from experiments.runs.places import is_begun, require_place, require_run
@@ -33,43 +35,8 @@ if TYPE_CHECKING:
     from fl_audit.data.records import Source
     from fl_audit.report.finding import RunContents
 
-OutOption = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Run directory; must be new.  [default: runs/NAME-TIME]")
-]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run in --out.")]
-DeviceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--device",
-        metavar="cpu|cuda",
-        help="What clients compute on.  [default: run.device]",
-        autocompletion=among(Device),
-    ),
-]
-FailOption = Annotated[
-    bool, typer.Option("--fail-on-violation", help="End with status 4 if the verdict is violated: for CI.")
-]
-WithoutPrivacyOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--without-privacy",
-        metavar="DIR",
-        help="The same training with private = false: its accuracy is shown beside, from now on.",
-    ),
-]
-
-BaselineOption = Annotated[
-    bool,
-    typer.Option(
-        "--without-privacy",
-        help="Play the same training without privacy too, in OUT-without-privacy; the report shows its accuracy.",
-    ),
-]
-
-
-AppendixOption = Annotated[
-    bool, typer.Option("--appendix", help="Have report.pdf hold the appendix too, and not the page alone.")
-]
+OutOption = Annotated[Path | None, option("--out", "DIR", "Run directory; must be new.  [default: runs/NAME-TIME]")]
+FailOption = Annotated[bool, switch("--fail-on-violation", "End with status 4 if the verdict is violated: for CI.")]
 
 
 def demo(
@@ -89,12 +56,20 @@ def run(
     config: ConfigArgument,
     set_: SetOption = None,
     out: OutOption = None,
-    resume: ResumeOption = False,
+    resume: Annotated[bool, switch("--resume", "Go on with the interrupted run in --out.")] = False,
     engine: EngineOption = Engine.RAY.value,
     ray_address: AddressOption = None,
-    device: DeviceOption = None,
+    device: Annotated[
+        str | None, option("--device", "cpu|cuda", "What clients compute on.  [default: run.device]", among=Device)
+    ] = None,
     data_dir: DataDirOption = None,
-    without_privacy: BaselineOption = False,
+    without_privacy: Annotated[
+        bool,
+        switch(
+            "--without-privacy",
+            "Play the same training without privacy too, in OUT-without-privacy; the report shows its accuracy.",
+        ),
+    ] = False,
     fail_on_violation: FailOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -150,8 +125,17 @@ def _end_unless(agrees: bool) -> None:
 
 def report(
     directory: DirectoryArgument,
-    without_privacy: WithoutPrivacyOption = None,
-    appendix: AppendixOption = False,
+    without_privacy: Annotated[
+        Path | None,
+        option(
+            "--without-privacy",
+            "DIR",
+            "The same training with private = false: its accuracy is shown beside, from now on.",
+        ),
+    ] = None,
+    appendix: Annotated[
+        bool, switch("--appendix", "Have report.pdf hold the appendix too, and not the page alone.")
+    ] = False,
     fail_on_violation: FailOption = False,
 ) -> None:
     """Write DIR/report.html and DIR/report.pdf again from the stored results."""
@@ -266,7 +250,7 @@ def _tell_data(source: "Source") -> None:
 def _print(contents: "RunContents", directory: Path, as_json: bool) -> None:
     if as_json:
         places = {"directory": str(directory), "report": str(directory / "report.html")}
-        print(json.dumps(contents.summary | places, allow_nan=False))
+        print_json(contents.summary | places)
         return
     from rich.console import Console
 

@@ -5,15 +5,13 @@ import shutil
 import textwrap
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from experiments.cli.options import JsonOption
+from experiments.cli.options import JsonOption, argument, print_json
 
 if TYPE_CHECKING:
     from experiments.runs.config.described import Setting
 
 
-def complete_place(incomplete: str) -> list[str]:
+def _complete_place(incomplete: str) -> list[str]:
     """Return the sections and keys that a word may go on with."""
     from experiments.runs.config.described import settings as described
 
@@ -25,10 +23,10 @@ def complete_place(incomplete: str) -> list[str]:
 def settings(
     place: Annotated[
         str | None,
-        typer.Argument(
-            metavar="SECTION[.KEY]",
-            help="A section, one of its keys, or a key alone.  [default: all]",
-            autocompletion=complete_place,
+        argument(
+            "SECTION[.KEY]",
+            "A section, one of its keys, or a key alone.  [default: all]",
+            autocompletion=_complete_place,
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -38,7 +36,7 @@ def settings(
 
     found = described(place)
     if as_json:
-        print(json.dumps({"settings": [one.to_json() for one in found]}, allow_nan=False))
+        print_json({"settings": [one.to_json() for one in found]})
         return
     section = ""
     for one in found:

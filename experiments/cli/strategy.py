@@ -1,103 +1,75 @@
 """The command that holds a foreign strategy to its claim: strategy."""
 
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from experiments.cli.options import AdjacencyOption, JsonOption, among
+from experiments.cli.options import AdjacencyOption, JsonOption, argument, option, print_json, switch
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError, choice, require
+from fl_audit.errors import choice, require
 from fl_audit.user_modules import require_named
 
 if TYPE_CHECKING:
     from fl_audit.laboratory.findings import Finding
     from fl_audit.laboratory.trial import Trial
 
-FactoryArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="PACKAGE.MODULE:FACTORY",
-        help="Makes a Flower strategy or a strategies.games.Subject; an argument is the number of clients.",
-    ),
-]
-EpsilonOption = Annotated[float | None, typer.Option("--claim-epsilon", metavar="E", help="The claimed epsilon.")]
-DeltaOption = Annotated[float, typer.Option("--claim-delta", metavar="D", help="delta of the claimed epsilon.")]
 NoiseOption = Annotated[
     float | None,
-    typer.Option(
+    option(
         "--claim-noise-multiplier",
-        metavar="Z",
-        help="In place of epsilon: no easier to tell than Gaussian noise with this multiplier.",
-    ),
-]
-RoundsOption = Annotated[int, typer.Option("--rounds", metavar="K", help="Rounds that the claim is for.")]
-ModOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--mod", metavar="PACKAGE.MODULE:NAME", help="A mod of the client app, outermost first; may be repeated."
+        "Z",
+        "In place of epsilon: no easier to tell than Gaussian noise with this multiplier.",
     ),
 ]
 NormOption = Annotated[
-    float | None,
-    typer.Option(
-        "--clipping-norm", metavar="C", help="Norm that the claim refers to.  [default: the strategy's, or 1]"
-    ),
+    float | None, option("--clipping-norm", "C", "Norm that the claim refers to.  [default: the strategy's, or 1]")
 ]
-TrustOption = Annotated[
-    bool, typer.Option("--clients-clip", help="Nothing but the client's own code clips: no game sends more.")
-]
-ObserverOption = Annotated[
-    str,
-    typer.Option(
-        "--observer",
-        metavar="client|server",
-        help="Who looks: another client, or the server.",
-        autocompletion=among(("client", "server")),
-    ),
-]
-WithoutOption = Annotated[
-    list[str] | None,
-    typer.Option("--without", metavar="GAME", help="A kind of game that the claim does not cover; may be repeated."),
-]
-OnlyOption = Annotated[
-    list[str] | None,
-    typer.Option("--only", metavar="GAME", help="Play this kind of game and no other one; may be repeated."),
-]
-SecondsOption = Annotated[
-    float | None,
-    typer.Option(
-        "--seconds",
-        metavar="S",
-        help="Time for the games, above 0: what it is too short for is said.  [default: as long as they take]",
-    ),
-]
-OutOption = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Write report.html and summary.json there.")
-]
+TrustOption = Annotated[bool, switch("--clients-clip", "Nothing but the client's own code clips: no game sends more.")]
+OutOption = Annotated[Path | None, option("--out", "DIR", "Write report.html and summary.json there.")]
 
 
 def strategy(
-    factory: FactoryArgument,
+    factory: Annotated[
+        str,
+        argument(
+            "PACKAGE.MODULE:FACTORY",
+            "Makes a Flower strategy or a strategies.games.Subject; an argument is the number of clients.",
+        ),
+    ],
     adjacency: AdjacencyOption,
-    claim_epsilon: EpsilonOption = None,
-    claim_delta: DeltaOption = 1e-5,
+    claim_epsilon: Annotated[float | None, option("--claim-epsilon", "E", "The claimed epsilon.")] = None,
+    claim_delta: Annotated[float, option("--claim-delta", "D", "delta of the claimed epsilon.")] = 1e-5,
     claim_noise_multiplier: NoiseOption = None,
-    rounds: RoundsOption = 1,
-    clients: Annotated[int, typer.Option("--clients", metavar="N", help="Clients in a game, at least 2.")] = 4,
+    rounds: Annotated[int, option("--rounds", "K", "Rounds that the claim is for.")] = 1,
+    clients: Annotated[int, option("--clients", "N", "Clients in a game, at least 2.")] = 4,
     clipping_norm: NormOption = None,
     clients_clip: TrustOption = False,
-    mod: ModOption = None,
-    observer: ObserverOption = "client",
-    without: WithoutOption = None,
-    only: OnlyOption = None,
-    confidence: Annotated[float, typer.Option("--confidence", metavar="P", help="Confidence, in (0.5, 1).")] = 0.95,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer games: half a minute at most, not three.")] = False,
-    processes: Annotated[int, typer.Option("--processes", metavar="N", help="Games played at the same time.")] = 2,
-    seconds: SecondsOption = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the games.")] = 0,
+    mod: Annotated[
+        list[str] | None,
+        option("--mod", "PACKAGE.MODULE:NAME", "A mod of the client app, outermost first; may be repeated."),
+    ] = None,
+    observer: Annotated[
+        str,
+        option("--observer", "client|server", "Who looks: another client, or the server.", among=("client", "server")),
+    ] = "client",
+    without: Annotated[
+        list[str] | None, option("--without", "GAME", "A kind of game that the claim does not cover; may be repeated.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, option("--only", "GAME", "Play this kind of game and no other one; may be repeated.")
+    ] = None,
+    confidence: Annotated[float, option("--confidence", "P", "Confidence, in (0.5, 1).")] = 0.95,
+    quick: Annotated[bool, switch("--quick", "Fewer games: half a minute at most, not three.")] = False,
+    processes: Annotated[int, option("--processes", "N", "Games played at the same time.")] = 2,
+    seconds: Annotated[
+        float | None,
+        option(
+            "--seconds",
+            "S",
+            "Time for the games, above 0: what it is too short for is said.  [default: as long as they take]",
+        ),
+    ] = None,
+    seed: Annotated[int, option("--seed", "N", "Seed of the games.")] = 0,
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -117,8 +89,7 @@ def strategy(
     names = list(BY_NAME)
     for flag, games in (("--without", without), ("--only", only)):
         for name in games or []:
-            if name not in names:
-                raise InputError(f"{flag} {name!r}: accepted are {', '.join(names)}")
+            require(name in names, f"{flag} {name!r}: accepted are {', '.join(names)}")
     require(seconds is None or seconds > 0, f"--seconds is {seconds}: accepted are numbers above 0")
     claim = StatedClaim(neighbours, claim_epsilon, claim_delta, claim_noise_multiplier, rounds)
     subject = subject_of(factory, mod or [], clients, clipping_norm, not clients_clip, observer)
@@ -141,7 +112,7 @@ def strategy(
 
         path = write_trial(trial, found, factory, out)
     if as_json:
-        print(json.dumps(trial_json(trial, found, claim.limits), allow_nan=False))
+        print_json(trial_json(trial, found, claim.limits))
         return
     _print(trial, found)
     if path is not None:

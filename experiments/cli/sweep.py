@@ -4,56 +4,44 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from experiments.cli.interrupts import goes_on_with, options
-from experiments.cli.options import AddressOption, DataDirOption, EngineOption, SetOption, among, require_engine
+from experiments.cli.options import (
+    AddressOption,
+    DataDirOption,
+    EngineOption,
+    SetOption,
+    argument,
+    option,
+    print_table,
+    require_engine,
+)
 from experiments.names import Engine, Utility
 from fl_audit.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from experiments.sweeps.grid import Point
     from experiments.sweeps.sweep import Sweep
 
 
-BaseArgument = Annotated[
-    Path, typer.Argument(metavar="CONFIG.toml", help="Configuration that every point starts from.")
-]
-OverOption = Annotated[
-    list[str] | None,
-    typer.Option("--over", metavar="SECTION.KEY=V,V,...", help="A setting and its values; may be repeated."),
-]
-BaselineOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--baseline-over",
-        metavar="SECTION.KEY=V,V,...",
-        help="Also without privacy: no clipping, no noise, over these values; may be repeated.",
-    ),
-]
-OutOption = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Output directory.  [default: runs/sweep-NAME-TIME]")
-]
-UtilityOption = Annotated[
-    str | None,
-    typer.Option(
-        "--utility",
-        metavar="accuracy|auroc",
-        help="[default: auroc of two classes, else accuracy]",
-        autocompletion=among(Utility),
-    ),
-]
-
-
 def sweep(
-    config: BaseArgument,
-    over: OverOption = None,
-    baseline_over: BaselineOption = None,
+    config: Annotated[Path, argument("CONFIG.toml", "Configuration that every point starts from.")],
+    over: Annotated[
+        list[str] | None, option("--over", "SECTION.KEY=V,V,...", "A setting and its values; may be repeated.")
+    ] = None,
+    baseline_over: Annotated[
+        list[str] | None,
+        option(
+            "--baseline-over",
+            "SECTION.KEY=V,V,...",
+            "Also without privacy: no clipping, no noise, over these values; may be repeated.",
+        ),
+    ] = None,
     set_: SetOption = None,
-    out: OutOption = None,
-    utility: UtilityOption = None,
+    out: Annotated[Path | None, option("--out", "DIR", "Output directory.  [default: runs/sweep-NAME-TIME]")] = None,
+    utility: Annotated[
+        str | None,
+        option("--utility", "accuracy|auroc", "[default: auroc of two classes, else accuracy]", among=Utility),
+    ] = None,
     engine: EngineOption = Engine.RAY.value,
     ray_address: AddressOption = None,
     data_dir: DataDirOption = None,
@@ -120,28 +108,18 @@ def _all_points(
 
 
 def _show(found: "Sweep", directory: Path, title: str) -> None:
-    from rich.console import Console
-
     from experiments.sweeps.page import sweep_page
     from experiments.talk import printable
+    from fl_audit.report.wording import number_text
     from fl_audit.whole_files import whole_file
 
     with whole_file(directory / "sweep.html") as file:
         file.write_text(sweep_page(found, title), encoding="utf-8")
-    Console(markup=False).print(_points(found, printable(title)))
+    rows = []
+    for row in found.points.sort_values("epsilon_star").itertuples():
+        promised, mark = number_text(row.epsilon) if row.private else "none", "*" if row.on_frontier else ""
+        rows.append((str(row.settings), promised, number_text(row.utility), number_text(row.epsilon_star), mark))
+    columns = ("setting", "promised epsilon", found.utility, "Epsilon*", "frontier")
+    print_table(columns, rows, printable(title))
     print(f"models: {directory / 'models.parquet'}")
     print(f"page: {directory / 'sweep.html'}")
-
-
-def _points(found: "Sweep", title: str) -> "Table":
-    """Return the points for the terminal, by rising Epsilon*."""
-    from rich.table import Table
-
-    from fl_audit.report.wording import number_text
-
-    table = Table("setting", "promised epsilon", found.utility, "Epsilon*", "frontier", title=title)
-    for row in found.points.sort_values("epsilon_star").itertuples():
-        promised = number_text(row.epsilon) if row.private else "none"
-        mark = "*" if row.on_frontier else ""
-        table.add_row(str(row.settings), promised, number_text(row.utility), number_text(row.epsilon_star), mark)
-    return table

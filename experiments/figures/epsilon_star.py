@@ -1,52 +1,32 @@
 """The figure of Epsilon*: what was fitted, what an attack achieves, and where the largest ratio stands."""
 
-from pathlib import Path
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from experiments.figures.paths import require_figure_path
 from fl_audit.arrays import Floats
 from fl_audit.evidence.star.empirical_star import ThresholdCounts, definition_ratios, threshold_counts, within_cut
 from fl_audit.evidence.star.loss_samples import scores_of_pair
 from fl_audit.evidence.star.mixture_star import threshold_limits, threshold_log_ratios
 from fl_audit.evidence.star.star_estimate import StarEstimate
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, PALE, finish_axes
-from fl_audit.whole_files import whole_file
 
 _MEMBERS, _POPULATION = BIT_STYLES[1], BIT_STYLES[0]
 _POINTS = 1500
 _SHOWN = 4000
 
 
-def draw_epsilon_star(found: StarEstimate, members: Floats, population: Floats, path: Path) -> None:
-    """Draw an estimate and the losses behind it to a file, written whole or not at all.
+def epsilon_star_figure(found: StarEstimate, members: Floats, population: Floats) -> Figure:
+    """Return the figure: densities over histograms, the ROC of the attack, epsilon over thresholds.
 
     Parameters
     ----------
     found
         The estimate.
-    members
-        Losses on training records, shape (m,).
-    population
-        Losses on a sample of the population, shape (p,).
-    path
-        A .png, .pdf or .svg file.
-
-    Raises
-    ------
-    InputError
-        If the file has another ending or its directory does not exist.
+    members, population
+        Losses on training records, shape (m,), and on a sample of the population, shape (p,).
     """
-    require_figure_path(path)
-    with whole_file(path) as file:
-        _epsilon_star_figure(found, members, population).savefig(file, dpi=150)
-
-
-def _epsilon_star_figure(found: StarEstimate, members: Floats, population: Floats) -> Figure:
-    """Return the figure: densities over histograms, the ROC of the attack, epsilon over thresholds."""
     figure = Figure(figsize=(14, 4.6), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     left, middle, right = figure.subplots(1, 3)

@@ -1,8 +1,13 @@
 """Where commands may write a figure."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fl_audit.errors import require
+from fl_audit.whole_files import whole_file
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _FORMATS = (".png", ".pdf", ".svg")
 
@@ -11,3 +16,18 @@ def require_figure_path(path: Path) -> None:
     """Raise `InputError` unless a figure can be written there: a known ending, an existing directory."""
     require(path.suffix in _FORMATS, f"figure {path} ends in {path.suffix!r}: accepted are {', '.join(_FORMATS)}")
     require(path.absolute().parent.is_dir(), f"figure {path}: its directory does not exist")
+
+
+def save_figure(figure: "Figure", path: Path, dpi: float | str = "figure") -> None:
+    """Write a figure, whole or not at all.
+
+    Parameters
+    ----------
+    figure, dpi
+        The figure, and how many dots an inch has.
+    path
+        A .png, .pdf or .svg file.
+    """
+    require_figure_path(path)
+    with whole_file(path) as file:
+        figure.savefig(file, dpi=dpi)

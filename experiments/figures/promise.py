@@ -2,20 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from experiments.figures.paths import require_figure_path
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee
-from fl_audit.whole_files import whole_file
 
 _STYLES: dict[Accountant, tuple[str, str, float]] = {
     Accountant.RDP_CLASSIC: ("-", "#12426e", 1.5),
@@ -45,28 +42,11 @@ _ROWS: tuple[tuple[str, Callable[[Guarantee], float]], ...] = (
 )
 
 
-def draw_promise(promise: Guarantee, path: Path) -> None:
-    """Draw what a promise becomes with other noise, other rounds and another delta.
-
-    Parameters
-    ----------
-    promise
-        The promise, marked by a dot in every panel.
-    path
-        A .png, .pdf or .svg file; written whole or not at all.
-
-    Raises
-    ------
-    InputError
-        If the file has another ending or its directory does not exist.
-    """
-    require_figure_path(path)
-    with whole_file(path) as file:
-        promise_figure(promise).savefig(file, dpi=150)
-
-
 def promise_figure(promise: Guarantee) -> Figure:
-    """Return the figure: three rows (epsilon, belief, advantage), three columns (noise, rounds, delta)."""
+    """Return what a promise becomes with other noise, other rounds and another delta; in every panel a dot marks it.
+
+    Three rows (epsilon, belief, advantage), three columns (noise, rounds, delta).
+    """
     figure = Figure(figsize=(11, 8.5), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(_title(promise.claim))

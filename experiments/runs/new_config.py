@@ -1,9 +1,10 @@
-"""A configuration for one's own data, with a comment above every key: what `fl-audit init` writes."""
+"""A configuration for one's own data, with a comment above every key: what `fl-audit init` writes, or refuses."""
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import floor, log10
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ from fl_audit.data.catalogue import PREFIX, DataSpec, available, load_source
 from fl_audit.data.files import data_directory
 from fl_audit.data.records import Caution
 from fl_audit.data.table_text import read_table_text
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, Remedy, require
 
 _OF_FILES = ("csv", "npz", "idx", "images")
 _MOST_RECORDS = 1000
+_MOST_MENDED = 30  # refusals, one after the other, that are mended on trial
 _LARGEST_DELTA = 0.01
 _ALSO = {
     "data": ("drop", "missing", "decimal", "owner"),
@@ -70,8 +72,10 @@ class NewConfig:
     cautions: tuple[Caution, ...]  # what the user of the data should look at
 
 
-def new_config(wishes: Wishes, directory: Path) -> NewConfig:
-    """Return a configuration whose run would begin: its data are loaded, its model built and accounted.
+def config_or_remedies(wishes: Wishes, directory: Path) -> NewConfig:
+    """Return a configuration whose run would begin; what is refused is told with all the options that mend it.
+
+    Its data are loaded, its model is built and accounted.
 
     Parameters
     ----------
@@ -83,8 +87,67 @@ def new_config(wishes: Wishes, directory: Path) -> NewConfig:
     Raises
     ------
     InputError
-        If the data cannot be used, or the promise cannot be kept.
+        If the data or the promise cannot be used as they are.
     """
+    try:
+        return _new_config(wishes, directory)
+    except InputError as error:
+        first = error
+    needed = _needed(wishes, directory, first)
+    said = [option for remedy in first.remedies for option in _flags(remedy.key, remedy.value)]
+    beside = f". With all that is needed: {' '.join(needed)}" if set(needed) - set(said) else ""
+    raise InputError(f"{in_options(str(first), (*first.remedies, *first.choices))}{beside}") from first
+
+
+def in_options(text: str, remedies: Iterable[Remedy]) -> str:
+    """Return a message about settings as one about the options of `init`.
+
+    Parameters
+    ----------
+    text
+        A message that names settings.
+    remedies
+        The remedies that are named in it.
+
+    Examples
+    --------
+    >>> in_options('mend it with drop = ["id"] in [data]', [Remedy("drop", ("id",))])
+    'mend it with --drop id'
+    """
+    for remedy in remedies:
+        text = text.replace(str(remedy), " ".join(_flags(remedy.key, remedy.value)))
+    return text
+
+
+def _needed(wishes: Wishes, directory: Path, error: InputError) -> list[str]:
+    """Return the options that mend one refusal after the other; none where one is met that no setting mends."""
+    needed: dict[str, Any] = {}
+    for _ in range(_MOST_MENDED):
+        before = dict(needed)
+        for key, value in ((remedy.key, remedy.value) for remedy in error.remedies):
+            needed[key] = [*dict.fromkeys((*needed.get(key, ()), *value))] if isinstance(value, tuple) else value
+        if needed == before:
+            return []
+        table = dict(wishes.table or {})
+        for key, value in needed.items():
+            table[key] = [*(table.get(key) or ()), *value] if isinstance(value, list) else value
+        try:
+            _new_config(replace(wishes, table=table), directory)
+        except InputError as next_error:
+            error = next_error
+        else:
+            return [option for key, value in needed.items() for option in _flags(key, value)]
+    return []
+
+
+def _flags(name: str, value: Any) -> list[str]:
+    if value is True:
+        return [f"--{name}"]
+    words = (list(value) or [""]) if isinstance(value, list | tuple) else [str(value)]
+    return [f"--{name} {shlex.quote(word)}" for word in words]
+
+
+def _new_config(wishes: Wishes, directory: Path) -> NewConfig:
     data = _data(wishes)
     options = {key: value for key, value in data.items() if key not in ("name", "data-dir")}
     given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
@@ -103,13 +166,7 @@ def new_config(wishes: Wishes, directory: Path) -> NewConfig:
 
 
 def data_name(data: str) -> str:
-    """Return the name that a configuration has for data: that of a data set, or the format of a file.
-
-    Raises
-    ------
-    InputError
-        If it is neither a data set nor a file.
-    """
+    """Return the name that a configuration has for data: that of a data set, or the format of a file; else refuse."""
     names = [entry.name for entry in available() if entry.name not in _OF_FILES]
     path = Path(data).expanduser()
     if data in names or data.startswith(PREFIX) or (":" in data and not path.exists()):
