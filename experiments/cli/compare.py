@@ -1,9 +1,11 @@
-"""The command that sets finished runs side by side: compare."""
+"""The commands about finished runs: compare sets them side by side, export hands them to other tools."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from experiments.cli.options import JsonOption, argument, option, print_json
+from fl_audit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,3 +86,54 @@ def _in_words(row: "RunRow") -> dict[str, str]:
         "noise multiplier": text(row.noise_multiplier),
     }
     return promise | {name: cell(entry) for name, entry in row.findings.items()}
+
+
+class _Target(StrEnum):
+    """What a run is exported to."""
+
+    TENSORBOARD = "tensorboard"
+    MLFLOW = "mlflow"
+    BADGE = "badge"
+
+
+def export(
+    runs: Annotated[list[Path], argument("DIR...", "Directories of finished runs.")],
+    to: Annotated[str, option("--to", "NAME", f"One of {', '.join(_Target)}.")],
+    out: Annotated[
+        str,
+        option(
+            "--out",
+            "PLACE",
+            "tensorboard: log directory; mlflow: tracking URI, such as sqlite:///mlflow.db; badge: SVG file.",
+        ),
+    ],
+    experiment: Annotated[str, option("--experiment", "NAME", "MLflow's experiment.")] = "fl-audit",
+) -> None:
+    """Write rounds, findings and figures of finished runs for TensorBoard or MLflow, or the verdict as a badge."""
+    if to not in list(_Target):
+        raise InputError(f"--to {to!r}: accepted are {', '.join(_Target)}")
+    if to == _Target.BADGE:
+        _write_badge(runs, Path(out))
+        return
+    from experiments.exports.trackers import to_mlflow, to_tensorboard
+    from fl_audit.api.stored_run import read_run
+
+    for run in [read_run(path) for path in runs]:
+        if to == _Target.TENSORBOARD:
+            print(f"tensorboard: {to_tensorboard(run, Path(out))}")
+        else:
+            print(f"mlflow: run {to_mlflow(run, out, experiment)} in experiment {experiment} at {out}")
+
+
+def _write_badge(runs: list[Path], out: Path) -> None:
+    """Draw the verdict of a run; its tables, which take a second to import, are not needed."""
+    if len(runs) > 1:
+        raise InputError(f"--to badge with {len(runs)} runs: accepted is one run")
+    from experiments.exports.badge import badge
+    from fl_audit.stored_json import read_summary
+    from fl_audit.whole_files import whole_file
+
+    summary = read_summary(runs[0])
+    with whole_file(out) as file:
+        file.write_text(badge(summary), encoding="utf-8")
+    print(f"badge: {out}")

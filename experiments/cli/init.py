@@ -1,13 +1,19 @@
-"""The command that writes a configuration for one's own data: init."""
+"""The commands about configurations: init writes one for one's own data, settings lists all settings."""
 
+import json
+import shutil
 import sys
+import textwrap
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from experiments.cli.options import DataDirOption, argument, option, switch
+from experiments.cli.options import DataDirOption, JsonOption, argument, option, print_json, switch
 from fl_audit.errors import InputError, require
+
+if TYPE_CHECKING:
+    from experiments.runs.config.described import Setting
 
 TARGETS = ("belief", "epsilon", "advantage", "noise-multiplier")
 _ROUNDS = 30
@@ -151,3 +157,51 @@ def _asked_target() -> tuple[str, float]:
     require(name in TARGETS, f"{name!r} is no promise: accepted are {', '.join(TARGETS)}")
     value = typer.prompt(f"{name.capitalize()}", type=float, default=0.9 if name == "belief" else None, err=True)
     return name, float(value)
+
+
+def _complete_place(incomplete: str) -> list[str]:
+    """Return the sections and keys that a word may go on with."""
+    from experiments.runs.config.described import settings as described
+
+    keys = [one.key for one in described()]
+    places = dict.fromkeys([key.partition(".")[0] for key in keys] + keys)
+    return [place for place in places if place.startswith(incomplete)]
+
+
+def settings(
+    place: Annotated[
+        str | None,
+        argument(
+            "SECTION[.KEY]",
+            "A section, one of its keys, or a key alone.  [default: all]",
+            autocompletion=_complete_place,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the settings of a configuration: type, default, what each is for, and what it accepts."""
+    from experiments.runs.config.described import settings as described
+
+    found = described(place)
+    if as_json:
+        print_json({"settings": [one.to_json() for one in found]})
+        return
+    section = ""
+    for one in found:
+        of, _, name = one.key.partition(".")
+        if of != section:
+            print(f"{'' if not section else chr(10)}[{of}]")
+            section = of
+        _print(name, one)
+
+
+def _print(name: str, setting: "Setting") -> None:
+    default = "left out" if setting.default is None else f"default {_toml(setting.default)}"
+    print(f"{name}  ({setting.type}; {default})")
+    width = shutil.get_terminal_size().columns
+    for said in (setting.explanation, f"Accepted: {setting.accepted}"):
+        print(textwrap.fill(said, width, initial_indent="    ", subsequent_indent="    "))
+
+
+def _toml(value: object) -> str:
+    return "{ }" if value == {} else json.dumps(value)

@@ -10,12 +10,9 @@ import typer
 import experiments  # noqa: F401  # sets the environment before Flower is imported
 from experiments import talk
 from experiments.cli.check import check
-from experiments.cli.compare import compare
-from experiments.cli.epsilon_star import epsilon_star
-from experiments.cli.evidence import bound
-from experiments.cli.export import export
-from experiments.cli.init import init
-from experiments.cli.live import live
+from experiments.cli.compare import compare, export
+from experiments.cli.evidence import bound, epsilon_star
+from experiments.cli.init import init, settings
 from experiments.cli.options import (
     DataDirOption,
     JsonOption,
@@ -28,10 +25,8 @@ from experiments.cli.options import (
 )
 from experiments.cli.promise import account, calibrate
 from experiments.cli.reproduce import reproduce
-from experiments.cli.review import review
 from experiments.cli.run import demo, replay, report, run
-from experiments.cli.settings import settings
-from experiments.cli.strategy import strategy
+from experiments.cli.strategy import live, review, strategy
 from experiments.cli.sweep import sweep
 from experiments.names import STOPPED, WRONG_INPUT
 from fl_audit.errors import InputError

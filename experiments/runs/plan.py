@@ -61,6 +61,10 @@ class AuditPlan:
     guarantee: Guarantee | None  # what is promised; None where nothing is
     public: PublicGame  # the game that is played
 
+    def with_seed(self, seed: int) -> "AuditPlan":
+        """Return the plan with the challenger's seed filled in, 0 to 2**64 - 1."""
+        return replace(self, config=self.config.changed(run={"seed": seed}))
+
 
 def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
     """Calibrate the noise to the promise and lay out the game.
@@ -177,7 +181,7 @@ def _sized(config: RunConfig) -> RunConfig:
         "worlds_per_batch": worlds if run.worlds_per_batch is None else run.worlds_per_batch,
         "keep_releases": kept if run.keep_releases is None else run.keep_releases,
     }
-    return config.model_copy(update={"run": run.model_copy(update=filled)})
+    return config.changed(run=filled)
 
 
 def _examples_a_round(config: RunConfig) -> float:
@@ -199,8 +203,7 @@ def _with_clients(config: RunConfig, split: Split) -> RunConfig:
     """Fill in the number of clients where it is left out: that of the owners of records in D."""
     if config.data.clients is not None:
         return config
-    clients = len(owners_of(split.inside.owner))
-    return config.model_copy(update={"data": config.data.model_copy(update={"clients": clients})})
+    return config.changed(data={"clients": len(owners_of(split.inside.owner))})
 
 
 def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: NeighbourPair) -> PublicGame:

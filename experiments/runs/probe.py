@@ -14,7 +14,6 @@ from experiments.runs.cluster.access import usable_cores
 from experiments.runs.local_engine import run_locally
 from experiments.runs.plan import AuditPlan
 from experiments.runs.run import federation_plan
-from experiments.runs.run_directory import with_seed
 from fl_audit.worlds import WorldBatch
 from server.app import FederationClock, build_server_app
 from server.results import BatchResult
@@ -101,7 +100,7 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
     watch = _Stopwatch(together, rounds)
     settings = plan.config.run
     # Whatever seed is drawn for the run, its worlds take as long.
-    federation = replace(federation_plan(with_seed(plan, settings.seed or 0), wave), keep_releases=0)
+    federation = replace(federation_plan(plan.with_seed(settings.seed or 0), wave), keep_releases=0)
     app = build_server_app(federation, _Nowhere(), FederationClock(), watch)
     ahead = read_ahead if settings.worlds_per_batch == 1 else None
     began, busy = time.monotonic(), time.process_time()

@@ -48,7 +48,7 @@ def with_questions(config: RunConfig, source: Source, split: Split) -> RunConfig
         return config
     named = None if audit.attribute is None else str(audit.attribute)
     chosen = choose_attribute(source, _of_nobody(split), named)
-    return config.model_copy(update={"audit": audit.model_copy(update={"attribute": chosen.column.name})})
+    return config.changed(audit={"attribute": chosen.column.name})
 
 
 def candidate_prior(config: RunConfig, source: Source, split: Split) -> tuple[float, ...]:

@@ -156,13 +156,13 @@ class RunDirectory:
                 # Nothing was here before, and half a run could neither go on nor begin.
                 shutil.rmtree(self.path, ignore_errors=True)
                 raise InputError(f"run directory {self.path} cannot be made: {error.strerror}") from error
-            yield with_seed(plan, chosen.seed)
+            yield plan.with_seed(chosen.seed)
 
     def _go_on(self, plan: AuditPlan) -> AuditPlan:
         """Return what is left to do of the run that stands here; the game it was begun with is played on."""
         public, configuration = read_public(self.path)
         self._require_same(plan, public, configuration)
-        config = plan.config.model_copy(update={"run": plan.config.run.model_copy(update={"seed": self.secret().seed})})
+        config = plan.with_seed(self.secret().seed).config
         # The records are the same, and so are the weights of a frozen core; they may lie somewhere else by now.
         found = replace(public, data=plan.public.data, weights=plan.public.weights)
         going_on = AuditPlan(config, guarantee_of(public.law, config), found)
@@ -267,20 +267,6 @@ def held(path: Path, otherwise: str) -> Iterator[None]:
             yield
     except Timeout:
         raise InputError(f"{otherwise}: wait for it to end") from None
-
-
-def with_seed(plan: AuditPlan, seed: int) -> AuditPlan:
-    """Return a plan with the challenger's seed filled in.
-
-    Parameters
-    ----------
-    plan
-        The plan.
-    seed
-        The seed, 0 to 2**64 - 1.
-    """
-    run = plan.config.run.model_copy(update={"seed": seed})
-    return replace(plan, config=plan.config.model_copy(update={"run": run}))
 
 
 def public_part(plan: AuditPlan) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Points of a sweep as tasks of Ray: one task a point, on this machine or a cluster; a finished point is kept.
+"""The points of a sweep are played: in this process, or one task of Ray a point; a finished point is kept.
 
 Ray Tune was looked at and left alone. Of it this needs one task a point, which plain Ray gives; its experiments resume
 from pickles on disk, which nothing here loads, cannot gain points afterwards, and keep tables of their own. A point
@@ -6,10 +6,13 @@ here is an ordinary run directory: it appears whole when its task has ended, `fl
 decides whether it is computed again is its configuration alone.
 """
 
+import hashlib
+import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -22,12 +25,12 @@ from ray.exceptions import RayError, RayTaskError
 from experiments.names import Engine
 from experiments.runs.cluster.access import RayOptions, ray_for, refuse_unreachable
 from experiments.runs.plan import AuditPlan
-from experiments.runs.progress import RunsProgress, no_runs_progress
+from experiments.runs.progress import Progress, RunsProgress, no_runs_progress, part_of
 from experiments.runs.run import run_audit
+from experiments.runs.run_directory import RunDirectory
 from experiments.runs.store import make_private
-from experiments.sweeps.points import NOT_KEPT, partial_directory, pending_points, require_all, seeded, world_rounds
 from fl_audit.data.catalogue import DataSpec, bring_source, load_source
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, require
 from fl_audit.game.game import load_game
 from fl_audit.sent_modules import sent_modules
 from fl_audit.user_modules import Portable
@@ -42,12 +45,12 @@ Files = dict[str, bytes]  # a run directory: content by path inside it
 def play_points(
     plans: Mapping[str, AuditPlan],
     directory: Path,
-    options: RayOptions,
+    options: RayOptions | None,
     progress: RunsProgress = no_runs_progress,
     on_finished: Callable[[str], None] = lambda name: None,
     secret: int | None = None,
 ) -> None:
-    """Play the points that are not finished yet, as many at a time as Ray has room for, the longest first.
+    """Play the points that are not finished yet, the longest first.
 
     Parameters
     ----------
@@ -56,7 +59,8 @@ def play_points(
     directory
         Where the run directories go, by the names of the points.
     options
-        Which Ray, and how much of it a point takes.
+        Which Ray, and how much of it a point takes: as many are played at a time as it has room for. None plays one
+        after the other in this process.
     progress
         Shows how far all points together are.
     on_finished
@@ -72,18 +76,88 @@ def play_points(
     FederationError
         If points failed: the others are finished first, then every failure is told.
     """
-    refuse_unreachable(options.address)
-    pending = pending_points(plans, directory)
+    if options is not None:
+        refuse_unreachable(options.address)
+    pending = {name: _seeded(plans[name], name, secret) for name in _pending(plans, directory)}
     if not pending:
         return
-    with progress(sum(world_rounds(plans[name]) for name in pending)) as begin, ray_for(options):
-        named = {name: seeded(plans[name], name, secret) for name in pending}
-        failures = list(_play(pending, named, directory, options, begin, on_finished))
-    require_all(failures)
+    total = sum(map(_world_rounds, pending.values()))
+    with progress(total) as begin, nullcontext() if options is None else ray_for(options):
+        if options is None:
+            failures = list(_play_here(pending, directory, begin, on_finished))
+        else:
+            failures = list(_play_on_ray(pending, directory, options, begin, on_finished))
+    if failures:
+        raise FederationError(f"{'; '.join(failures)}; finished points are kept, the same command goes on")
 
 
-def _play(
-    pending: Sequence[str],
+def _pending(plans: Mapping[str, AuditPlan], directory: Path) -> list[str]:
+    """Return the names of the points that are not finished, the longest first."""
+    pending = [name for name, plan in plans.items() if not RunDirectory(directory / name).is_finished(plan.config)]
+    for stray in (directory / name for name in pending):
+        require(
+            not stray.exists(), f"{stray} is there and holds no finished point of this sweep: accepted is another --out"
+        )
+    return sorted(pending, key=lambda name: -_work(plans[name]))
+
+
+def _seeded(plan: AuditPlan, name: str, secret: int | None) -> AuditPlan:
+    """Return a plan with a seed that nobody can tell from the seeds of other points.
+
+    Two runs under one seed share their noise, so whoever compares what they released can take it off.
+    """
+    if plan.config.run.seed is not None or secret is None:
+        return plan
+    digest = hashlib.sha256(secret.to_bytes(32, "big") + name.encode()).digest()
+    return plan.with_seed(int.from_bytes(digest[:8], "big"))
+
+
+def _world_rounds(plan: AuditPlan) -> int:
+    return plan.config.audit.worlds * plan.public.rounds
+
+
+def _work(plan: AuditPlan) -> float:
+    """Return about how long a run takes, in records that gradients are computed of; a round has its own cost too."""
+    expected = plan.public.law.sampling_rate * plan.public.records
+    return _world_rounds(plan) * (expected + 50.0)
+
+
+def _partial_directory(directory: Path) -> Path:
+    """Return where a point is written before it is whole; nothing stands there."""
+    partial = directory.with_name(f".{directory.name}.{os.getpid()}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    return partial
+
+
+def _play(plan: AuditPlan, run: Path, progress: Progress) -> None:
+    """Play one point in a directory, with its clients in this process."""
+    run_audit(plan, run, Engine.LOCAL, progress=progress, with_report=False)
+    # The next point of this process is another game; data sets would add up.
+    load_game.cache_clear()
+    for lock in run.rglob(".lock"):  # of no use once a run has ended
+        lock.unlink()
+
+
+def _play_here(
+    plans: Mapping[str, AuditPlan],
+    directory: Path,
+    begin: Callable[[str], Callable[[int], None]],
+    on_finished: Callable[[str], None],
+) -> Iterator[str]:
+    """Yield a line for every point that failed."""
+    for number, (name, plan) in enumerate(plans.items(), 1):
+        partial, told = _partial_directory(directory / name), begin(f"point {number} of {len(plans)}")
+        try:
+            _play(plan, partial, part_of(told, _world_rounds(plan)))
+        except FederationError as error:
+            shutil.rmtree(partial, ignore_errors=True)
+            yield f"point {name}: {error}"
+            continue
+        partial.rename(directory / name)
+        on_finished(name)
+
+
+def _play_on_ray(
     plans: Mapping[str, AuditPlan],
     directory: Path,
     options: RayOptions,
@@ -94,14 +168,12 @@ def _play(
     counter: Any = _counter()
     needed: dict[str, Any] = options.share()
     task: Any = ray.remote(max_retries=options.retries, **needed)(_play_portable())
-    luggage = _luggage([plans[name] for name in pending])
+    luggage = _luggage(list(plans.values()))
     waiting = {
-        task.remote(
-            Portable((play_alone, plans[name]), cloudpickle.dumps), counter, luggage[plans[name].public.data]
-        ): name
-        for name in pending
+        task.remote(Portable((_play_alone, plan), cloudpickle.dumps), counter, luggage[plan.public.data]): name
+        for name, plan in plans.items()
     }
-    total, shown = len(pending), 0
+    total, shown = len(waiting), 0
     while waiting:
         ready, _ = ray.wait(list(waiting), num_returns=1, timeout=_POLL_SECONDS)
         for reference in ready:
@@ -177,16 +249,8 @@ def _play_portable() -> Callable[[Any, Any, list[Any]], Files]:
     return play
 
 
-def play_alone(plan: AuditPlan, counter: Any) -> Files:
-    """Play one run in a scratch directory of whatever machine this is, and return the run directory.
-
-    Parameters
-    ----------
-    plan
-        What to do. Its clients run in this process.
-    counter
-        The actor that is told how many world-rounds are done.
-    """
+def _play_alone(plan: AuditPlan, counter: Any) -> Files:
+    """Play one point in a scratch directory of whatever machine this is, and return the run directory."""
 
     @contextmanager
     def told(pending: int) -> Iterator[Callable[[int], None]]:
@@ -205,21 +269,14 @@ def play_alone(plan: AuditPlan, counter: Any) -> Files:
     with tempfile.TemporaryDirectory() as scratch:
         run = Path(scratch) / "run"
         # The points share the cores; [run] actors says how many points run, not how many clients of one.
-        run_audit(_alone(plan), run, Engine.LOCAL, progress=told, with_report=False)
-        # The next point of this process is another game; data sets would add up.
-        load_game.cache_clear()
-        kept = (path for path in sorted(run.rglob("*")) if path.is_file() and path.name != NOT_KEPT)
-        return {path.relative_to(run).as_posix(): path.read_bytes() for path in kept}
-
-
-def _alone(plan: AuditPlan) -> AuditPlan:
-    config = plan.config
-    return replace(plan, config=config.model_copy(update={"run": config.run.model_copy(update={"actors": 1})}))
+        _play(replace(plan, config=plan.config.changed(run={"actors": 1})), run, told)
+        files = (path for path in sorted(run.rglob("*")) if path.is_file())
+        return {path.relative_to(run).as_posix(): path.read_bytes() for path in files}
 
 
 def _keep(files: Files, directory: Path) -> None:
     """Write a run directory, whole or not at all; what only the challenger has is for the owner's eyes."""
-    partial = partial_directory(directory)
+    partial = _partial_directory(directory)
     partial.mkdir(parents=True)
     for name, content in files.items():
         path, private = partial / PurePosixPath(name), name.startswith("challenger/")

@@ -1,11 +1,10 @@
 """A sweep from its points to tables, a landscape and a page."""
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import assert_never
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -17,7 +16,6 @@ from experiments.runs.run_directory import held
 from experiments.runs.store import make_private, write_json
 from experiments.sweeps.grid import Point, describe, require_distinct
 from experiments.sweeps.landscape import landscape_figure
-from experiments.sweeps.points import play_here
 from experiments.sweeps.schedule import play_points
 from experiments.sweeps.tables import Utility, choose_utility, models_table, points_table
 from fl_audit.adjacency import NeighbourPair
@@ -87,13 +85,15 @@ def run_sweep(
     with at_work("loading the data, choosing neighbours, calibrating the noise of every point"):
         plans = _plans(points, utility)
 
+    ray = None if engine is Engine.LOCAL else options or RayOptions()
+
     def write_models(name: str) -> None:
         with whole_file(directory / "models.parquet") as file:
             models_table(points, directory / RUNS).to_parquet(file, index=False)
 
     with _locked(directory):
         try:
-            _play(engine, plans, directory, options, progress, write_models)
+            play_points(plans, directory / RUNS, ray, progress, write_models, _secret(directory))
         except FederationError:
             finished = [one for one in points if (directory / RUNS / one.name).is_dir()]
             if finished:
@@ -101,23 +101,6 @@ def run_sweep(
             raise
         write_models("")
         return _found(points, directory, utility, title, by_promise)
-
-
-def _play(
-    engine: Engine,
-    plans: dict[str, AuditPlan],
-    directory: Path,
-    options: RayOptions | None,
-    progress: RunsProgress,
-    on_finished: Callable[[str], None],
-) -> None:
-    match engine:
-        case Engine.RAY:
-            play_points(plans, directory / RUNS, options or RayOptions(), progress, on_finished, _secret(directory))
-        case Engine.LOCAL:
-            play_here(plans, directory / RUNS, progress, on_finished, _secret(directory))
-        case _:
-            assert_never(engine)
 
 
 def _plans(points: Sequence[Point], utility: Utility | None) -> dict[str, AuditPlan]:

@@ -1,4 +1,4 @@
-"""The files of a trial: one page that loads nothing, and the same as JSON."""
+"""The files of a trial: one page that loads nothing, with figures of its findings, and the same as JSON."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,14 +6,18 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from experiments.trials.figure import draw_attempt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
 from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.findings import Finding, claim_words, floating_words, refusal_words, trial_json, untried_words
-from fl_audit.laboratory.trial import Trial
+from fl_audit.laboratory.trial import Attempt, Trial
 from fl_audit.report.banner import verdict_banner
 from fl_audit.report.page.markup import html_figure, page_table
 from fl_audit.report.page.shell import html_page
-from fl_audit.report.style import to_png
+from fl_audit.report.style import BIT_STYLES, INK, MUTED, add_legend, finish_axes, new_figure, to_png
 from fl_audit.report.wording import capital
 from fl_audit.whole_files import whole_file
 
@@ -162,7 +166,7 @@ def _section(trial: Trial, finding: Finding) -> str:
         f"<p>{escape(finding.cause)}</p>" if attempt.is_broken else "",
         f"<p>{escape(finding.sentence)}</p>",
         html_figure(
-            to_png(draw_attempt(trial.claim, attempt)),
+            to_png(_attempt_figure(trial.claim, attempt)),
             f"Scores under D and D' and their trade-off, game: {attempt.lead.kind}",
             escape(f"{attempt.games} fresh games of the kind '{attempt.lead.kind}': {finding.words}."),
         ),
@@ -178,3 +182,51 @@ def _refusals(trial: Trial) -> str:
         return ""
     lines = "".join(f"<li>{escape(refusal_words(refusal))}</li>" for refusal in trial.refusals)
     return f"<h2>What the mechanism would not play</h2><ul>{lines}</ul>"
+
+
+_BINS = 40
+
+
+def _attempt_figure(claim: StatedClaim, attempt: Attempt) -> Figure:
+    """Return the figure: left the scores under D and D', right their trade-off with what the claim allows."""
+    figure = new_figure(4.0)
+    left, right = figure.subplots(1, 2)
+    _draw_scores(left, attempt)
+    _draw_tradeoff(right, claim, attempt)
+    add_legend(right, columns=2)
+    return figure
+
+
+def _draw_scores(axes: Axes, attempt: Attempt) -> None:
+    # A score has no unit: it is shown in spreads of all scores, from where the guess changes.
+    shown = (attempt.scores - attempt.lead.threshold) / max(float(attempt.scores.std()), 1e-300)
+    low, high = np.quantile(shown, [0.001, 0.999])
+    pad = max(float(high - low), 1e-9) * 0.05
+    edges = np.linspace(low - pad, high + pad, _BINS + 1)
+    for bit in (1, 0):
+        style = BIT_STYLES[bit]
+        values = np.clip(shown[attempt.present == bool(bit)], edges[0], edges[-1])
+        heights, _ = np.histogram(values, edges)
+        axes.stairs(heights, edges, fill=True, color=style.fill, alpha=0.6, hatch=style.hatch)
+        axes.stairs(heights, edges, color=style.colour, linestyle=style.line, linewidth=1.6, label="D" if bit else "D'")
+    axes.axvline(0, color=INK, linewidth=1, linestyle=":")
+    axes.legend(frameon=False, fontsize=9)
+    finish_axes(axes, "Scores of fresh games", "score, in spreads (right of the line: guess D)", "games")
+
+
+def _draw_tradeoff(axes: Axes, claim: StatedClaim, attempt: Attempt) -> None:
+    one = np.sort(attempt.scores[attempt.present])
+    zero = np.sort(attempt.scores[~attempt.present])
+    thresholds = np.unique(attempt.scores)[::-1]
+    found = 1 - np.searchsorted(one, thresholds, side="left") / one.size
+    alarms = 1 - np.searchsorted(zero, thresholds, side="left") / zero.size
+    floor = 0.5 / zero.size
+    axes.step(np.maximum(alarms, floor), found, where="post", color=INK, linewidth=1.8, label="measured")
+    rates = np.geomspace(floor, 1, 200)
+    allowed = np.min([np.exp(limit.epsilon) * rates + limit.delta for limit in claim.limits], axis=0)
+    axes.plot(rates, np.minimum(allowed, 1), color=MUTED, linestyle="--", linewidth=1.6, label="most that is claimed")
+    axes.plot(rates, rates, color=MUTED, linestyle=":", linewidth=1, label="guessing")
+    axes.set_xscale("log")
+    axes.set_xlim(floor, 1)
+    axes.set_ylim(0, 1.02)
+    finish_axes(axes, "Trade-off", "false alarms: share of D' taken for D", "share of D found")

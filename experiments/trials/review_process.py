@@ -1,4 +1,7 @@
-"""The process of a review: an app's code runs in one of its own, in a copy, without network, for a limited time."""
+"""The process of a review: an app's code runs in one of its own, in a copy, without network, for a limited time.
+
+This module is the program of that process, too.
+"""
 
 import json
 import os
@@ -14,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fl_audit.errors import InputError
+from fl_audit.whole_files import whole_file
 from strategies.review.options import ReviewOptions
 
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "venv", "node_modules", "__pycache__", "wandb", "mlruns")
@@ -84,7 +88,7 @@ def _run(copy: Path, request: Path, place: Path, seconds: float) -> int | None:
     environment |= {"MLFLOW_TRACKING_URI": f"file:{place / 'mlflow'}", "WANDB_DIR": str(home)}
     environment["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
     with (place / "log").open("wb") as log:
-        command = [sys.executable, "-m", "experiments.trials.review_child", str(request)]
+        command = [sys.executable, "-m", "experiments.trials.review_process", str(request)]
         child = subprocess.Popen(
             command, cwd=copy, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
@@ -111,3 +115,43 @@ def _ignored(directory: str, names: list[str]) -> set[str]:
 def _last_line(place: Path) -> str:
     lines = (place / "log").read_text(encoding="utf-8", errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+
+
+_REFUSED = ("socket.connect", "socket.getaddrinfo", "socket.sendto")
+
+
+def _without_network(event: str, arguments: tuple[Any, ...]) -> None:
+    """Refuse what would leave this machine; sockets of its own are files."""
+    if event in _REFUSED and not isinstance(arguments[-1], (str, bytes)):
+        raise ConnectionError("a review has no network")
+
+
+def _main(request: Path) -> None:
+    """Review what a request names, in this process, and write what came of it."""
+    asked = json.loads(request.read_text(encoding="utf-8"))
+    sys.addaudithook(_without_network)
+    try:
+        found = _review(Path.cwd(), asked)
+    except InputError as error:
+        found = {"error": str(error)}
+    with whole_file(Path(asked["told"])) as file:
+        file.write_text(json.dumps(found, allow_nan=False), encoding="utf-8")
+
+
+def _review(directory: Path, asked: dict[str, Any]) -> dict[str, Any]:
+    from experiments.trials.page import write_page
+    from strategies.review.review import review
+    from strategies.review.words import found_in, headline, review_json, screen
+
+    done = review(directory, ReviewOptions(**asked["wishes"]), lambda said: print(said, file=sys.stderr, flush=True))
+    values = review_json(done)
+    if asked["out"]:
+        trials = [trial for trial in (done.trial, done.beside) if trial is not None]
+        held = [(trial, found_in(trial)) for trial in trials]
+        path = write_page(done.app, done.verdict, headline(done), screen(done), held, values, Path(asked["out"]))
+        values["report"] = str(path)
+    return values
+
+
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]))

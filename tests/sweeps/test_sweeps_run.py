@@ -21,7 +21,7 @@ from experiments.cli.main import main
 from experiments.runs.engines import Engine, RayOptions
 from experiments.runs.plan import resolve
 from experiments.runs.run import run_audit
-from experiments.runs.run_directory import RunDirectory, with_seed
+from experiments.runs.run_directory import RunDirectory
 from experiments.sweeps import schedule
 from experiments.sweeps.grid import Axis, Point, baselines, grid
 from experiments.sweeps.landscape import landscape_figure
@@ -92,7 +92,7 @@ def test_a_sweep_is_its_runs_survives_interrupts_and_failures_and_grows(
     assert models["privacy.epsilon"].isna().tolist() == [False] * 6 + [True] * 3
     np.testing.assert_allclose(models["epsilon"][:6], [1.0] * 3 + [8.0] * 3, atol=1e-3)
     seeds = {path.name: RunDirectory(path).secret().seed for path in runs.iterdir()}
-    plan = with_seed(resolve(points(8.0)[0].config), seeds["epsilon=8.0"])
+    plan = resolve(points(8.0)[0].config).with_seed(seeds["epsilon=8.0"])
     alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
     for column in ("test_accuracy", "test_auroc", "epsilon_star", "membership_advantage"):
         np.testing.assert_array_equal(models.loc[models["point"] == "epsilon=8.0", column], alone.worlds[column])
@@ -154,7 +154,7 @@ def test_a_sweep_in_this_process_keeps_its_points_goes_on_and_grows(
         played.append(arguments[1])
         return run_audit(*arguments, **options)
 
-    monkeypatch.setattr("experiments.sweeps.points.run_audit", noted)
+    monkeypatch.setattr("experiments.sweeps.schedule.run_audit", noted)
     assert len(here(1.0, 2.0, 4.0).points) == 3
     assert len(played) == 1
 

@@ -26,7 +26,7 @@ from fl_audit.errors import InputError, require
 from strategies.errors import FederationError
 
 if TYPE_CHECKING:
-    from experiments.runs.config.run import RunSection
+    from experiments.runs.config.training import RunSection
 
 _ACTORS_ON_A_CARD = 4
 """Client processes that share a graphics card unless the configuration says otherwise."""

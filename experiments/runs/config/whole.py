@@ -1,15 +1,14 @@
 """A whole configuration: its sections, and what one of them decides about another."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
 from experiments.runs.config.audit import AuditSection
-from experiments.runs.config.data import DataSection
-from experiments.runs.config.model import ModelSection
+from experiments.runs.config.data import DataSection, ModelSection
 from experiments.runs.config.privacy import PRIVACY_TARGETS, PROMISE_ONLY, PrivacySection
-from experiments.runs.config.run import RunSection
-from experiments.runs.config.training import TrainingSection
+from experiments.runs.config.training import RunSection, TrainingSection
 from experiments.runs.config.values import ConfigSection
 from experiments.runs.config_errors import first_problem
 from fl_audit.adjacency import Adjacency
@@ -34,6 +33,11 @@ class RunConfig(ConfigSection):
         if not isinstance(values, dict):
             return values
         return _with_game_defaults(_with_randomiser_defaults(_with_strategy_defaults(values)))
+
+    def changed(self, **sections: Mapping[str, Any]) -> "RunConfig":
+        """Return the configuration with other values in some of its sections, which are not checked again."""
+        copies = {name: getattr(self, name).model_copy(update=values) for name, values in sections.items()}
+        return self.model_copy(update=copies)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the configuration with all defaults filled in, as JSON values under the names of the file."""
