@@ -34,7 +34,7 @@ def first_problem(error: ValidationError, model: type[BaseModel], missing: str) 
     place = ".".join(known)
     match problem["type"]:
         case "extra_forbidden":
-            names = list(_properties(model, known[:-1]))
+            names = list(_section(model, known).get("properties", {}))
             nearest = get_close_matches(known[-1], names, n=1, cutoff=0.0)
             return (
                 f"configuration key {shown(place)} is unknown: nearest is {nearest[0]!r}, accepted are "
@@ -72,7 +72,9 @@ def _shortened(text: str) -> str:
 def _accepted(problem: ErrorDetails, model: type[BaseModel], known: Sequence[str]) -> str:
     if problem["type"] in ("model_type", "model_attributes_type", "dict_type"):
         return f"accepted is a section of settings, which starts with the line [{'.'.join(known)}]"
-    schema: _Schema = _properties(model, known[:-1]).get(known[-1], {})
+    section = _section(model, known)
+    # A section that takes any name has one schema for all of them.
+    schema = section.get("properties", {}).get(known[-1]) or section.get("additionalProperties") or {}
     described = accepted_values(schema, model.model_json_schema())
     # Values with rules of their own say themselves what is accepted.
     if not described or problem["type"] in _RULES_OF_THEIR_OWN:
@@ -110,37 +112,29 @@ def _keys(location: Sequence[int | str]) -> Iterator[str]:
             yield part
 
 
-def _properties(model: type[BaseModel], section: Sequence[str]) -> dict[str, Any]:
-    """Return the schemas of the keys of a section, by name."""
-    schema: Any = model.model_json_schema()
+def _section(model: type[BaseModel], known: Sequence[str]) -> _Schema:
+    """Return the schema of the section that a key stands in."""
+    schema: _Schema = model.model_json_schema()
     whole = schema
-    for part in section:
-        schema = _resolved(schema.get("properties", {}).get(part, {}), whole)
-    if "additionalProperties" in schema and isinstance(schema["additionalProperties"], dict):
-        return _AnyKey(schema["additionalProperties"])
-    return dict(schema.get("properties", {}))
-
-
-class _AnyKey(dict[str, Any]):
-    """The keys of a section that takes any name: all have the same schema."""
-
-    def __init__(self, schema: _Schema) -> None:
-        super().__init__()
-        self.schema = schema
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return self.schema
-
-
-def _resolved(schema: _Schema, whole: _Schema) -> _Schema:
-    if "$ref" in schema:
-        return dict(whole["$defs"][str(schema["$ref"]).rpartition("/")[2]])
+    for part in known[:-1]:
+        schema = resolved(schema.get("properties", {}).get(part, {}), whole)
     return schema
+
+
+def resolved(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema, or the definition that it refers to.
+
+    Parameters
+    ----------
+    schema, whole
+        As for `accepted_values`.
+    """
+    return dict(whole["$defs"][str(schema["$ref"]).rpartition("/")[2]]) if "$ref" in schema else schema
 
 
 def _described(schema: _Schema, whole: _Schema) -> Iterator[str]:
     """Yield in words what a schema accepts."""
-    schema = _resolved(schema, whole)
+    schema = resolved(schema, whole)
     for choice in schema.get("anyOf", ()):
         yield from _described(choice, whole)
     values = schema.get("enum") or ([schema["const"]] if "const" in schema else [])

@@ -26,7 +26,7 @@ from experiments.runs.progress import Progress, at_work, no_progress, steps_bar
 from experiments.runs.provenance import note_session, read_provenance
 from experiments.runs.questions import more_questions
 from experiments.runs.run_directory import RunDirectory, read_plan
-from experiments.runs.store import write_json, write_sealed, write_table
+from experiments.runs.store import RunStore, write_json, write_sealed, write_table
 from experiments.runs.without_privacy import note_unprotected, read_unprotected
 from fl_audit.adversaries.membership.names import Attack, of_ours
 from fl_audit.adversaries.membership.shadows import require_shadows_of_all
@@ -48,11 +48,9 @@ from strategies.loss_queries import FederatedLosses
 if TYPE_CHECKING:
     from fl_audit.report.finding import RunContents
 
-TIMING = "timing.json"
-UNKNOWN_TIMING: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_seconds", "worlds_per_second", "engine"))
-"""Of a run that was ended between its last batch and its report."""
-
-
+_TIMING = "timing.json"
+_UNKNOWN: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_seconds", "worlds_per_second", "engine"))
+"""How long a run took that was ended between its last batch and its report."""
 _FOR_THE_END = (
     "pyarrow.dataset",
     "experiments.runs.attacks",
@@ -126,8 +124,16 @@ def run_audit(
     if not resume:
         require_room(plan, directory)
     run = RunDirectory(directory)
+
+    def carry_out(
+        federation: FederationPlan, store: RunStore, clock: FederationClock, on_round: Callable[[int], None]
+    ) -> None:
+        interrupted = threading.Event()
+        server_app = build_server_app(federation, store, clock, _getting_ready(on_round), interrupted.is_set)
+        _start(engine, server_app, parties.client_app, plan, ray_address, interrupted)
+
     with _kept_if_unwritable(), run.opened(plan, resume) as plan:
-        _play_pending(plan, run, engine, ray_address, progress, parties)
+        _play(plan, run, engine.value, carry_out, progress, parties)
         return finish(plan, run, with_report)
 
 
@@ -159,21 +165,28 @@ def require_playable(plan: AuditPlan) -> None:
     require_finite_steps(plan.config, game)
 
 
-def _play_pending(
-    plan: AuditPlan, run: RunDirectory, engine: Engine, ray_address: str | None, progress: Progress, parties: Parties
+def _play(
+    plan: AuditPlan,
+    run: RunDirectory,
+    engine: str,
+    carry_out: Callable[[FederationPlan, RunStore, FederationClock, Callable[[int], None]], None],
+    progress: Progress = no_progress,
+    parties: Parties = HONEST,
 ) -> None:
+    """Play the batches that are not finished, and note how long the federation took to get ready and to train."""
     pending = _pending_batches(plan, run)
-    if pending:
-        note_session(run, plan)
-        worlds, clock = sum(batch.count for batch in pending), FederationClock()
-        with progress(worlds * plan.public.rounds) as on_round:
-            store = run.store(plan.config)
-            store.clear(plan.config.audit.worlds)
-            interrupted = threading.Event()
-            federation = federation_plan(plan, pending, parties)
-            server_app = build_server_app(federation, store, clock, _getting_ready(on_round), interrupted.is_set)
-            _start(engine, server_app, parties.client_app, plan, ray_address, interrupted)
-        _write_timing(run, clock, worlds, str(engine))
+    if not pending:
+        return
+    note_session(run, plan)
+    worlds, clock = sum(batch.count for batch in pending), FederationClock()
+    with progress(worlds * plan.public.rounds) as on_round:
+        store = run.store(plan.config)
+        store.clear(plan.config.audit.worlds)
+        carry_out(federation_plan(plan, pending, parties), store, clock, on_round)
+    training = clock.finished - clock.ready
+    timing: dict[str, Any] = {"setup_seconds": clock.ready - clock.started, "training_seconds": training}
+    timing |= {"worlds_per_second": worlds / training, "engine": engine}
+    write_json(run.path / _TIMING, timing)
 
 
 def _getting_ready(on_round: Callable[[int], None]) -> Callable[[int], None]:
@@ -190,21 +203,16 @@ def _getting_ready(on_round: Callable[[int], None]) -> Callable[[int], None]:
 
 
 def _start(
-    engine: Engine,
-    server_app: ServerApp,
-    client_app: ClientApp,
-    plan: AuditPlan,
-    ray_address: str | None,
-    interrupted: threading.Event,
+    engine: Engine, server_app: ServerApp, app: ClientApp, plan: AuditPlan, address: str | None, ended: threading.Event
 ) -> None:
     clients, settings = plan.public.nodes, plan.config.run
     match engine:
         case Engine.LOCAL:
             # Clients are stacked where they have one world each: where they have many, these are stacked already.
             ahead = read_ahead if settings.worlds_per_batch == 1 else None
-            run_locally(server_app, client_app, clients, settings.client_time_limit, max(1, settings.actors), ahead)
+            run_locally(server_app, app, clients, settings.client_time_limit, max(1, settings.actors), ahead)
         case Engine.RAY:
-            run_on_ray(server_app, client_app, clients, RayOptions.of(settings, ray_address), interrupted)
+            run_on_ray(server_app, app, clients, RayOptions.of(settings, address), ended)
         case _:
             assert_never(engine)
 
@@ -214,21 +222,16 @@ def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
 
     Parameters
     ----------
-    grid
-        Flower's grid.
-    plan
-        What to do.
-    run
-        Where results go.
+    grid, plan, run
+        Flower's grid, what to do, and where results go.
     """
-    pending, clock = _pending_batches(plan, run), FederationClock()
-    if pending:
-        note_session(run, plan)
-        watched = WatchedGrid(grid, plan.config.run.client_time_limit)
-        store = run.store(plan.config)
-        store.clear(plan.config.audit.worlds)
-        run_federation(federation_plan(plan, pending), watched, store, clock, lambda worlds: None)
-        _write_timing(run, clock, sum(batch.count for batch in pending), "flwr run")
+
+    def carry_out(
+        federation: FederationPlan, store: RunStore, clock: FederationClock, on_round: Callable[[int], None]
+    ) -> None:
+        run_federation(federation, WatchedGrid(grid, plan.config.run.client_time_limit), store, clock, on_round)
+
+    _play(plan, run, "flwr run", carry_out)
 
 
 def _pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[WorldBatch, ...]:
@@ -242,29 +245,13 @@ def _pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[WorldBatch, ..
     return run.store(plan.config).pending(plan.config.audit.worlds, per_batch)
 
 
-def _write_timing(run: RunDirectory, clock: FederationClock, worlds: int, engine: str) -> None:
-    """Note how long the federation took to get ready and to train."""
-    training = clock.finished - clock.ready
-    timing = {
-        "setup_seconds": clock.ready - clock.started,
-        "training_seconds": training,
-        "worlds_per_second": worlds / training,
-        "engine": engine,
-    }
-    write_json(run.path / TIMING, timing)
-
-
 def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: Parties = HONEST) -> FederationPlan:
     """Return what the server is to do about the batches that are not finished.
 
     Parameters
     ----------
-    plan
-        What to do.
-    pending
-        The batches that are left.
-    parties
-        Who plays.
+    plan, pending, parties
+        What to do, the batches that are left, and who plays.
     """
     run, audit = plan.config.run, plan.config.audit
     star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
@@ -300,14 +287,10 @@ def finish(
 
     Parameters
     ----------
-    plan
-        What was done.
-    run
-        Where its batches lie.
-    with_report
-        Whether there is a report.
-    pdf_with_appendix
-        Whether the report's PDF has the appendix.
+    plan, run
+        What was done, and where its batches lie.
+    with_report, pdf_with_appendix
+        Whether there is a report, and whether its PDF has the appendix.
     """
     with at_work("joining the tables"):
         from experiments.runs.attacks import with_attacks
@@ -348,10 +331,10 @@ def _looks(run: RunDirectory, worlds: int) -> tuple[int, ...]:
 def _timing(run: RunDirectory) -> dict[str, Any]:
     """Return how long the run took, as far as that was noted and can be read."""
     try:
-        stored = read_json(run.path / TIMING)
+        stored = read_json(run.path / _TIMING)
     except InputError:
-        return dict(UNKNOWN_TIMING)
-    return stored if isinstance(stored, dict) and stored.keys() == UNKNOWN_TIMING.keys() else dict(UNKNOWN_TIMING)
+        return _UNKNOWN
+    return stored if isinstance(stored, dict) and stored.keys() == _UNKNOWN.keys() else _UNKNOWN
 
 
 def rebuild_report(

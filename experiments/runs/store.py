@@ -23,7 +23,7 @@ from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch, remaining_batches
 from server.results import BatchResult
 
-MANIFEST = "manifest.json"
+_MANIFEST = "manifest.json"
 _OUTPUTS = "outputs.safetensors"
 _OF_A_BATCH = re.compile(r"(?:releases|models)-(batch-\d{5,})\.safetensors")
 
@@ -62,10 +62,8 @@ def write_table(frame: pd.DataFrame, file: Path) -> None:
 
     Parameters
     ----------
-    frame
-        The table.
-    file
-        The Parquet file.
+    frame, file
+        The table, and the Parquet file.
     """
     floats = [name for name, kind in frame.dtypes.items() if kind.kind == "f"]
     write_parquet(
@@ -99,22 +97,15 @@ class RunStore:
         """Finished batches, with the bits."""
         return self.directory / "challenger" / "batches"
 
-    def finished(self, worlds: int) -> tuple[WorldBatch, ...]:
-        """Return the batches of the first so many worlds whose every file is as it was written, by their worlds."""
-        found = [manifest.batch for manifest in self._manifests(worlds)]
-        return tuple(sorted(found, key=lambda batch: batch.first))
-
     def pending(self, worlds: int, per_batch: int) -> tuple[WorldBatch, ...]:
         """Return the batches still to be computed: the worlds that are in no finished batch.
 
         Parameters
         ----------
-        worlds
-            How many worlds there are.
-        per_batch
-            How many of them run together.
+        worlds, per_batch
+            How many worlds there are, and how many of them run together.
         """
-        return remaining_batches(worlds, per_batch, self.finished(worlds))
+        return remaining_batches(worlds, per_batch, tuple(one.batch for one in self._manifests(worlds)))
 
     def clear(self, worlds: int) -> None:
         """Remove what batches left behind that are not finished: cut short, damaged, or of another division of worlds.
@@ -124,7 +115,7 @@ class RunStore:
         InputError
             If a directory stands where a file of a batch belongs.
         """
-        kept = {batch.name for batch in self.finished(worlds)}
+        kept = {one.batch.name for one in self._manifests(worlds)}
         for path in self.public.glob("*-batch-*.safetensors"):
             named = _OF_A_BATCH.fullmatch(path.name)
             if named is None or named.group(1) in kept:
@@ -134,31 +125,26 @@ class RunStore:
 
     def finish(self, result: BatchResult) -> None:
         """Store a batch; its directory appears last, complete, and is the mark that it need not be computed again."""
-        batch = result.batch
-        written = {}
-        if result.kept:
-            written["releases"] = result.kept
-        if self.keep_final_models:
-            written["models"] = {"models": result.final_models}
-        digests = {}
-        for label, tensors in written.items():
-            path = self.public / f"{label}-{batch.name}.safetensors"
-            _write_tensors(path, tensors)
-            digests[path.relative_to(self.directory).as_posix()] = _digest(path)
+        batch, digests, secret = result.batch, {}, list[Path]()
         partial, place = self.batches / f".{batch.name}.partial", self.batches / batch.name
+        for label, tensors in (("releases", result.kept), ("models", {"models": result.final_models})):
+            if tensors and (label == "releases" or self.keep_final_models):
+                path = self.public / f"{label}-{batch.name}.safetensors"
+                _write_tensors(path, tensors)
+                digests[path.relative_to(self.directory).as_posix()] = _digest(path)
         _remove(partial)
         make_private(partial)
         for label, frame in result.frames(self.prior).items():
-            with whole_file(partial / f"{label}.parquet", private=True) as file:
+            secret.append(partial / f"{label}.parquet")
+            with whole_file(secret[-1], private=True) as file:
                 write_table(frame, file)
-            name = (place / f"{label}.parquet").relative_to(self.directory).as_posix()
-            digests[name] = _digest(partial / f"{label}.parquet")
         if result.outputs:
-            path = partial / _OUTPUTS
-            _write_tensors(path, result.outputs, private=True)
-            digests[(place / _OUTPUTS).relative_to(self.directory).as_posix()] = _digest(path)
+            secret.append(partial / _OUTPUTS)
+            _write_tensors(secret[-1], result.outputs, private=True)
+        for path in secret:
+            digests[(place / path.name).relative_to(self.directory).as_posix()] = _digest(path)
         manifest = _Manifest(run=self.run, index=batch.index, first=batch.first, count=batch.count, files=digests)
-        write_json(partial / MANIFEST, manifest.sealed().model_dump(), private=True)
+        write_json(partial / _MANIFEST, manifest.sealed().model_dump(), private=True)
         _remove(place)
         partial.rename(place)
 
@@ -170,7 +156,7 @@ class RunStore:
         InputError
             If not all worlds are finished and undamaged.
         """
-        manifests = self._in_order(worlds)
+        manifests = self._manifests(worlds)
         held = sum(manifest.count for manifest in manifests)
         require(
             held == worlds,
@@ -186,20 +172,17 @@ class RunStore:
 
     def outputs(self, worlds: int) -> list[dict[str, Tensor]]:
         """Return what the final models answered, batch by batch, in the order of `tables`, by name."""
-        return [load_file(self.batches / one.batch.name / _OUTPUTS) for one in self._in_order(worlds)]
-
-    def _in_order(self, worlds: int) -> list[_Manifest]:
-        return sorted(self._manifests(worlds), key=lambda manifest: manifest.first)
+        return [load_file(self.batches / one.batch.name / _OUTPUTS) for one in self._manifests(worlds)]
 
     def _manifests(self, worlds: int) -> list[_Manifest]:
-        """Return the manifests of finished batches within the first so many worlds, none of which overlap."""
+        """Return the manifests of finished batches of the first so many worlds, in order; none of them overlap."""
         found: list[_Manifest] = []
         for path in self._directories():
             match self._inspected(path):
                 case _Manifest() as manifest if manifest.batch.worlds.stop <= worlds:
                     if not any(set(manifest.batch.worlds) & set(other.batch.worlds) for other in found):
                         found.append(manifest)
-        return found
+        return sorted(found, key=lambda manifest: manifest.first)
 
     def _directories(self) -> list[Path]:
         return sorted(path for path in self.batches.glob("batch-*") if path.is_dir())
@@ -212,7 +195,7 @@ class RunStore:
     def _inspected(self, path: Path) -> _Manifest | str:
         """Return the manifest of a batch that is as it was written, or what is wrong with it."""
         try:
-            manifest = _Manifest.model_validate_json((path / MANIFEST).read_bytes())
+            manifest = _Manifest.model_validate_json((path / _MANIFEST).read_bytes())
         except (OSError, ValidationError):
             return f"{path.name} has no manifest that can be read"
         if manifest != manifest.sealed():
@@ -279,10 +262,8 @@ def write_json(path: Path, value: Any, private: bool = False) -> None:
 
     Parameters
     ----------
-    path
-        The file.
-    value
-        What stands in it.
+    path, value
+        The file, and what stands in it.
     private
         Whether other users of the machine may not read it.
     """
@@ -295,12 +276,8 @@ def write_sealed(directory: Path, path: Path, value: Any) -> None:
 
     Parameters
     ----------
-    directory
-        The run directory.
-    path
-        The file in it.
-    value
-        What stands there.
+    directory, path, value
+        The run directory, the file in it, and what stands there.
     """
     seals = directory / SEALS
     try:

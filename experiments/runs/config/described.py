@@ -1,6 +1,6 @@
 """Every setting in words: its type, its default, what it is for and what it accepts, as the models of sections say."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from experiments.runs.config.whole import RunConfig
-from experiments.runs.config_errors import accepted_values
+from experiments.runs.config_errors import accepted_values, resolved
 from fl_audit.errors import InputError
 
 _KINDS = {
@@ -28,30 +28,14 @@ _OF_THEIR_OWN = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A key of a configuration.
+    """A key of a configuration."""
 
-    Parameters
-    ----------
-    key
-        Its name, `section.key`.
-    type
-        Its type, in words.
-    default
-        Its value where it is left out, as JSON; None where that follows from other settings, or nothing is set.
-    explanation
-        What it is for, in one line.
-    accepted
-        What it accepts, in words.
-    choices
-        The words among which it chooses; None where it takes others.
-    """
-
-    key: str
-    type: str
-    default: Any
-    explanation: str
-    accepted: str
-    choices: tuple[str, ...] | None
+    key: str  # its name, `section.key`
+    type: str  # in words
+    default: Any  # where it is left out, as JSON; None where that follows from other settings, or nothing is set
+    explanation: str  # what it is for, in one line
+    accepted: str  # what it accepts, in words
+    choices: tuple[str, ...] | None  # the words among which it chooses; None where it takes others
 
     def to_json(self) -> dict[str, Any]:
         """Return the setting as JSON values."""
@@ -76,21 +60,22 @@ def settings(place: str | None = None) -> tuple[Setting, ...]:
         return every
     section, dot, key = place.partition(".")
     of_section = tuple(one for one in every if one.key.startswith(f"{section}."))
-    if not of_section:
-        named = tuple(one for one in every if not dot and one.key.endswith(f".{place}"))
-        if named:
-            return named
-        raise InputError(_unknown("section", section, list(RunConfig.model_fields)))
-    found = tuple(one for one in of_section if one.key == place) if dot else of_section
-    if not found:
-        raise InputError(_unknown("key", key, [one.key.partition(".")[2] for one in of_section], section))
-    return found
+    wanted = (
+        of_section
+        if of_section and not dot
+        else [one for one in every if place in (one.key, one.key.partition(".")[2])]
+    )
+    if wanted:
+        return tuple(wanted)
+    if of_section:
+        names = [one.key.partition(".")[2] for one in of_section]
+        raise InputError(_unknown(f"key {key!r} of [{section}]", key, names))
+    raise InputError(_unknown(f"section {section!r}", section, list(RunConfig.model_fields)))
 
 
-def _unknown(what: str, name: str, names: list[str], section: str | None = None) -> str:
+def _unknown(what: str, name: str, names: list[str]) -> str:
     nearest = get_close_matches(name, names, n=1, cutoff=0.0)[0]
-    inside = "" if section is None else f" of [{section}]"
-    return f"configuration {what} {name!r}{inside} is unknown: nearest is {nearest!r}, accepted are {', '.join(names)}"
+    return f"configuration {what} is unknown: nearest is {nearest!r}, accepted are {', '.join(names)}"
 
 
 def _every() -> Iterator[Setting]:
@@ -105,7 +90,7 @@ def _every() -> Iterator[Setting]:
 
 
 def _setting(key: str, explanation: str, properties: dict[str, Any], whole: dict[str, Any]) -> Setting:
-    parts = [_resolved(part, whole) for part in properties.get("anyOf", [properties])]
+    parts = [resolved(part, whole) for part in properties.get("anyOf", [properties])]
     parts = [part for part in parts if part.get("type") != "null"]
     kinds = dict.fromkeys(_KINDS[_type_of(part)] for part in parts)
     words = [word for part in parts for word in part.get("enum", [part["const"]] if "const" in part else [])]
@@ -119,9 +104,5 @@ def _setting(key: str, explanation: str, properties: dict[str, Any], whole: dict
     )
 
 
-def _resolved(schema: dict[str, Any], whole: dict[str, Any]) -> dict[str, Any]:
-    return dict(whole["$defs"][schema["$ref"].rpartition("/")[2]]) if "$ref" in schema else schema
-
-
-def _type_of(schema: dict[str, Any]) -> str:
+def _type_of(schema: Mapping[str, Any]) -> str:
     return str(schema.get("type", "string" if "enum" in schema or "const" in schema else "array"))

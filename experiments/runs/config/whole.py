@@ -28,11 +28,14 @@ class RunConfig(ConfigSection):
 
     @model_validator(mode="before")
     @classmethod
-    def _defaults_of_the_strategy(cls, values: Any) -> Any:
-        """Fill in what the strategy decides, so that a stored configuration names it."""
+    def _defaults(cls, values: Any) -> Any:
+        """Fill in what one section decides about others, so that a stored configuration names it."""
         if not isinstance(values, dict):
             return values
-        return _with_game_defaults(_with_randomiser_defaults(_with_strategy_defaults(values)))
+        given = {name: values.get(name, {}) for name in ("training", "privacy", "audit")}
+        # What is no table is refused later, and decides nothing.
+        tables = {name: table if isinstance(table, dict) else {} for name, table in given.items()}
+        return values | {name: table for name, table in _filled(**tables).items() if isinstance(given[name], dict)}
 
     def changed(self, **sections: Mapping[str, Any]) -> "RunConfig":
         """Return the configuration with other values in some of its sections, which are not checked again."""
@@ -53,6 +56,7 @@ class RunConfig(ConfigSection):
         return values
 
 
+_Table = dict[str, Any]
 _WHERE_CLIENTS_TRAIN = {"learning-rate": 1.0, "local-batch": 10, "local-learning-rate": 0.1}
 _PRIVACY_OF = {
     "dp-fedavg": {"adjacency": str(Adjacency.ADD_REMOVE_CLIENT)},
@@ -62,67 +66,39 @@ _PRIVACY_OF = {
 _ADAM_RATE = 0.01
 
 
-def _with_strategy_defaults(values: dict[str, Any]) -> dict[str, Any]:
-    training, privacy = values.get("training", {}), values.get("privacy", {})
-    is_table = isinstance(training, dict) and isinstance(privacy, dict)
-    strategy = training.get("strategy") if is_table else None
-    if not isinstance(strategy, str) or strategy not in _PRIVACY_OF:
-        return values
-    adam = {"learning-rate": _ADAM_RATE} if training.get("optimizer") == "adam" else {}
-    filled = _WHERE_CLIENTS_TRAIN | adam | training
-    if "local-steps" not in training and "local-epochs" not in training:
-        filled["local-epochs"] = 1
-    # A promise names its adjacency; without one, nothing that makes a promise is filled in.
-    idle = PROMISE_ONLY if privacy.get("private") is False else ("adjacency",)
-    of_strategy = {name: value for name, value in _PRIVACY_OF[strategy].items() if name not in idle}
-    return values | {"training": filled, "privacy": of_strategy | privacy}
+def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Table]:
+    """Return the sections of which the strategy, a randomiser or the game decides what they leave out, filled in."""
+    filled: dict[str, _Table] = {}
+    strategy, is_private = training.get("strategy", "dp-fedsgd"), privacy.get("private") is not False
+    if isinstance(strategy, str) and strategy in _PRIVACY_OF:
+        adam = {"learning-rate": _ADAM_RATE} if training.get("optimizer") == "adam" else {}
+        epochs = {} if {"local-steps", "local-epochs"} & training.keys() else {"local-epochs": 1}
+        training = _WHERE_CLIENTS_TRAIN | adam | training | epochs
+        # A promise names its adjacency; without one, nothing that makes a promise is filled in.
+        idle = ("adjacency",) if is_private else PROMISE_ONLY
+        privacy = {name: value for name, value in _PRIVACY_OF[strategy].items() if name not in idle} | privacy
+        filled = {"training": training, "privacy": privacy}
+    if privacy.get("randomiser") is not None:
+        # Nobody weighs what owners draw in secret.
+        audit = filled["audit"] = {"insider": False} | audit
+    match audit.get("game"):
+        case "one-run":
+            # One training is the audit, whose canaries are in question and no pair. Noise inside training hides a
+            # record from the server, which is told what each client sends.
+            at = {"place": "server"} if strategy == "dp-sgd-clients" else {}
+            filled["audit"] = {"insider": False, "worlds": 1, "canaries": 10} | at | audit
+        case "membership" | "reconstruction" as game:
+            # What is protected comes or goes, and who can attack does.
+            of_records = strategy == "dp-fedsgd"
+            of_unit = str(Adjacency.ADD_REMOVE_RECORD if of_records else Adjacency.ADD_REMOVE_CLIENT)
+            relation = privacy.get("adjacency", of_unit)
+            attacks = [str(one) for one in (USUAL if str(relation).endswith("record") else OF_ANY_UNIT)]
+            attacked = {"attacks": attacks} if game == "membership" else {}
+            filled["audit"] = {"insider": is_private, "membership": False} | attacked | audit
+            filled["privacy"] = privacy if is_private else {"adjacency": relation} | privacy
+    return filled
 
 
-def _with_randomiser_defaults(values: dict[str, Any]) -> dict[str, Any]:
-    """Fill in that nobody weighs what owners draw in secret, where they randomise their records."""
-    audit, privacy = values.get("audit", {}), values.get("privacy", {})
-    if not isinstance(audit, dict) or not isinstance(privacy, dict) or privacy.get("randomiser") is None:
-        return values
-    return values | {"audit": {"insider": False} | audit}
-
-
-def _with_game_defaults(values: dict[str, Any]) -> dict[str, Any]:
-    """Fill in what a game decides that a configuration leaves out."""
-    tables = [values.get(name, {}) for name in ("audit", "privacy", "training")]
-    if not all(isinstance(one, dict) for one in tables):
-        return values
-    filled = _DEFAULTS_OF_GAME.get(str(tables[0].get("game")))
-    return values if filled is None else filled(values, *tables)
-
-
-def _with_one_run_defaults(
-    values: dict[str, Any], audit: dict[str, Any], privacy: dict[str, Any], training: dict[str, Any]
-) -> dict[str, Any]:
-    """Fill in that one training is the audit, whose canaries are in question and no pair."""
-    # Noise inside training hides a record from the server, which is told what each client sends.
-    at = {"place": "server"} if training.get("strategy") == "dp-sgd-clients" else {}
-    return values | {"audit": {"insider": False, "worlds": 1, "canaries": 10} | at | audit}
-
-
-def _with_membership_defaults(
-    values: dict[str, Any], audit: dict[str, Any], privacy: dict[str, Any], training: dict[str, Any]
-) -> dict[str, Any]:
-    """Fill in what a game of many units decides: what is protected comes or goes, and who can attack does."""
-    is_private, of_records = privacy.get("private") is not False, training.get("strategy", "dp-fedsgd") == "dp-fedsgd"
-    of_unit = str(Adjacency.ADD_REMOVE_RECORD if of_records else Adjacency.ADD_REMOVE_CLIENT)
-    relation = privacy.get("adjacency", of_unit)
-    attacks = [str(one) for one in (USUAL if str(relation).endswith("record") else OF_ANY_UNIT)]
-    filled: dict[str, Any] = {"insider": is_private, "membership": False}
-    if audit.get("game") == "membership":
-        filled["attacks"] = attacks
-    return values | {"audit": filled | audit, "privacy": privacy if is_private else {"adjacency": relation} | privacy}
-
-
-_DEFAULTS_OF_GAME = {
-    "membership": _with_membership_defaults,
-    "reconstruction": _with_membership_defaults,
-    "one-run": _with_one_run_defaults,
-}
 _MISSING = f"it names what is promised ({', '.join(PRIVACY_TARGETS)})"
 
 
