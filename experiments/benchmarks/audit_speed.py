@@ -11,7 +11,6 @@ take, once for the clients and once for the insider, at the speed of one stacked
 and nothing else.
 """
 
-import argparse
 import os
 import tempfile
 import time
@@ -24,7 +23,6 @@ from typing import Any
 import numpy as np
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from experiments.cli.main import guarded
 from experiments.runs.config import RunConfig, parse_config
@@ -32,6 +30,7 @@ from experiments.runs.engines import Engine
 from experiments.runs.plan import AuditPlan, resolve
 from experiments.runs.progress import progress_bar
 from experiments.runs.run import run_audit
+from experiments.studies.chores import parser_of, table_of
 from fl_audit.game.game import load_game
 
 _ROUNDS, _PASSES = 30, 3
@@ -77,16 +76,10 @@ def configuration(name: str, worlds: int, engine: Engine, data_dir: Path | None,
 
     Parameters
     ----------
-    name
-        Which setting.
-    worlds
-        In how many worlds.
-    engine
-        On which engine.
-    data_dir
-        Where data sets lie; None is the default place.
-    scratch
-        Where random records may be written.
+    name, worlds, engine
+        Which setting, in how many worlds, and on which engine.
+    data_dir, scratch
+        Where data sets lie, None is the default place, and where random records may be written.
     """
     setting = SETTINGS[name]
     data = {"clients": 10, **setting.data}
@@ -111,15 +104,14 @@ def configuration(name: str, worlds: int, engine: Engine, data_dir: Path | None,
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--data-dir", type=Path, help="data directory (default: FL_AUDIT_DATA)")
     parser.add_argument("--only", choices=SETTINGS, help="one setting")
     parser.add_argument("--worlds", type=int, help="worlds a run (default: by setting)")
     parser.add_argument("--repeat", type=int, default=1, help="runs of each engine (default: 1)")
     options = parser.parse_args()
-    table = Table(title=f"Milliseconds a world, {os.cpu_count()} cores")
-    for column in ("setting", "engine", "worlds", "median", "range", "of the floor", "authors' code", "target"):
-        table.add_column(column, justify="right")
+    columns = ("setting", "engine", "worlds", "median", "range", "of the floor", "authors' code", "target")
+    table = table_of(columns, f"Milliseconds a world, {os.cpu_count()} cores")
     for name in [options.only] if options.only else SETTINGS:
         worlds = options.worlds or SETTINGS[name].worlds
         measured: dict[Engine, list[tuple[float, float]]] = {engine: [] for engine in SETTINGS[name].targets}

@@ -9,7 +9,6 @@ the end of the one before, and what comes before the second round is start-up. `
 tells how long a large federation takes to start.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -25,17 +24,16 @@ import numpy as np
 import torch
 from flwr.app import ConfigRecord
 from rich.console import Console
-from rich.table import Table
 from torch import nn
 
-from experiments.benchmarks.pfl_script import PFL_SCRIPT
-from experiments.benchmarks.stock_fedavg import load_records, network, stock_rounds, train_epoch
+from experiments.benchmarks.stock_fedavg import PFL_SCRIPT, load_records, network, stock_rounds, train_epoch
 from experiments.cli.main import guarded
 from experiments.runs.cluster.access import RayOptions, usable_cores
 from experiments.runs.config import RunConfig, parse_config
 from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
 from experiments.runs.run import run_audit
+from experiments.studies.chores import parser_of, table_of
 
 _FEATURES, _HIDDEN, _CLASSES, _BATCH, _RATE = 784, 128, 10, 10, 0.1
 _MANY_WORLDS = 50
@@ -105,28 +103,16 @@ class MeasuredSeconds:
 
         Parameters
         ----------
-        began
-            When the run began, in seconds of some clock.
-        over
-            When each round was over, in seconds of the same clock.
+        began, over
+            When that was, in seconds of the same clock.
         """
         lasted = np.diff(over).tolist()
         self.start_up.append(over[0] - began - median(lasted))
         self.rounds += lasted
 
 
-def ours(federation: TrainedFederation, engine: Engine, worlds: int) -> list[float]:
-    """Return when the rounds of a run of ours were over.
-
-    Parameters
-    ----------
-    federation
-        What is trained.
-    engine
-        Which engine trains it.
-    worlds
-        How many worlds train at once.
-    """
+def _ours(federation: TrainedFederation, engine: Engine, worlds: int) -> list[float]:
+    """Return when the rounds of a run of ours were over."""
     over: list[float] = []
 
     @contextmanager
@@ -139,14 +125,14 @@ def ours(federation: TrainedFederation, engine: Engine, worlds: int) -> list[flo
     return over
 
 
-def stock(federation: TrainedFederation) -> list[float]:
+def _stock(federation: TrainedFederation) -> list[float]:
     """Return when the rounds of Flower's FedAvg were over."""
     config = ConfigRecord(dict(federation.settings()))
     options = RayOptions(actors=federation.cores)
     return stock_rounds(config, federation.clients, federation.cohort, federation.rounds, options)
 
 
-def loop(federation: TrainedFederation) -> list[float]:
+def _loop(federation: TrainedFederation) -> list[float]:
     """Return when the rounds of a plain loop in one thread were over; it sums what clients change."""
     torch.set_num_threads(1)
     features, labels = load_records(str(federation.path))
@@ -165,16 +151,8 @@ def loop(federation: TrainedFederation) -> list[float]:
     return over
 
 
-def pfl(federation: TrainedFederation, processes: int) -> list[float]:
-    """Return when the rounds of pfl-research were over; the clock of all processes is the same.
-
-    Parameters
-    ----------
-    federation
-        What is trained.
-    processes
-        How many processes train it.
-    """
+def _pfl(federation: TrainedFederation, processes: int) -> list[float]:
+    """Return when the rounds of pfl-research were over; the clock of all processes is the same."""
     assert federation.pfl is not None, "this way is measured only where there is an interpreter"
     with tempfile.TemporaryDirectory() as scratch:
         script = Path(scratch) / "pfl_rounds.py"
@@ -187,30 +165,20 @@ def pfl(federation: TrainedFederation, processes: int) -> list[float]:
 
 
 WAYS: dict[str, tuple[int, Callable[[TrainedFederation], list[float]]]] = {
-    STOCK: (1, stock),
-    RAY_ONE: (1, lambda federation: ours(federation, Engine.RAY, 1)),
-    RAY_MANY: (_MANY_WORLDS, lambda federation: ours(federation, Engine.RAY, _MANY_WORLDS)),
-    LOCAL_ONE: (1, lambda federation: ours(federation, Engine.LOCAL, 1)),
-    LOOP: (1, loop),
-    PFL_ONE: (1, lambda federation: pfl(federation, 1)),
-    PFL_ALL: (1, lambda federation: pfl(federation, federation.cores)),
-    LOCAL_MANY: (_MANY_WORLDS, lambda federation: ours(federation, Engine.LOCAL, _MANY_WORLDS)),
+    STOCK: (1, _stock),
+    RAY_ONE: (1, lambda federation: _ours(federation, Engine.RAY, 1)),
+    RAY_MANY: (_MANY_WORLDS, lambda federation: _ours(federation, Engine.RAY, _MANY_WORLDS)),
+    LOCAL_ONE: (1, lambda federation: _ours(federation, Engine.LOCAL, 1)),
+    LOOP: (1, _loop),
+    PFL_ONE: (1, lambda federation: _pfl(federation, 1)),
+    PFL_ALL: (1, lambda federation: _pfl(federation, federation.cores)),
+    LOCAL_MANY: (_MANY_WORLDS, lambda federation: _ours(federation, Engine.LOCAL, _MANY_WORLDS)),
 }
 """How many worlds each way trains, and how."""
 
 
-def measure(federation: TrainedFederation, ways: list[str], repeat: int) -> dict[str, MeasuredSeconds]:
-    """Let the ways take turns.
-
-    Parameters
-    ----------
-    federation
-        What is trained.
-    ways
-        The ways to train it that are compared.
-    repeat
-        How often each way trains it.
-    """
+def _measured(federation: TrainedFederation, ways: list[str], repeat: int) -> dict[str, MeasuredSeconds]:
+    """Let the ways take turns."""
     found = {way: MeasuredSeconds() for way in ways}
     for _ in range(repeat):
         for way in ways:
@@ -221,20 +189,11 @@ def measure(federation: TrainedFederation, ways: list[str], repeat: int) -> dict
     return found
 
 
-def show(federation: TrainedFederation, found: dict[str, MeasuredSeconds]) -> None:
-    """Print the table and the ratios.
-
-    Parameters
-    ----------
-    federation
-        What was trained.
-    found
-        The seconds of each way.
-    """
+def _show(federation: TrainedFederation, found: dict[str, MeasuredSeconds]) -> None:
+    """Print the table and the ratios."""
     size = f"{federation.clients} clients of {federation.records} records, {federation.cohort} in a round"
-    table = Table(title=f"DP-FedAvg, {_FEATURES}-{_HIDDEN}-{_CLASSES}, {size}, {federation.cores} cores")
-    for column in ("way", "start-up s", "round s", "range", "client updates/s"):
-        table.add_column(column, justify="right")
+    title = f"DP-FedAvg, {_FEATURES}-{_HIDDEN}-{_CLASSES}, {size}, {federation.cores} cores"
+    table = table_of(("way", "start-up s", "round s", "range", "client updates/s"), title)
     speed = {}
     for way, one in found.items():
         middle = median(one.rounds)
@@ -250,7 +209,7 @@ def show(federation: TrainedFederation, found: dict[str, MeasuredSeconds]) -> No
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="one turn of a few rounds")
     parser.add_argument("--pfl", metavar="PYTHON", help="interpreter of an environment with pfl-research")
     parser.add_argument("--only", choices=WAYS, nargs="+", metavar="WAY", help=f"some ways: {', '.join(WAYS)}")
@@ -262,17 +221,13 @@ def main() -> None:
     few = options.quick
     ways = options.only or [way for way in WAYS if options.pfl or way not in (PFL_ONE, PFL_ALL)]
     with tempfile.TemporaryDirectory() as scratch:
+        path, cohort = Path(scratch) / "random.npz", min(50, options.clients - 1)
+        rounds = options.rounds or (5 if few else 12)
         federation = TrainedFederation(
-            Path(scratch) / "random.npz",
-            options.clients,
-            options.records,
-            min(50, options.clients - 1),
-            options.rounds or (5 if few else 12),
-            usable_cores(),
-            options.pfl,
+            path, options.clients, options.records, cohort, rounds, usable_cores(), options.pfl
         )
         _write_records(federation)
-        show(federation, measure(federation, ways, options.repeat or (1 if few else 3)))
+        _show(federation, _measured(federation, ways, options.repeat or (1 if few else 3)))
 
 
 def _write_records(federation: TrainedFederation) -> None:

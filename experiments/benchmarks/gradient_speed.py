@@ -7,22 +7,19 @@ once or torch's own backward pass world by world, whichever is faster. Opacus co
 world, clips and sums them. The three take turns, so that they see the same machine; a figure is the median over turns.
 """
 
-import argparse
 import copy
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import median
 
 import torch
 import torch.nn.functional as F
 from opacus.grad_sample import GradSampleModule
 from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from experiments.cli.main import guarded
+from experiments.studies.chores import parser_of, table_of, turns
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked import StackedModel
 
@@ -50,43 +47,24 @@ SETTINGS = (
 )
 
 
-def measure(setting: GradientSpeedSetting, repeat: int) -> dict[str, float]:
-    """Return the seconds of all worlds by each way, the median of `repeat` turns after one that does not count.
-
-    Parameters
-    ----------
-    setting
-        What is measured.
-    repeat
-        How many turns count.
-    """
+def _measured(setting: GradientSpeedSetting, repeat: int) -> dict[str, float]:
+    """Return the seconds of all worlds by each way, the median of `repeat` turns after one that does not count."""
     source = torch.Generator().manual_seed(0)
     features = torch.rand(setting.examples, *setting.spec.feature_shape, generator=source)
     labels = torch.randint(setting.spec.classes, (setting.examples,), generator=source)
     models = initial_models(setting.spec, 0, range(setting.worlds))
     stacked = StackedModel.of(setting.spec)
     assert stacked.fast, "the benchmark is about the stacked layers"
+    few = min(setting.worlds, 4)  # Opacus goes world by world, so a few tell what all would take
     ways: dict[str, Callable[[], object]] = {
         "clipped": lambda: stacked.clipped_sum(models, features, labels, _NORM),
         "plain, all worlds": lambda: _plain_at_once(stacked, models, features, labels),
         "plain, world by world": lambda: _plain_one_by_one(stacked, models, features, labels),
-        "opacus": lambda: _opacus_sums(stacked, models[: _opacus_worlds(setting)], features, labels),
+        "opacus": lambda: _opacus_sums(stacked, models[:few], features, labels),
     }
-    turns: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(repeat + 1):
-        for name, run in ways.items():
-            began = time.perf_counter()
-            run()
-            if turn:
-                turns[name].append(time.perf_counter() - began)
-    seconds = {name: median(values) for name, values in turns.items()}
-    seconds["opacus"] *= setting.worlds / _opacus_worlds(setting)
+    seconds = turns(ways, repeat)
+    seconds["opacus"] *= setting.worlds / few
     return seconds
-
-
-def _opacus_worlds(setting: GradientSpeedSetting) -> int:
-    """Opacus goes world by world, so a few tell what all would take."""
-    return min(setting.worlds, 4)
 
 
 def _plain_at_once(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
@@ -127,17 +105,15 @@ def _opacus_sums(stacked: StackedModel, models: Tensor, features: Tensor, labels
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--repeat", type=int, default=7, help="turns that count (default: 7)")
     parser.add_argument("--threads", type=int, default=1, help="threads (default: 1)")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    table = Table(title=f"Milliseconds a world and step, {options.threads} thread(s)")
-    for column in ("network", "examples", "clipped", "plain", "clipped / plain", "opacus", "opacus / clipped"):
-        table.add_column(column, justify="right")
+    columns = ("network", "examples", "clipped", "plain", "clipped / plain", "opacus", "opacus / clipped")
+    table = table_of(columns, f"Milliseconds a world and step, {options.threads} thread(s)")
     for setting in SETTINGS:
-        seconds = measure(setting, options.repeat)
-        table.add_row(*_row(setting, seconds))
+        table.add_row(*_row(setting, _measured(setting, options.repeat)))
     Console(width=130).print(table)
 
 

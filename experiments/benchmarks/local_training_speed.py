@@ -7,20 +7,17 @@ plain loop does the same with `torch.optim.SGD`, one world after the other. All 
 same machine; a figure is the median over turns.
 """
 
-import argparse
 import copy
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 import torch
 import torch.nn.functional as F
 from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 
 from experiments.cli.main import guarded
+from experiments.studies.chores import parser_of, table_of, turns
 from fl_audit.arrays import Integers
 from fl_audit.learning.local_training import LocalSchedule, clip_updates, local_batches, local_updates
 from fl_audit.learning.models import ModelSpec, initial_models
@@ -93,16 +90,8 @@ class Work:
         return update.mul_((_NORM / update.norm()).clamp(max=1.0))
 
 
-def measure(setting: LocalTrainingSetting, repeat: int) -> dict[str, float]:
-    """Return client updates a second by each way, from the median of `repeat` turns after one that does not count.
-
-    Parameters
-    ----------
-    setting
-        What is measured.
-    repeat
-        How many turns count.
-    """
+def _measured(setting: LocalTrainingSetting, repeat: int) -> dict[str, float]:
+    """Return client updates a second by each way, from the median of `repeat` turns after one that does not count."""
     work, models = Work.of(setting), initial_models(setting.spec, 0, range(_MANY_WORLDS))
     alone = models[:1].clone()
     # One world takes as many turns in a row as the loop, so that both have their weights in cache.
@@ -112,29 +101,22 @@ def measure(setting: LocalTrainingSetting, repeat: int) -> dict[str, float]:
         "one world": (in_a_row, lambda: [work.stacked(alone) for _ in range(in_a_row)]),
         "many worlds": (_MANY_WORLDS, lambda: work.stacked(models)),
     }
-    turns: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(repeat + 1):
-        for name, (_, run) in ways.items():
-            began = time.perf_counter()
-            run()
-            if turn:
-                turns[name].append(time.perf_counter() - began)
-    return {name: updates / median(turns[name]) for name, (updates, _) in ways.items()}
+    seconds = turns({name: run for name, (_, run) in ways.items()}, repeat)
+    return {name: updates / seconds[name] for name, (updates, _) in ways.items()}
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--repeat", type=int, default=7, help="turns that count (default: 7)")
     parser.add_argument("--threads", type=int, default=1, help="threads (default: 1)")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    table = Table(title=f"Client updates (clients x worlds) a second, {options.threads} thread(s)")
     many = f"{_MANY_WORLDS} worlds"
-    for column in ("network", "records", "torch loop", "1 world", "1 world / loop", many, f"{many} / loop"):
-        table.add_column(column, justify="right")
+    columns = ("network", "records", "torch loop", "1 world", "1 world / loop", many, f"{many} / loop")
+    table = table_of(columns, f"Client updates (clients x worlds) a second, {options.threads} thread(s)")
     for setting in SETTINGS:
-        table.add_row(*_row(setting, measure(setting, options.repeat)))
+        table.add_row(*_row(setting, _measured(setting, options.repeat)))
     Console(width=130).print(table)
 
 

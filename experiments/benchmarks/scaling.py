@@ -14,7 +14,6 @@ what a client adds to the latter two; and on paper what the same number costs on
 10 clients on Ray, 20 s with 10,000; 60 s with 100,000 in one process; 2 GB with a million.
 """
 
-import argparse
 import json
 import resource
 import subprocess
@@ -22,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+from argparse import SUPPRESS
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,30 +32,21 @@ from typing import Any
 import numpy as np
 import psutil
 from rich.console import Console
-from rich.table import Table
 
 from experiments.benchmarks.audit_speed import configuration
 from experiments.cli.main import guarded
+from experiments.runs.config import parse_config
 from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
 from experiments.runs.run import run_audit
+from experiments.studies.chores import parser_of, table_of
 
 _WORLDS_A_BATCH = 100
 _CONCURRENCY_TARGET = 1.7
 
 
-def seconds(data_dir: Path | None, actors: int, in_flight: int) -> float:
-    """Return the training time of two batches of the MNIST audit on Ray.
-
-    Parameters
-    ----------
-    data_dir
-        Where MNIST lies; None is the default place.
-    actors
-        Number of client processes.
-    in_flight
-        How many batches travel together.
-    """
+def _seconds(data_dir: Path | None, actors: int, in_flight: int) -> float:
+    """Return the training time of two batches of the MNIST audit on Ray, so many of them in flight."""
     with tempfile.TemporaryDirectory() as scratch:
         config = configuration("mnist", 2 * _WORLDS_A_BATCH, Engine.RAY, data_dir, Path(scratch))
         changed = {"actors": actors, "batches_in_flight": in_flight, "worlds_per_batch": _WORLDS_A_BATCH}
@@ -88,23 +79,14 @@ def _adult_game(data_dir: Path | None, worlds: int) -> dict[str, Any]:
     return config
 
 
-def membership_game(worlds: int) -> dict[str, Any]:
-    """Return the configuration of the game of membership."""
+def _membership_game(worlds: int) -> dict[str, Any]:
     return _MEMBERSHIP | {"audit": _MEMBERSHIP["audit"] | {"worlds": worlds}}
 
 
-def peak_memory(config: dict[str, Any]) -> float:
-    """Return the peak resident memory, in MiB, of a run in a process of its own.
-
-    Raises
-    ------
-    RuntimeError
-        If the run fails.
-    """
+def _peak_memory(config: dict[str, Any]) -> float:
+    """Return the peak resident memory, in MiB, of a run in a process of its own."""
     with tempfile.TemporaryDirectory() as scratch:
-        (Path(scratch) / "audit.json").write_text(json.dumps(config))
-        command = [sys.executable, "-m", "experiments.benchmarks.scaling", "--child", scratch]
-        process = subprocess.Popen(command)
+        process = subprocess.Popen(_command(config, scratch))
         peak = 0.0
         while process.poll() is None:
             peak = max(peak, _resident(process.pid))
@@ -112,6 +94,12 @@ def peak_memory(config: dict[str, Any]) -> float:
     if process.returncode != 0:
         raise RuntimeError(f"the run of {config['audit']['worlds']} worlds ended with {process.returncode}")
     return peak
+
+
+def _command(config: dict[str, Any], scratch: str, *words: str) -> list[str]:
+    """Write a configuration, and return the command that plays it in a process of its own."""
+    (Path(scratch) / "audit.json").write_text(json.dumps(config))
+    return [sys.executable, "-m", "experiments.benchmarks.scaling", "--child", scratch, *words]
 
 
 def _resident(pid: int) -> float:
@@ -128,8 +116,6 @@ def _resident(pid: int) -> float:
 
 
 def _child(scratch: Path) -> None:
-    from experiments.runs.config import parse_config
-
     config = parse_config(json.loads((scratch / "audit.json").read_text()))
     engine = Engine.LOCAL if config.audit.game == "membership" else Engine.RAY
     run_audit(resolve(config), scratch / "run", engine)
@@ -154,23 +140,8 @@ class FirstRound:
     memory: float  # most resident memory of the driver, MiB
 
 
-def start_of(engine: Engine, clients: int, cohort: int) -> FirstRound:
-    """Play two rounds with so many clients in a process of its own.
-
-    Parameters
-    ----------
-    engine
-        Where.
-    clients
-        How many are registered.
-    cohort
-        How many take part in a round; 0 is all.
-
-    Raises
-    ------
-    RuntimeError
-        If the run fails.
-    """
+def _start_of(engine: Engine, clients: int, cohort: int) -> FirstRound:
+    """Play two rounds with so many registered clients, of whom a cohort takes part, in a process of its own."""
     with tempfile.TemporaryDirectory() as scratch:
         draw, count = np.random.default_rng(0), clients + 2 + max(200, cohort)
         features = draw.standard_normal((count, _FEATURES)).astype(np.float32)
@@ -184,9 +155,7 @@ def start_of(engine: Engine, clients: int, cohort: int) -> FirstRound:
             "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0, "adjacency": "add-remove-client", "delta": 1e-7},
             "audit": {"worlds": 4, "epsilon-star": False, "membership": False},
         }  # fmt: skip
-        (Path(scratch) / "audit.json").write_text(json.dumps(config))
-        command = [sys.executable, "-m", "experiments.benchmarks.scaling", "--child", scratch, "--engine", str(engine)]
-        ran = subprocess.run(command, capture_output=True, text=True)
+        ran = subprocess.run(_command(config, scratch, "--engine", str(engine)), capture_output=True, text=True)
         if ran.returncode:
             raise RuntimeError(f"the run with {clients} clients ended with {ran.returncode}: {ran.stderr[-300:]}")
         return FirstRound(**json.loads(ran.stdout.splitlines()[-1]))
@@ -194,8 +163,6 @@ def start_of(engine: Engine, clients: int, cohort: int) -> FirstRound:
 
 def _first_round(scratch: Path, engine: Engine) -> None:
     """Play a run, and print what it took until its first round was over."""
-    from experiments.runs.config import parse_config
-
     ended, own = list[tuple[float, float]](), psutil.Process()
 
     @contextmanager
@@ -208,16 +175,8 @@ def _first_round(scratch: Path, engine: Engine) -> None:
     print(json.dumps({"seconds": ended[0][0], "busy": ended[0][1], "memory": peak}))
 
 
-def on_paper(clients: int, cohort: int) -> str:
-    """Return what a start and a round cost on the cluster on paper, with a megabyte of data a client.
-
-    Parameters
-    ----------
-    clients
-        How many are registered.
-    cohort
-        How many take part in a round; 0 is all.
-    """
+def _on_paper(clients: int, cohort: int) -> str:
+    """Return what a start and a round cost on the cluster on paper, with a megabyte of data a client."""
     asked = min(clients, 256)
     start = _IMPORT_SECONDS + asked * _DRIVER_SECONDS_A_CALL
     taking_part = cohort or clients
@@ -228,28 +187,28 @@ def on_paper(clients: int, cohort: int) -> str:
     )
 
 
-def clients_table(console: Console) -> None:
+def _print_clients(console: Console) -> None:
     """Measure and print a row for every number of clients."""
-    table = Table("engine", "clients", "cohort", "s to the end of round 1", "processor s", "MiB", "us a client",
-                  "KiB a client", f"on {_NODES} nodes of {_CORES} cores, on paper")  # fmt: skip
-    least = start_of(Engine.LOCAL, 10, 0)
+    columns = ("engine", "clients", "cohort", "s to the end of round 1", "processor s", "MiB", "us a client",
+               "KiB a client", f"on {_NODES} nodes of {_CORES} cores, on paper")  # fmt: skip
+    table, least = table_of(columns, words=columns), _start_of(Engine.LOCAL, 10, 0)
     for engine, clients, cohort in _CLIENTS:
-        found = start_of(engine, clients, cohort)
+        found = _start_of(engine, clients, cohort)
         more = (found.busy - least.busy) * 1e6 / clients, (found.memory - least.memory) * 1024 / clients
         times = f"{found.seconds:.1f}", f"{found.busy:.1f}"
         cells = *times, f"{found.memory:,.0f}", f"{more[0]:,.0f}", f"{more[1]:,.2f}"
-        table.add_row(str(engine), f"{clients:,}", f"{cohort or clients:,}", *cells, on_paper(clients, cohort))
+        table.add_row(str(engine), f"{clients:,}", f"{cohort or clients:,}", *cells, _on_paper(clients, cohort))
     console.print(table)
 
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--data-dir", type=Path, help="data directory (default: FL_AUDIT_DATA)")
     parser.add_argument("--part", choices=("concurrency", "memory", "membership", "clients"), help="one part")
     parser.add_argument("--repeat", type=int, default=3, help="turns of the concurrency part (default: 3)")
-    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--engine", type=Engine, help=argparse.SUPPRESS)
+    parser.add_argument("--child", type=Path, help=SUPPRESS)
+    parser.add_argument("--engine", type=Engine, help=SUPPRESS)
     options = parser.parse_args()
     console = Console(width=120)
     if options.child is not None and options.engine is not None:
@@ -259,18 +218,18 @@ def main() -> None:
         _child(options.child)
         return
     if options.part in (None, "concurrency"):
-        turns = [(seconds(options.data_dir, 1, 1), seconds(options.data_dir, 2, 2)) for _ in range(options.repeat)]
+        turns = [(_seconds(options.data_dir, 1, 1), _seconds(options.data_dir, 2, 2)) for _ in range(options.repeat)]
         one, two = (median(column) for column in zip(*turns, strict=True))
         console.print(f"two batches one by one: {one:.1f} s; at the same time on two client processes: {two:.1f} s")
         console.print(f"ratio {one / two:.2f} (target >= {_CONCURRENCY_TARGET:g})")
     if options.part in (None, "memory"):
-        few, many = (peak_memory(_adult_game(options.data_dir, worlds)) for worlds in (250, 4000))
+        few, many = (_peak_memory(_adult_game(options.data_dir, worlds)) for worlds in (250, 4000))
         console.print(f"peak memory: {few:.0f} MiB with 250 worlds, {many:.0f} MiB with 4000, ratio {many / few:.2f}")
     if options.part in (None, "membership"):
-        few, many = (peak_memory(membership_game(worlds)) for worlds in (64, 1024))
+        few, many = (_peak_memory(_membership_game(worlds)) for worlds in (64, 1024))
         console.print(f"membership: {few:.0f} MiB with 64 worlds, {many:.0f} MiB with 1024, ratio {many / few:.2f}")
     if options.part in (None, "clients"):
-        clients_table(console)
+        _print_clients(console)
 
 
 if __name__ == "__main__":

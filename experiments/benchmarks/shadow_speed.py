@@ -8,11 +8,8 @@ one thread. Seconds of the processor are counted beside those of the clock, for 
 `--whole` the run goes through Flower's app on the local engine, evaluation and LiRA included.
 """
 
-import argparse
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -20,14 +17,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from rich.console import Console
-from rich.table import Table
 from torch import nn
 
 from experiments.cli.main import guarded
-from experiments.runs.config import parse_config
-from experiments.runs.engines import Engine
-from experiments.runs.plan import resolve
-from experiments.runs.run import run_audit
+from experiments.studies.chores import parser_of, played, table_of
 from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule
 from fl_audit.learning.member_training import member_batches, member_updates
 from fl_audit.learning.models import ModelSpec, initial_models
@@ -57,27 +50,15 @@ class Seconds(NamedTuple):
     processor: float
 
 
-def timed(work: Callable[[], int]) -> Seconds:
+def _timed(work: Callable[[], int]) -> Seconds:
     """Return the seconds of a model where work returns how many it trained."""
     clock, processor = time.perf_counter(), time.process_time()
     count = work()
     return Seconds((time.perf_counter() - clock) / count, (time.process_time() - processor) / count)
 
 
-def compare(shape: Shape, worlds: int, epochs: int, loops: int) -> tuple[Seconds, Seconds]:
-    """Return what a model takes in a plain loop, and as one of many worlds.
-
-    Parameters
-    ----------
-    shape
-        Size of the records and of the network.
-    epochs
-        How many epochs each model trains.
-    worlds
-        How many models train at once.
-    loops
-        How many models a plain loop trains.
-    """
+def _compared(shape: Shape, worlds: int, epochs: int, loops: int) -> tuple[Seconds, Seconds]:
+    """Return what a model takes in a plain loop of `loops` models, and as one of many worlds."""
     torch.set_num_threads(1)
     spec = ModelSpec(shape.model, (shape.features,), shape.classes)
     model, source = StackedModel.of(spec), np.random.default_rng(0)
@@ -96,7 +77,7 @@ def compare(shape: Shape, worlds: int, epochs: int, loops: int) -> tuple[Seconds
         member_updates(model, models, features, labels, schedule, batches)
         return worlds
 
-    return timed(one_by_one), timed(together)
+    return _timed(one_by_one), _timed(together)
 
 
 def _loop(
@@ -122,58 +103,35 @@ def _loop(
     template.requires_grad_(False)
 
 
-def whole(epochs: int, worlds: int) -> Seconds:
-    """Return the seconds of a whole run of LiRA on Location-30, from the configuration to its tables.
-
-    Parameters
-    ----------
-    epochs
-        How many epochs each model trains.
-    worlds
-        How many models there are.
-    """
-    with tempfile.TemporaryDirectory() as scratch:
-        settings: dict[str, Any] = {
-            "data": {"name": "location30", "records": 2000, "clients": 1, "test-records": 1000},
-            "model": {"name": "dense-128"},
-            "training": {"strategy": "dp-fedavg", "rounds": 1, "local-epochs": epochs, "local-batch": _BATCH}
-            | {"local-optimizer": "adam", "local-learning-rate": _RATE},
-            "privacy": {"private": False, "adjacency": "add-remove-record"},
-            "audit": {"game": "membership", "targets": 2000, "worlds": worlds, "attacks": ["lira"]}
-            | {"epsilon-star": False},
-        }
-        directory = Path(scratch) / "run"
-        return timed(lambda: _play(settings, directory))
-
-
-def _play(settings: dict[str, Any], directory: Path) -> int:
-    run_audit(resolve(parse_config(settings)), directory, Engine.LOCAL, with_report=False)
+def _whole(epochs: int, worlds: int) -> int:
+    """Play a whole run of LiRA on Location-30, from the configuration to its tables."""
+    settings: dict[str, Any] = {
+        "data": {"name": "location30", "records": 2000, "clients": 1, "test-records": 1000},
+        "model": {"name": "dense-128"},
+        "training": {"strategy": "dp-fedavg", "rounds": 1, "local-epochs": epochs, "local-batch": _BATCH}
+        | {"local-optimizer": "adam", "local-learning-rate": _RATE},
+        "privacy": {"private": False, "adjacency": "add-remove-record"},
+        "audit": {"game": "membership", "targets": 2000, "worlds": worlds, "attacks": ["lira"]}
+        | {"epsilon-star": False},
+    }
+    played(settings)
     return 1
 
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer worlds and epochs")
     parser.add_argument("--repeat", type=int, default=3, help="turns (default: 3)")
     parser.add_argument(
         "--whole", action="store_true", help="time a whole run of LiRA with 65 worlds on Location-30 too"
     )
     options = parser.parse_args()
-    console, table = Console(width=120), Table(title="Seconds of a shadow model, one thread")
-    for column in (
-        "network",
-        "loop, clock",
-        "worlds, clock",
-        "loop, processor",
-        "worlds, processor",
-        "ratio",
-        "target",
-    ):
-        table.add_column(column, justify="right")
+    columns = ("network", "loop, clock", "worlds, clock", "loop, processor", "worlds, processor", "ratio", "target")
+    console, table = Console(width=120), table_of(columns, "Seconds of a shadow model, one thread")
     worlds, epochs, loops = (32, 3, 4) if options.quick else (64, 20, 6)
     for shape in SHAPES:
-        turns = [compare(shape, worlds, epochs, loops) for _ in range(options.repeat)]
+        turns = [_compared(shape, worlds, epochs, loops) for _ in range(options.repeat)]
         loop, ours = (
             Seconds(*(median(getattr(turn[place], name) for turn in turns) for name in Seconds._fields))
             for place in (0, 1)
@@ -183,7 +141,7 @@ def main() -> None:
         table.add_row(shape.name, *cells, f"{ratio:.1f}", f">= {shape.target:g}")
     console.print(table)
     if options.whole:
-        found = whole(50, 65)
+        found = _timed(lambda: _whole(50, 65))
         console.print(f"LiRA, 65 worlds, Location-30, 50 epochs: {found.clock:.0f} s (target: under 180 s)")
 
 

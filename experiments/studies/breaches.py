@@ -8,8 +8,6 @@ rounds. A breach is found where the verdict is `violated`. Breaches that are sma
 are marked; beside each stands one of twice that size, which must be found.
 """
 
-import argparse
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -21,10 +19,10 @@ import pandas as pd
 import torch
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 from experiments.cli.main import guarded
 from experiments.studies.breach_kinds import BREACHES, Breach
+from experiments.studies.chores import end, parser_of, table_of
 from experiments.studies.engine_runs import breach_plan, measured_run, parties_of
 from experiments.studies.synthetic_noise import NoiseSetting, play
 from fl_audit.evidence.belief.family import TestResult
@@ -67,16 +65,12 @@ class BreachStudy:
 
 
 def study_breach(breach: Breach, play_run: Play, runs: Iterable[int]) -> BreachStudy:
-    """Judge runs of a breach; `play_run` plays the run of a number.
+    """Judge runs of a breach.
 
     Parameters
     ----------
-    breach
-        The breach.
-    play_run
-        Plays the run of a number.
-    runs
-        The numbers.
+    breach, play_run, runs
+        The breach, what plays the run of a number, and the numbers.
     """
     counts, found, played = Counter[str](), 0, 0
     for number in runs:
@@ -99,10 +93,8 @@ def synthetic_run(breach: Breach, number: int) -> Measured:
 
     Parameters
     ----------
-    breach
-        The breach.
-    number
-        The number that seeds the run.
+    breach, number
+        The breach, and the number that seeds the run.
     """
     tensors = (("weight", breach.parameters - 10), ("bias", 10))
     return play(np.random.default_rng((1, number)), NoiseSetting(tensors, breach.worlds), breach)
@@ -113,40 +105,20 @@ def real_run(breach: Breach, number: int) -> Measured:
 
     Parameters
     ----------
-    breach
-        The breach.
-    number
-        The number that seeds the run.
+    breach, number
+        The breach, and the number that seeds the run.
     """
     return measured_run(breach_plan(number + 1), parties_of(breach))
 
 
-def _table(studies: list[BreachStudy], kind: str) -> Table:
-    table = Table(title=f"Breaches by {kind} federations")
-    for column in ("breach", "runs", "found", "found by", "remark"):
-        table.add_column(column)
-    for study in studies:
-        table.add_row(study.breach.name, str(study.runs), str(study.found), study.best, study.breach.below)
-    return table
-
-
 def _frame(studies: list[BreachStudy], kind: str) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "breach": study.breach.name,
-            "federations": kind,
-            "runs": study.runs,
-            "found": study.found,
-            "found_by": study.best,
-            "remark": study.breach.below,
-        }
-        for study in studies
-    )
+    rows = [(one.breach.name, kind, one.runs, one.found, one.best, one.breach.below) for one in studies]
+    return pd.DataFrame(rows, columns=["breach", "federations", "runs", "found", "found_by", "remark"])
 
 
 def main() -> None:
     """Print the tables; the exit status is 1 where a breach is found too rarely."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=1000, help="made-up runs of every breach; 0 leaves them out")
     parser.add_argument("--real", type=int, default=20, help="real runs of every breach; 0 leaves them out")
     parser.add_argument("--only", default="", help="breaches whose name holds these words")
@@ -160,15 +132,18 @@ def main() -> None:
         if not count:
             continue
         found = [study_breach(one, partial(run, one), range(count)) for one in track(breaches, f"{kind} federations")]
-        console.print(_table(found, kind))
+        columns = ("breach", "runs", "found", "found by", "remark")
+        table = table_of(columns, f"Breaches by {kind} federations", columns)
+        for one in found:
+            table.add_row(one.breach.name, str(one.runs), str(one.found), one.best, one.breach.below)
+        console.print(table)
         problems += [f"{kind}: {problem}" for study in found for problem in study.problems(least)]
         frames.append(_frame(found, kind))
         if options.out is not None:
             options.out.mkdir(parents=True, exist_ok=True)
             with whole_file(options.out / "breaches.csv") as file:
                 pd.concat(frames).to_csv(file, index=False)
-    print("\n".join(problems) or f"every breach was found in at least {REQUIRED_SHARE:.0%} of its runs")
-    sys.exit(1 if problems else 0)
+    end(problems, f"every breach was found in at least {REQUIRED_SHARE:.0%} of its runs")
 
 
 if __name__ == "__main__":

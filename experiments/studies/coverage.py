@@ -7,13 +7,12 @@ runs are simulated whose truth is known. First 100 runs of each setting of a gri
 for the settings that it covers worst; then the two worst are played 2,000 times each, with draws of their own. A line
 falls short where it covers less than is said by more than three standard errors, in these runs and in 20,000 others.
 Where no confidence is printed (`nominal` is "none") the coverage is measured all the same. The exit status is 1 where a
-printed confidence falls short. Takes about six minutes of one core.
+printed confidence falls short. Takes about ten minutes of one core.
 """
 
-import argparse
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -25,11 +24,11 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 from experiments.cli.main import guarded
 from experiments.studies import coverage_laws as laws
 from experiments.studies import coverage_scores as scores
+from experiments.studies.chores import parser_of, table_of
 from experiments.studies.coverage_laws import CONFIDENCE, Play, Plays
 from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.evidence.bounds.methods import BoundMethod
@@ -58,8 +57,7 @@ class Statement:
     # The functions that work it out, or pass numbers of their own into one that does, as `module.function`.
     functions: tuple[str, ...]
     is_promised: bool = True  # whether a confidence is printed with it
-    # Share of the runs that is played: less than all where one takes long and no confidence is printed.
-    share: float = 1.0
+    share: float = 1.0  # of the runs that is played: less than all where one takes long
 
 
 def _of_bound(method: BoundMethod) -> Statement:
@@ -140,6 +138,9 @@ STATEMENTS = (
     Statement("AUC of a membership attack, bootstrap", scores.rates_of_members, (
         f"{_MEMBERS}rates.membership_rates",
     ), is_promised=False),
+    Statement("AUC of a membership attack, nothing leaks", partial(scores.rates_without_leak, False), (), share=0.1),
+    Statement("all four figures of a membership attack, nothing leaks", partial(scores.rates_without_leak, True), (),
+              is_promised=False, share=0.05),
     Statement("AUC of insiders, jackknife", scores.rates_of_insiders, (f"{_MEMBERS}rates.areas_between_worlds",),
               is_promised=False),
     Statement("Epsilon*, empirical", partial(scores.stars, StarMethod.EMPIRICAL), (
@@ -208,10 +209,8 @@ def covers(play: Play, draw: np.random.Generator) -> bool:
 
     Parameters
     ----------
-    play
-        Simulates a run.
-    draw
-        Source of its randomness.
+    play, draw
+        What simulates a run, and the source of its randomness.
     """
     low, high, truth = play(draw)
     return low - _LAST_DIGITS <= truth <= high + _LAST_DIGITS
@@ -222,12 +221,8 @@ def measured(statement: Statement, runs: int, search_runs: int) -> list[Coverage
 
     Parameters
     ----------
-    statement
-        Which statement.
-    runs
-        How often the worst settings are played.
-    search_runs
-        How often every setting is played in the search for the worst ones.
+    statement, runs, search_runs
+        Which statement, how often its worst settings are played, and how often every setting in the search for them.
     """
     plays, key = statement.plays(), list(statement.name.encode())
     numbered = dict(enumerate(plays))
@@ -256,41 +251,9 @@ def _measured_by_name(name: str, runs: int, search_runs: int) -> list[CoverageLi
     return measured(next(one for one in STATEMENTS if one.name == name), runs, search_runs)
 
 
-def table_of(lines: Iterable[CoverageLine]) -> Table:
-    """Return the table of all lines."""
-    table = Table(title="Coverage of what is printed with a confidence, in the settings that were found worst")
-    for column in ("what", "worst settings", "searched", "nominal", "covered", "runs"):
-        table.add_column(column, justify="left" if column in ("what", "worst settings") else "right")
-    last = ""
-    for line in lines:
-        nominal = "none" if line.nominal is None else f"{line.nominal:.0%}"
-        covered = f"{line.coverage:.2%}" + (" FALLS SHORT" if line.falls_short else "")
-        name, last = "" if line.statement == last else line.statement, line.statement
-        table.add_row(name, line.setting, str(line.settings), nominal, covered, str(line.runs))
-    return table
-
-
-def write(lines: Sequence[CoverageLine], path: Path) -> None:
-    """Write the lines as JSON or CSV, by the name of the file.
-
-    Parameters
-    ----------
-    lines
-        What was counted.
-    path
-        A .json or .csv file.
-    """
-    rows = pd.DataFrame([asdict(line) | {"coverage": line.coverage, "falls_short": line.falls_short} for line in lines])
-    with whole_file(path) as unfinished:
-        if path.suffix == ".json":
-            rows.to_json(unfinished, orient="records", indent=1)
-        else:
-            rows.to_csv(unfinished, index=False)
-
-
 def main() -> None:
     """Print the table; the exit status is 1 where a printed confidence is not true."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_RUNS} runs of the worst settings, not {RUNS}")
     parser.add_argument("--only", metavar="TEXT", default="", help="statements whose name contains this")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default: 1); the numbers are the same")
@@ -308,9 +271,22 @@ def main() -> None:
         found = map(work, chosen) if pool is None else pool.map(work, chosen)
         shown = track(found, "statements", len(chosen), console=Console(stderr=True))
         lines = [line for one in shown for line in one]
-    Console(width=160).print(table_of(lines))
+    columns = ("what", "worst settings", "searched", "nominal", "covered", "runs")
+    title = "Coverage of what is printed with a confidence, in the settings that were found worst"
+    table, last = table_of(columns, title, columns[:2]), ""
+    for line in lines:
+        nominal = "none" if line.nominal is None else f"{line.nominal:.0%}"
+        covered = f"{line.coverage:.2%}" + (" FALLS SHORT" if line.falls_short else "")
+        name, last = "" if line.statement == last else line.statement, line.statement
+        table.add_row(name, line.setting, str(line.settings), nominal, covered, str(line.runs))
+    Console(width=160).print(table)
     if options.out:
-        write(lines, options.out)
+        rows = pd.DataFrame([asdict(one) | {"coverage": one.coverage, "falls_short": one.falls_short} for one in lines])
+        with whole_file(options.out) as unfinished:
+            if options.out.suffix == ".json":
+                rows.to_json(unfinished, orient="records", indent=1)
+            else:
+                rows.to_csv(unfinished, index=False)
     if short := [line for line in lines if line.falls_short]:
         sys.exit("less is covered than is printed: " + "; ".join(f"{one.statement}, {one.setting}" for one in short))
 

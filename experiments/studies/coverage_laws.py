@@ -48,24 +48,14 @@ def at_least(low: float, truth: float) -> PrintedStatement:
 
     Parameters
     ----------
-    low
-        The bound that is printed.
-    truth
-        The number that it is about.
+    low, truth
+        The bound that is printed, and the number that it is about.
     """
     return PrintedStatement(low, math.inf, truth)
 
 
-def counted(interval: Callable[[int, int], tuple[float, float]], truth: Callable[[float], float]) -> Plays:
-    """Return plays of intervals of so many successes in so many trials, about a function of their probability.
-
-    Parameters
-    ----------
-    interval
-        Makes an interval of successes and trials.
-    truth
-        Makes of the probability the number that is covered.
-    """
+def _counted(interval: Callable[[int, int], tuple[float, float]], truth: Callable[[float], float]) -> Plays:
+    """Return plays of intervals of so many successes in so many trials, about a function of their probability."""
 
     def play(draw: np.random.Generator, size: int, rate: float) -> PrintedStatement:
         return PrintedStatement(*interval(int(draw.binomial(size, rate)), size), truth(rate))
@@ -76,7 +66,7 @@ def counted(interval: Callable[[int, int], tuple[float, float]], truth: Callable
 
 def shares() -> Plays:
     """Return plays of the Clopper-Pearson interval of a share."""
-    return counted(lambda hits, size: advantage.clopper_pearson(hits, size, CONFIDENCE), lambda rate: rate)
+    return _counted(lambda hits, size: advantage.clopper_pearson(hits, size, CONFIDENCE), lambda rate: rate)
 
 
 def won_games() -> Plays:
@@ -86,7 +76,7 @@ def won_games() -> Plays:
         found = advantage.empirical_advantage(np.arange(size) < wins, CONFIDENCE)
         return found.low, found.high
 
-    return counted(interval, lambda rate: 2 * rate - 1)
+    return _counted(interval, lambda rate: 2 * rate - 1)
 
 
 def epsilon_of_games() -> Plays:
@@ -96,7 +86,7 @@ def epsilon_of_games() -> Plays:
         found = empirical_epsilon.advantage_interval(wins, size, 1e-3, CONFIDENCE)
         return found.low, found.high
 
-    return counted(interval, lambda rate: epsilon_from_advantage(2 * rate - 1, 1e-3) if rate > 0.5 else 0.0)
+    return _counted(interval, lambda rate: epsilon_from_advantage(2 * rate - 1, 1e-3) if rate > 0.5 else 0.0)
 
 
 def epsilon_of_guesses() -> Plays:
@@ -272,7 +262,7 @@ def repetitions(kind: str) -> Plays:
                 return PrintedStatement(*statistics.bootstrap(values(), np.mean, draw), 0.0)
 
     if kind == "share":
-        return counted(statistics.share_interval, lambda rate: rate)
+        return _counted(statistics.share_interval, lambda rate: rate)
     return {
         f"{n} {'very skewed' if skewed else 'normal'} values": partial(play, size=n, skewed=skewed)
         for n, skewed in product((5, 20, 100), (False, True))

@@ -24,7 +24,7 @@ from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.evidence.bounds.tradeoff_band import tradeoff_band
 from fl_audit.evidence.findings.record_promise import measured_advantage
 from fl_audit.evidence.membership.one_target import epsilon_of_one_target
-from fl_audit.evidence.membership.rates import membership_rates
+from fl_audit.evidence.membership.rates import SMALL_RATES, membership_rates
 from fl_audit.evidence.reconstruction import epsilon_of_hits
 from fl_audit.evidence.star.empirical_interval import empirical_interval
 from fl_audit.evidence.star.mechanism_bound import mechanism_lower_bound
@@ -148,14 +148,12 @@ def cosines() -> Plays:
 
 
 def single_runs(method: OneRunMethod, kind: str) -> Plays:
-    """Return plays of a one-run bound, "epsilon" or "mu", where the assumption of its method holds.
+    """Return plays of a one-run bound where the assumption of its method holds.
 
     Parameters
     ----------
-    method
-        The bound.
-    kind
-        What of it, "epsilon" or "mu".
+    method, kind
+        The bound, and what of it, "epsilon" or "mu".
     """
 
     def play(
@@ -279,6 +277,29 @@ def rates_of_members() -> Plays:
     return {
         f"{w} worlds of {m}, mu {mu:g} in {share:.0%} of them": partial(play, worlds=w, targets=m, mu=mu, share=share)
         for w, m, (mu, share) in grid
+    }
+
+
+def rates_without_leak(is_all: bool) -> Plays:
+    """Return plays of every membership attack where nothing leaks: of its AUC, or of all four figures together.
+
+    The four intervals hold together with the confidence, so that of the AUC errs by itself four times as rarely. An
+    attack that says yes or no has no FPR as small as the two smallest, and its TPR is 0 there.
+    """
+
+    def play(draw: np.random.Generator, attack: str, apart: bool) -> PrintedStatement:
+        rates = releases.rates_without_leak(attack, apart, 100 if is_all else 10, CONFIDENCE, draw)
+        small = [0.0 if attack in releases.YES_OR_NO else rate for rate in SMALL_RATES]
+        figures = (rates.auc, rates.balanced_accuracy, rates.tpr_at_fpr_0001, rates.tpr_at_fpr_001)
+        four = [
+            PrintedStatement(one.low, one.high, true) for one, true in zip(figures, (0.5, 0.5, *small), strict=True)
+        ]
+        missed = [one for one in four if not one.low <= one.truth <= one.high] if is_all else []
+        return (missed or four)[0]
+
+    return {
+        f"{attack}, shadows {'apart' if apart else 'each other'}": partial(play, attack=attack, apart=apart)
+        for attack, apart in releases.GAMES
     }
 
 

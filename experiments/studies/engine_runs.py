@@ -3,7 +3,6 @@
 A breach is a small value: another strategy that noises the sums in its own way, or other clients.
 """
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +17,10 @@ from torch import Tensor
 
 from clients.app import build_app
 from experiments.runs.config import parse_config
-from experiments.runs.engines import Engine
 from experiments.runs.plan import AuditPlan, resolve
-from experiments.runs.run import HONEST, Parties, run_audit
+from experiments.runs.run import HONEST, Parties
 from experiments.studies.breach_kinds import Breach, NoiseRound, drawn
+from experiments.studies.chores import played
 from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.game.game import load_game
@@ -40,10 +39,8 @@ def breach_plan(seed: int, **changes: dict[str, Any]) -> AuditPlan:
 
     Parameters
     ----------
-    seed
-        Seed of the run.
-    changes
-        What differs, by section of the configuration.
+    seed, changes
+        Seed of the run, and what differs, by section of the configuration.
     """
     settings: dict[str, Any] = {
         "data": {"name": "digits", "records": 100, "clients": _CLIENTS, "test-records": 10, "population-records": 10},
@@ -87,7 +84,7 @@ _LAWS: tuple[dict[str, dict[str, Any]], ...] = (
 """Laws of the honest runs, as changes of `breach_plan`."""
 
 
-def write_nasty_records(path: Path) -> None:
+def _write_nasty_records(path: Path) -> None:
     """Write 200 records of which some features are a thousand times as large as others, and some constant."""
     draw = np.random.default_rng(7)
     features = draw.standard_normal((200, 9))
@@ -102,15 +99,11 @@ def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPl
 
     Parameters
     ----------
-    count
-        How many.
-    directory
-        Where the nasty records are written.
-    seed
-        Another number gives other plans.
+    count, directory, seed
+        How many, where the nasty records are written, and a number: another one gives other plans.
     """
     nasty = directory / "nasty.npz"
-    write_nasty_records(nasty)
+    _write_nasty_records(nasty)
     data: tuple[dict[str, Any], ...] = (
         {"name": "breast-cancer", "records": 30},
         {"name": "breast-cancer", "records": 20},
@@ -134,19 +127,15 @@ def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPl
 
 
 def measured_run(plan: AuditPlan, parties: Parties = HONEST) -> Measured:
-    """Play a run on the local engine, in a directory that is thrown away, and return what the insider measured.
+    """Play a run that is thrown away, in one thread, and return what the insider measured.
 
     Parameters
     ----------
-    plan
-        What to play.
-    parties
-        Who plays.
+    plan, parties
+        What to play, and who plays.
     """
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as directory:
-        contents = run_audit(plan, Path(directory) / "run", Engine.LOCAL, parties=parties, with_report=False)
-    return contents.run.measured
+    return played(plan, parties).run.measured
 
 
 def parties_of(breach: Breach) -> Parties:

@@ -185,14 +185,8 @@ def plan_of(combination: Combination, records: Path, worlds: int, seed: int, tar
 
     Parameters
     ----------
-    combination
-        Which combination.
-    records
-        File that `write_records` wrote.
-    worlds
-        Number of worlds.
-    seed
-        The challenger's.
+    combination, records, worlds, seed
+        Which combination, the file that `write_records` wrote, the number of worlds, and the challenger's seed.
     target
         What is promised, such as `{"epsilon": 2.0}`.
 

@@ -17,6 +17,7 @@ from experiments.runs.engines import Engine
 from experiments.runs.plan import AuditPlan
 from experiments.runs.replay import stored_rounds
 from experiments.runs.run import run_audit
+from experiments.studies.chores import table_of
 from experiments.studies.guarantee_settings import Combination, plan_of, write_records
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.adversaries.identifiability import weigh
@@ -86,12 +87,8 @@ def compare(comparison: KnowledgeComparison, worlds: int, seed: int = 77) -> Com
 
     Parameters
     ----------
-    comparison
-        The federation with its adversaries.
-    worlds
-        How many games.
-    seed
-        Seed of the games.
+    comparison, worlds, seed
+        The federation with its adversaries, how many games, and their seed.
     """
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -143,23 +140,14 @@ def knowledge_table(compared: list[Compared], worlds: int) -> Table:
 
     Parameters
     ----------
-    compared
-        What was found.
-    worlds
-        In how many games.
+    compared, worlds
+        What was found, and in how many games.
     """
+    columns = ("adjacency", "noise", "the first also knows", "it is right", "the other", "paired difference")
     title = f"What more knowledge is worth: probability of being right, {worlds} worlds, the same for both"
-    table = Table(title=title)
-    for column in ("adjacency", "noise", "the first also knows", "it is right", "the other", "paired difference"):
-        table.add_column(column)
+    table = table_of(columns, title, columns[:3])
     for one in compared:
-        difference, federation = one.difference, one.comparison.less
-        table.add_row(
-            federation.adjacency,
-            federation.noise,
-            one.comparison.name,
-            f"{one.more:.4f}",
-            f"{one.less:.4f}",
-            f"{difference.mean:+.4f} ({difference.low:+.4f} to {difference.high:+.4f})",
-        )
+        law, apart = one.comparison.less, one.difference
+        difference = f"{apart.mean:+.4f} ({apart.low:+.4f} to {apart.high:+.4f})"
+        table.add_row(law.adjacency, law.noise, one.comparison.name, f"{one.more:.4f}", f"{one.less:.4f}", difference)
     return table

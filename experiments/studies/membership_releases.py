@@ -20,6 +20,8 @@ from fl_audit.adversaries.membership.white_box import known_halves, white_box_sc
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.adversaries.membership.white_box_rule import WhiteBoxRule
 from fl_audit.arrays import Flags, Floats
+from fl_audit.errors import InputError
+from fl_audit.evidence.membership.rates import MembershipRates, membership_rates
 from fl_audit.game.membership import Membership
 
 _PLACES = 1.5  # spread of what is known of a record before the game: how hard it is to learn
@@ -53,12 +55,8 @@ class CoinMechanism:
 
         Parameters
         ----------
-        draw
-            Draws coins, places and noise.
-        worlds
-            Number of worlds, at least 1.
-        targets
-            Number of targets, at least 1.
+        draw, worlds, targets
+            What draws coins, places and noise; numbers of worlds and of targets, at least 1.
         shared
             Standard deviation of a shift of all of a world's confidences together: it makes records of one world
             depend on each other and tells nothing of any coin.
@@ -75,10 +73,7 @@ class CoinMechanism:
 def gaussian_mean(mu: float) -> CoinMechanism:
     """Return one that tells N(mu coin, 1): the trade-off of a Gaussian mechanism (Dong, Roth & Su 2022, section 2.2).
 
-    Parameters
-    ----------
-    mu
-        At least 0; at 0 nothing depends on the coins.
+    At mu = 0 nothing depends on the coins.
     """
     return CoinMechanism(
         f"Gaussian mean, mu = {mu:g}",
@@ -89,13 +84,7 @@ def gaussian_mean(mu: float) -> CoinMechanism:
 
 
 def randomised_response(epsilon: float) -> CoinMechanism:
-    """Return one that tells each coin right with probability e^epsilon / (1 + e^epsilon): the worst under pure DP.
-
-    Parameters
-    ----------
-    epsilon
-        At least 0.
-    """
+    """Return one that tells each coin right with probability e^epsilon / (1 + e^epsilon): the worst under pure DP."""
     up = np.exp(epsilon)
     return CoinMechanism(
         f"randomised response, epsilon = {epsilon:g}",
@@ -108,13 +97,12 @@ def randomised_response(epsilon: float) -> CoinMechanism:
 def leaky_response(epsilon: float, delta: float) -> CoinMechanism:
     """Return randomised response that tells a coin outright, and says so, with probability delta.
 
+    No other mechanism with (epsilon, delta)-DP has a larger TPR at any FPR (Kairouz, Oh & Viswanath 2017, section 3).
+
     Parameters
     ----------
-    epsilon
-        At least 0.
-    delta
-        From 0 to 1. No other mechanism with (epsilon, delta)-DP has a larger TPR at any FPR (Kairouz, Oh & Viswanath
-        2017, section 3).
+    epsilon, delta
+        At least 0, and from 0 to 1.
     """
     up = np.exp(epsilon)
 
@@ -231,11 +219,36 @@ ATTACKS: dict[str, Attack] = {
 }
 """Every attack that gives scores from what a release says."""
 
-WITHOUT_SHADOWS = ("loss", "white-box", "active", "attribute")  # attacks on a world that look at no other world
-
-LEARNS_FROM_TARGETS = ("white-box",)
-"""Attacks that learn from half of a world's own targets, and need some tens of them."""
+_WITHOUT_SHADOWS = ("loss", "white-box", "active", "attribute")  # attacks on a world that look at no other world
 
 YES_OR_NO = ("attribute", "attribute, law of losses")  # attacks whose scores are 0 and 1
 
 SLOW = ("shadow, trees", "shadow, network", "white-box")  # attacks that train a large attack model for each game
+
+GAMES = tuple((name, apart) for name in ATTACKS for apart in (True, False) if apart or name not in _WITHOUT_SHADOWS)
+"""Attacks, and whether the worlds that they attack have others as shadows, or are each other's."""
+
+
+def rates_without_leak(
+    attack: str, apart: bool, targets: int, confidence: float, draw: np.random.Generator
+) -> MembershipRates:
+    """Return the rates of an attack on 24 worlds whose releases no coin has moved, and are far from independent.
+
+    Parameters
+    ----------
+    attack, apart
+        One of `GAMES`; where a target has too few shadows for the attack, another game is played.
+    targets, confidence, draw
+        How many targets each world has (one attack learns from half of them, and gets 40 at least), the confidence of
+        all intervals together, and what draws.
+    """
+    targets = max(targets, 40) if attack == "white-box" else targets
+    shadows = np.arange(48) >= 24 if apart else None
+    while True:
+        release = gaussian_mean(0.0).release(draw, 48 if apart else 24, targets, 1.0)
+        try:
+            scores = ATTACKS[attack](release, shadows)[:24]
+        except InputError:
+            continue
+        each_other = not apart and attack not in _WITHOUT_SHADOWS
+        return membership_rates(scores, Membership(release.membership.is_in[:24]), draw, confidence, 400, each_other)

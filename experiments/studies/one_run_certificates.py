@@ -6,10 +6,12 @@ Two tables. The first: what 1000 ideal Gaussian canaries certify, by number of g
 counted guesses can pass if it is to hold for mechanisms that leak coins together. The second: how often certificates
 at 95 % are false in 5000 runs of each mechanism. Where a method's assumption holds at most 5 % may be, and the exit
 status is 1 where a count is larger than that and chance explain; where it does not hold the share is shown as well.
+
+Some mechanisms tell of each coin by itself, others leak coins together. What the release tells of a single coin, on
+average over all that is random, is known as a trade-off curve: it gives epsilon at a delta, and the smallest mu of
+Gaussian DP.
 """
 
-import argparse
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,14 +20,13 @@ from functools import cache
 import numpy as np
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 from scipy.optimize import brentq
-from scipy.special import bdtrc, logit, ndtri
+from scipy.special import bdtrc, expit, logit, ndtr, ndtri
 from scipy.stats import binom
 
 from experiments.cli.main import guarded
-from experiments.studies.membership_releases import gaussian_mean
-from experiments.studies.one_run_mechanisms import OneRunMechanism, mechanisms, partial_response_tpr
+from experiments.studies.chores import end, parser_of, table_of
+from experiments.studies.membership_releases import gaussian_mean, randomised_response
 from fl_audit.arrays import Flags, Floats
 from fl_audit.canaries.bounds import bound_of_guesses
 from fl_audit.canaries.guesses import Guesses, guesses_of_scores
@@ -40,13 +41,98 @@ RUNS, QUICK_RUNS = 5000, 300
 POWER_RUNS, QUICK_POWER_RUNS = 2000, 30
 COINS, DELTA, LEVEL = 1000, 1e-5, 0.05
 ALARM = 1e-3  # probability, at most, with which the study may raise a false alarm over all lines
-TRUTHS = (4.38, 10.0)
-GUESSED = (500, 250, 100)
 _SHARES = np.exp(np.linspace(np.log(LEVEL * 1.001), 0.0, 120))
 _RATES = np.exp(np.linspace(np.log(1e-12), np.log(0.5), 4000))
+_CURVE_RATES = np.exp(np.linspace(np.log(1e-14), np.log(0.5), 20_000))
+"""False positive rates at which curves are searched; beyond one half they say the same of the other side."""
 _SURE = 1 - 1e-12
 
 IsFalse = Callable[[Floats, Flags], bool]
+
+
+@dataclass(frozen=True)
+class OneRunMechanism:
+    """A mechanism that tells of the coins of one run."""
+
+    name: str  # for people
+    # Draws a score for each coin from coins of shape (runs, coins), as telling as the release allows.
+    tell: Callable[[np.random.Generator, Flags], Floats]
+    tpr: Callable[[Floats], Floats]  # the largest TPR at each FPR, about one coin, in the direction that tells more
+    is_independent: bool = True  # whether what is told of different coins is independent given the coins
+    is_gaussian: bool = False  # whether it is the Gaussian mechanism itself
+    # The mu that the curve only reaches in the limit of small rates; None where a search finds it.
+    limit_mu: float | None = None
+
+    @property
+    def mu(self) -> float:
+        """The smallest mu of Gaussian DP that the mechanism keeps."""
+        if self.limit_mu is not None:
+            return self.limit_mu
+        return float(np.max(ndtri(self.tpr(_CURVE_RATES)) - ndtri(_CURVE_RATES)))
+
+    def epsilon(self, delta: float) -> float:
+        """Return the exact epsilon at delta, above 0."""
+        tpr = self.tpr(_CURVE_RATES)
+        above = tpr > delta
+        return max(0.0, float(np.max(np.log((tpr[above] - delta) / _CURVE_RATES[above]))))
+
+
+def mechanisms() -> list[OneRunMechanism]:
+    """Return all mechanisms of the study, the ones that leak together last."""
+    ideal, response = gaussian_mean(1.0), randomised_response(1.0)
+    return [
+        OneRunMechanism(ideal.name, ideal.tell, ideal.tpr, is_gaussian=True, limit_mu=1.0),
+        OneRunMechanism("Laplace, epsilon = 1", lambda draw, is_in: is_in + draw.laplace(size=is_in.shape),
+                        _laplace_tpr),
+        OneRunMechanism(response.name, response.tell, response.tpr),
+        OneRunMechanism("Gaussian mean 2, sampled at 0.3", _sampled, _sampled_tpr, limit_mu=2.0),
+        _leak("a leak of 1 % of the records, by randomised response at 4", 0.01, 4.0,
+              lambda draw, is_in: draw.random(is_in.shape) < 0.01, is_independent=True),
+        _leak("all records or none (one run in ten), by randomised response at 2", 0.1, 2.0,
+              lambda draw, is_in: draw.random((len(is_in), 1)) < 0.1, is_independent=False),
+        _leak("each half of the records or none (one in ten), by randomised response at 3", 0.1, 3.0,
+              lambda draw, is_in: np.repeat(draw.random((len(is_in), 2)) < 0.1, is_in.shape[1] // 2, axis=1),
+              is_independent=False),
+    ]  # fmt: skip
+
+
+def _leak(
+    name: str,
+    share: float,
+    epsilon: float,
+    leaks: Callable[[np.random.Generator, Flags], Flags],
+    *,
+    is_independent: bool,
+) -> OneRunMechanism:
+    """Return what tells +-1 of the coins that leak, as randomised response has them, and noise near 0 of others."""
+
+    def tell(draw: np.random.Generator, is_in: Flags) -> Floats:
+        leaked = leaks(draw, is_in)
+        said = is_in ^ (draw.random(is_in.shape) >= expit(epsilon))
+        return np.where(leaked, 2.0 * said - 1, 0.0) + 1e-3 * draw.normal(size=is_in.shape)
+
+    return OneRunMechanism(name, tell, lambda rate: _leak_tpr(rate, share, epsilon), is_independent)
+
+
+def _leak_tpr(rate: Floats, share: float, epsilon: float) -> Floats:
+    """Return the largest TPR about a coin that randomised response tells with a probability, and nothing otherwise."""
+    up = np.exp(epsilon)
+    return np.minimum(np.minimum(up * rate, rate + share * np.tanh(epsilon / 2)), 1 - (1 - rate) / up)
+
+
+def _laplace_tpr(rate: Floats) -> Floats:
+    """Return the curve at epsilon = 1 (Dong, Roth & Su 2022, section 2.3)."""
+    up = np.e
+    return np.where(rate < 0.5 / up, up * rate, np.where(rate < 0.5, 1 - 1 / (4 * up * rate), 1 - (1 - rate) / up))
+
+
+def _sampled(draw: np.random.Generator, is_in: Flags) -> Floats:
+    return 2.0 * (is_in & (draw.random(is_in.shape) < 0.3)) + draw.normal(size=is_in.shape)
+
+
+def _sampled_tpr(rate: Floats) -> Floats:
+    """Return the curve of adding the record; that of removing it lies below where rates are small."""
+    return 0.7 * rate + 0.3 * np.asarray(ndtr(ndtri(rate) + 2.0))
 
 
 @dataclass(frozen=True)
@@ -68,14 +154,10 @@ def false_certificates(mechanism: OneRunMechanism, runs: int, seed: int) -> list
 
     Parameters
     ----------
-    mechanism
-        What is played.
-    runs
-        How many runs of 1000 coins.
-    seed
-        Seed of the runs.
+    mechanism, runs, seed
+        What is played, how many runs of 1000 coins, and their seed.
     """
-    draw = np.random.default_rng((seed, 26))
+    draw, is_independent = np.random.default_rng((seed, 26)), mechanism.is_independent
     tests = _tests(mechanism.mu, mechanism.epsilon(DELTA))
     false = dict.fromkeys(tests, 0)
     for _ in range(runs):
@@ -83,8 +165,7 @@ def false_certificates(mechanism: OneRunMechanism, runs: int, seed: int) -> list
         scores = mechanism.tell(draw, coins)
         for name, (_, _, is_false) in tests.items():
             false[name] += is_false(scores[0], coins[0])
-    independent, gaussian = mechanism.is_independent, mechanism.is_gaussian
-    holds = {"any": True, "independent": independent, "gaussian": gaussian}
+    holds = {"any": True, "independent": is_independent, "gaussian": mechanism.is_gaussian}
     return [
         CertificateLine(mechanism.name, name, truth, holds[needs], runs, false[name])
         for name, (truth, needs, _) in tests.items()
@@ -97,38 +178,27 @@ def _tests(mu: float, epsilon: float) -> dict[str, tuple[float, str, IsFalse]]:
     A bound lies above the truth exactly where the truth itself is rejected, which is much faster to say.
     """
     fifth, half = COINS // 10, COINS // 4
-    mu_of_epsilon = gdp_mu(epsilon, DELTA)
-
-    @cache
-    def by_steinke(guesses: Guesses) -> bool:
-        return one_run_p_value(guesses, epsilon, DELTA) < LEVEL
-
-    @cache
-    def by_tradeoff(guesses: Guesses) -> bool:
-        return not is_possible(guesses, LEVEL, approximate_inverse(epsilon, DELTA))
-
-    @cache
-    def by_tradeoff_mu(guesses: Guesses) -> bool:
-        return not is_possible(guesses, LEVEL, gaussian_inverse(mu))
-
-    @cache
-    def by_order(guesses: Guesses, tested: float) -> bool:
-        return order_statistic_p_value(guesses, tested) < LEVEL
+    mu_of_epsilon, of_epsilon, of_mu = gdp_mu(epsilon, DELTA), approximate_inverse(epsilon, DELTA), gaussian_inverse(mu)
 
     def counted(number: int, decide: Callable[[Guesses], bool]) -> IsFalse:
-        return lambda scores, coins: decide(guesses_of_scores(scores, coins, number, number))
+        decided = cache(decide)
+        return lambda scores, coins: decided(guesses_of_scores(scores, coins, number, number))
 
     def by_shift(scores: Floats, coins: Flags) -> bool:
         return gaussian_shift(scores[coins], scores[~coins], 1 - LEVEL).low > mu
 
     return {
-        "steinke, epsilon": (epsilon, "any", counted(fifth, by_steinke)),
-        "trade-off, epsilon": (epsilon, "any", counted(fifth, by_tradeoff)),
-        "trade-off, mu": (mu, "any", counted(fifth, by_tradeoff_mu)),
-        "order-statistic, mu": (mu, "independent", counted(half, lambda one: by_order(one, mu))),
-        "order-statistic, epsilon": (epsilon, "gaussian", counted(half, lambda one: by_order(one, mu_of_epsilon))),
+        "steinke, epsilon": (epsilon, "any", counted(fifth, lambda one: one_run_p_value(one, epsilon, DELTA) < LEVEL)),
+        "trade-off, epsilon": (epsilon, "any", counted(fifth, lambda one: not is_possible(one, LEVEL, of_epsilon))),
+        "trade-off, mu": (mu, "any", counted(fifth, lambda one: not is_possible(one, LEVEL, of_mu))),
+        "order-statistic, mu": (
+            mu, "independent", counted(half, lambda one: order_statistic_p_value(one, mu) < LEVEL)
+        ),
+        "order-statistic, epsilon": (
+            epsilon, "gaussian", counted(half, lambda one: order_statistic_p_value(one, mu_of_epsilon) < LEVEL)
+        ),
         "shift, mu": (mu, "gaussian", by_shift),
-    }
+    }  # fmt: skip
 
 
 def problems(lines: list[CertificateLine]) -> list[str]:
@@ -161,22 +231,11 @@ def _mu_of_a_leak(guesses: Guesses, share: float) -> float:
     if missing(_SURE) < 0:
         return np.inf
     epsilon = float(logit(brentq(missing, 0.5, _SURE)))
-    curve = partial_response_tpr(_RATES, share * r / guesses.coins, epsilon)
-    return float(np.max(ndtri(curve) - ndtri(_RATES)))
+    return float(np.max(ndtri(_leak_tpr(_RATES, share * r / guesses.coins, epsilon)) - ndtri(_RATES)))
 
 
-def power(truth: float, guessed: int, runs: int) -> tuple[float, ...]:
-    """Return the means of the columns of `power_table`: what 1000 ideal Gaussian canaries certify.
-
-    Parameters
-    ----------
-    truth
-        True epsilon at delta 1e-5.
-    guessed
-        Number of guesses.
-    runs
-        How many runs the means are over.
-    """
+def _power(truth: float, guessed: int, runs: int) -> tuple[float, ...]:
+    """Return the means over runs of what ideal canaries of a true epsilon certify, by so many guesses."""
     draw, seconds = np.random.default_rng(guessed), []
     mechanism = gaussian_mean(gdp_mu(truth, DELTA))
 
@@ -199,46 +258,34 @@ def power(truth: float, guessed: int, runs: int) -> tuple[float, ...]:
         coins = draw.random(COINS) < 0.5
         guesses = guesses_of_scores(mechanism.tell(draw, coins), coins, guessed // 2, guessed // 2)
         found.append((*others(Guesses(COINS, guessed, guesses.right)), by_order(guesses)))
-    return (truth, guessed, *np.mean(found, axis=0), 1e3 * float(np.mean(seconds)))
-
-
-def power_table(rows: list[tuple[float, ...]]) -> Table:
-    """Return the table of what is certified."""
-    table = Table(title=f"Mean epsilon at {DELTA:g} that {COINS} ideal Gaussian canaries certify at {1 - LEVEL:.0%}")
-    names = "true", "guesses", "steinke", "trade-off", "trade-off, by mu", "limit where coins may leak together"
-    for column in (*names, "order-statistic", "milliseconds"):
-        table.add_column(column, justify="right")
-    for row in rows:
-        table.add_row(f"{row[0]:g}", f"{row[1]:g}", *(f"{mean:.2f}" for mean in row[2:-1]), f"{row[-1]:.0f}")
-    return table
-
-
-def certificates_table(lines: list[CertificateLine]) -> Table:
-    """Return the table of false certificates."""
-    table = Table(title=f"False certificates at {1 - LEVEL:.0%}, {COINS} coins a run")
-    for column in ("mechanism", "certificate", "truth", "assumption", "runs", "false", "share"):
-        table.add_column(column, justify="left" if column in ("mechanism", "certificate", "assumption") else "right")
-    for line in lines:
-        holds = "holds" if line.holds else "does not hold"
-        counts = (str(line.runs), str(line.false), f"{line.false / line.runs:.1%}")
-        table.add_row(line.mechanism, line.certificate, f"{line.truth:.3f}", holds, *counts)
-    return table
+    return (*np.mean(found, axis=0), 1e3 * float(np.mean(seconds)))
 
 
 def main() -> None:
     """Print both tables; the exit status is 1 where more certificates are false than may be."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_RUNS} runs of each mechanism, not {RUNS}")
     runs, power_runs = (QUICK_RUNS, QUICK_POWER_RUNS) if parser.parse_args().quick else (RUNS, POWER_RUNS)
     progress, console = Console(stderr=True), Console(width=160)
-    asked = [(truth, guessed) for truth in TRUTHS for guessed in GUESSED]
-    console.print(power_table([power(*one, power_runs) for one in track(asked, "power", console=progress)]))
+    names = ("true", "guesses", "steinke", "trade-off", "trade-off, by mu", "limit where coins may leak together",
+             "order-statistic", "milliseconds")  # fmt: skip
+    title = f"Mean epsilon at {DELTA:g} that {COINS} ideal Gaussian canaries certify at {1 - LEVEL:.0%}"
+    table, asked = table_of(names, title), [(truth, guessed) for truth in (4.38, 10.0) for guessed in (500, 250, 100)]
+    for truth, guessed in track(asked, "power", console=progress):
+        *means, took = _power(truth, guessed, power_runs)
+        table.add_row(f"{truth:g}", str(guessed), *(f"{mean:.2f}" for mean in means), f"{took:.0f}")
+    console.print(table)
     played = enumerate(track(mechanisms(), "false certificates", console=progress))
     lines = [line for seed, mechanism in played for line in false_certificates(mechanism, runs, seed)]
-    console.print(certificates_table(lines))
-    found = problems(lines)
-    print("\n".join(found) or "nothing contradicts the claims")
-    sys.exit(1 if found else 0)
+    columns = ("mechanism", "certificate", "truth", "assumption", "runs", "false", "share")
+    table = table_of(columns, f"False certificates at {1 - LEVEL:.0%}, {COINS} coins a run", (*columns[:2], columns[3]))
+    for line in lines:
+        holds, counts = "holds" if line.holds else "does not hold", (str(line.runs), str(line.false))
+        table.add_row(
+            line.mechanism, line.certificate, f"{line.truth:.3f}", holds, *counts, f"{line.false / line.runs:.1%}"
+        )
+    console.print(table)
+    end(problems(lines), "nothing contradicts the claims")
 
 
 if __name__ == "__main__":

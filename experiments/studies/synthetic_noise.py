@@ -7,6 +7,7 @@ code, so that tests and limits of the verdict can be checked against a truth tha
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import expit
 
 from experiments.studies.breach_kinds import Breach, NoiseRound, drawn
 from fl_audit.adversaries.noise_sample import sampled_places
@@ -92,12 +93,8 @@ def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach | None 
 
     Parameters
     ----------
-    rng
-        Source of sums and bits.
-    setting
-        What is played.
-    breach
-        The breach; None for none.
+    rng, setting, breach
+        Source of sums and bits, what is played, and the breach, None for none.
     """
     sums = _draw_sums(rng, setting)
     members = rng.random(setting.worlds) < 0.5
@@ -141,6 +138,71 @@ def _noise(
     return np.stack([drawn(breach, one) for one in rounds], axis=1)
 
 
+@dataclass(frozen=True)
+class OddFeature:
+    """Honest federations whose sensitivities follow the secret: a logistic model that learns one odd feature.
+
+    Of 200 features the last is 0 for everybody but x, where it is 10, and x', where it is -10. Under global scaling the
+    sensitivity of a round follows the weight of that feature, and so what was seen before: the final log-odds are far
+    from normal, and whoever takes them for normal calls honest runs violated. Innovations and residuals keep their law.
+    """
+
+    # `worlds`, `rounds`: how many.
+    worlds: int = 100
+    rounds: int = 30
+    mu: float = 5.0  # sqrt(rounds) / z of the claim
+    # `records`, `features`: sizes of the training set.
+    records: int = 100
+    features: int = 200
+    # `clipping_norm`, `learning_rate`: C, and the learning rate on the sum divided by the number of records.
+    clipping_norm: float = 1.0
+    learning_rate: float = 2.0
+
+    @property
+    def noise_multiplier(self) -> float:
+        """z of the claim."""
+        return float(np.sqrt(self.rounds) / self.mu)
+
+
+def play_odd_feature(rng: np.random.Generator, setting: OddFeature) -> Measured:
+    """Play an honest run under replace-record and global scaling, and return what the insider measures.
+
+    Parameters
+    ----------
+    rng, setting
+        Source of records, bits and noise, and what is played.
+    """
+    records = rng.standard_normal((setting.records - 1, setting.features))
+    records[:, -1] = 0.0
+    labels = (records @ rng.standard_normal(setting.features) > 0).astype(np.float64)
+    odd = np.zeros((2, setting.features))
+    odd[:, -1] = 10.0, -10.0
+    members = rng.random(setting.worlds) < 0.5
+    weights = np.zeros((setting.worlds, setting.features))
+    sigma = setting.noise_multiplier * 2 * setting.clipping_norm
+    rounds = []
+    for _ in range(setting.rounds):
+        shared = _clipped_slopes(weights, records, labels, setting.clipping_norm) @ records
+        pair = _clipped_slopes(weights, odd, np.ones(2), setting.clipping_norm)[..., None] * odd
+        chosen = np.where(members[:, None], pair[:, 0], pair[:, 1])
+        release = shared + chosen + sigma * rng.standard_normal(weights.shape)
+        rounds.append((release, shared, pair[:, 0], pair[:, 1], chosen))
+        weights = weights - setting.learning_rate / setting.records * release
+    release, shared, present, absent, chosen = (np.stack(part, axis=1) for part in zip(*rounds, strict=True))
+    difference, error = present - absent, release - shared - (present + absent) / 2
+    increments, claimed = np.sum(error * difference, axis=-1) / sigma**2, np.full(release.shape[:2], sigma)
+    residuals = measure((("weight", setting.features),), release, shared, present, absent, claimed, chosen)
+    sensitivity = np.linalg.norm(difference, axis=-1)
+    return Measured(members, increments, sensitivity, claimed, setting.noise_multiplier, residuals)
+
+
+def _clipped_slopes(weights: Floats, features: Floats, labels: Floats, norm: float) -> Floats:
+    """Return by what each record is multiplied to give its clipped gradient, (worlds, records)."""
+    slopes = expit(weights @ features.T) - labels
+    lengths = np.abs(slopes) * np.linalg.norm(features, axis=1)
+    return np.asarray(slopes * np.minimum(1.0, norm / np.maximum(lengths, 1e-300)))
+
+
 def measure(
     tensors: tuple[tuple[str, int], ...],
     release: Floats,
@@ -150,24 +212,17 @@ def measure(
     sigma: Floats,
     chosen: Floats,
 ) -> Residuals:
-    """Return the residual sums of releases by their definitions, from vectors (worlds, rounds, parameters).
+    """Return the residual sums of releases by their definitions.
 
     Parameters
     ----------
     tensors
         Names and sizes of the parameter tensors.
-    release
-        What was released, (worlds, rounds, parameters).
-    shared
-        What it holds under both hypotheses, (worlds, rounds, parameters).
-    present
-        What it holds besides under D, (worlds, rounds, parameters).
-    absent
-        What it holds besides under D', (worlds, rounds, parameters).
+    release, shared, present, absent, chosen
+        What was released, what it holds under both hypotheses, besides under D and under D', and which of these two was
+        really added, all (worlds, rounds, parameters).
     sigma
         Claimed noise, (worlds, rounds).
-    chosen
-        What really was added to the shared sum: `present` or `absent`.
     """
     difference = present - absent
     error = release - shared - (present + absent) / 2

@@ -42,12 +42,8 @@ def with_running_mean(gradients: Floats, round: int, random: np.random.Generator
 
     Parameters
     ----------
-    gradients
-        Gradients of the records, (records, parameters).
-    round
-        The round.
-    random
-        Source of randomness.
+    gradients, round, random
+        Gradients of the records, (records, parameters), the round, and the source of randomness.
     """
     reply = mean_of_expected(gradients, round, random)
     return LocalReply(reply.update, reply.examples, {RUNNING_MEAN: float(gradients.mean())})
@@ -94,12 +90,8 @@ def noising(norm: float, deviation: float, source: Source = own_noise) -> Mod:
 
     Parameters
     ----------
-    norm
-        The clipping norm.
-    deviation
-        Standard deviation of the noise on the client's update.
-    source
-        Where the noise comes from.
+    norm, deviation, source
+        The clipping norm, standard deviation of the noise on the client's update, and where the noise comes from.
     """
 
     def mod(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:

@@ -11,72 +11,55 @@ release laws are audited by `python -m experiments.studies.verdicts`; the honest
 central, distributed and local Gaussian noise, adaptive clipping, sampled records, and both relations.
 """
 
-import argparse
-import csv
 import multiprocessing
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pandas as pd
 from rich.console import Console
 from rich.table import Table
-from scipy.stats import binom
 
 from experiments.cli.main import guarded
+from experiments.studies.chores import allowed, end, named, parser_of, table_of
 from experiments.zoo.honest import HONEST
-from fl_audit.errors import InputError, require
+from fl_audit.errors import require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.trial import Budget
 from fl_audit.whole_files import whole_file
 from strategies.games.campaign import hold_to_claim
 
-LEVEL = 0.05
-SMALL = Budget(pilot=40, stages=(120,), shares=(1.0,), tried=2, most=3, deep=1)
+_SMALL = Budget(pilot=40, stages=(120,), shares=(1.0,), tried=2, most=3, deep=1)
 """Of one audit: the number of audits counts here, not what one of them could find."""
-KINDS_AT_ONCE = 3
-_FIRST_SEED = 1_000_000
+_KINDS_AT_ONCE, _FIRST_SEED = 3, 1_000_000
+_COLUMNS = ["mechanism", "audit", "verdict"]
+_BY_NAME = {one.name: one for one in HONEST}
 Verdicts = dict[tuple[str, int], str]
 """By mechanism and number of the audit."""
 
 
-def allowed(audits: int) -> int:
-    """Return how many of so many audits may accuse, but with probability 0.01, if each does with probability 5 %."""
-    return int(binom.ppf(0.99, audits, LEVEL))
-
-
-def audit(mechanism_and_number: tuple[str, int]) -> tuple[tuple[str, int], str]:
+def _audit(mechanism_and_number: tuple[str, int]) -> tuple[tuple[str, int], str]:
     """Audit an honest mechanism with the games of a number."""
     name, number = mechanism_and_number
-    honest = next(one for one in HONEST if one.name == name)
-    kinds = honest.games
-    only = [kinds[(KINDS_AT_ONCE * number + place) % len(kinds)] for place in range(KINDS_AT_ONCE)]
-    trial = hold_to_claim(honest.subject, honest.claim, budget=SMALL, seed=_FIRST_SEED + number, only=only)
+    honest, kinds = _BY_NAME[name], _BY_NAME[name].games
+    only = [kinds[(_KINDS_AT_ONCE * number + place) % len(kinds)] for place in range(_KINDS_AT_ONCE)]
+    trial = hold_to_claim(honest.subject, honest.claim, budget=_SMALL, seed=_FIRST_SEED + number, only=only)
     return mechanism_and_number, str(trial.verdict)
 
 
-def audits(asked: list[tuple[str, int]], processes: int) -> Iterator[tuple[tuple[str, int], str]]:
-    """Give the verdicts of audits as they come.
-
-    Parameters
-    ----------
-    asked
-        Mechanism and number of each audit.
-    processes
-        How many audits are held at once.
-    """
+def _audits(asked: list[tuple[str, int]], processes: int) -> Iterator[tuple[tuple[str, int], str]]:
+    """Give the verdicts of audits as they come."""
     if processes == 1:
-        yield from map(audit, asked)
+        yield from map(_audit, asked)
         return
     with multiprocessing.get_context("fork").Pool(processes) as pool:
-        yield from pool.imap_unordered(audit, asked)
+        yield from pool.imap_unordered(_audit, asked)
 
 
-def read_verdicts(path: Path) -> Verdicts:
+def read_verdicts(path: Path | None) -> Verdicts:
     """Return what was written before, if anything was."""
-    if not path.exists():
+    if path is None or not path.exists():
         return {}
-    with path.open(newline="") as file:
-        return {(row["mechanism"], int(row["audit"])): row["verdict"] for row in csv.DictReader(file)}
+    return {(name, int(number)): verdict for name, number, verdict in pd.read_csv(path)[_COLUMNS].to_numpy()}
 
 
 def write_verdicts(verdicts: Verdicts, path: Path) -> None:
@@ -84,36 +67,31 @@ def write_verdicts(verdicts: Verdicts, path: Path) -> None:
 
     Parameters
     ----------
-    verdicts
-        What came of each audit.
-    path
-        The file.
+    verdicts, path
+        What came of each audit, and the file.
     """
-    with whole_file(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["mechanism", "audit", "verdict"])
-        writer.writerows([name, number, verdict] for (name, number), verdict in sorted(verdicts.items()))
+    rows = [(name, number, verdict) for (name, number), verdict in sorted(verdicts.items())]
+    with whole_file(path) as temporary:
+        pd.DataFrame(rows, columns=_COLUMNS).to_csv(temporary, index=False)
 
 
-def counts_table(verdicts: Verdicts, names: list[str]) -> tuple[Table, list[str]]:
+def counts_table(verdicts: Verdicts, names: Sequence[str]) -> tuple[Table, list[str]]:
     """Return the table of counts, and the names of mechanisms that were accused too often.
 
     Parameters
     ----------
-    verdicts
-        What came of each audit.
-    names
-        The mechanisms to be listed.
+    verdicts, names
+        What came of each audit, and the mechanisms to be listed.
     """
-    table = Table("honest mechanism", "audits", "violated", "allowed", "consistent", "inconclusive")
-    accused = []
+    columns = ("honest mechanism", "audits", "violated", "allowed", "consistent", "inconclusive")
+    table, accused = table_of(columns, words=columns), []
     for name in names:
         own = [verdict for (who, _), verdict in verdicts.items() if who == name]
-        violated = own.count(Verdict.VIOLATED)
-        if own and violated > allowed(len(own)):
+        violated, most = own.count(Verdict.VIOLATED), allowed(len(own))
+        if own and violated > most:
             accused.append(name)
-        counts = (violated, allowed(len(own)), own.count(Verdict.CONSISTENT), own.count(Verdict.INCONCLUSIVE))
-        table.add_row(name, str(len(own)), *map(str, counts))
+        counts = (len(own), violated, most, own.count(Verdict.CONSISTENT), own.count(Verdict.INCONCLUSIVE))
+        table.add_row(name, *map(str, counts))
     return table, accused
 
 
@@ -125,33 +103,29 @@ def main() -> None:
     InputError
         If no audit is asked for, or a mechanism is not known.
     """
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--audits", type=int, default=200, help="audits of every honest mechanism")
     parser.add_argument("--only", metavar="NAME,...", help="these mechanisms instead of all")
     parser.add_argument("--processes", type=int, default=2, help="audits at the same time")
     parser.add_argument("--out", type=Path, help="where false_alarms.csv is written and read")
     options = parser.parse_args()
-    require(options.audits >= 1, f"audits are {options.audits}: accepted are whole numbers from 1")
-    require(options.processes >= 1, f"processes are {options.processes}: accepted are whole numbers from 1")
-    known = [one.name for one in HONEST]
-    names = known if options.only is None else options.only.split(",")
-    for name in names:
-        if name not in known:
-            raise InputError(f"honest mechanism is {name!r}: accepted are {', '.join(known)}")
+    for what in ("audits", "processes"):
+        number = getattr(options, what)
+        require(number >= 1, f"{what} are {number}: accepted are whole numbers from 1")
+    names = [one.name for one in named(options.only, _BY_NAME, "honest mechanism")]
     path = options.out / "false_alarms.csv" if options.out else None
-    verdicts = read_verdicts(path) if path else {}
+    verdicts = read_verdicts(path)
     missing = [(name, number) for number in range(options.audits) for name in names if (name, number) not in verdicts]
     console = Console(width=140)
     with console.status("starting") as status:
-        for which, verdict in audits(missing, options.processes):
+        for which, verdict in _audits(missing, options.processes):
             verdicts[which] = verdict
             status.update(f"{len(verdicts)} audits, the last of {which[0]}: {verdict}")
             if path:
                 write_verdicts(verdicts, path)
     table, accused = counts_table(verdicts, names)
     console.print(table)
-    print("\n".join(f"{name} is accused too often" for name in accused) or "nobody honest is accused too often")
-    sys.exit(1 if accused else 0)
+    end([f"{name} is accused too often" for name in accused], "nobody honest is accused too often")
 
 
 if __name__ == "__main__":

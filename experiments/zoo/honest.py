@@ -37,10 +37,8 @@ def subject(mechanism: Mechanism, like: Subject | None = None) -> Subject:
 
     Parameters
     ----------
-    mechanism
-        What is played.
-    like
-        Whose clients play it; None for plain ones.
+    mechanism, like
+        What is played, and whose clients play it; None for plain ones.
     """
     return replace(like or Subject(mechanism.strategy, clients=CLIENTS), strategy=mechanism.strategy)
 
@@ -50,10 +48,8 @@ def flowers_fixed(inner: type[FedAvg], **settings: object) -> Callable[[int], St
 
     Parameters
     ----------
-    inner
-        The strategy inside.
-    settings
-        Its settings.
+    inner, settings
+        The strategy inside, and its settings.
     """
 
     def made(clients: int) -> Strategy:

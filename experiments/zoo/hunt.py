@@ -69,16 +69,10 @@ def hunt(
 
     Parameters
     ----------
-    what
-        An animal or an honest mechanism.
-    budgets
-        How many games, in trials of which each is the last if it finds something.
-    processes
-        Games played at the same time.
-    seed
-        Seed of the games.
-    tell
-        Takes progress.
+    what, budgets
+        An animal or an honest mechanism, and how many games, in trials of which each is the last if it finds something.
+    processes, seed, tell
+        Games played at the same time, their seed, and what takes progress.
     """
     start, processor, rule = time.monotonic(), _processor_seconds(), rule_of(budgets)
     for budget in budgets:
@@ -99,25 +93,17 @@ def _processor_seconds() -> float:
 
 
 def _row(what: Animal | Honest, trial: Trial, seconds: float, processor: float) -> TrialRow:
-    worst, verdict = trial.worst, str(trial.verdict)
+    worst, verdict, nothing = trial.worst, str(trial.verdict), float("nan")
     if trial.verdict is not Verdict.VIOLATED and trial.floating is not None and trial.floating.is_broken:
         worst, verdict = trial.floating, FLOATING
-    nothing = float("nan")
+    game, group, bound, allowed, delta, right, games = "", "", nothing, nothing, nothing, nothing, 0
+    if worst is not None:
+        game, group, bound, games, right = worst.lead.kind, worst.lead.group, worst.bound, worst.games, worst.right
+        right, allowed, delta = right / games, worst.lead.limit.epsilon, worst.lead.limit.delta
     return TrialRow(
-        name=what.name,
-        claim=trial.claim.words,
-        verdict=verdict,
-        game=worst.lead.kind if worst else "",
-        group=worst.lead.group if worst else "",
-        bound=worst.bound if worst else nothing,
-        allowed=worst.lead.limit.epsilon if worst else nothing,
-        delta=worst.lead.limit.delta if worst else nothing,
-        right=worst.right / worst.games if worst else nothing,
-        allowed_right=trial.claim.success,
-        games=worst.games if worst else 0,
-        seconds=seconds,
-        processor_seconds=processor,
-    )
+        what.name, trial.claim.words, verdict, game, group, bound, allowed, delta, right, trial.claim.success, games,
+        seconds, processor,
+    )  # fmt: skip
 
 
 def problems(rows: Sequence[tuple[Animal | Honest, TrialRow]]) -> list[str]:
@@ -137,10 +123,8 @@ def read_csv(path: Path, rule: str) -> dict[str, TrialRow]:
 
     Parameters
     ----------
-    path
-        The file of the table.
-    rule
-        Name of the rule.
+    path, rule
+        The file of the table, and the name of the rule.
     """
     if not path.exists():
         return {}
@@ -155,10 +139,8 @@ def write_csv(rows: Sequence[TrialRow], path: Path) -> None:
 
     Parameters
     ----------
-    rows
-        The rows.
-    path
-        The file.
+    rows, path
+        The rows, and the file.
     """
     with whole_file(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(TrialRow)])

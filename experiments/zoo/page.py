@@ -1,11 +1,9 @@
 """Sharp edges of federated DP, as one page of Markdown: every animal of the zoo, ranked by how much it tells."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from experiments.zoo.animal import Animal
 from experiments.zoo.hunt import TrialRow
-from fl_audit.whole_files import whole_file
 
 _HEAD = """# Sharp edges of federated DP
 
@@ -19,34 +17,16 @@ that finds nothing; in 95 % of such hunts a claim that holds is not called viola
 
 
 def page(caught: Mapping[Animal, TrialRow], honest: Mapping[str, TrialRow]) -> str:
-    """Return the page.
+    """Return the page, the most telling animal first.
 
     Parameters
     ----------
-    caught
-        What came of every animal; the most telling one comes first on the page.
-    honest
-        What came of the honest mechanisms, by name.
+    caught, honest
+        What came of every animal, and of the honest mechanisms by name.
     """
     ranked = dict(sorted(caught.items(), key=lambda entry: entry[1].allowed_right - entry[1].right))
     sections = (line for animal, row in ranked.items() for line in _section(animal, row))
     return "\n".join([_HEAD, *_table(ranked, honest), *sections]) + "\n"
-
-
-def write_page(caught: Mapping[Animal, TrialRow], honest: Mapping[str, TrialRow], path: Path) -> None:
-    """Write the page, whole or not at all.
-
-    Parameters
-    ----------
-    caught
-        What came of the broken mechanisms.
-    honest
-        What came of their honest twins.
-    path
-        The Markdown file.
-    """
-    with whole_file(path) as temporary:
-        temporary.write_text(page(caught, honest), encoding="utf-8")
 
 
 def told(row: TrialRow) -> str:

@@ -8,8 +8,7 @@ import pytest
 from scipy.stats import binom, ks_2samp, norm
 
 from experiments.studies.canary_clients import NEEDED, Training, study
-from experiments.studies.one_run_certificates import false_certificates, limit_under_dependence, problems
-from experiments.studies.one_run_mechanisms import mechanisms
+from experiments.studies.one_run_certificates import false_certificates, limit_under_dependence, mechanisms, problems
 from fl_audit.adjacency import Adjacency
 from fl_audit.canaries.bounds import one_run_bound
 from fl_audit.canaries.certify import certify

@@ -1,6 +1,6 @@
 """Attacks and evidence where the truth is known: mechanisms with an exact trade-off, and coins nothing depends on.
 
-`experiments.studies.membership_coins` and `experiments.studies.coverage` hold the same claims in many more games.
+`experiments.studies.coverage` holds the same claims in many more games.
 """
 
 import math
@@ -10,14 +10,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy.integrate import quad
 
-from experiments.studies import membership_coins as coins
 from experiments.studies.membership_releases import (
     ATTACKS,
+    GAMES,
     SLOW,
     CoinMechanism,
     gaussian_mean,
     leaky_response,
     randomised_response,
+    rates_without_leak,
 )
 from fl_audit.adversaries.membership.lira import LiraForm, LiraSpread, lira_scores
 from fl_audit.evidence.membership.rates import membership_rates, roc_curve
@@ -120,20 +121,13 @@ def test_the_likelihood_ratio_attack_reaches_the_area_of_randomised_response() -
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("attack", "separate"), coins.games(is_quick=True))
-def test_intervals_cover_one_half_where_nothing_leaks(attack: str, separate: bool) -> None:
+@pytest.mark.parametrize(("attack", "apart"), [one for one in GAMES if one[0] not in SLOW])
+def test_intervals_cover_one_half_where_nothing_leaks(attack: str, apart: bool) -> None:
     """40 runs, of which 38 must cover: at the 98.75 % that four intervals together ask of each, 98.6 % pass."""
-    found = coins.study(attack, separate, runs=40)
-    assert found.problems() == []
-
-
-def test_a_study_of_coins_finds_an_attack_that_knows_them() -> None:
-    aucs = np.random.default_rng(0).normal(0.52, 0.02, 60)
-    found = coins.Coverage("spy", True, 10, aucs, covered=56, above=4, below=0, all_covered=50)
-    assert found.problems() == [
-        "spy, shadows apart: 56 of 60 intervals cover 1/2",
-        f"spy, shadows apart: the mean AUC is {aucs.mean():.4f}, {found.z:+.1f} standard errors from 1/2",
-    ]
+    found = [rates_without_leak(attack, apart, 10, 0.95, np.random.default_rng((0, run))).auc for run in range(40)]
+    assert sum(auc.low <= 0.5 <= auc.high for auc in found) >= 38
+    aucs = np.array([auc.value for auc in found])
+    assert abs(aucs.mean() - 0.5) <= 4 * aucs.std(ddof=1) / math.sqrt(40)
 
 
 def test_worlds_that_are_shadows_of_each_other_must_not_be_compared_target_by_target() -> None:

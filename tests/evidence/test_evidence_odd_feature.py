@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from experiments.studies.adaptive_logistic import OddFeature, play_odd_feature
+from experiments.studies.synthetic_noise import OddFeature, play_odd_feature
 from fl_audit.adjacency import Adjacency
 from fl_audit.confidence.shift import shift_epsilon_lower_bound
 from fl_audit.evidence.belief.verdict import Verdict, judge

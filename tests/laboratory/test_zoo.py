@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from experiments.studies.chores import allowed, named
 from experiments.zoo import false_alarms, parts
-from experiments.zoo.__main__ import chosen
 from experiments.zoo.animal import Animal, Honest
 from experiments.zoo.animals import ANIMALS
 from experiments.zoo.honest import CENTRAL, DISTRIBUTED, HONEST, LOCAL, ONE_ROUND, RECORDS, subject
@@ -161,12 +161,12 @@ def test_low_precision_is_caught_by_its_floating_point_leak_and_nothing_else_is(
 
 def test_an_unknown_animal_is_named() -> None:
     with pytest.raises(InputError, match="animal is 'unicorn': accepted are wrong-denominator"):
-        chosen("unicorn")
+        named("unicorn", {one.name: one for one in ANIMALS}, "animal")
 
 
 def test_false_alarms_are_counted_and_kept(tmp_path: Path) -> None:
     verdicts = {("one round", number): "violated" if number < 19 else "consistent" for number in range(200)}
-    assert false_alarms.allowed(200) == 18
+    assert allowed(200) == 18
     assert false_alarms.counts_table(verdicts, ["one round"])[1] == ["one round"]
     del verdicts["one round", 0]
     assert false_alarms.counts_table(verdicts, ["one round"])[1] == []

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from experiments.studies.law_audits import Audited, audits_of, offered, verdict_of
+from experiments.studies.guarantee_settings import combinations
+from experiments.studies.guarantees import CombinationRow, audits_of, verdict_of
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.report.finding import RunContents
 
@@ -19,5 +20,5 @@ def test_a_run_falls_into_audits_of_its_worlds(
     assert parts[3].tables.rounds["world"].unique().tolist() == list(range(60, 80))
     verdicts = tuple(verdict_of(part) for part in parts)
     assert verdicts.count(Verdict.VIOLATED) in violated
-    found = Audited(offered("dp-fedsgd")[0], verdicts, 0.0)
+    found = CombinationRow(next(combinations()), None, verdicts=verdicts)
     assert found.is_accused == (noise < 1)

@@ -156,7 +156,7 @@ def membership_rates(
     leaks, each world's own chance weighs more, and the interval is wider than it need be. Attacked worlds that are
     nobody's shadows (`shadows` of the attacks) need no factor.
 
-    Held against coins in `experiments.studies.membership_coins`.
+    Held against coins in `experiments.studies.coverage`.
     """
     values = _checked(scores, membership)
     worlds = membership.worlds
