@@ -11,7 +11,7 @@ from flwr.app import Array, ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 from torch import Tensor
 
-from fl_audit.adversaries.noise_sample import sampled_places
+from fl_audit.adversaries.noise_meter import sampled_places
 from fl_audit.adversaries.residuals import ResidualsLayout
 from fl_audit.arrays import Floats
 from fl_audit.evidence.star.epsilon_star import StarSettings

@@ -16,7 +16,7 @@ from experiments.runs.config import RunConfig, parse_config
 from experiments.runs.laws import rounds_of, sampling_rate
 from experiments.runs.plan import AuditPlan
 from fl_audit.errors import InputError
-from fl_audit.privacy.renyi import RDP_CLASSIC_ORDERS
+from fl_audit.privacy.renyi import RDP_ORDERS
 
 GLOBAL = {"sensitivity": "global", "adjacency": "add-remove-record", "accountant": "rdp"}
 ALONE = {"insider": False}
@@ -119,7 +119,7 @@ def test_the_promise_of_a_sampled_run_is_that_of_opacus(small_plan: MakePlan) ->
     found = _sampled(small_plan, "rdp").guarantee
     assert found is not None
     assert found.epsilon == pytest.approx(theirs.get_epsilon(0.01), rel=1e-9)
-    orders = RDP_CLASSIC_ORDERS
+    orders = RDP_ORDERS
     divergences = compute_rdp(q=0.05, noise_multiplier=1.3, steps=40, orders=orders.tolist())
     classic = _sampled(small_plan, "rdp-classic").guarantee
     assert classic is not None

@@ -7,10 +7,14 @@ import numpy as np
 import torch
 
 from experiments.runs.plan import AuditPlan
-from fl_audit.adversaries.inversion.attack import MOST_OTHERS, OtherPictures, require_pictures
+from fl_audit.adversaries.inversion.attack import (
+    MOST_OTHERS,
+    OtherPictures,
+    reads_first_layer,
+    require_last_bias,
+    require_pictures,
+)
 from fl_audit.adversaries.inversion.descent import USUAL, Descent
-from fl_audit.adversaries.inversion.first_layer import reads_first_layer
-from fl_audit.adversaries.inversion.labels import require_last_bias
 from fl_audit.adversaries.inversion.shared import SharedUpdate
 from fl_audit.arrays import Integers
 from fl_audit.errors import require

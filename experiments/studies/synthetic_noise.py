@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import expit
 
 from experiments.studies.breach_kinds import Breach, NoiseRound, drawn
-from fl_audit.adversaries.noise_sample import sampled_places
+from fl_audit.adversaries.noise_meter import sampled_places
 from fl_audit.adversaries.residuals import LOW_BITS_KINDS, STRIDES, Residuals
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.evidence.belief.measured import Measured

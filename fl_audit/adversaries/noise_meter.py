@@ -16,18 +16,31 @@ Formal guarantees. Where a release is the sum of D or of D' plus fresh N(0, sigm
 * `low_bits` of the true side has mean 0 and variance `low_bits_count` / 2;
 * `sample` of the true side is independent N(0, 1), over coordinates, rounds and worlds, and `strides` of it chi-square
   with as many degrees of freedom as the class has coordinates.
+
+The sampled coordinates are fixed and public, and no random ones. Noise that is copied from one place to another shows
+where both places are among them, so they hold runs of neighbours, multiples of a run's length (with a run they make
+every shift up to the last multiple), both ends of the model and of every tensor, and the beginnings of the rows of the
+largest matrix.
 """
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fl_audit.adversaries.noise_sample import sampled_places
 from fl_audit.adversaries.residuals import STRIDES, Residuals, stride_step
+from fl_audit.arrays import Integers
 from fl_audit.learning.layout import ParameterLayout
 from fl_audit.mechanisms.weighing import Comparison
+
+SAMPLE = 112  # coordinates in the sample, unless the model is smaller or has more tensors
+
+RUN = 32  # length of the run of neighbours with which the sample begins
+
+_FEW = 16
 
 _LEAST_VARIANCE = 0.01
 """Share of the variance that u must leave along u_g for that direction to be counted: below it rounding shows."""
@@ -49,11 +62,6 @@ class Meter:
     # Whether the differing contribution may be absent under both hypotheses, so that there is a third side.
     with_neither: bool = False
 
-    @property
-    def places(self) -> tuple[tuple[int, str], ...]:
-        """The sampled coordinates, see `sampled_places`."""
-        return sampled_places(self.layout)
-
     def measure(self, seen: Comparison, sigma: Tensor, distance: Tensor) -> Residuals:
         """Return the residuals of one round in some worlds.
 
@@ -61,10 +69,9 @@ class Meter:
         ----------
         seen
             The releases beside both hypotheses, float64 (worlds, parameters).
-        sigma
-            The noise standard deviation that the law names, float64 (worlds,).
-        distance
-            ||f(D) - f(D')||, float64 (worlds,); where it is 0 there is no direction u.
+        sigma, distance
+            The noise standard deviation that the law names, and ||f(D) - f(D')||, float64 (worlds,); where this is 0
+            there is no direction u.
         """
         residual, difference = seen.residual, seen.difference
         inverse = torch.where(distance > 0, 1 / distance, 0.0)
@@ -78,7 +85,8 @@ class Meter:
         along = towards.sum(dim=1)
         squares, freedom = self._by_tensor(power, towards, share, along)
         classes, bits = slice(None, None, stride_step(residual.shape[1])), _low_bits_columns(residual.shape[1])
-        numbers = torch.tensor([number for number, _ in self.places], device=residual.device)
+        places = sampled_places(self.layout)
+        numbers = torch.tensor([number for number, _ in places], device=residual.device)
         by_class, by_place, by_bit = (self._noises(seen, columns) for columns in (classes, numbers, bits))
         width = sigma.unsqueeze(1)
         low_bits, counted = _low_bits(seen.release[:, bits], by_bit, width)
@@ -98,7 +106,7 @@ class Meter:
             "sample": torch.stack([noise / width for noise in by_place], dim=1),
         }
         arrays = {name: value.cpu().numpy() for name, value in found.items()}
-        return Residuals(self.layout.names, self.places, self.layout.size, **arrays)
+        return Residuals(self.layout.names, places, self.layout.size, **arrays)
 
     def _noises(self, seen: Comparison, columns: slice | Tensor) -> list[Tensor]:
         """Return the release less the sum of each side at some coordinates."""
@@ -109,16 +117,7 @@ class Meter:
     def _by_tensor(self, power: Tensor, towards: Tensor, share: Tensor, along: Tensor) -> tuple[Tensor, Tensor]:
         """Return the standardised sums of squares of each tensor, and their degrees of freedom, (worlds, tensors).
 
-        Parameters
-        ----------
-        power
-            <e_g, e_g> of each tensor g, (worlds, tensors).
-        towards
-            <e_g, u_g> of each tensor g, (worlds, tensors).
-        share
-            <u_g, u_g> of each tensor g, (worlds, tensors).
-        along
-            <e, u>, (worlds,).
+        Given are <e_g, e_g>, <e_g, u_g> and <u_g, u_g> of each tensor g, (worlds, tensors), and <e, u>, (worlds,).
         """
         sizes = torch.tensor([part.stop - part.start for part in self.layout.slices().values()], device=power.device)
         own = torch.where(share > 0, towards.square() / share, 0.0)
@@ -205,3 +204,58 @@ def _exponent(values: Tensor) -> Tensor:
 def _dot(one: Tensor, other: Tensor) -> Tensor:
     """Return the inner product of each row, (worlds,)."""
     return torch.einsum("wp,wp->w", one, other)
+
+
+@lru_cache(maxsize=8)
+def sampled_places(layout: ParameterLayout) -> tuple[tuple[int, str], ...]:
+    """Return the number of every sampled coordinate, ascending, and the name of its tensor.
+
+    Examples
+    --------
+    >>> places = sampled_places(ParameterLayout(("weight", "bias"), ((10, 64), (10,))))
+    >>> len(places), places[0], places[-1]
+    (112, (0, 'weight'), (649, 'bias'))
+    """
+    parts = layout.slices()
+    chosen = _first(_wanted(layout), max(SAMPLE, len(parts)), layout.size)
+    starts = np.array([part.start for part in parts.values()])
+    owners = np.searchsorted(starts, chosen, side="right") - 1
+    names = list(parts)
+    return tuple((int(number), names[owner]) for number, owner in zip(chosen, owners, strict=True))
+
+
+def _wanted(layout: ParameterLayout) -> list[Integers]:
+    """Return groups of coordinates, those that matter most first."""
+    size, parts = layout.size, [part for part in layout.slices().values() if part.stop > part.start]
+    room = max(1, SAMPLE // 4 // len(parts))
+    ends = [_ends(part.start, part.stop, room) for part in parts]
+    largest = max(range(len(parts)), key=lambda at: parts[at].stop - parts[at].start)
+    shape = [shape for shape in layout.shapes if np.prod(shape) > 0][largest]
+    row = int(np.prod(shape[1:])) if len(shape) > 1 else 1
+    return [
+        np.array([part.start for part in parts]),
+        np.arange(RUN),
+        np.concatenate(ends),
+        size - 1 - np.arange(_FEW),
+        RUN * np.arange(1, 25),
+        parts[largest].start + row * np.arange(_FEW),
+        size // 2 + np.arange(_FEW // 2),
+        np.linspace(0, size - 1, SAMPLE).astype(np.int64),
+        np.arange(size)[: 2 * SAMPLE],
+    ]
+
+
+def _ends(start: int, stop: int, room: int) -> Integers:
+    """Return a whole small tensor, or the first and last coordinates of a larger one."""
+    if stop - start <= min(room, _FEW):
+        return np.arange(start, stop)
+    half = max(1, min(room, _FEW // 2) // 2)
+    return np.concatenate([np.arange(start, start + half), np.arange(stop - half, stop)])
+
+
+def _first(groups: list[Integers], count: int, size: int) -> Integers:
+    """Return the first so many different coordinates of some groups, ascending."""
+    wanted = np.concatenate(groups)
+    inside = wanted[(wanted >= 0) & (wanted < size)]
+    _, places = np.unique(inside, return_index=True)
+    return np.sort(inside[np.sort(places)[:count]])

@@ -7,6 +7,7 @@ from typing import Literal, assert_never
 from torch import Tensor
 
 from fl_audit.errors import require
+from fl_audit.privacy.gaussian import require_positive
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,7 @@ class FixedClipping:
     kind: Literal["fixed"] = "fixed"
 
     def __post_init__(self) -> None:
-        accepted = self.norm > 0 and math.isfinite(self.norm)
-        require(accepted, f"clipping norm is {self.norm}: accepted are positive finite numbers")
+        require_positive(clipping_norm=self.norm)
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,8 @@ class AdaptiveClipping:
     kind: Literal["adaptive"] = "adaptive"
 
     def __post_init__(self) -> None:
-        named = {"clipping norm": self.norm, "clipping learning rate": self.learning_rate}
-        for name, value in (named | {"quantile noise": self.bit_noise}).items():
-            accepted = value > 0 and math.isfinite(value)
-            require(accepted, f"{name} is {value}: accepted are positive finite numbers")
+        require_positive(clipping_norm=self.norm, clipping_learning_rate=self.learning_rate)
+        require_positive(quantile_noise=self.bit_noise)
         require(0 < self.quantile < 1, f"quantile is {self.quantile}: accepted are numbers above 0 and below 1")
 
     def moved(self, norms: Tensor, share: Tensor) -> Tensor:
@@ -64,10 +62,8 @@ class AdaptiveClipping:
 
         Parameters
         ----------
-        norms
-            C of this round, float64 (worlds,).
-        share
-            Noised share of contributions that were at most C long, float64 (worlds,).
+        norms, share
+            C of this round, and the noised share of contributions that were at most C long; float64 (worlds,).
         """
         return norms * (-self.learning_rate * (share - self.quantile)).exp()
 

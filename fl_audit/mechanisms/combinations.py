@@ -35,8 +35,7 @@ def require_combination(
         With the reason.
     """
     for reason in (
-        _of_private_training(adjacency, contribution, clipping, noise),
-        _of_private_participation(contribution, participation),
+        _of_private_training(adjacency, contribution, clipping, noise, participation),
         _of_clipping(clipping, noise),
         _of_noise(noise, participation),
         _of_adaptive(contribution, clipping, noise),
@@ -47,7 +46,7 @@ def require_combination(
 
 
 def _of_private_training(
-    adjacency: Adjacency, contribution: Contribution, clipping: Clipping, noise: Noise
+    adjacency: Adjacency, contribution: Contribution, clipping: Clipping, noise: Noise, participation: Participation
 ) -> str | None:
     is_private, is_inside = isinstance(contribution, PrivateTraining), isinstance(noise, InsideTraining)
     if is_inside and not is_private:
@@ -77,11 +76,7 @@ def _of_private_training(
             f"adjacency is '{adjacency}' with strategy 'dp-sgd-clients', and the accountant of Opacus, which every "
             "client keeps, accounts for records that come or go: accepted with it is 'add-remove-record'"
         )
-    return None
-
-
-def _of_private_participation(contribution: Contribution, participation: Participation) -> str | None:
-    if isinstance(contribution, PrivateTraining) and not isinstance(participation, Everybody):
+    if not isinstance(participation, Everybody):
         return (
             "not everybody takes part in every round with strategy 'dp-sgd-clients', whose promise is composed over "
             "the steps of a client that trains in all rounds: accepted with it is that everybody takes part"

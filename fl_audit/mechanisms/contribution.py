@@ -1,7 +1,7 @@
-"""What one unit adds to a release, before the noise."""
+"""What one unit adds to a release, before the noise; `unit` is what is clipped, and so can be promised something."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from fl_audit.adjacency import Unit
 from fl_audit.errors import require
@@ -13,11 +13,7 @@ class RecordGradients:
     """Clipped gradients of records: each record adds its own, and a client sends the sum over its records."""
 
     kind: Literal["record-gradients"] = "record-gradients"
-
-    @property
-    def unit(self) -> Unit:
-        """The unit whose contribution is clipped, and so can be promised something."""
-        return Unit.RECORD
+    unit: ClassVar[Unit] = Unit.RECORD
 
 
 @dataclass(frozen=True)
@@ -34,11 +30,7 @@ class LocalTraining:
 
     schedule: LocalSchedule  # what a client does in a round
     kind: Literal["local-training"] = "local-training"
-
-    @property
-    def unit(self) -> Unit:
-        """The unit whose contribution is clipped, and so can be promised something."""
-        return Unit.CLIENT
+    unit: ClassVar[Unit] = Unit.CLIENT
 
 
 @dataclass(frozen=True)
@@ -65,17 +57,13 @@ class PrivateTraining:
     # has the largest epsilon depends on the noise.
     shards: tuple[int, ...]
     kind: Literal["private-training"] = "private-training"
+    unit: ClassVar[Unit] = Unit.RECORD
 
     def __post_init__(self) -> None:
         accepted = len(self.shards) > 0 and min(self.shards) >= 1
         require(
             accepted, f"shards have {list(self.shards)} records: accepted are one shard or more, of 1 record or more"
         )
-
-    @property
-    def unit(self) -> Unit:
-        """The unit whose contribution is clipped, and so can be promised something."""
-        return Unit.RECORD
 
 
 Contribution = RecordGradients | LocalTraining | PrivateTraining

@@ -34,6 +34,7 @@ from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Standpoint
 from fl_audit.privacy.adaptive_clipping import bit_sensitivity, combined_multiplier
 from fl_audit.privacy.client_side import local_events
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease, gaussian_rounds
+from fl_audit.privacy.gaussian import require_positive
 from fl_audit.privacy.matrices import correlated_event
 
 NOTHING_TO_WEIGH = "the insider has nothing to weigh where nothing is promised: set insider = false in [audit]"
@@ -73,8 +74,7 @@ class ReleaseLaw:
             f"adjacency is '{self.adjacency}', and what is clipped are contributions of a {unit}: accepted are "
             f"{' and '.join(one for one in Adjacency if one.unit is unit)}",
         )
-        accepted = self.denominator > 0 and math.isfinite(self.denominator)
-        require(accepted, f"denominator is {self.denominator}: accepted are positive finite numbers")
+        require_positive(denominator=self.denominator)
         require_combination(self.adjacency, self.contribution, self.clipping, self.participation, self.noise)
 
     @property
@@ -134,9 +134,7 @@ class ReleaseLaw:
     @property
     def rounds_needed(self) -> int:
         """How many rounds, the newest one included, an adversary needs to weigh the newest one."""
-        if not isinstance(self.noise, CorrelatedGaussian):
-            return 1
-        return self.noise.rounds_needed
+        return self.noise.rounds_needed if isinstance(self.noise, CorrelatedGaussian) else 1
 
     @property
     def global_sensitivity(self) -> float:
@@ -201,10 +199,9 @@ class ReleaseLaw:
 
         Parameters
         ----------
-        local_sensitivity
-            Local sensitivity of every world, shape (worlds,) or (worlds, rounds).
-        norms
-            Clipping norms of the same shape where they adapt.
+        local_sensitivity, norms
+            Local sensitivity of every world, shape (worlds,) or (worlds, rounds); clipping norms of the same shape
+            where they adapt.
         """
         return self.noise_scale(local_sensitivity, CLIENT_ALONE, norms)
 
@@ -248,10 +245,8 @@ class ReleaseLaw:
 
         Parameters
         ----------
-        rounds
-            k, from 1.
-        standpoint
-            Against whom the promise is to hold.
+        rounds, standpoint
+            k, from 1, and against whom the promise is to hold.
         """
         if not isinstance(self.contribution, PrivateTraining):
             return (self.events(rounds, standpoint),)
@@ -315,10 +310,8 @@ def require_weighable(law: ReleaseLaw, standpoint: Standpoint) -> None:
 
     Parameters
     ----------
-    law
-        How a release is made.
-    standpoint
-        What the insider knows of noise and participation.
+    law, standpoint
+        How a release is made, and what the insider knows of noise and participation.
 
     Raises
     ------

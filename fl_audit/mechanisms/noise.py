@@ -18,6 +18,7 @@ from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.mechanisms.names import NoiseScaling as NoiseScaling
 from fl_audit.mechanisms.standpoint import Place, Standpoint
+from fl_audit.privacy.gaussian import require_positive
 from fl_audit.privacy.matrices import StrategyKind
 from fl_audit.randomness import Purpose, generator
 
@@ -41,7 +42,7 @@ class CentralGaussian:
     kind: Literal["central"] = "central"
 
     def __post_init__(self) -> None:
-        _require_multiplier(self.multiplier)
+        require_positive(noise_multiplier=self.multiplier)
 
     def scale(self, local_sensitivity: Floats, clipping_norm: float, worst: float) -> Floats:
         """Return sigma_i of every world.
@@ -82,7 +83,7 @@ class DistributedGaussian:
     kind: Literal["distributed"] = "distributed"
 
     def __post_init__(self) -> None:
-        _require_multiplier(self.multiplier)
+        require_positive(noise_multiplier=self.multiplier)
         _require_clients(self.clients)
 
 
@@ -104,7 +105,7 @@ class LocalGaussian:
     kind: Literal["local"] = "local"
 
     def __post_init__(self) -> None:
-        _require_multiplier(self.multiplier)
+        require_positive(noise_multiplier=self.multiplier)
         _require_clients(self.clients)
 
 
@@ -133,7 +134,7 @@ class CorrelatedGaussian:
     kind: Literal["correlated"] = "correlated"
 
     def __post_init__(self) -> None:
-        _require_multiplier(self.multiplier)
+        require_positive(noise_multiplier=self.multiplier)
         require(1 <= self.bands <= self.rounds, f"bands is {self.bands}: accepted are 1 to {self.rounds}, the rounds")
 
     @property
@@ -164,7 +165,7 @@ class InsideTraining:
     kind: Literal["inside-training"] = "inside-training"
 
     def __post_init__(self) -> None:
-        _require_multiplier(self.multiplier)
+        require_positive(noise_multiplier=self.multiplier)
 
 
 @dataclass(frozen=True)
@@ -178,11 +179,6 @@ Noise = CentralGaussian | DistributedGaussian | LocalGaussian | CorrelatedGaussi
 """The kinds of noise."""
 
 
-def _require_multiplier(multiplier: float) -> None:
-    accepted = multiplier > 0 and math.isfinite(multiplier)
-    require(accepted, f"noise multiplier is {multiplier}: accepted are positive finite numbers")
-
-
 def _require_clients(clients: int) -> None:
     require(clients >= 2, f"clients is {clients}: accepted are 2 and more, for noise that clients add")
 
@@ -192,10 +188,8 @@ def effective_noise_multiplier(noise: Noise, standpoint: Standpoint) -> float:
 
     Parameters
     ----------
-    noise
-        The noise.
-    standpoint
-        Where the adversary looks from.
+    noise, standpoint
+        The noise, and from where the adversary looks.
 
     Returns
     -------
@@ -251,12 +245,8 @@ def noise_share(seed: int, worlds: Sequence[int], server_round: int, size: int) 
     ----------
     seed
         The client's own secret seed.
-    worlds
-        Numbers of the worlds.
-    server_round
-        The round.
-    size
-        Number of parameters.
+    worlds, server_round, size
+        Numbers of the worlds; the round; number of parameters.
     """
     draws = np.empty((len(worlds), size), dtype=np.float32)
     for row, world in enumerate(worlds):

@@ -82,10 +82,8 @@ def local_sensitivity(present: Tensor, absent: Tensor) -> Floats:
 
     Parameters
     ----------
-    present
-        Contribution under D, float32 (worlds, parameters).
-    absent
-        Contribution under D', float32 (worlds, parameters).
+    present, absent
+        Contributions under D and under D', float32 (worlds, parameters).
 
     Returns
     -------
@@ -115,16 +113,11 @@ def weigh_gaussian(
 
     Parameters
     ----------
-    comparison
-        The releases and both hypotheses.
-    agreement
-        <residual, difference> per world, which `comparison` gives and its user has worked out, float64 (rows,).
-    sigma
-        Noise standard deviation of each world, float64 (rows,).
-    distance
-        Length of the difference, float64 (rows,).
-    hypotheses
-        The hypotheses about all worlds, which hold the weight and what was seen beside the sums.
+    comparison, hypotheses
+        The releases beside both hypotheses, and these about all worlds, with the weight and what was seen beside sums.
+    agreement, sigma, distance
+        <residual, difference>, which `comparison` gives and its user has worked out; noise standard deviation; and
+        length of the difference of each world, float64 (rows,).
 
     Returns
     -------
@@ -133,7 +126,8 @@ def weigh_gaussian(
         (Bernau et al. 2021, Lemma 1). Otherwise each hypothesis is a mixture: log((1 - q) + q e^l) of x less that of
         x', l being the log-odds of the contribution's being in against its being out.
     """
-    weight, sides = hypotheses.weight, _sides(hypotheses, comparison.rows)
+    weight = hypotheses.weight
+    sides = None if hypotheses.sides is None else [side[comparison.rows] for side in hypotheses.sides]
     along = agreement / (sigma * distance)
     if weight == 1:
         half = distance / (2 * sigma)
@@ -151,19 +145,13 @@ def weigh_gaussian(
     return Weighed(mixed_log_odds(each[0], weight) - mixed_log_odds(each[1], weight), scores)
 
 
-def _sides(hypotheses: Hypotheses, rows: slice) -> tuple[Tensor, Tensor] | None:
-    return None if hypotheses.sides is None else (hypotheses.sides[0][rows], hypotheses.sides[1][rows])
-
-
 def mixed_log_odds(log_odds: Tensor, weight: float) -> Tensor:
     """Return log((1 - q) + q e^l): the log-odds of "in, if it takes part" against "out".
 
     Parameters
     ----------
-    log_odds
-        l, of taking part against not taking part.
-    weight
-        q, the probability of taking part, above 0 and below 1.
+    log_odds, weight
+        l, of taking part against not taking part, and q, the probability of taking part, above 0 and below 1.
     """
     return torch.logaddexp(torch.full_like(log_odds, math.log1p(-weight)), math.log(weight) + log_odds)
 

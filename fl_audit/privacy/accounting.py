@@ -12,18 +12,10 @@ from fl_audit.arrays import Floats
 from fl_audit.errors import InputError
 from fl_audit.privacy import pld
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, exact_gaussian_mu
-from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon, gdp_mu, require_delta, require_mu
+from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu, require_delta, require_mu
 from fl_audit.privacy.names import Accountant as Accountant
 from fl_audit.privacy.profile import PrivacyProfile
-from fl_audit.privacy.renyi import (
-    classic_conversion,
-    improved_conversion,
-    rdp_classic_epsilon_mu,
-    rdp_classic_mu,
-    rdp_epsilon_mu,
-    rdp_mu,
-    renyi_divergences,
-)
+from fl_audit.privacy.renyi import RDP_ORDERS, rdp_epsilon, rdp_mu, renyi_divergences
 from fl_audit.search import largest_kept
 
 
@@ -65,10 +57,8 @@ def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> fl
     if mu is not None:
         return epsilon_of_mu(accountant, mu, delta)
     match accountant:
-        case Accountant.RDP_CLASSIC:
-            return classic_conversion(_divergences(profile, accountant), delta)
-        case Accountant.RDP:
-            return improved_conversion(_divergences(profile, accountant), delta)
+        case Accountant.RDP_CLASSIC | Accountant.RDP:
+            return rdp_epsilon(accountant, _divergences(profile, accountant), delta)
         case Accountant.PLD:
             return pld.loss_curves(profile.events, profile.adjacency).epsilon(delta)
         case Accountant.GDP:
@@ -83,19 +73,17 @@ def exact_accountant(events: Iterable[ReleaseEvent]) -> Accountant:
 
 
 def require_accountable(profile: PrivacyProfile, accountant: Accountant) -> None:
-    """Raise `InputError` with the first event that the accountant cannot handle, if there is one.
+    """Refuse a composition that the accountant cannot handle.
 
     Parameters
     ----------
-    profile
-        Privacy profile of the releases.
-    accountant
-        Who is to account for them.
+    profile, accountant
+        As for `account`.
 
     Raises
     ------
     InputError
-        With the first event that the accountant cannot handle, if there is one.
+        With the first event that the accountant cannot handle.
     """
     match accountant:
         case Accountant.RDP_CLASSIC | Accountant.RDP:
@@ -119,12 +107,8 @@ def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:
 
     Parameters
     ----------
-    accountant
-        Which accountant.
-    mu
-        Gaussian-DP parameter, at least 0.
-    delta
-        Above 0 and below 1.
+    accountant, mu, delta
+        Which accountant; the Gaussian-DP parameter, at least 0; above 0 and below 1.
 
     Raises
     ------
@@ -132,10 +116,9 @@ def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:
         If a number is out of its range.
     """
     match accountant:
-        case Accountant.RDP_CLASSIC:
-            return rdp_classic_epsilon_mu(mu, delta)
-        case Accountant.RDP:
-            return rdp_epsilon_mu(mu, delta)
+        case Accountant.RDP_CLASSIC | Accountant.RDP:
+            require_mu(mu)
+            return rdp_epsilon(accountant, RDP_ORDERS * (mu * mu / 2), delta)
         case Accountant.PLD:
             require_mu(mu)
             require_delta(delta)
@@ -156,12 +139,8 @@ def mu_of_epsilon(accountant: Accountant, epsilon: float, delta: float) -> float
 
     Parameters
     ----------
-    accountant
-        Whose epsilon it is.
-    epsilon
-        At least 0.
-    delta
-        Above 0 and below 1.
+    accountant, epsilon, delta
+        Whose epsilon it is, at least 0, and its delta, above 0 and below 1.
 
     Raises
     ------
@@ -169,40 +148,11 @@ def mu_of_epsilon(accountant: Accountant, epsilon: float, delta: float) -> float
         If a number is out of its range or the accountant cannot reach epsilon.
     """
     match accountant:
-        case Accountant.RDP_CLASSIC:
-            return rdp_classic_mu(epsilon, delta)
-        case Accountant.RDP:
-            return rdp_mu(epsilon, delta)
+        case Accountant.RDP_CLASSIC | Accountant.RDP:
+            return rdp_mu(accountant, epsilon, delta)
         case Accountant.PLD:
             return largest_kept(lambda mu: epsilon_of_mu(accountant, mu, delta) <= epsilon, gdp_mu(epsilon, delta))
         case Accountant.GDP:
             return gdp_mu(epsilon, delta)
         case _:
             assert_never(accountant)
-
-
-def epsilon(accountant: Accountant, noise_multiplier: float, rounds: int, delta: float) -> float:
-    """Return the epsilon that an accountant promises for k rounds of Gaussian noise without sampling.
-
-    Parameters
-    ----------
-    accountant
-        Which accountant.
-    noise_multiplier
-        z, noise standard deviation over sensitivity, positive.
-    rounds
-        k, at least 1.
-    delta
-        Above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
-
-    Examples
-    --------
-    >>> round(epsilon(Accountant.GDP, 1.0, 1, 1e-5), 4)
-    4.3772
-    """
-    return epsilon_of_mu(accountant, gaussian_mu(noise_multiplier, rounds), delta)

@@ -18,15 +18,8 @@ from fl_audit.privacy.gaussian import require_noise_multiplier
 def bit_sensitivity(relation: Relation) -> float:
     """Return by how much a sum of bits, each counted as -1/2 or +1/2, changes between neighbours.
 
-    Parameters
-    ----------
-    relation
-        What happens to the unit: one that comes or goes adds +-1/2 or nothing, one that is replaced can turn its bit.
-
-    Returns
-    -------
-    float
-        1/2 for add-remove, 1 for replace. Noise of standard deviation sigma_b on the sum has z_bit = sigma_b over this.
+    A unit that comes or goes adds +-1/2 or nothing, one that is replaced can turn its bit: 1/2 or 1. Noise of standard
+    deviation sigma_b on the sum has z_bit = sigma_b over this.
 
     Examples
     --------
@@ -45,12 +38,8 @@ def bit_sensitivity(relation: Relation) -> float:
 def combined_multiplier(*multipliers: float) -> float:
     """Return the noise multiplier of the one Gaussian release that equals several releases of the same round.
 
-    z = (sum of z_i^-2)^(-1/2), which is under the smallest of them.
-
-    Parameters
-    ----------
-    multipliers
-        z_i, the noise standard deviation of each release over its own sensitivity; at least one, positive.
+    z = (sum of z_i^-2)^(-1/2), which is under the smallest of them. The z_i, at least one and positive, are the noise
+    standard deviations of the releases, each over its own sensitivity.
 
     Raises
     ------

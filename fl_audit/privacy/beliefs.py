@@ -32,12 +32,9 @@ def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: Sensitivitie
 
     Parameters
     ----------
-    mu
-        Gaussian-DP parameter of all rounds, at least 0, finite.
-    delta
-        Probability of passing the bound, above 0 and below 1.
-    sensitivities
-        Whether the rounds' sensitivities are fixed.
+    mu, delta, sensitivities
+        Gaussian-DP parameter of all rounds, at least 0, finite; probability of passing the bound, above 0 and below 1;
+        and whether the rounds' sensitivities are fixed.
 
     Returns
     -------
@@ -97,12 +94,9 @@ def gaussian_passing_probability(mu: float, log_odds: float, sensitivities: Sens
 
     Parameters
     ----------
-    mu
-        Gaussian-DP parameter of all rounds, at least 0, finite.
-    log_odds
-        t, the threshold in nats, without the prior.
-    sensitivities
-        Whether the rounds' sensitivities are fixed.
+    mu, log_odds, sensitivities
+        As for `gaussian_log_odds_bound`; t, the threshold in nats, without the prior; and whether the rounds'
+        sensitivities are fixed.
 
     Raises
     ------
@@ -154,13 +148,9 @@ def mu_from_belief(belief: float, delta: float, sensitivities: Sensitivities, pr
     Parameters
     ----------
     belief
-        Above the prior and below 1.
-    delta
-        Probability of passing the belief, above 0 and below 1.
-    sensitivities
-        Whether the rounds' sensitivities are fixed.
-    prior
-        Belief in the true data set before anything is seen, above 0 and below 1.
+        Above the prior and below 1; it is passed with probability at most delta.
+    delta, sensitivities, prior
+        As for `gaussian_belief_bound`.
 
     Raises
     ------

@@ -37,7 +37,7 @@ from fl_audit.privacy.targets import (
 )
 from fl_audit.search import smallest_root
 
-PLD_TOLERANCE = 1e-5
+_PLD_TOLERANCE = 1e-5
 """Relative width to which a noise multiplier is searched under `pld` where units are sampled."""
 
 SMALLEST_SAMPLED_NOISE = 0.01
@@ -106,10 +106,8 @@ def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
 
     Parameters
     ----------
-    target
-        What is promised.
-    claims
-        At least one, each with noise multiplier 1.
+    target, claims
+        What is promised, and under which claims: at least one, each with noise multiplier 1.
 
     Raises
     ------
@@ -255,8 +253,8 @@ def _by_curves(gap: Callable[[pld.LossCurves], float], claim: Claim, start: floa
     def at(points: int) -> Callable[[float], float]:
         return lambda z: gap(pld.loss_curves(claim.with_noise(z).events, claim.adjacency, points))
 
-    near = smallest_root(at(pld.COARSE), start, 10 * PLD_TOLERANCE, SMALLEST_SAMPLED_NOISE)
-    return smallest_root(at(pld.FINE), near, PLD_TOLERANCE, SMALLEST_SAMPLED_NOISE)
+    near = smallest_root(at(pld.COARSE), start, 10 * _PLD_TOLERANCE, SMALLEST_SAMPLED_NOISE)
+    return smallest_root(at(pld.FINE), near, _PLD_TOLERANCE, SMALLEST_SAMPLED_NOISE)
 
 
 def _raised_until(kept: Callable[[float], bool], noise_multiplier: float) -> float:

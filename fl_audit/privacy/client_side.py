@@ -8,14 +8,11 @@ and other clients see less than the client's steps, which costs nothing more.
 from collections.abc import Sequence
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant, account
 from fl_audit.privacy.events import ReleaseEvent, gaussian_rounds
+from fl_audit.privacy.gaussian import require_whole
 from fl_audit.privacy.profile import PrivacyProfile
-
-
-def _require_whole(name: str, value: int) -> None:
-    require(value >= 1 and int(value) == value, f"{name} is {value}: accepted are whole numbers from 1")
 
 
 def batches_per_epoch(records: int, batch: int) -> int:
@@ -26,23 +23,15 @@ def batches_per_epoch(records: int, batch: int) -> int:
 
     Parameters
     ----------
-    records
-        Size of the shard, from 1.
-    batch
-        Batch size that the loader was given, from 1.
+    records, batch
+        Size of the shard, and batch size that the loader was given, from 1.
 
     Raises
     ------
     InputError
         If a number is not a whole number from 1.
-
-    Examples
-    --------
-    >>> batches_per_epoch(50, 10), batches_per_epoch(51, 10)
-    (5, 6)
     """
-    _require_whole("records", records)
-    _require_whole("batch", batch)
+    require_whole(records=records, batch=batch)
     return -(-records // batch)
 
 
@@ -59,16 +48,12 @@ def local_events(
 
     Parameters
     ----------
-    records, batch
-        As for `batches_per_epoch`.
-    rounds
-        Number of rounds in which the client trains, from 1.
+    records, batch, rounds
+        Size of its shard, batch size of its loader, and in how many rounds it trains; from 1.
     noise_multiplier
         Opacus' noise multiplier: standard deviation of the noise on the sum over the clipping norm, positive.
-    epochs
-        How many epochs the client trains in a round, from 1; None where `steps` are given.
-    steps
-        How many steps it trains in a round, from 1; None where `epochs` are given.
+    epochs, steps
+        How many epochs, or how many steps, the client trains in a round, from 1; exactly one of them is given.
 
     Raises
     ------
@@ -81,12 +66,12 @@ def local_events(
     30
     """
     batches = batches_per_epoch(records, batch)
-    _require_whole("rounds", rounds)
+    require_whole(rounds=rounds)
     if epochs is not None and steps is None:
-        _require_whole("epochs", epochs)
+        require_whole(epochs=epochs)
         each = epochs * batches
     elif steps is not None and epochs is None:
-        _require_whole("steps", steps)
+        require_whole(steps=steps)
         each = steps
     else:
         raise InputError(f"epochs is {epochs} and steps is {steps}: accepted is exactly one of them")
@@ -112,10 +97,9 @@ def client_epsilons(
         Number of records of each client, from 1.
     batch, rounds, noise_multiplier, epochs, steps
         As for `local_events`, the same for all clients.
-    delta
-        Above 0 and below 1, the same for all clients.
-    accountant
-        `rdp` reports what Opacus' `RDPAccountant` does, `pld` the tighter answer; `gdp` accounts for one batch only.
+    delta, accountant
+        Above 0 and below 1; `rdp` reports what Opacus' `RDPAccountant` does, `pld` the tighter answer, and `gdp`
+        accounts for one batch only.
 
     Raises
     ------

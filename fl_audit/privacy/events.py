@@ -9,19 +9,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from fl_audit.errors import require, require_numbers
-from fl_audit.privacy.gaussian import gaussian_mu, require_noise_multiplier
-
-
-def _require_positive(name: str, value: float) -> None:
-    require_numbers(**{name: value})
-    require(value > 0 and math.isfinite(value), f"{name} is {value}: accepted are positive finite numbers")
-
-
-def require_count(count: int) -> None:
-    """Raise `InputError` unless the count is a whole number of at least 1."""
-    require_numbers(count=count)
-    accepted = math.isfinite(count) and count >= 1 and int(count) == count
-    require(accepted, f"count is {count}: accepted are whole numbers from 1")
+from fl_audit.privacy.gaussian import gaussian_mu, require_noise_multiplier, require_positive, require_whole
 
 
 def require_sampling_rate(sampling_rate: float) -> None:
@@ -45,10 +33,9 @@ class GaussianRelease:
     count: int = 1
 
     def __post_init__(self) -> None:
-        _require_positive("sensitivity", self.sensitivity)
-        _require_positive("sigma", self.sigma)
+        require_positive(sensitivity=self.sensitivity, sigma=self.sigma)
         require_noise_multiplier(self.noise_multiplier)
-        require_count(self.count)
+        require_whole(count=self.count)
 
     @property
     def noise_multiplier(self) -> float:
@@ -85,7 +72,7 @@ class SampledGaussianRelease:
     def __post_init__(self) -> None:
         require_noise_multiplier(self.noise_multiplier)
         require_sampling_rate(self.sampling_rate)
-        require_count(self.count)
+        require_whole(count=self.count)
 
     def __str__(self) -> str:
         seen = ", participation seen" if self.seen else ""
@@ -107,9 +94,8 @@ class LaplaceRelease:
     count: int = 1
 
     def __post_init__(self) -> None:
-        _require_positive("sensitivity", self.sensitivity)
-        _require_positive("scale", self.scale)
-        require_count(self.count)
+        require_positive(sensitivity=self.sensitivity, scale=self.scale)
+        require_whole(count=self.count)
 
     @property
     def epsilon(self) -> float:
@@ -134,8 +120,8 @@ class RandomizedResponse:
     count: int = 1
 
     def __post_init__(self) -> None:
-        _require_positive("epsilon", self.epsilon)
-        require_count(self.count)
+        require_positive(epsilon=self.epsilon)
+        require_whole(count=self.count)
 
     def __str__(self) -> str:
         return f"{self.count} x randomized response (epsilon {self.epsilon:g})"
@@ -156,10 +142,9 @@ def gaussian_rounds(
         z, noise standard deviation over the sensitivity of the sum, positive.
     rounds
         k, at least 1.
-    sampling_rate
-        Probability with which a unit takes part in a round, above 0 and up to 1; 1 is no sampling.
-    seen
-        Whether the insider sees in which rounds the differing unit takes part; without sampling it says nothing.
+    sampling_rate, seen
+        Probability with which a unit takes part in a round, above 0 and up to 1, which is no sampling; and whether the
+        insider sees in which rounds the differing unit takes part.
 
     Raises
     ------
@@ -179,19 +164,12 @@ def gaussian_rounds(
 
 
 def with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
-    """Return the event with its Gaussian noise multiplied by a positive factor; other kinds are returned as they are.
+    """Return the event with its Gaussian noise multiplied by a factor; other kinds are returned as they are.
 
     Parameters
     ----------
-    event
-        A release.
-    factor
-        Above 0.
-
-    Raises
-    ------
-    InputError
-        If the noise multiplier leaves its range.
+    event, factor
+        A release, and a number above 0.
     """
     match event:
         case GaussianRelease():
@@ -218,8 +196,7 @@ def noise_multiplier_of(event: ReleaseEvent) -> float | None:
 def full_participation_mu(event: ReleaseEvent) -> float | None:
     """Return mu = sqrt(count) / z of Gaussian noise as if the unit took part every time, None for other kinds.
 
-    With sampling it bounds what holds for an insider who sees who takes part, and is exact for units whose coins all
-    fell on taking part.
+    With sampling it is exact for units whose coins all fell on taking part, and bounds an insider who sees the coins.
     """
     noise_multiplier = noise_multiplier_of(event)
     return None if noise_multiplier is None else math.sqrt(event.count) / noise_multiplier

@@ -38,25 +38,37 @@ def require_noise_multiplier(noise_multiplier: float) -> None:
     require(accepted, f"noise multiplier is {noise_multiplier}: accepted are numbers from 1e-100 to 1e100")
 
 
+def require_positive(**given: float) -> None:
+    """Raise `InputError` unless each is a positive finite number."""
+    require_numbers(**given)
+    for name, value in given.items():
+        accepted = value > 0 and math.isfinite(value)
+        require(accepted, f"{name.replace('_', ' ')} is {value}: accepted are positive finite numbers")
+
+
+def require_whole(**given: float) -> None:
+    """Raise `InputError` unless each is a whole number of at least 1."""
+    require_numbers(**given)
+    for name, value in given.items():
+        whole = math.isfinite(value) and value >= 1 and int(value) == value
+        require(whole, f"{name} is {value}: accepted are whole numbers from 1")
+
+
 def gaussian_mu(noise_multiplier: float, rounds: int) -> float:
     """Return mu = sqrt(k) / z of k rounds with noise multiplier z (Dong, Roth & Su 2022, corollary 3.3).
 
     Parameters
     ----------
-    noise_multiplier
-        z, from 1e-100 to 1e100.
-    rounds
-        k, from 1.
+    noise_multiplier, rounds
+        z, from 1e-100 to 1e100, and k, from 1.
 
     Raises
     ------
     InputError
-        If the noise multiplier is not between 1e-100 and 1e100, or there is no round.
+        If a number is out of its range.
     """
     require_noise_multiplier(noise_multiplier)
-    require_numbers(rounds=rounds)
-    whole = math.isfinite(rounds) and rounds >= 1 and int(rounds) == rounds
-    require(whole, f"rounds is {rounds}: accepted are whole numbers from 1")
+    require_whole(rounds=rounds)
     return math.sqrt(rounds) / noise_multiplier
 
 
@@ -85,10 +97,8 @@ def gdp_delta(epsilon: float, mu: float) -> float:
 
     Parameters
     ----------
-    epsilon
-        At least 0, finite.
-    mu
-        Gaussian-DP parameter, at least 0, finite; 0 means that nothing is released.
+    epsilon, mu
+        At least 0, finite; a Gaussian-DP parameter of 0 means that nothing is released.
 
     Raises
     ------
@@ -113,10 +123,8 @@ def gdp_epsilon(delta: float, mu: float) -> float:
 
     Parameters
     ----------
-    delta
-        Above 0 and below 1.
-    mu
-        Gaussian-DP parameter, at least 0; an infinite mu gives an infinite epsilon.
+    delta, mu
+        Above 0 and below 1; Gaussian-DP parameter, at least 0, of which an infinite one gives an infinite epsilon.
 
     Raises
     ------
@@ -148,10 +156,8 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 
     Parameters
     ----------
-    epsilon
-        At least 0, finite.
-    delta
-        Above 0 and below 1.
+    epsilon, delta
+        At least 0 and finite; above 0 and below 1.
 
     Raises
     ------

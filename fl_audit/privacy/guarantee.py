@@ -53,17 +53,9 @@ class Guarantee:
     others: tuple[Claim, ...] = ()
 
     def reconstruction_bound(self, chance: float) -> float | None:
-        """Return how often an attacker may name what it would hit with probability `chance` if nothing were released.
+        """Return how often an attacker may name what it would hit with probability `chance`, from 0 to 1, by itself.
 
-        Parameters
-        ----------
-        chance
-            From 0 to 1; 1 / m among m equally likely candidates.
-
-        Returns
-        -------
-        float or None
-            See `reconstruction.reconstruction_bound`; None where noise follows one pair and protects no other record.
+        See `reconstruction.reconstruction_bound`; None where noise follows one pair and protects no other record.
         """
         if self.claim.sensitivities is Sensitivities.FIXED:
             return None

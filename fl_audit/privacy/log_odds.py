@@ -65,15 +65,13 @@ class LogOddsLaw(Protocol):
 
         Parameters
         ----------
-        log_odds
-            Log-odds that may follow this law, of any shape.
-        generator
-            Draws among outcomes that share one value.
+        log_odds, generator
+            Log-odds that may follow this law, of any shape, and what draws among outcomes that share one value.
         """
 
 
 @dataclass(frozen=True)
-class NormalLogOdds:
+class NormalLogOdds(LogOddsLaw):
     """Gaussian releases without sampling: N(mu^2/2, mu^2) under D and N(-mu^2/2, mu^2) under D', in closed form."""
 
     mu: float  # Gaussian-DP parameter of all rounds, positive
@@ -98,13 +96,7 @@ class NormalLogOdds:
         return np.asarray(self.mean + self.mu * ndtri(_probabilities(probability)), dtype=np.float64)
 
     def uniforms(self, log_odds: ArrayLike, generator: np.random.Generator) -> Floats:
-        """Return the distribution function at the log-odds; nothing is drawn.
-
-        Parameters
-        ----------
-        log_odds, generator
-            As for `LogOddsLaw.uniforms`.
-        """
+        """Return the distribution function at the log-odds; nothing is drawn."""
         return self.cdf(log_odds)
 
 
@@ -200,10 +192,8 @@ def fine_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency) -> pld.L
 
     Parameters
     ----------
-    events
-        The releases.
-    adjacency
-        How neighbours differ.
+    events, adjacency
+        The releases, and how neighbours differ.
     """
     finer = min(_FINER, _GRID // pld.loss_curves(events, adjacency).size)
     return pld.loss_curves(events, adjacency, pld.FINE * max(1, finer))
@@ -212,5 +202,4 @@ def fine_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency) -> pld.L
 def _gridded(curves: pld.LossCurves, values: Floats, probabilities: Floats, beyond: float) -> LogOddsLaw:
     """Return the law of masses on a grid; `beyond` is the mass under the grid."""
     cumulative = np.minimum(beyond + np.cumsum(probabilities), 1.0)
-    mean = float(values @ probabilities / probabilities.sum())
-    return GriddedLogOdds(values, cumulative, curves.error, mean)
+    return GriddedLogOdds(values, cumulative, curves.error, float(values @ probabilities / probabilities.sum()))

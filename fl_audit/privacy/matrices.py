@@ -3,7 +3,7 @@
 A strategy C is lower triangular (rounds x rounds) with ones on its diagonal. Round t releases r_t = g_t + (C^-1 z)_t,
 g_t the sum of clipped contributions and z independent noise N(0, sigma^2 I) of every round. C r = C g + z is as
 informative, so that all rounds together are one Gaussian release of C g, of sensitivity sens(C) times that of one
-contribution (module `matrix_sensitivity`); it holds for contributions that are chosen adaptively (Denisov et al. 2022,
+contribution (`sensitivity`); it holds for contributions that are chosen adaptively (Denisov et al. 2022,
 arXiv:2202.08312, theorem 2.1). The identity is independent noise. What C gains is the error of the prefix sums
 g_1 + ... + g_t, on which the model of round t rests.
 
@@ -18,9 +18,11 @@ has them (experiments/studies/banded_matrices.py wrote it with jax-privacy), oth
 """
 
 import json
+import math
 from enum import StrEnum
 from functools import lru_cache
 from importlib.resources import files
+from itertools import combinations, islice
 from typing import assert_never
 
 import numpy as np
@@ -29,8 +31,10 @@ from scipy.linalg import solve_triangular, toeplitz
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent
-from fl_audit.privacy.gaussian import require_noise_multiplier
-from fl_audit.privacy.matrix_sensitivity import accounted_sensitivity
+from fl_audit.privacy.gaussian import require_noise_multiplier, require_whole
+
+_LARGEST_ENUMERATION = 100_000  # sets of rounds up to which a sensitivity is found by trying all of them
+_CHUNK = 4096
 
 
 class StrategyKind(StrEnum):
@@ -68,7 +72,7 @@ def strategy_matrix(kind: StrategyKind, rounds: int, bands: int = 1) -> Floats:
     >>> strategy_matrix(StrategyKind.TREE, 4).astype(int).tolist()
     [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 1]]
     """
-    require(rounds >= 1 and int(rounds) == rounds, f"rounds is {rounds}: accepted are whole numbers from 1")
+    require_whole(rounds=rounds)
     match kind:
         case StrategyKind.TREE:
             return _tree(rounds)
@@ -85,16 +89,11 @@ def _tree(rounds: int) -> Floats:
     return np.asarray((first >= last - (last & -last)) & (first < last), dtype=np.float64)
 
 
-def square_root_coefficients(bands: int) -> Floats:
+def _square_root_coefficients(bands: int) -> Floats:
     """Return the first coefficients of the square root of the matrix of ones on and under the diagonal.
 
     c_j = binom(2j, j) / 4^j, cut after `bands` of them: the banded square root (Kalinin & Lampert 2024,
     arXiv:2405.13763). They fall from 1 and are positive.
-
-    Examples
-    --------
-    >>> square_root_coefficients(4).tolist()
-    [1.0, 0.5, 0.375, 0.3125]
     """
     j = np.arange(1, bands)
     return np.cumprod(np.append(1.0, (2 * j - 1) / (2 * j)))
@@ -105,14 +104,12 @@ def banded_coefficients(rounds: int, bands: int) -> Floats:
 
     Optimised for the mean squared error of prefix sums, where so many bands are in the file: for the smallest number of
     rounds there that is at least the asked one, or the largest. Any coefficients may be used over any number of rounds;
-    they are best for the rounds that they were optimised for. Otherwise `square_root_coefficients`.
+    they are best for the rounds that they were optimised for. Otherwise those of the banded square root.
 
     Parameters
     ----------
-    rounds
-        k, from 1.
-    bands
-        From 1 to the number of rounds.
+    rounds, bands
+        k, from 1, and from 1 to k.
 
     Raises
     ------
@@ -123,7 +120,7 @@ def banded_coefficients(rounds: int, bands: int) -> Floats:
     require(accepted, f"bands is {bands}: accepted are whole numbers from 1 to the number of rounds, {rounds}")
     offered = {known: values for (known, width), values in _optimised().items() if width == bands}
     if not offered:
-        return square_root_coefficients(bands)
+        return _square_root_coefficients(bands)
     enough = [known for known in offered if known >= rounds]
     return np.array(offered[min(enough) if enough else max(offered)])
 
@@ -151,16 +148,13 @@ def correlated_event(
         relation); positive. The event's own noise multiplier is this one over sens(C).
     kind, rounds, bands
         As for `strategy_matrix`.
-    separation
-        Any two rounds of a unit lie at least so many rounds apart, from 1. With everybody in every round it is 1.
-    participations
-        In how many rounds a unit takes part at most, from 1. With everybody in every round it is the number of rounds.
+    separation, participations
+        As for `sensitivity`; with everybody in every round 1, and the number of rounds.
 
     Returns
     -------
     ReleaseEvent
-        Its sensitivity is exact, or an upper bound where `matrix_sensitivity.sensitivity` refuses (a tree with very
-        many sets of rounds).
+        Its sensitivity is exact, or an upper bound for a tree with very many sets of rounds.
 
     Raises
     ------
@@ -175,4 +169,114 @@ def correlated_event(
     """
     require_noise_multiplier(noise_multiplier)
     strategy = strategy_matrix(kind, rounds, bands)
-    return GaussianRelease(accounted_sensitivity(strategy, separation, participations), noise_multiplier)
+    return GaussianRelease(sensitivity(strategy, separation, participations), noise_multiplier)
+
+
+def sensitivity(strategy: Floats, separation: int, participations: int) -> float:
+    """Return the L2 sensitivity of a strategy to a unit whose contribution to a round has norm at most 1.
+
+    A unit that takes part in the rounds of a set S moves C g by at most (sum over s, t in S of |(C'C)_st|)^(1/2), which
+    is attained where no entry of C'C is negative, by equal contributions in all rounds. The sensitivity is the largest
+    such value over all sets S that the participation allows (Choquette-Choo et al. 2023, arXiv:2306.08153, Eq. (5)).
+
+    It is exact where no entry of C'C is negative, as for all matrices here, and where rounds that are `separation`
+    apart do not overlap; otherwise it is an upper bound, never too small. It is found, in this order, by
+
+    * the sum over all rounds, where a unit may take part in every one;
+    * a dynamic programme over squared column norms, where the columns of rounds that are `separation` apart are
+      orthogonal: above all for a banded strategy with at most `separation` bands;
+    * the set {1, 1 + separation, 1 + 2 separation, ...}, which is the worst where C is Toeplitz and its coefficients
+      are not negative and never increase (Kalinin & Lampert 2024, arXiv:2405.13763, theorem 2);
+    * trying all sets, up to 100,000 of them; of more, by two dynamic programmes, an upper bound.
+
+    Parameters
+    ----------
+    strategy
+        C, square.
+    separation
+        Smallest distance between two rounds in which the same unit takes part, from 1.
+    participations
+        Largest number of rounds in which a unit takes part, from 1; more than fit into the rounds are as many as fit.
+
+    Returns
+    -------
+    float
+        In units of the norm of one contribution.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+
+    Examples
+    --------
+    >>> round(sensitivity(np.tri(4), 1, 4), 4)  # 1 + 4 + 9 + 16
+    5.4772
+    """
+    most = _require_pattern(strategy, separation, participations)
+    gram, rounds = np.abs(strategy.T @ strategy), strategy.shape[0]
+    if separation == 1 and most == rounds:
+        return math.sqrt(float(gram.sum()))
+    if most == 1 or not np.any(np.tril(gram, -separation)):
+        return math.sqrt(float(_largest_sum(np.diag(gram), separation, most)))
+    if _is_decreasing_toeplitz(strategy):
+        return float(np.linalg.norm(strategy[:, : most * separation : separation].sum(axis=1)))
+    count = sum(_pattern_count(rounds, separation, taken) for taken in range(1, most + 1))
+    if count > _LARGEST_ENUMERATION:
+        return _sensitivity_upper_bound(strategy, separation, participations)
+    return math.sqrt(max(_largest_enumerated(gram, separation, taken) for taken in range(1, most + 1)))
+
+
+def _sensitivity_upper_bound(strategy: Floats, separation: int, participations: int) -> float:
+    """Return an upper bound on `sensitivity` for any strategy and participation.
+
+    For every round s the largest sum of |(C'C)_st| over an allowed set of rounds t, then the largest sum of these over
+    an allowed set of rounds s: two dynamic programmes that need not agree on the set (Choquette-Choo et al. 2023,
+    arXiv:2306.08153, algorithm 4).
+    """
+    most = _require_pattern(strategy, separation, participations)
+    rows = _largest_sum(np.abs(strategy.T @ strategy), separation, most)
+    return math.sqrt(float(_largest_sum(rows, separation, most)))
+
+
+def _require_pattern(strategy: Floats, separation: int, participations: int) -> int:
+    """Refuse what is out of range and return how many rounds a unit can take part in."""
+    square = strategy.ndim == 2 and strategy.shape[0] == strategy.shape[1] > 0
+    require(square, f"strategy has shape {strategy.shape}: accepted are square matrices of at least one round")
+    require(bool(np.all(np.isfinite(strategy))), "strategy has entries that are no finite numbers: accepted are none")
+    require_whole(separation=separation, participations=participations)
+    return min(int(participations), -(-int(strategy.shape[0]) // int(separation)))
+
+
+def _largest_sum(weights: Floats, separation: int, most: int) -> Floats:
+    """Return the largest sum of weights, none negative, over allowed sets of positions along the last axis.
+
+    After j steps best[i] is the largest sum from position i on with at most j positions: either i counts and the next
+    is `separation` later, or the answer is that of a later i.
+    """
+    best = np.zeros((*weights.shape[:-1], weights.shape[-1] + separation))
+    for _ in range(most):
+        taken = weights + best[..., separation:]
+        best[..., : weights.shape[-1]] = np.maximum.accumulate(taken[..., ::-1], axis=-1)[..., ::-1]
+    return np.asarray(best[..., 0], dtype=np.float64)
+
+
+def _is_decreasing_toeplitz(strategy: Floats) -> bool:
+    coefficients = strategy[:, 0]
+    falling = bool(np.all(np.diff(coefficients) <= 0)) and bool(coefficients[-1] >= 0)
+    return falling and np.array_equal(strategy, toeplitz(coefficients, np.zeros_like(coefficients)))
+
+
+def _pattern_count(rounds: int, separation: int, taken: int) -> int:
+    return math.comb(rounds - (taken - 1) * (separation - 1), taken)
+
+
+def _largest_enumerated(gram: Floats, separation: int, taken: int) -> float:
+    """Return the largest sum of the Gram matrix over sets of exactly so many rounds."""
+    free = gram.shape[0] - (taken - 1) * (separation - 1)
+    sets, largest = combinations(range(free), taken), 0.0
+    while chunk := list(islice(sets, _CHUNK)):
+        rounds = np.array(chunk) + (separation - 1) * np.arange(taken)
+        sums = gram[rounds[:, :, None], rounds[:, None, :]].sum(axis=(1, 2))
+        largest = max(largest, float(sums.max()))
+    return largest

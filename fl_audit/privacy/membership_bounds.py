@@ -15,7 +15,7 @@ from typing import assert_never
 from scipy.special import expit
 
 from fl_audit.adjacency import Relation
-from fl_audit.privacy.gaussian import require_delta, require_epsilon
+from fl_audit.privacy.gaussian import require_epsilon
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.scores import gaussian_advantage
 
@@ -36,16 +36,7 @@ def yeom_bound(epsilon: float) -> float:
 
     It needs delta = 0 and a promise for records that are replaced; under (epsilon, delta)-DP the advantage may pass it
     by up to delta. Above 1 (epsilon above ln 2) it says nothing. Bernau et al. 2021 draw it in figures 7d, 8d and 9d.
-
-    Parameters
-    ----------
-    epsilon
-        At least 0, finite.
-
-    Returns
-    -------
-    float
-        At least 0; infinite where the exponential overflows.
+    Epsilon is at least 0 and finite; where the exponential overflows the bound is infinite.
 
     Raises
     ------
@@ -61,36 +52,12 @@ def yeom_bound(epsilon: float) -> float:
     return math.expm1(epsilon) if epsilon < _LARGEST_EXPONENT else math.inf
 
 
-def tradeoff_advantage_bound(epsilon: float, delta: float) -> float:
+def _tradeoff_advantage_bound(epsilon: float, delta: float) -> float:
     """Return (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), the best advantage that (epsilon, delta)-DP alone allows.
 
     The largest TPR - FPR in the region of error rates of Kairouz, Oh & Viswanath 2015, theorem 2.1; for membership
     Humphries et al. 2023. It holds for every adversary that tells two neighbours apart, the insider included.
-
-    Parameters
-    ----------
-    epsilon
-        At least 0, finite.
-    delta
-        Above 0 and below 1.
-
-    Returns
-    -------
-    float
-        From delta to 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
-
-    Examples
-    --------
-    >>> round(tradeoff_advantage_bound(2.2, 0.001), 4)
-    0.8007
     """
-    require_epsilon(epsilon)
-    require_delta(delta)
     return 1 - 2 * (1 - delta) * float(expit(-epsilon))
 
 
@@ -117,5 +84,5 @@ def membership_bounds(promise: Guarantee) -> MembershipBounds:
             exact = min(gaussian, 2 * promise.advantage_bound_exact)
         case _:
             assert_never(promise.adjacency.relation)
-    tradeoff = tradeoff_advantage_bound(epsilon, delta) if delta < 1 else 1.0
+    tradeoff = _tradeoff_advantage_bound(epsilon, delta) if delta < 1 else 1.0
     return MembershipBounds(yeom_bound(epsilon), tradeoff, exact)

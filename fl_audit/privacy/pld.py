@@ -3,7 +3,7 @@
 The privacy loss L = log P(o)/Q(o), o drawn from P, adds up over releases. Every release's law of L is put on a grid of
 width h by "connect the dots" (Doroshenko et al. 2022, arXiv:2207.04380): the mass at a loss between two grid points is
 split so that its P-mass and its Q-mass are both kept. That is a spread of the likelihood ratio which keeps its mean, so
-the gridded pair is never less distinguishable than the true one. `LossGrid` composes the gridded laws. (Constructors of
+the gridded pair is never less distinguishable than the true one; `loss_laws` composes them. (Constructors of
 dp-accounting take second differences of delta(epsilon); their cancellation creates mass of about 1e-16 / h at every
 grid point, which thousands of weak releases multiply. Masses of grid cells have no such cancellation.)
 
@@ -11,7 +11,9 @@ How far it can be off. The grid moves each of the K composed losses by less than
 so under P by h^2 / 8 at most on average, and by Hoeffding's inequality their sum by more than
 tau = K h^2 / 8 + h sqrt(K ln(1/theta) / 2) with probability theta at most (nor ever by more than K h). Hence
 true epsilon(delta) <= `epsilon(delta)` <= true epsilon(delta - theta) + tau with theta = `MISPLACED_MASS`.
-Under `LossCurves.smallest_delta` rounding hides the tails: there the answers are the upper bounds of `tail_bounds`.
+Under `LossCurves.smallest_delta` rounding hides the tails: there the answers are the smaller of two upper bounds, by
+Renyi divergences where all releases are Gaussian, and by the closed form of the Gaussian releases as if the unit took
+part every time, to which releases of pure epsilon add theirs.
 """
 
 import math
@@ -23,11 +25,20 @@ import numpy as np
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
-from fl_audit.errors import InputError
-from fl_audit.privacy.events import ReleaseEvent
-from fl_audit.privacy.loss_grid import LossGrid
-from fl_audit.privacy.loss_laws import LossLaw, Masses, loss_laws
-from fl_audit.privacy.tail_bounds import epsilon_bound, log_odds_bound
+from fl_audit.errors import require
+from fl_audit.privacy.beliefs import Sensitivities, gaussian_log_odds_bound
+from fl_audit.privacy.events import (
+    GaussianRelease,
+    LaplaceRelease,
+    RandomizedResponse,
+    ReleaseEvent,
+    SampledGaussianRelease,
+    full_participation_mu,
+)
+from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.privacy.loss_laws import LossGrid, LossLaw, loss_laws
+from fl_audit.privacy.names import Accountant
+from fl_audit.privacy.renyi import rdp_epsilon, renyi_divergences
 
 MISPLACED_MASS = 1e-12
 """theta: mass that truncation, rounding of the transforms and the tail of Hoeffding's inequality may hold."""
@@ -81,9 +92,8 @@ class LossCurve:
     def passing_probability(self, loss: float) -> float:
         """Return the smallest delta(eps) / (1 - e^(eps - loss)) over eps below the loss, at most 1.
 
-        An upper bound on P(L > loss) under every composition that these deltas dominate, because
-        delta(eps) = E[(1 - e^(eps - L))+]. Between grid points delta is linear in e^eps, so the quotient is monotone
-        there and the grid has its minimum.
+        Bounds P(L > loss) under every composition that these deltas dominate: delta(eps) = E[(1 - e^(eps - L))+].
+        Between grid points delta is linear in e^eps, so the quotient is monotone there and the grid has its minimum.
         """
         below = self.losses < loss
         found = self.deltas[below] / -np.expm1(self.losses[below] - loss)
@@ -137,7 +147,7 @@ class LossCurves:
     def epsilon(self, delta: float) -> float:
         """Return epsilon at delta, never too small; a bound from above where delta is under `smallest_delta`."""
         if delta < self.smallest_delta:
-            return epsilon_bound(self.events, self.adjacency, delta)
+            return _epsilon_bound(self.events, self.adjacency, delta)
         return max(curve.epsilon(delta) for curve in self.curves)
 
     def survival(self, loss: float) -> float:
@@ -150,13 +160,12 @@ class LossCurves:
         return min(1.0, max(curve.survival(loss - self.slack(misplaced)) for curve in self.curves) + misplaced)
 
     def quantile(self, probability: float) -> float:
-        """Return a loss that is passed with at most the probability where the law of every loss is fixed.
+        """Return a loss, never too small, that is passed with at most the probability where all losses have fixed laws.
 
-        Never too small. A thousandth of the probability is left to sums that the grid has lowered by more than the
-        slack that is added.
+        A thousandth of the probability is left to sums that the grid has lowered by more than the slack that is added.
         """
         if probability < self.smallest_delta:
-            return log_odds_bound(self.events, self.adjacency, probability)
+            return _log_odds_bound(self.events, self.adjacency, probability)
         misplaced = probability * _SLACK_SHARE
         fixed = max(curve.quantile(probability - misplaced) for curve in self.curves) + self.slack(misplaced)
         return min(fixed, self.composed_quantile(probability))
@@ -166,12 +175,9 @@ class LossCurves:
         return max(curve.passing_probability(loss) for curve in self.curves)
 
     def composed_quantile(self, probability: float) -> float:
-        """Return a loss, at least 0, that adaptively chosen releases pass with at most the probability.
-
-        Never too small: it rests on delta(eps) alone (see `LossCurve.passing_probability`).
-        """
+        """Return a loss, at least 0, never too small, that adaptive releases pass with at most the probability."""
         if probability < self.smallest_delta:
-            return log_odds_bound(self.events, self.adjacency, probability)
+            return _log_odds_bound(self.events, self.adjacency, probability)
         return max(0.0, *(curve.composed_quantile(probability) for curve in self.curves))
 
     def tradeoff(self, alpha: float) -> float:
@@ -230,10 +236,6 @@ def _self_compose(law: LossGrid, count: int) -> LossGrid:
     return composed.plus(_self_compose(law, rest)) if rest else composed
 
 
-def _gridded(masses: Masses) -> LossGrid:
-    return LossGrid(masses.first, masses.probabilities, masses.infinity)
-
-
 def _curve(law: LossGrid, interval: float, misplaced: float) -> LossCurve:
     """Read the grid of a composed law; delta at grid point j is T_j - S_j + infinity.
 
@@ -286,10 +288,10 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
     """
     laws = loss_laws(events, adjacency)
     longest = max(law.highest - law.lowest for law, _ in laws)
-    if not longest < _LARGEST_LOSS:
-        raise InputError(
-            f"the noise is so weak that losses reach {longest:.3g}: accepted by pld are losses up to {_LARGEST_LOSS:g}"
-        )
+    require(
+        longest < _LARGEST_LOSS,
+        f"the noise is so weak that losses reach {longest:.3g}: accepted by pld are losses up to {_LARGEST_LOSS:g}",
+    )
     interval = _interval(laws, points)
     count = sum(times for _, times in laws)
     directions = (False,) if all(law.symmetric for law, _ in laws) else (False, True)
@@ -299,16 +301,45 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
         composed: LossGrid | None = None
         for law, times in laws:
             with np.errstate(over="ignore"):  # Chernoff bounds that overflow are not the ones that are used
-                summed = _self_compose(_gridded(law.masses(interval, reverse)), times)
+                summed = _self_compose(law.masses(interval, reverse), times)
             composed = summed if composed is None else composed.plus(summed)
         assert composed is not None
         curves.append(_curve(composed, interval, misplaced))
     spread = _spread(count, interval, MISPLACED_MASS)
-    return LossCurves(
-        curves=tuple(curves),
-        interval=interval,
-        error=min(count * interval, count * interval**2 / 8 + spread),
-        count=count,
-        events=events,
-        adjacency=adjacency,
+    error = min(count * interval, count * interval**2 / 8 + spread)
+    return LossCurves(tuple(curves), interval, error, count, events, adjacency)
+
+
+def _epsilon_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, delta: float) -> float:
+    """Return a bound from above on the epsilon of a composition at any delta (Balle et al. 2020, theorem 21)."""
+    mu, pure = _unsampled(events)
+    unsampled = pure + (gdp_epsilon(delta, mu) if mu > 0 else 0.0)
+    if not _are_gaussian(events):
+        return unsampled
+    return min(unsampled, rdp_epsilon(Accountant.RDP, renyi_divergences(events, None, adjacency), delta))
+
+
+def _log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, probability: float) -> float:
+    """Return log-odds, at least 0, that are passed with at most the probability, under adaptive sensitivities too.
+
+    Of the Renyi divergences Mironov's conversion (2017, proposition 3) is taken: by Markov's inequality for
+    e^((alpha - 1) L) it bounds the tail of the log-odds L itself.
+    """
+    mu, pure = _unsampled(events)
+    unsampled = pure + (gaussian_log_odds_bound(mu, probability, Sensitivities.ADAPTIVE) if mu > 0 else 0.0)
+    if not _are_gaussian(events):
+        return unsampled
+    return min(unsampled, rdp_epsilon(Accountant.RDP_CLASSIC, renyi_divergences(events, None, adjacency), probability))
+
+
+def _unsampled(events: tuple[ReleaseEvent, ...]) -> tuple[float, float]:
+    """Return mu of the Gaussian releases without their sampling, and the pure epsilon of all others together."""
+    mu = math.hypot(*(full_participation_mu(event) or 0.0 for event in events))
+    pure = sum(
+        event.count * event.epsilon for event in events if isinstance(event, LaplaceRelease | RandomizedResponse)
     )
+    return mu, pure
+
+
+def _are_gaussian(events: tuple[ReleaseEvent, ...]) -> bool:
+    return all(isinstance(event, GaussianRelease | SampledGaussianRelease) for event in events)

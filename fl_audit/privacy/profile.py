@@ -110,10 +110,8 @@ class PrivacyProfile:
 
         Parameters
         ----------
-        delta
-            Above 0 and below 1.
-        sensitivities
-            Whether the rounds' sensitivities are fixed.
+        delta, sensitivities
+            Above 0 and below 1; whether the rounds' sensitivities are fixed.
 
         Raises
         ------
@@ -142,10 +140,8 @@ class PrivacyProfile:
 
         Parameters
         ----------
-        log_odds
-            The threshold in nats, without the prior.
-        sensitivities
-            Whether the rounds' sensitivities are fixed.
+        log_odds, sensitivities
+            The threshold in nats, without the prior; whether the rounds' sensitivities are fixed.
         """
         mu = self.gaussian_mu
         if mu is not None:

@@ -6,8 +6,7 @@ al. 2019). So it is told truly with probability (1 + rho) / 2 = e^epsilon / (1 +
 
 from scipy.special import bdtrc, expit
 
-from fl_audit.privacy.events import require_count
-from fl_audit.privacy.gaussian import require_epsilon
+from fl_audit.privacy.gaussian import require_epsilon, require_whole
 
 
 def truth_probability(epsilon: float) -> float:
@@ -37,10 +36,8 @@ def response_advantage(epsilon: float, differing: int) -> float:
 
     Parameters
     ----------
-    epsilon
-        Epsilon of one bit, from 0.
-    differing
-        d, number of bits in which the two records differ, from 1.
+    epsilon, differing
+        Epsilon of one bit, from 0, and d, the number of bits in which the two records differ, from 1.
 
     Raises
     ------
@@ -52,7 +49,7 @@ def response_advantage(epsilon: float, differing: int) -> float:
     >>> round(response_advantage(1.0, 1), 4), round(response_advantage(1.0, 3), 4)
     (0.4621, 0.6438)
     """
-    require_count(differing)
+    require_whole(differing=differing)
     truth = truth_probability(epsilon)
     # Even where half of the bits agree: that outcome is as probable under both records, and tells nothing.
     return float(bdtrc(differing // 2, differing, truth) - bdtrc(differing // 2, differing, 1 - truth))

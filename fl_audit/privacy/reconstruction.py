@@ -44,12 +44,6 @@ def against_its_absence(claim: Claim) -> Claim:
     ------
     InputError
         If the noise follows the pair D and D' (`fixed` sensitivities): such noise promises nothing for other records.
-
-    Examples
-    --------
-    >>> from fl_audit.privacy.events import gaussian_rounds
-    >>> against_its_absence(Claim("replace-record", gaussian_rounds(4.0, 30), 1e-3)).noise_multiplier
-    8.0
     """
     require(
         claim.sensitivities is Sensitivities.ADAPTIVE,

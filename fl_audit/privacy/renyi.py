@@ -12,70 +12,19 @@ import numpy as np
 
 from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.arrays import Floats
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, require
 from fl_audit.privacy.events import ReleaseEvent, SampledGaussianRelease, exact_gaussian_mu
-from fl_audit.privacy.gaussian import require_delta, require_epsilon, require_mu
+from fl_audit.privacy.gaussian import require_delta, require_epsilon
+from fl_audit.privacy.names import Accountant
 
-RDP_CLASSIC_ORDERS = np.array([1 + tenth / 10 for tenth in range(1, 100)] + list(range(12, 64)), dtype=np.float64)
-"""Renyi orders of `rdp-classic`: 1.1, 1.2, ..., 10.9 and 12, 13, ..., 63. The largest one sets the smallest epsilon."""
+RDP_ORDERS = np.array([1 + tenth / 10 for tenth in range(1, 100)] + list(range(12, 64)), dtype=np.float64)
+"""Renyi orders of both, the defaults of opacus' `RDPAccountant`: 1.1, 1.2, ..., 10.9 and 12, 13, ..., 63.
+
+The largest one sets the smallest epsilon of `rdp-classic`.
+"""
 
 _WEAK_NOISE = 0.03
 """Noise multiplier under which sampled releases are accounted by the bound that becomes exact as noise vanishes."""
-
-RDP_ORDERS = RDP_CLASSIC_ORDERS
-"""Renyi orders of `rdp`: the defaults of opacus' `RDPAccountant`, which are the same list."""
-
-
-def rdp_classic_epsilon_mu(mu: float, delta: float) -> float:
-    """Return epsilon of a Gaussian composition by the paper's accountant.
-
-    The smallest eps_RDP(alpha) + ln(1/delta) / (alpha - 1) over `RDP_CLASSIC_ORDERS`, with eps_RDP = alpha mu^2 / 2
-    (Mironov 2017, proposition 3; Bernau et al. 2021, Eq. (3)). Because of the largest order the result is never under
-    ln(1/delta) / 62.
-
-    Parameters
-    ----------
-    mu
-        Square root of the sum of (Delta_i / sigma_i)^2 over the rounds, at least 0.
-    delta
-        Above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
-    """
-    require_mu(mu)
-    require_delta(delta)
-    orders = RDP_CLASSIC_ORDERS
-    return float(np.min(orders * (mu * mu / 2) - math.log(delta) / (orders - 1)))
-
-
-def rdp_classic_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu that `rdp_classic_epsilon_mu` accounts with at most epsilon; closed form over the orders.
-
-    Parameters
-    ----------
-    epsilon
-        Above ln(1/delta) / 62.
-    delta
-        Above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If epsilon is not above ln(1/delta) / 62, which this accountant reports even without any release.
-    """
-    require_epsilon(epsilon)
-    require_delta(delta)
-    overhead = -math.log(delta) / (RDP_CLASSIC_ORDERS - 1)
-    floor = float(overhead[-1])
-    if epsilon <= floor:
-        raise InputError(
-            f"epsilon is {epsilon:.6g}: accepted by rdp-classic at delta {delta} are numbers above {floor:.6g}, "
-            "which it reports even where nothing is released"
-        )
-    return math.sqrt(float(np.max(2 * (epsilon - overhead) / RDP_CLASSIC_ORDERS)))
 
 
 @lru_cache(maxsize=4096)
@@ -178,48 +127,43 @@ def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str | None, ad
     return total
 
 
-def classic_conversion(divergences: Floats, delta: float) -> float:
-    """Return the smallest eps_RDP(alpha) + ln(1/delta) / (alpha - 1), Mironov 2017, proposition 3.
-
-    Parameters
-    ----------
-    divergences
-        eps_RDP at each of `RDP_CLASSIC_ORDERS`.
-    delta
-        Above 0 and below 1.
-    """
-    require_delta(delta)
-    return float(np.min(divergences - math.log(delta) / (RDP_CLASSIC_ORDERS - 1)))
-
-
-def _improved_overhead(delta: float) -> Floats:
+def _overhead(accountant: Accountant, delta: float) -> Floats:
+    """Return what a conversion to (epsilon, delta) adds at each order."""
     orders = RDP_ORDERS
+    if accountant is Accountant.RDP_CLASSIC:
+        return np.asarray(-math.log(delta) / (orders - 1), dtype=np.float64)
     return np.asarray(np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1), dtype=np.float64)
 
 
-def improved_conversion(divergences: Floats, delta: float) -> float:
-    """Return the smallest epsilon of Balle et al. 2020, theorem 21, at least 0: what opacus reports.
+def rdp_epsilon(accountant: Accountant, divergences: Floats, delta: float) -> float:
+    """Return the epsilon to which Renyi divergences convert, at least 0: the smallest over the orders.
 
-    eps_RDP(alpha) + ln((alpha - 1) / alpha) - (ln delta + ln alpha) / (alpha - 1).
+    `rdp-classic`: eps_RDP(alpha) + ln(1/delta) / (alpha - 1) (Mironov 2017, proposition 3; Bernau et al. 2021, Eq.
+    (3)), never under ln(1/delta) / 62. `rdp`: eps_RDP(alpha) + ln((alpha - 1) / alpha) - (ln delta + ln alpha) /
+    (alpha - 1) (Balle et al. 2020, theorem 21), what opacus reports.
 
     Parameters
     ----------
+    accountant
+        Which of the two.
     divergences
-        eps_RDP at each of `RDP_ORDERS`.
+        eps_RDP at each of `RDP_ORDERS`; alpha mu^2 / 2 for a Gaussian composition.
     delta
         Above 0 and below 1.
     """
     require_delta(delta)
-    return max(0.0, float(np.min(divergences + _improved_overhead(delta))))
+    return max(0.0, float(np.min(divergences + _overhead(accountant, delta))))
 
 
-def rdp_epsilon_mu(mu: float, delta: float) -> float:
-    """Return epsilon of a Gaussian composition with parameter mu by the accountant `rdp`.
+def rdp_mu(accountant: Accountant, epsilon: float, delta: float) -> float:
+    """Return the largest mu whose Gaussian composition converts to at most epsilon; closed form over the orders.
 
     Parameters
     ----------
-    mu
-        At least 0.
+    accountant
+        Which of the two.
+    epsilon
+        At least 0, and above what is reported without any release: ln(1/delta) / 62 by `rdp-classic`.
     delta
         Above 0 and below 1.
 
@@ -228,32 +172,13 @@ def rdp_epsilon_mu(mu: float, delta: float) -> float:
     InputError
         If a number is out of its range.
     """
-    require_mu(mu)
-    return improved_conversion(RDP_ORDERS * (mu * mu / 2), delta)
-
-
-def rdp_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu that `rdp_epsilon_mu` accounts with at most epsilon; closed form over the orders.
-
-    Parameters
-    ----------
-    epsilon
-        At least 0.
-    delta
-        Above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If the accountant reports more than epsilon even without any release.
-    """
     require_epsilon(epsilon)
     require_delta(delta)
-    overhead = _improved_overhead(delta)
+    overhead = _overhead(accountant, delta)
     floor = float(np.min(overhead))
-    if epsilon <= floor:
-        raise InputError(
-            f"epsilon is {epsilon:.6g}: accepted by rdp at delta {delta} are numbers above {floor:.6g}, "
-            "which it reports even where nothing is released"
-        )
+    require(
+        epsilon > floor,
+        f"epsilon is {epsilon:.6g}: accepted by {accountant} at delta {delta} are numbers above {floor:.6g}, "
+        "which it reports even where nothing is released",
+    )
     return math.sqrt(float(np.max(2 * (epsilon - overhead) / RDP_ORDERS)))

@@ -28,11 +28,6 @@ def require_belief(belief: float, prior: float) -> None:
     ----------
     belief, prior
         Probabilities.
-
-    Raises
-    ------
-    InputError
-        Unless the belief lies above the prior and below 1.
     """
     require_prior(prior)
     meant = in_percent(belief) if belief > 100 * prior else ""
@@ -46,16 +41,12 @@ def require_advantage(advantage: float) -> None:
     require(0 < advantage < 1, f"advantage is {advantage}: {accepted}")
 
 
-def require_order(order: float) -> None:
-    """Raise `InputError` unless the Renyi order is finite and above 1."""
-    require(order > 1 and math.isfinite(order), f"order is {order}: accepted are finite numbers above 1")
-
-
 def rho_beta(epsilon: float, prior: float = 0.5) -> float:
     """Return the bound on the insider's posterior belief in D: sigmoid(epsilon + logit(prior)).
 
     Bernau et al. 2021, theorem 2 (there with prior 1/2). Under (epsilon, delta)-DP alone the belief may pass it with a
-    probability above delta; the conversion of `rdp-classic` keeps that probability at delta, `gdp` does not.
+    probability above delta; the conversion of `rdp-classic` keeps that probability at delta, `gdp` does not. Composed
+    under Renyi DP (section 4.4, Eq. (7) and (8)), epsilon is eps_RDP - ln(delta) / (alpha - 1) at an order alpha.
 
     Parameters
     ----------
@@ -101,56 +92,6 @@ def epsilon_from_belief(belief: float, prior: float = 0.5) -> float:
     """
     require_belief(belief, prior)
     return float(logit(belief) - logit(prior))
-
-
-def rho_beta_rdp(divergence: float, order: float, delta: float, prior: float = 0.5) -> float:
-    """Return the belief bound composed under Renyi DP: sigmoid(eps_RDP - ln(delta) / (alpha - 1) + logit(prior)).
-
-    Bernau et al. 2021, section 4.4, Eq. (7) and (8): `rho_beta` of the classic conversion. It holds: the log-odds pass
-    it with probability at most delta, by Markov's inequality for e^((alpha - 1) L).
-
-    Parameters
-    ----------
-    divergence
-        eps_RDP, the sum of the Renyi divergences of all rounds at the order; at least 0, finite.
-    order
-        alpha, above 1.
-    delta
-        The composed delta (the product of the rounds' delta_i in the paper), above 0 and below 1.
-    prior
-        Belief in D before anything is seen, above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
-    """
-    require_order(order)
-    require_delta(delta)
-    return rho_beta(divergence - math.log(delta) / (order - 1), prior)
-
-
-def rho_alpha_rdp(divergence: float, order: float) -> float:
-    """Return the advantage bound composed under Renyi DP: 2 Phi(sqrt(eps_RDP / (2 alpha))) - 1, section 4.4.
-
-    For Gaussian noise without sampling, eps_RDP = alpha mu^2 / 2, it is the exact `gaussian_advantage` at every order;
-    for other mechanisms it bounds nothing.
-
-    Parameters
-    ----------
-    divergence
-        eps_RDP, the sum of the Renyi divergences of all rounds at the order; at least 0, finite.
-    order
-        alpha, above 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
-    """
-    require_order(order)
-    require_epsilon(divergence)
-    return gaussian_advantage(math.sqrt(2 * divergence / order))
 
 
 def _classic_scale(delta: float) -> float:
@@ -212,12 +153,7 @@ def epsilon_from_advantage(advantage: float, delta: float) -> float:
 def gaussian_advantage(mu: float) -> float:
     """Return the exact advantage of the best insider against a Gaussian composition: 2 Phi(mu/2) - 1 = delta(0).
 
-    Total variation between N(-mu^2/2, mu^2) and N(mu^2/2, mu^2); it is the advantage under equal priors.
-
-    Raises
-    ------
-    InputError
-        If mu is negative or not finite.
+    Total variation between N(-mu^2/2, mu^2) and N(mu^2/2, mu^2) for mu from 0; the advantage under equal priors.
 
     Examples
     --------
@@ -229,12 +165,6 @@ def gaussian_advantage(mu: float) -> float:
 
 
 def mu_from_advantage(advantage: float) -> float:
-    """Return the mu whose `gaussian_advantage` is the advantage.
-
-    Raises
-    ------
-    InputError
-        If the advantage is not above 0 and below 1.
-    """
+    """Return the mu whose `gaussian_advantage` is the advantage, above 0 and below 1."""
     require_advantage(advantage)
     return 2 * _SQRT2 * float(erfinv(advantage))

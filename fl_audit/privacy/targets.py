@@ -1,13 +1,12 @@
 """What a user asks for: a belief, an advantage, an epsilon, protection against reconstruction, or the noise itself."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from fl_audit.errors import require, require_numbers
 from fl_audit.privacy import defaults
-from fl_audit.privacy.gaussian import gaussian_mu
+from fl_audit.privacy.gaussian import gaussian_mu, require_positive
 from fl_audit.privacy.scores import require_advantage
 
 
@@ -35,8 +34,7 @@ class EpsilonTarget:
     epsilon: float
 
     def __post_init__(self) -> None:
-        accepted = self.epsilon > 0 and math.isfinite(self.epsilon)
-        require(accepted, f"epsilon is {self.epsilon}: accepted are positive finite numbers")
+        require_positive(epsilon=self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class ReconstructionTarget:
     candidates: int = defaults.CANDIDATES  # how many records are equally likely, a whole number from 2
 
     def __post_init__(self) -> None:
-        whole = math.isfinite(self.candidates) and self.candidates >= 2 and int(self.candidates) == self.candidates
+        whole = self.candidates >= 2 and self.candidates % 1 == 0
         require(whole, f"candidates is {self.candidates}: accepted are whole numbers from 2")
         _require_above_chance("reconstruction", self.probability, self.chance)
 

@@ -67,10 +67,8 @@ def terms_of_json(values: Mapping[str, Any], where: str) -> TrainingTerms:
 
     Parameters
     ----------
-    values
-        As `TrainingTerms.to_json` makes them.
-    where
-        Where they were read, for messages.
+    values, where
+        As `TrainingTerms.to_json` makes them, and where they were read, for messages.
 
     Raises
     ------

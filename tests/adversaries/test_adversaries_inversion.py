@@ -7,11 +7,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from fl_audit.adversaries.inversion.attack import OtherPictures, drawn_pictures
+from fl_audit.adversaries.inversion.attack import (
+    OtherPictures,
+    _inferred_labels,
+    _of_first_layer,
+    _of_population,
+    drawn_pictures,
+    reads_first_layer,
+)
 from fl_audit.adversaries.inversion.descent import Descent, descended, total_variation
-from fl_audit.adversaries.inversion.first_layer import of_first_layer, reads_first_layer
-from fl_audit.adversaries.inversion.labels import inferred_labels
-from fl_audit.adversaries.inversion.population import of_population
 from fl_audit.adversaries.inversion.shared import SharedUpdate
 from fl_audit.errors import InputError
 from fl_audit.learning.local_training import LocalSchedule, local_batches, local_updates
@@ -62,20 +66,20 @@ def test_local_training_that_the_attacker_works_out_is_that_of_clients() -> None
 def test_a_first_dense_layer_writes_the_picture_down(name: str) -> None:
     (model, start), (features, labels) = started(name), records(20, 1)
     assert reads_first_layer(model)
-    found = of_first_layer(model, SharedUpdate(model, start, 0.1).of_many(features, labels))
+    found = _of_first_layer(model, SharedUpdate(model, start, 0.1).of_many(features, labels))
     assert torch.allclose(found, features, atol=1e-4)
     noisy = torch.from_numpy(np.random.default_rng(5).random((1, model.layout.size), dtype=np.float32))
     rows, biases = noisy[0, : CLASSES * 100].reshape(CLASSES, 100), noisy[0, CLASSES * 100 : CLASSES * 101]
     if name == "logistic":
         best = np.linalg.lstsq(biases[:, None].numpy(), rows.numpy(), rcond=None)[0][0]
-        assert np.allclose(of_first_layer(model, noisy).numpy().ravel(), best.clip(0, 1), atol=1e-5)
+        assert np.allclose(_of_first_layer(model, noisy).numpy().ravel(), best.clip(0, 1), atol=1e-5)
     assert not reads_first_layer(started("mnist-cnn")[0])
 
 
 def labels_told(shared: SharedUpdate, each: int) -> float:
     features, labels = records(40, each, seed=1)
     like, like_labels = (one.flatten(0, 1) for one in records(1, 200, seed=2))
-    found = inferred_labels(shared, shared.of_many(features, labels), each, like, like_labels)
+    found = _inferred_labels(shared, shared.of_many(features, labels), each, like, like_labels)
     return float((found == labels.sort(dim=1).values).double().mean())
 
 
@@ -140,14 +144,14 @@ def test_the_population_fills_in_what_noise_hides_as_gauss_and_markov_say() -> N
     pictures, mixing = draw.normal(0.5, 0.1, (40, 1, 3, 4)), draw.normal(size=(12, 7))
     updates = pictures.reshape(40, 12) @ mixing
     seen, noise = updates[:5] + draw.normal(size=(5, 7)), 0.3
-    found = of_population(
+    found = _of_population(
         *(torch.from_numpy(one) for one in (seen,)), noise, torch.from_numpy(pictures), torch.from_numpy(updates)
     )
     flat, apart = pictures.reshape(40, 12) - pictures.reshape(40, 12).mean(0), updates - updates.mean(0)
     gain = flat.T @ apart / 40 @ np.linalg.inv(apart.T @ apart / 40 + noise**2 * np.eye(7))
     best = pictures.reshape(40, 12).mean(0) + (seen - updates.mean(0)) @ gain.T
     assert np.allclose(found.numpy().reshape(5, 12), best.clip(0, 1), atol=1e-5)
-    nothing = of_population(torch.from_numpy(seen), 1e6, torch.from_numpy(pictures), torch.from_numpy(updates))
+    nothing = _of_population(torch.from_numpy(seen), 1e6, torch.from_numpy(pictures), torch.from_numpy(updates))
     assert np.allclose(nothing[0].numpy(), pictures.mean(0), atol=1e-4)
 
 

@@ -12,8 +12,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from fl_audit.adversaries.noise_meter import Meter
-from fl_audit.adversaries.noise_sample import SAMPLE, sampled_places
+from fl_audit.adversaries.noise_meter import SAMPLE, Meter, sampled_places
 from fl_audit.adversaries.residuals import LOW_BITS_KINDS, STRIDES, Residuals, join, stride_sizes
 from fl_audit.errors import InputError
 from fl_audit.learning.layout import ParameterLayout

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.adversaries.noise_sample import sampled_places
+from fl_audit.adversaries.noise_meter import sampled_places
 from fl_audit.adversaries.residuals import STRIDES, Residuals
 from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.measured import Measured

@@ -17,24 +17,26 @@ from fl_audit.evidence.belief.empirical_epsilon import (
     epsilon_from_sensitivities,
     sensitivity_interval,
 )
-from fl_audit.privacy.accounting import Accountant, account, epsilon
+from fl_audit.privacy.accounting import Accountant, account, epsilon_of_mu
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
-from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.privacy.renyi import RDP_CLASSIC_ORDERS
+from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
+from fl_audit.privacy.renyi import RDP_ORDERS
 from fl_audit.privacy.scores import rho_alpha
 
 
 @pytest.mark.parametrize("accountant", list(Accountant))
 def test_sensitivities_under_local_noise_give_the_promise_back(accountant: Accountant) -> None:
     signal = np.full((5, 30), 1 / 9.95)
-    assert epsilon_from_sensitivities(signal, 0.001, accountant) == pytest.approx(epsilon(accountant, 9.95, 30, 0.001))
+    assert epsilon_from_sensitivities(signal, 0.001, accountant) == pytest.approx(
+        epsilon_of_mu(accountant, gaussian_mu(9.95, 30), 0.001)
+    )
 
 
 def test_unequal_rounds_compose_order_by_order() -> None:
     signal = np.random.default_rng(1).uniform(0, 0.3, (40, 12))
     by_world = [
-        min(sum(order * mu**2 / 2 for mu in row) + math.log(100) / (order - 1) for order in RDP_CLASSIC_ORDERS)
+        min(sum(order * mu**2 / 2 for mu in row) + math.log(100) / (order - 1) for order in RDP_ORDERS)
         for row in signal
     ]
     found = epsilon_from_sensitivities(signal, 0.01, Accountant.RDP_CLASSIC)

@@ -11,9 +11,9 @@ from opacus.accountants.analysis.rdp import compute_rdp
 from scipy.integrate import quad
 
 from fl_audit.errors import InputError
-from fl_audit.privacy.accounting import Accountant, epsilon, epsilon_of_mu, mu_of_epsilon
-from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu
-from fl_audit.privacy.renyi import RDP_CLASSIC_ORDERS, rdp_classic_epsilon_mu, rdp_classic_mu
+from fl_audit.privacy.accounting import Accountant, epsilon_of_mu, mu_of_epsilon
+from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta, gdp_epsilon, gdp_mu
+from fl_audit.privacy.renyi import RDP_ORDERS, rdp_mu
 
 
 def log_delta_by_integral(eps: float, mu: float) -> float:
@@ -46,11 +46,11 @@ def test_gdp_agrees_with_the_privacy_loss_distribution(mu: float, delta: float) 
 
 def test_gdp_is_below_renyi_accounting_and_classic_above() -> None:
     for noise_multiplier in (2.0, 10.0, 50.0):
-        accountant = RdpAccountant(orders=RDP_CLASSIC_ORDERS.tolist())
+        accountant = RdpAccountant(orders=RDP_ORDERS.tolist())
         accountant.compose(GaussianDpEvent(noise_multiplier), 30)
         improved = accountant.get_epsilon(0.001)
-        assert epsilon(Accountant.GDP, noise_multiplier, 30, 0.001) < improved
-        assert improved <= rdp_classic_epsilon_mu(math.sqrt(30) / noise_multiplier, 0.001)
+        assert epsilon_of_mu(Accountant.GDP, gaussian_mu(noise_multiplier, 30), 0.001) < improved
+        assert improved <= epsilon_of_mu(Accountant.RDP_CLASSIC, math.sqrt(30) / noise_multiplier, 0.001)
 
 
 @given(st.floats(1e-4, 1e3), st.floats(-300, -0.01))
@@ -76,16 +76,16 @@ def test_gdp_edges() -> None:
 
 def test_classic_reproduces_the_noise_of_the_smallest_beliefs() -> None:
     for belief, delta, noise_multiplier in ((0.52, 0.01, 404.84), (0.53, 0.001, 329.03)):
-        found = math.sqrt(30) / rdp_classic_mu(math.log(belief / (1 - belief)), delta)
+        found = math.sqrt(30) / rdp_mu(Accountant.RDP_CLASSIC, math.log(belief / (1 - belief)), delta)
         assert found == pytest.approx(noise_multiplier, abs=0.005)
 
 
 def test_classic_orders_and_renyi_divergences_are_the_published_ones() -> None:
     orders = [1 + x / 10.0 for x in range(1, 100)] + list(range(12, 64))
-    assert RDP_CLASSIC_ORDERS.tolist() == orders
+    assert RDP_ORDERS.tolist() == orders
     divergences = compute_rdp(q=1.0, noise_multiplier=9.95, steps=30, orders=orders)
     expected = min(np.array(divergences) + math.log(1000) / (np.array(orders) - 1))
-    assert rdp_classic_epsilon_mu(math.sqrt(30) / 9.95, 0.001) == pytest.approx(expected, rel=1e-12)
+    assert epsilon_of_mu(Accountant.RDP_CLASSIC, math.sqrt(30) / 9.95, 0.001) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.long
@@ -99,7 +99,7 @@ def test_mu_of_epsilon_inverts_every_accountant(mu: float, exponent: float, acco
 
 
 def test_rounds_compose_as_one_release() -> None:
-    assert epsilon(Accountant.GDP, 4.0, 16, 0.01) == gdp_epsilon(0.01, 1.0)
+    assert epsilon_of_mu(Accountant.GDP, gaussian_mu(4.0, 16), 0.01) == gdp_epsilon(0.01, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -115,12 +115,12 @@ def test_rounds_compose_as_one_release() -> None:
 def test_wrong_numbers_are_named(noise_multiplier: float, rounds: int, delta: float, said: str) -> None:
     for accountant in Accountant:
         with pytest.raises(InputError, match=said):
-            epsilon(accountant, noise_multiplier, rounds, delta)
+            epsilon_of_mu(accountant, gaussian_mu(noise_multiplier, rounds), delta)
 
 
 def test_unreachable_and_negative_numbers_are_refused() -> None:
     with pytest.raises(InputError, match=r"above 0\.111415"):
-        rdp_classic_mu(0.11, 0.001)
+        rdp_mu(Accountant.RDP_CLASSIC, 0.11, 0.001)
     with pytest.raises(InputError, match="epsilon is -1"):
         gdp_delta(-1.0, 1.0)
     with pytest.raises(InputError, match="mu is -1"):

@@ -7,18 +7,17 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from fl_audit.errors import InputError
+from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.beliefs import Sensitivities, gaussian_belief_bound, mu_from_belief
 from fl_audit.privacy.gaussian import gdp_delta, gdp_mu
-from fl_audit.privacy.renyi import rdp_classic_mu
+from fl_audit.privacy.renyi import rdp_mu
 from fl_audit.privacy.scores import (
     epsilon_from_advantage,
     epsilon_from_belief,
     gaussian_advantage,
     mu_from_advantage,
     rho_alpha,
-    rho_alpha_rdp,
     rho_beta,
-    rho_beta_rdp,
 )
 
 
@@ -90,15 +89,15 @@ def test_mu_from_belief_is_the_largest_that_keeps_it(prior: float, share: float,
 def test_epsilon_delta_dp_alone_does_not_bound_the_belief() -> None:
     mu = gdp_mu(math.log(9), 0.001)
     assert norm.sf(math.log(9), mu**2 / 2, mu) == pytest.approx(0.0052, abs=0.00005)
-    classic = rdp_classic_mu(math.log(9), 0.001)
+    classic = rdp_mu(Accountant.RDP_CLASSIC, math.log(9), 0.001)
     assert norm.sf(math.log(9), classic**2 / 2, classic) < 0.001
 
 
 def test_where_theorem_3_does_not_hold() -> None:
     for eps in (0.21, 0.3, 0.44):
-        assert gaussian_advantage(rdp_classic_mu(eps, 0.001)) > rho_alpha(eps, 0.001)
+        assert gaussian_advantage(rdp_mu(Accountant.RDP_CLASSIC, eps, 0.001)) > rho_alpha(eps, 0.001)
     for eps in (1.0, 2.2, 4.6):
-        assert gaussian_advantage(rdp_classic_mu(eps, 0.001)) < rho_alpha(eps, 0.001)
+        assert gaussian_advantage(rdp_mu(Accountant.RDP_CLASSIC, eps, 0.001)) < rho_alpha(eps, 0.001)
         assert gaussian_advantage(gdp_mu(eps, 0.001)) > rho_alpha(eps, 0.001)
 
 
@@ -118,13 +117,11 @@ def test_scores_composed_under_renyi_dp() -> None:
     mu, delta = 0.55, 0.001
     for order in (1.5, 4.0, 20.0):
         rounds = [order * (mu * mu / 30) / 2] * 30
-        assert rho_alpha_rdp(math.fsum(rounds), order) == pytest.approx(gaussian_advantage(mu), rel=1e-12)
-        bound = rho_beta_rdp(math.fsum(rounds), order, delta, prior=0.3)
+        assert gaussian_advantage(math.sqrt(2 * math.fsum(rounds) / order)) == pytest.approx(gaussian_advantage(mu))
+        epsilon = math.fsum(rounds) - math.log(delta) / (order - 1)
+        bound = rho_beta(epsilon, prior=0.3)
         threshold = math.log(bound / (1 - bound)) - math.log(0.3 / 0.7)
         assert norm.sf(threshold, mu * mu / 2, mu) <= delta
         # Eq. (7): the product over rounds, each with delta_i and delta = delta_i^k
         product = math.prod(math.exp(-(each - math.log(delta) / 30 / (order - 1))) for each in rounds)
-        assert rho_beta_rdp(math.fsum(rounds), order, delta) == pytest.approx(1 / (1 + product), rel=1e-12)
-    for order in (1.0, math.inf, math.nan):
-        with pytest.raises(InputError, match=f"order is {order}"):
-            rho_alpha_rdp(1.0, order)
+        assert rho_beta(epsilon) == pytest.approx(1 / (1 + product), rel=1e-12)

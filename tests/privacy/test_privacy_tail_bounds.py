@@ -12,9 +12,8 @@ from scipy.stats import norm
 from fl_audit.adjacency import Adjacency
 from fl_audit.api.promises import account, calibrate
 from fl_audit.privacy.events import GaussianRelease, LaplaceRelease, RandomizedResponse, SampledGaussianRelease
-from fl_audit.privacy.pld import loss_curves
+from fl_audit.privacy.pld import _epsilon_bound, _log_odds_bound, loss_curves
 from fl_audit.privacy.renyi import RDP_ORDERS, renyi_divergences
-from fl_audit.privacy.tail_bounds import epsilon_bound, log_odds_bound
 
 ADD_REMOVE, REPLACE = Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_RECORD
 MIXED = (SampledGaussianRelease(1.0, 0.1, 30), LaplaceRelease(1.0, 5.0, 3), RandomizedResponse(0.1, 2))
@@ -36,7 +35,7 @@ def one_release(z: float, q: float, delta: float) -> float:
 @pytest.mark.parametrize("delta", [1e-8, 1e-12, 1e-16, 1e-30])
 @pytest.mark.parametrize(("z", "q"), [(1.0, 0.01), (0.7, 0.2), (2.0, 0.1)])
 def test_the_bound_is_above_the_closed_form_of_one_release(z: float, q: float, delta: float) -> None:
-    found = epsilon_bound((SampledGaussianRelease(z, q),), ADD_REMOVE, delta)
+    found = _epsilon_bound((SampledGaussianRelease(z, q),), ADD_REMOVE, delta)
     exact = one_release(z, q, delta)
     assert exact <= found <= 2.2 * exact
 
@@ -49,9 +48,9 @@ def test_the_bounds_are_above_the_curves_where_these_resolve(
     events = (SampledGaussianRelease(z, q, rounds),)
     curves = loss_curves(events, adjacency)
     for delta in (1e-3, 1e-6, 1e-9):
-        assert curves.epsilon(delta) - curves.error <= epsilon_bound(events, adjacency, delta)
-        assert curves.quantile(delta) - curves.slack(1e-12) <= log_odds_bound(events, adjacency, delta)
-    assert epsilon_bound(events, adjacency, 1e-9) < 1.6 * curves.epsilon(1e-9)
+        assert curves.epsilon(delta) - curves.error <= _epsilon_bound(events, adjacency, delta)
+        assert curves.quantile(delta) - curves.slack(1e-12) <= _log_odds_bound(events, adjacency, delta)
+    assert _epsilon_bound(events, adjacency, 1e-9) < 1.6 * curves.epsilon(1e-9)
 
 
 def test_every_delta_is_answered_and_smaller_ones_cost_more() -> None:

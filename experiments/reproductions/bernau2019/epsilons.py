@@ -24,8 +24,9 @@ from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import draw_published, legend_below, name_panel
 from fl_audit.adjacency import Adjacency
 from fl_audit.privacy.events import SampledGaussianRelease
+from fl_audit.privacy.names import Accountant
 from fl_audit.privacy.randomised_response import truth_probability
-from fl_audit.privacy.renyi import RDP_CLASSIC_ORDERS, classic_conversion, renyi_divergences
+from fl_audit.privacy.renyi import RDP_ORDERS, rdp_epsilon, renyi_divergences
 from fl_audit.report.style import INK, MUTED, new_figure
 
 SUPPOSED_MEMBERS = 8_000
@@ -86,7 +87,7 @@ def central_epsilon(members: int, batch: int, steps: float, noise_multiplier: fl
     noise_multiplier
         z, positive.
     """
-    return classic_conversion(steps * _of_one_step(members, batch, noise_multiplier), 1 / members)
+    return rdp_epsilon(Accountant.RDP_CLASSIC, steps * _of_one_step(members, batch, noise_multiplier), 1 / members)
 
 
 def steps_for(members: int, batch: int, noise_multiplier: float, epsilon: float) -> float:
@@ -105,7 +106,7 @@ def steps_for(members: int, batch: int, noise_multiplier: float, epsilon: float)
     epsilon
         What may be spent.
     """
-    overhead = math.log(members) / (RDP_CLASSIC_ORDERS - 1)
+    overhead = math.log(members) / (RDP_ORDERS - 1)
     steps = (epsilon - overhead) / _of_one_step(members, batch, noise_multiplier)
     return max(0.0, float(np.max(steps)))
 

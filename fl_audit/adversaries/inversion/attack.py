@@ -1,18 +1,20 @@
-"""The best drawing for what was seen: by the first layer, by descent, or with the help of other people's pictures."""
+"""The best drawing for what was seen: by the first layer, by descent, or with the help of other people's pictures.
+
+The last bias of a model tells which classes an update was made of, before any picture is sought.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fl_audit.adversaries.inversion.descent import USUAL, Descent, descended
-from fl_audit.adversaries.inversion.first_layer import of_first_layer, reads_first_layer
-from fl_audit.adversaries.inversion.labels import inferred_labels
-from fl_audit.adversaries.inversion.population import of_population
 from fl_audit.adversaries.inversion.shared import SharedUpdate
 from fl_audit.errors import require
+from fl_audit.learning.stacked import StackedModel
 
 MOST_OTHERS = 1000
 """Of so many other people's pictures the attacker works out the updates, which it holds at once."""
@@ -27,19 +29,12 @@ class OtherPictures:
 
 
 def require_pictures(shape: tuple[int, ...], least: float, most: float) -> None:
-    """Refuse records that are no pictures.
+    """Refuse records that are no pictures of at least 7x7 pixels from 0 to 1.
 
     Parameters
     ----------
-    shape
-        Shape of one record.
-    least, most
-        The range of its numbers.
-
-    Raises
-    ------
-    InputError
-        If they have no height and width of 7 pixels and more, or numbers outside 0 to 1.
+    shape, least, most
+        Shape of one record, and the range of its numbers.
     """
     require(
         len(shape) in (2, 3) and min(shape[-2:]) >= 7 and least >= 0 and most <= 1,
@@ -65,14 +60,10 @@ def drawn_pictures(
 
     Parameters
     ----------
-    shared
-        How pictures become updates.
-    seen
-        What was seen of each owner, float32 (owners, parameters).
-    count
-        How many pictures each owner shared, at least 1.
-    noise
-        Standard deviation of the noise in each coordinate, from 0.
+    shared, seen
+        How pictures become updates, and what was seen of each owner, float32 (owners, parameters).
+    count, noise
+        How many pictures each owner shared, at least 1; standard deviation of the noise in each coordinate, from 0.
     others
         What the attacker has, at least `count` pictures.
     draw, descent, on_step
@@ -81,11 +72,11 @@ def drawn_pictures(
     if noise > 0:
         chosen = _together(others.labels[:MOST_OTHERS], count, draw)
         pictures, labels = others.pictures[chosen], others.labels[chosen]
-        return of_population(seen, noise, pictures, shared.of_many(pictures, labels))
+        return _of_population(seen, noise, pictures, shared.of_many(pictures, labels))
     if noise == 0 and count == 1 and shared.schedule is None and reads_first_layer(shared.model):
-        return of_first_layer(shared.model, seen)
+        return _of_first_layer(shared.model, seen)
     with torch.no_grad():
-        labels = inferred_labels(shared, seen, count, others.pictures[:MOST_OTHERS], others.labels[:MOST_OTHERS])
+        labels = _inferred_labels(shared, seen, count, others.pictures[:MOST_OTHERS], others.labels[:MOST_OTHERS])
         return descended(shared, seen, labels, draw, descent, on_step)
 
 
@@ -100,3 +91,96 @@ def _together(labels: Tensor, count: int, draw: np.random.Generator) -> Tensor:
     chosen = draw.random((len(known), len(known))).argsort(axis=1)[:, :count]
     ordered = np.take_along_axis(chosen, known[chosen].argsort(axis=1, kind="stable"), axis=1)
     return torch.from_numpy(ordered).to(labels.device)
+
+
+def reads_first_layer(model: StackedModel) -> bool:
+    """Return whether the model is a chain of dense layers whose first one has a bias."""
+    return model.chain is not None and model.chain[0].bias is not None
+
+
+def _of_first_layer(model: StackedModel, seen: Tensor) -> Tensor:
+    """Return the one picture behind every gradient of one record, float32 (owners, 1, *shape), from 0 to 1.
+
+    With d_k the gradient of the bias of unit k, the gradient of its weights is d_k x (Geiping et al. 2020, Proposition
+    3.1). Under noise each unit says so less clearly the smaller d_k is, so x is their least squares: sum of d_k times
+    the gradient of the weights, over the sum of d_k^2. An update of zero gives black.
+    """
+    assert model.chain is not None, "the model is a chain"
+    weights, biases = model.chain[0].weights(seen), model.chain[0].biases(seen)
+    assert biases is not None, "its first layer has a bias"
+    biases = biases[:, 0]
+    pictures = torch.einsum("ok,oki->oi", biases, weights) / biases.square().sum(1, keepdim=True).clamp(min=1e-30)
+    return pictures.clamp(0, 1).reshape(len(seen), 1, *model.feature_shape)
+
+
+def _of_population(seen: Tensor, noise: float, pictures: Tensor, updates: Tensor) -> Tensor:
+    """Return the linear estimate of least squared error of what each owner has, float32 (owners, *shape), from 0 to 1.
+
+    What the attacker knows of other people's pictures, and of what they would have shared without noise, fills in what
+    noise hides. It needs no label and no layer, and works for every model and every rule of updates.
+
+    mean(x) + Cov(x, u) (Cov(u) + noise^2 I)^-1 (seen - mean(u)), with the means and covariances of the other pictures
+    (the Gauss-Markov estimate). Only products of updates are needed: with U and X centred it is
+    mean(x) + X' (U U' + n noise^2 I)^-1 U (seen - mean(u)). Without noise it is as good as the span of the others.
+    """
+    flat, centre = pictures.flatten(1).double(), updates.mean(0)
+    middle, apart = flat.mean(0), updates - centre  # of large models these fill the memory: they stay in float32
+    products = (apart @ apart.T).double()
+    # Centred updates are dependent: without noise a part in 10^6 of their size keeps the system solvable.
+    ridge = len(apart) * noise**2 + 1e-6 * float(products.diagonal().mean())
+    products.diagonal().add_(ridge)
+    shares: Tensor = torch.linalg.solve(products, (apart @ (seen - centre).T).double())
+    found = middle + shares.T @ (flat - middle)
+    return found.clamp(0, 1).float().reshape(len(seen), *pictures.shape[1:])
+
+
+def _inferred_labels(shared: SharedUpdate, seen: Tensor, count: int, like: Tensor, like_labels: Tensor) -> Tensor:
+    """Return which classes the records of every owner have, int64 (owners, count), in ascending order.
+
+    Records that the attacker has, of the population, at least `count`, stand for the owners': how sure the model is of
+    them, and how much of their gradients clipping leaves.
+
+    The gradient of class k's bias is the sum over records of p_k - [label is k]. With the mean p of the population in
+    place of theirs it says how many records have the class: they are taken one by one from where most are missing. For
+    one record this is the only class whose bias has a negative gradient (Zhao et al. 2020, "iDLG"); for several it is
+    the rule of Wainakh et al. 2022, "User-level label leakage from gradients in federated learning".
+    """
+    logits = shared.model.logits(shared.start.unsqueeze(0), like)[0]
+    require_last_bias(shared.model, logits.shape[1])
+    chances = F.softmax(logits, dim=1).mean(0).double()
+    missing = count * chances - seen[:, -len(chances) :].double() / _weight(shared, count, like, like_labels)
+    found = np.zeros((len(seen), count), dtype=np.int64)
+    for place in range(count):
+        chosen = missing.argmax(dim=1)
+        missing[torch.arange(len(seen)), chosen] -= 1
+        found[:, place] = chosen.cpu().numpy()
+    return torch.from_numpy(np.sort(found, axis=1)).to(seen.device)
+
+
+def require_last_bias(model: StackedModel, classes: int) -> None:
+    """Refuse a model whose updates do not tell labels: whose last parameter is no bias of its so many classes.
+
+    Parameters
+    ----------
+    model, classes
+        The model, and how many classes it has.
+    """
+    name, shape = model.layout.names[-1], model.layout.shapes[-1]
+    require(
+        tuple(shape) == (classes,),
+        f"the last parameter of the model is {name} of shape {tuple(shape)}: accepted for inferring labels is a bias "
+        f"of its {classes} classes",
+    )
+
+
+def _weight(shared: SharedUpdate, count: int, like: Tensor, like_labels: Tensor) -> float:
+    """Return by what a record's gradient is multiplied on average before it is added to an update."""
+    schedule = shared.schedule
+    alone = 1.0 if schedule is None else schedule.learning_rate * len(shared.batches) / count
+    if shared.clipping_norm is None:
+        return alone
+    clipped = 1 if schedule is None else count  # records whose contribution is clipped as one
+    groups = min(100, len(like) // clipped)
+    records, labels = (one[: groups * clipped].reshape(groups, clipped, *one.shape[1:]) for one in (like, like_labels))
+    lengths = replace(shared, clipping_norm=None).of_many(records, labels).norm(dim=1)
+    return alone * float((shared.clipping_norm / lengths).clamp(max=1).mean())

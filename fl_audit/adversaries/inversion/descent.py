@@ -65,16 +65,11 @@ def descended(
 
     Parameters
     ----------
-    shared
-        How pictures become updates.
-    seen
-        What each owner shared, float32 (owners, parameters).
-    labels
-        What its pictures show, int64 (owners, pictures).
-    draw
-        Draws the starts.
-    descent
-        How long and how far is searched.
+    shared, seen, labels
+        How pictures become updates; what each owner shared, float32 (owners, parameters); and what its pictures show,
+        int64 (owners, pictures).
+    draw, descent
+        Draws the starts; how long and how far is searched.
     on_step
         Is told how many iterations of all starts are done.
 

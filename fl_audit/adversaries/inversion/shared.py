@@ -50,10 +50,8 @@ class SharedUpdate:
 
         Parameters
         ----------
-        records
-            Float32 (records, *shape).
-        labels
-            Their classes, int64 (records,).
+        records, labels
+            Float32 (records, *shape), and their classes, int64 (records,).
         """
         parameters = {name: value[0] for name, value in self.model.layout.views(self.start.unsqueeze(0)).items()}
         with without_hints():
@@ -69,10 +67,8 @@ class SharedUpdate:
 
         Parameters
         ----------
-        records
-            Float32 (owners, records, *shape).
-        labels
-            Int64 (owners, records).
+        records, labels
+            Float32 (owners, records, *shape), and their classes, int64 (owners, records).
         """
         together = max(1, CACHE_BUDGET // (records.shape[1] * self.model.layout.size))
         return vmap(self.of, chunk_size=together)(records, labels).detach()
