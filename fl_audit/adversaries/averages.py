@@ -35,10 +35,8 @@ def score(game: Game, seen: SeenRound, insider: int) -> Floats:
 
     Parameters
     ----------
-    game
-        The game, whose clients train privately.
-    seen
-        What was seen of the round.
+    game, seen
+        The game, whose clients train privately, and what was seen of the round.
     insider
         Who looks: it knows its own update and those of its colluders, noise and all.
 

@@ -36,10 +36,8 @@ def observe(game: Game, seen: SeenRound, batch_worlds: int | None = None) -> Obs
 
     Parameters
     ----------
-    game
-        The game, with D and D'.
-    seen
-        What clients saw.
+    game, seen
+        The game, with D and D', and what clients saw.
     batch_worlds
         World count of the original batch, when only its first worlds are weighed again; see `StackedModel.clipped_sum`.
 
@@ -74,14 +72,11 @@ def weigh(game: Game, hypotheses: Hypotheses, release: Tensor, norms: Floats | N
 
     Parameters
     ----------
-    game
-        The game: its release law names the noise.
-    hypotheses
-        What the sums are made of under D and under D'.
-    release
-        r_i; float32 or float64 (worlds, parameters).
-    norms
-        The clipping norms of the round where they are adaptive, float64 (worlds,).
+    game, hypotheses
+        The game, whose release law names the noise, and what the sums are made of under D and under D'.
+    release, norms
+        r_i, float32 or float64 (worlds, parameters); the clipping norms of the round where they are adaptive, float64
+        (worlds,).
     """
     sensitivity = hypotheses.sensitivity
     scale = game.public.law.noise_scale(sensitivity, game.public.standpoint, norms)

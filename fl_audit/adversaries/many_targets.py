@@ -60,12 +60,10 @@ def observe_targets(game: Game, seen: SeenRound, membership: Membership) -> Targ
 
     Parameters
     ----------
-    game
-        The game.
+    game, membership
+        The game, and which targets are in.
     seen
         What clients saw; where rounds are sampled, with everybody's participation.
-    membership
-        Which targets are in.
 
     Notes
     -----
@@ -202,10 +200,8 @@ def pushed_up(game: Game, models: Tensor) -> Tensor:
 
     Parameters
     ----------
-    game
-        What every party knows.
-    models
-        The models at the start of the round, float32 (worlds, parameters).
+    game, models
+        What every party knows, and the models at the start of the round, float32 (worlds, parameters).
     """
     norm = None if isinf(game.public.law.clipping_norm) else game.public.law.clipping_norm
     return ascent(game.model, models, game.differing.features, game.differing.labels, game.public.ascent, norm)

@@ -37,18 +37,12 @@ def canary_contribution(
 
     Parameters
     ----------
-    game
-        The game.
-    canary
-        Number of the canary, from 0.
-    server_round
-        The round, from 1.
-    worlds
-        Numbers of the worlds.
-    coins
-        Whether the canary is in, (worlds,).
-    norms
-        The clipping norms of the round where they are adaptive, float64 (worlds,).
+    game, canary
+        The game, and the number of the canary, from 0.
+    server_round, worlds
+        The round, from 1, and the numbers of the worlds.
+    coins, norms
+        Whether the canary is in, (worlds,); clipping norms of the round where they are adaptive, float64 (worlds,).
     """
     law, size = game.public.law, game.model.layout.size
     lengths = np.full(len(worlds), law.clipping_norm) if norms is None else norms.cpu().numpy()
@@ -84,12 +78,8 @@ def canary_scores(game: Game, seen: SeenRound, worlds: tuple[int, ...]) -> Float
 
     Parameters
     ----------
-    game
-        The game.
-    seen
-        What the observer saw of the round.
-    worlds
-        Numbers of the worlds.
+    game, seen, worlds
+        The game, what the observer saw of the round, and the numbers of the worlds.
     """
     public, at_server = game.public, game.public.standpoint.place is Place.SERVER
     observed = seen.around.contribution if at_server else seen.sums(public.law)
@@ -113,10 +103,8 @@ def parts(public: PublicGame, steps: int, times: Floats) -> Floats:
     ----------
     public
         The game.
-    steps
-        Steps of the canaries' client in a round.
-    times
-        In how many of them each canary was taken, of any shape.
+    steps, times
+        Steps of the canaries' client in a round, and in how many of them each canary was taken, of any shape.
     """
     return times / sqrt(steps) if isinstance(public.law.contribution, PrivateTraining) else np.ones_like(times)
 

@@ -37,9 +37,7 @@ def nan_columns(names: tuple[str, ...], shape: tuple[int, ...]) -> Table:
 
     Parameters
     ----------
-    names
-        Names of the columns.
-    shape
-        Shape of each column.
+    names, shape
+        Names of the columns, and the shape of each.
     """
     return {name: np.full(shape, np.nan) for name in names}

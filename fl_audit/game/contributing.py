@@ -65,23 +65,20 @@ def contributed(
 
     Parameters
     ----------
-    game
-        The game.
-    client
-        Whose examples they are: the order of local training is keyed by it.
+    game, client
+        The game, whose clients do not train privately, and whose examples they are: the order of local training is
+        keyed by it.
     examples
         The examples, in every world the same or each world's own; of clients all that it trains on.
-    models
-        Float32 tensor (worlds, parameters).
-    moment
-        The round.
+    models, moment
+        Float32 tensor (worlds, parameters), and the round.
     taking_part
         Which examples take part, bool (worlds, n); None is all of them.
 
     Raises
     ------
     AssertionError
-        If clients train privately: nobody can recompute what a client drew.
+        If clients train privately.
     """
     law = game.public.law
     match law.contribution:
@@ -107,14 +104,10 @@ def contributed_together(game: Game, clients: Sequence[int], models: Tensor, mom
 
     Parameters
     ----------
-    game
-        The game; `trains_together` holds for these clients.
-    clients
-        Numbers of the clients, at least 1.
-    models
-        The world's model, float32 (1, parameters).
-    moment
-        The round.
+    game, clients
+        The game, and numbers of clients, at least 1, for which `trains_together` holds.
+    models, moment
+        The world's model, float32 (1, parameters), and the round.
     """
     law, held = game.public.law, [game.honest_shard(client) for client in clients]
     assert isinstance(law.contribution, LocalTraining)
@@ -135,10 +128,8 @@ def trains_together(game: Game, clients: Sequence[int]) -> bool:
 
     Parameters
     ----------
-    game
-        What every party knows.
-    clients
-        Numbers of the clients.
+    game, clients
+        What every party knows, and numbers of clients.
     """
     contribution, sizes = game.public.law.contribution, {len(game.honest_shard(client).labels) for client in clients}
     if not isinstance(contribution, LocalTraining) or len(sizes) != 1:
@@ -147,9 +138,8 @@ def trains_together(game: Game, clients: Sequence[int]) -> bool:
 
 
 def _trained(game: Game, client: int, examples: Examples, models: Tensor, moment: Moment) -> Contributed:
-    law = game.public.law
+    law, batches = game.public.law, _order(game, client, examples.count, moment)
     assert isinstance(law.contribution, LocalTraining)
-    batches = _order(game, client, examples.count, moment)
     schedule = law.contribution.schedule
     updates = local_updates(game.model, models, examples.features, examples.labels, schedule, batches)
     return _clipped(law, updates, moment)
@@ -162,8 +152,7 @@ def _trained_members(
     law, count = game.public.law, examples.count
     assert isinstance(law.contribution, LocalTraining)
     schedule = law.contribution.schedule
-    everything = np.ones((len(models), count), dtype=np.bool_)
-    draw = generator(game.public.data_seed, Purpose.LOCAL_ORDER, round=moment.number, client=client)
+    everything, draw = np.ones((len(models), count), dtype=np.bool_), _order_draw(game, client, moment)
     batches = member_batches(everything if taking_part is None else taking_part.cpu().numpy(), schedule, draw)
     updates = member_updates(game.model, models, examples.features, examples.labels, schedule, batches)
     return _clipped(law, updates, moment)
@@ -172,8 +161,11 @@ def _trained_members(
 def _order(game: Game, client: int, records: int, moment: Moment) -> tuple[Integers, ...]:
     """Return which of its records a client takes in each local step of a round: public, and the same in all worlds."""
     assert isinstance(game.public.law.contribution, LocalTraining)
-    draw = generator(game.public.data_seed, Purpose.LOCAL_ORDER, round=moment.number, client=client)
-    return local_batches(records, game.public.law.contribution.schedule, draw)
+    return local_batches(records, game.public.law.contribution.schedule, _order_draw(game, client, moment))
+
+
+def _order_draw(game: Game, client: int, moment: Moment) -> np.random.Generator:
+    return generator(game.public.data_seed, Purpose.LOCAL_ORDER, round=moment.number, client=client)
 
 
 def _clipped(law: ReleaseLaw, updates: Tensor, moment: Moment) -> Contributed:
@@ -191,10 +183,8 @@ def nothing(models: Tensor, is_adaptive: bool) -> Contributed:
 
     Parameters
     ----------
-    models
-        Float32 (worlds, parameters).
-    is_adaptive
-        Whether a quantile bit goes with the contribution; a missing unit's is 1/2.
+    models, is_adaptive
+        Float32 (worlds, parameters), and whether a quantile bit goes with the contribution; a missing unit's is 1/2.
     """
     within = torch.full((len(models),), 0.5, dtype=torch.float64) if is_adaptive else None
     return Contributed(torch.zeros_like(models), within)

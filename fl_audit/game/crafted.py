@@ -44,11 +44,6 @@ def box_of(features: Floats32) -> Box:
     Where all features lie in [0, 1], as those of images and of scaled tables do, the range of each is [0, 1]; elsewhere
     it is what the records have. A feature that is 0 or 1 in all records is kept 0 or 1; that one-hot features go
     together is not.
-
-    Parameters
-    ----------
-    features
-        Shape (n, *shape).
     """
     low, high = features.min(axis=0), features.max(axis=0)
     if low.min() >= 0 and high.max() <= 1:
@@ -62,14 +57,10 @@ def craft_pair(game: Game, models: Tensor, box: Box, with_opposite: bool) -> Nei
 
     Parameters
     ----------
-    game
-        The game, with a record of the data in the place that x is to have.
-    models
-        Initial weights, float32 (m, parameters).
-    box
-        Which values features may have.
-    with_opposite
-        Whether the record that replaces x is crafted too, as its opposite.
+    game, models
+        The game, with a record of the data in the place that x is to have; initial weights, float32 (m, parameters).
+    box, with_opposite
+        Which values features may have, and whether the record that replaces x is crafted too, as its opposite.
 
     Raises
     ------
@@ -105,10 +96,8 @@ def measured(game: Game, models: Tensor) -> CraftedMeasures | None:
 
     Parameters
     ----------
-    game
-        The game.
-    models
-        Initial weights, float32 (m, parameters).
+    game, models
+        The game, and initial weights, float32 (m, parameters).
     """
     pair, law = game.public.pair, game.public.law
     if pair.crafted is None:

@@ -31,12 +31,8 @@ class Examples:
 
         Parameters
         ----------
-        records
-            The records.
-        device
-            Where the tensors live.
-        core
-            A frozen network that the features pass through first.
+        records, device, core
+            The records, where the tensors live, and a frozen network that the features pass through first.
         """
         features, labels = torch.from_numpy(records.features).clone(), torch.from_numpy(records.labels).clone()
         features = features.to(device)
@@ -63,10 +59,8 @@ def model_for(name: str, records: Records) -> ModelSpec:
 
     Parameters
     ----------
-    name
-        Name of the model.
-    records
-        Records of the data set.
+    name, records
+        Name of the model, and records of the data set.
 
     Raises
     ------

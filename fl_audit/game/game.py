@@ -261,10 +261,8 @@ class Game:
 
         Parameters
         ----------
-        client
-            Its number.
-        shard
-            Its records.
+        client, shard
+            Its number, and its records.
         raw
             The features of what it randomises, before it does; None where it does not.
         """
@@ -277,10 +275,8 @@ class Game:
 
         Parameters
         ----------
-        client
-            Its number.
-        membership
-            Who is in, in each world.
+        client, membership
+            Its number, and who is in, in each world.
         """
         held = np.ones((membership.worlds, len(self.shards[client])), dtype=np.bool_)
         match self.unit:
@@ -317,10 +313,8 @@ class Game:
 
         Parameters
         ----------
-        models
-            Float32 (worlds, parameters).
-        examples
-            Features and labels; None for no examples.
+        models, examples
+            Float32 (worlds, parameters); features and labels, or None for no examples.
         """
         if examples is None or len(examples.labels) == 0:
             return np.empty((len(models), 0))

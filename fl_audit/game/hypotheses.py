@@ -34,10 +34,8 @@ def question_of(game: Game, seen: SeenRound, batch_worlds: int | None = None) ->
 
     Parameters
     ----------
-    game
-        The game, with D and D'.
-    seen
-        What the adversary saw.
+    game, seen
+        The game, with D and D', and what the adversary saw.
     batch_worlds
         World count of the original batch, when only its first worlds are weighed again; see `StackedModel.clipped_sum`.
 
@@ -62,14 +60,10 @@ def sums_of(game: Game, models: Tensor, moment: Moment, around: SideInformation)
 
     Parameters
     ----------
-    game
-        The game.
-    models
-        theta_{i-1}, float32 (worlds, parameters).
-    moment
-        The round.
-    around
-        Who took part, and the noised bits, where the law has them.
+    game, models
+        The game, and theta_{i-1}, float32 (worlds, parameters).
+    moment, around
+        The round; who took part, and the noised bits, where the law has them.
     """
     law = game.public.law
     members, weight = game.public.cohort(moment.number), law.sampling_rate
@@ -189,10 +183,8 @@ def whitened_steps(game: Game, seen: SeenRound) -> list[WhitenedStep]:
 
     Parameters
     ----------
-    game
-        What every party knows.
-    seen
-        What the adversary saw.
+    game, seen
+        What every party knows, and what the adversary saw.
     """
     law, noise = game.public.law, game.public.law.noise
     if not isinstance(noise, CorrelatedGaussian):

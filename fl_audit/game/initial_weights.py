@@ -37,14 +37,10 @@ def starting_models(game: Game, kind: InitialWeights, seed: int, worlds: Sequenc
 
     Parameters
     ----------
-    game
-        The game.
-    kind
-        Drawn for each world, or pretrained from what is drawn for world 0 and the same in all.
-    seed
-        Public seed of what is drawn.
-    worlds
-        Numbers of the worlds.
+    game, kind
+        The game; drawn for each world, or pretrained from what is drawn for world 0 and the same in all.
+    seed, worlds
+        Public seed of what is drawn, and numbers of the worlds.
 
     Raises
     ------
@@ -65,13 +61,7 @@ def starting_models(game: Game, kind: InitialWeights, seed: int, worlds: Sequenc
 
 
 def pretraining_examples(game: Game) -> Examples:
-    """Return the records that weights are pretrained on: up to 10,000 that are used for nothing else.
-
-    Raises
-    ------
-    InputError
-        If too few are left.
-    """
+    """Return the records that weights are pretrained on: up to 10,000 that are used for nothing else."""
     public, spare = game.public, game.spare
     require(
         len(spare) >= FEWEST_RECORDS,

@@ -1,4 +1,7 @@
-"""Who is in: the secret of a run, and the only thing that an attack is asked about."""
+"""Who is in: the secret of a run, and the only thing that an attack is asked about.
+
+Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,11 +23,6 @@ class WhoIsIn(StrEnum):
 @dataclass(frozen=True)
 class Membership:
     """Which target units were used, world by world.
-
-    Raises
-    ------
-    InputError
-        If the shape is another.
 
     Examples
     --------
@@ -76,9 +74,7 @@ class Membership:
 
         Parameters
         ----------
-        packed
-            The bytes.
-        targets
-            Number of targets, at least 1.
+        packed, targets
+            The bytes, and the number of targets, at least 1.
         """
         return Membership(np.frombuffer(packed, dtype=np.bool_).reshape(-1, targets).copy())

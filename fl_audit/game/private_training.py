@@ -43,14 +43,10 @@ def trained_privately(
 
     Parameters
     ----------
-    game
-        The game.
-    client
-        Number of the client.
-    models
-        Float32 tensor (worlds, parameters).
-    server_round
-        The round, from 1.
+    game, client
+        The game, and the number of the client.
+    models, server_round
+        Float32 tensor (worlds, parameters), and the round, from 1.
     draws
         Its seed, and the worlds: draws are keyed by seed, world and round.
     is_in
@@ -64,9 +60,7 @@ def trained_privately(
     if is_in is not None:
         present = np.ones((len(models), examples.count), dtype=np.bool_)
         present[:, game.differs(client)] = is_in[:, None]
-    sources = [
-        generator(draws.seed, Purpose.CLIENT_TRAINING, world=world, round=server_round) for world in draws.worlds
-    ]
+    sources = _draws(draws, server_round, 0)
     steps = private_steps(game.public.law)
     own = (examples.features, examples.labels)
     return private_updates(game.model, models, *own, steps, sources, present, accountant, canaries)
@@ -77,13 +71,15 @@ def canary_draws(draws: OwnDraws, server_round: int) -> list[np.random.Generator
 
     Parameters
     ----------
-    draws
-        Its seed, and the worlds.
-    server_round
-        The round, from 1.
+    draws, server_round
+        Its seed, and the worlds; the round, from 1.
     """
+    return _draws(draws, server_round, 1)
+
+
+def _draws(draws: OwnDraws, server_round: int, number: int) -> list[np.random.Generator]:
     return [
-        generator(draws.seed, Purpose.CLIENT_TRAINING, world=world, round=server_round, client=1)
+        generator(draws.seed, Purpose.CLIENT_TRAINING, world=world, round=server_round, client=number)
         for world in draws.worlds
     ]
 
@@ -93,10 +89,8 @@ def accountant_before(game: Game, client: int, server_round: int) -> str | None:
 
     Parameters
     ----------
-    game
-        What every party knows, with clients who train privately.
-    client
-        Its number.
+    game, client
+        What every party knows, with clients who train privately, and the client's number.
     server_round
         The round, from 1; before the first there is no state.
     """
@@ -122,12 +116,8 @@ def expected_update(game: Game, client: int, models: Tensor) -> ExpectedUpdate:
 
     Parameters
     ----------
-    game
-        The game.
-    client
-        Number of the client.
-    models
-        Float32 tensor (worlds, parameters).
+    game, client, models
+        The game, the number of the client, and float32 (worlds, parameters).
     """
     steps, records = private_steps(game.public.law), len(game.shards[client])
     rate, honest = steps.schedule.learning_rate / records, game.honest_shard(client)

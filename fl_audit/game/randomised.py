@@ -2,7 +2,7 @@
 
 An owner draws from its own secret seed, keyed by world and client, so that a world's records are the same in whatever
 batch it is played, on whatever engine, and in every round. They are kept between rounds as bytes where they are bits,
-in 32-bit numbers otherwise, up to `BYTES_HELD` in a process; beyond that they are drawn again in every round. A call
+in 32-bit numbers otherwise, up to 512 MiB in a process; beyond that they are drawn again in every round. A call
 has those of its own worlds at hand besides.
 
 What is trained on is randomised; what is asked about is not. Accuracy is measured on test records as they are, and
@@ -11,6 +11,8 @@ shadow models learn from perturbed records, and the attack model from what they 
 to tell perturbed records from others.
 """
 
+import threading
+from collections import OrderedDict
 from dataclasses import dataclass
 
 import torch
@@ -19,11 +21,50 @@ from torch import Tensor
 from fl_audit.data.record_stage import Lean, randomised
 from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game
-from fl_audit.game.held_tensors import HeldTensors
 from fl_audit.game.private_training import OwnDraws
 from fl_audit.randomness import Purpose, generator
 
-_HELD = HeldTensors()
+_BYTES_HELD = 2**29
+"""Bytes that a process holds at most: 512 MiB, such as 600 bits, a byte each, of 1,000 records in 894 worlds."""
+
+
+class _HeldTensors:
+    """Tensors by key, those that were not asked for longest given up first once they take too many bytes.
+
+    Whoever asks makes anew what is not held, so nothing but time depends on the bound. Threads may share it.
+    """
+
+    def __init__(self, most: int = _BYTES_HELD) -> None:
+        self._most = most
+        self._bytes = 0
+        self._held: OrderedDict[tuple[int, ...], Tensor] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the tensors take, at most those that they may."""
+        return self._bytes
+
+    def find(self, key: tuple[int, ...]) -> Tensor | None:
+        """Return what is held under a key, None if nothing is."""
+        with self._lock:
+            if key in self._held:
+                self._held.move_to_end(key)
+            return self._held.get(key)
+
+    def hold(self, key: tuple[int, ...], tensor: Tensor) -> None:
+        """Hold a tensor under a key, unless it takes too many bytes by itself; it is not copied."""
+        with self._lock:
+            if key in self._held or tensor.nbytes > self._most:
+                return
+            self._held[key] = tensor
+            self._bytes += tensor.nbytes
+            while self._bytes > self._most:
+                _, oldest = self._held.popitem(last=False)
+                self._bytes -= oldest.nbytes
+
+
+_HELD = _HeldTensors()
 
 
 @dataclass(frozen=True)
@@ -40,10 +81,8 @@ def told_by(game: Game, client: int, draws: OwnDraws) -> ToldRecords:
 
     Parameters
     ----------
-    game
-        The game, with a randomiser.
-    client
-        Which client; it reads its own shard only.
+    game, client
+        The game, with a randomiser, and which client; it reads its own shard only.
     draws
         Its secret seed, and the worlds.
     """
@@ -60,23 +99,16 @@ def told_by(game: Game, client: int, draws: OwnDraws) -> ToldRecords:
 
 
 def randomised_records(game: Game, client: int, seed: int, world: int, first: int | None = None) -> Lean:
-    """Return what became of a client's records in a world, before a frozen core reads them.
+    """Return what became of a client's records in a world, before a frozen core reads them, (records, *shape).
 
     Parameters
     ----------
     game, client
         As for `told_by`.
-    seed
-        The client's secret seed.
-    world
-        Number of the world.
+    seed, world
+        The client's secret seed, and the number of the world.
     first
         How many of the records are needed, of the shard and then of what stands in for its differing unit; None is all.
-
-    Returns
-    -------
-    NDArray
-        Shape (records, *shape).
     """
     assert game.public.randomiser is not None, "asked only where records are randomised"
     source = generator(seed, Purpose.RECORD_RANDOMISER, world=world, client=client)

@@ -122,10 +122,8 @@ class SeenRound:
 
         Parameters
         ----------
-        number
-            Number of the round, from 1.
-        tensors
-            Models, releases and side information, by the keys of a message.
+        number, tensors
+            Number of the round, from 1; models, releases and side information, by the keys of a message.
         """
         models = tuple(tensors[models_key(back)] for back in reversed(range(_counted(tensors, models_key(0)[:-1]))))
         steps = tuple(
@@ -163,10 +161,8 @@ def require_view(view: View, law: ReleaseLaw) -> None:
 
     Parameters
     ----------
-    view
-        What clients see of a round.
-    law
-        How a release is made.
+    view, law
+        What clients see of a round, and how a release is made.
 
     Raises
     ------
@@ -185,22 +181,13 @@ def require_view(view: View, law: ReleaseLaw) -> None:
 def is_blurred(share: Floats) -> Flags:
     """Return whether the rounding of float32 models hides a release recovered from them.
 
-    Parameters
-    ----------
-    share
-        Rounding of the recovered sum over the standard deviation of its noise, at least 0; any shape.
+    The share is the rounding of the recovered sum over the standard deviation of its noise, at least 0; any shape.
     """
     return share > _BLURRED_FROM
 
 
 def refuse_blurred(share: Floats) -> None:
-    """Refuse models from which the release cannot be recovered because their rounding hides it.
-
-    Raises
-    ------
-    InputError
-        If the release is hidden in any world.
-    """
+    """Raise `InputError` if in any world the models' rounding hides the release, which cannot be recovered then."""
     worst = float(share.max(initial=0.0))
     require(
         not is_blurred(share).any(),
@@ -215,12 +202,8 @@ def show(view: View, law: ReleaseLaw, made: Made) -> SeenRound:
 
     Parameters
     ----------
-    view
-        What clients may see.
-    law
-        How a release is made.
-    made
-        The round as the server made it.
+    view, law, made
+        What clients may see, how a release is made, and the round as the server made it.
     """
     match view:
         case View.UPDATE:
@@ -236,10 +219,8 @@ def kept_of(view: View, made: Made) -> dict[str, Tensor]:
 
     Parameters
     ----------
-    view
-        What clients see of a round.
-    made
-        The round as the server made it.
+    view, made
+        What clients see of a round, and the round as the server made it.
     """
     match view:
         case View.UPDATE:
@@ -258,10 +239,8 @@ def walk(view: View, law: ReleaseLaw, initial: Tensor, rounds: Sequence[Mapping[
     ----------
     view, law
         As the game says.
-    initial
-        theta_0 (worlds, parameters).
-    rounds
-        What was kept of each round, in order.
+    initial, rounds
+        theta_0 (worlds, parameters), and what was kept of each round, in order.
 
     Yields
     ------

@@ -90,10 +90,8 @@ def sent_game(game: Game, knows_all: bool, knows_differing: bool) -> SentGame:
 
     Parameters
     ----------
-    game
-        The game, with its data.
-    knows_all
-        Whether they know D, as insiders do.
+    game, knows_all
+        The game, with its data, and whether they know D, as insiders do.
     knows_differing
         Whether they know what stands in the place of the differing unit, as its owner does, and insiders do.
     """
@@ -117,10 +115,8 @@ def sent_shard(game: Game, client: int) -> SentShard:
 
     Parameters
     ----------
-    game
-        The game, with its data.
-    client
-        Number of the client.
+    game, client
+        The game, with its data, and the number of the client.
     """
     raw = None if game.raw is None else game.raw_features(client)
     shard = game.training.take(game.shards[client])

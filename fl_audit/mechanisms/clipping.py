@@ -1,4 +1,7 @@
-"""How large one contribution may be."""
+"""How large one contribution may be.
+
+Numbers out of their range raise `InputError`.
+"""
 
 import math
 from dataclasses import dataclass
@@ -12,13 +15,7 @@ from fl_audit.privacy.gaussian import require_positive
 
 @dataclass(frozen=True)
 class FixedClipping:
-    """A contribution longer than C is shortened to it: g min(1, C / ||g||), over all parameters together.
-
-    Raises
-    ------
-    InputError
-        If the norm is out of its range.
-    """
+    """A contribution longer than C is shortened to it: g min(1, C / ||g||), over all parameters together."""
 
     norm: float  # C, largest L2 norm of one contribution; positive and finite
     kind: Literal["fixed"] = "fixed"
@@ -34,11 +31,6 @@ class AdaptiveClipping:
     Beside its contribution a unit tells whether it is at most C long. The sum of these bits, each less one half, is
     released with noise, and the next round's norm is C exp(-eta (share - gamma)). The noise of a round is scaled to the
     norm at which that round clipped.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
 
     Notes
     -----

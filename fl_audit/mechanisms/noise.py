@@ -3,6 +3,8 @@
 Each noise knows three things: how to apply itself to a sum, what it tells the accountant (`ReleaseLaw.events` asks it
 for its multiplier), and how much of it an adversary faces who knows a part of it (`effective_noise_multiplier`). What
 was seen under two hypotheses is weighed in `weighing`.
+
+Numbers out of their range raise `InputError`.
 """
 
 import math
@@ -29,13 +31,7 @@ the record."""
 
 @dataclass(frozen=True)
 class CentralGaussian:
-    """The server adds N(0, sigma_i^2 I) to the sum, sigma_i = z Delta_i.
-
-    Raises
-    ------
-    InputError
-        If the multiplier is out of its range.
-    """
+    """The server adds N(0, sigma_i^2 I) to the sum, sigma_i = z Delta_i."""
 
     multiplier: float  # z, noise standard deviation in units of the sensitivity; positive and finite
     scaling: NoiseScaling = NoiseScaling.GLOBAL  # whether Delta_i is the local or the global sensitivity
@@ -71,11 +67,6 @@ class DistributedGaussian:
     """Every client adds an equal share of the noise to its contribution: N(0, sigma^2 / m I), sigma = z Delta.
 
     Nobody but the client knows its share. An insider knows its own, and so faces less noise than others do.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
     """
 
     multiplier: float  # z, standard deviation of all shares together in units of the sensitivity; positive and finite
@@ -93,11 +84,6 @@ class LocalGaussian:
 
     The sum holds m times the variance. Even who sees a contribution by itself, as the server does, faces the noise that
     was promised.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
     """
 
     multiplier: float  # z, standard deviation of one client's noise in units of the sensitivity; positive and finite
@@ -115,11 +101,6 @@ class CorrelatedGaussian:
 
     The z_s are N(0, sigma^2 I) with sigma = z Delta, Delta the largest change of one round's sum, and C a
     lower-triangular matrix, so that the noise of later rounds takes back a part of that of earlier ones.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
 
     Notes
     -----
@@ -154,11 +135,6 @@ class InsideTraining:
     """Every client adds N(0, (z C)^2 I) to the sum of clipped gradients in every step of its local training.
 
     It is a part of the contribution, and nobody adds any to the sum of contributions.
-
-    Raises
-    ------
-    InputError
-        If the multiplier is out of its range.
     """
 
     multiplier: float  # z, standard deviation of the noise of a step in units of the clipping norm; positive and finite

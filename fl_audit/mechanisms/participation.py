@@ -1,4 +1,7 @@
-"""Who takes part in a round."""
+"""Who takes part in a round.
+
+Numbers out of their range raise `InputError`.
+"""
 
 import math
 from dataclasses import dataclass
@@ -20,13 +23,7 @@ class Everybody:
 
 @dataclass(frozen=True)
 class PoissonSampling:
-    """Each unit takes part in each round on its own with probability q.
-
-    Raises
-    ------
-    InputError
-        If the rate is out of its range.
-    """
+    """Each unit takes part in each round on its own with probability q."""
 
     rate: float  # q, above 0 and below 1; at 1 it would be `Everybody`
     kind: Literal["poisson"] = "poisson"
@@ -42,11 +39,6 @@ class FixedCohort:
     All clients stand in one public random order, and the cohorts follow each other through it, over and over. So
     everybody knows who takes part in which round, which amplifies nothing; a client takes part in every (m / size)-th
     round, and two rounds of a client lie at least floor(m / size) apart.
-
-    Raises
-    ------
-    InputError
-        If the size is out of its range, or there is no such client.
     """
 
     size: int  # clients of one round, from 1 to m - 1; with all m it would be `Everybody`

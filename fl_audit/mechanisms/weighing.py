@@ -1,4 +1,7 @@
-"""Two hypotheses about a release, and what the release says for one of them."""
+"""Two hypotheses about a release, and what the release says for one of them.
+
+Numbers out of their range raise `InputError`.
+"""
 
 import math
 from collections.abc import Iterator
@@ -19,11 +22,6 @@ class Hypotheses:
     """What a sum is made of under D and under D', world by world.
 
     The two sums differ in one contribution only, so their difference is formed from it and never from two large sums.
-
-    Raises
-    ------
-    InputError
-        If the weight is out of its range.
     """
 
     shared: Tensor  # the part that both sums hold, float32 (worlds, parameters)

@@ -2,6 +2,8 @@
 
 No epsilon is reported without the name of the accountant that computed it. How each of them computes stands in
 `gaussian` (`gdp`), `renyi` (`rdp-classic`, `rdp`) and `pld` (`pld`).
+
+Numbers out of their range raise `InputError`.
 """
 
 from collections.abc import Iterable
@@ -109,11 +111,6 @@ def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:
     ----------
     accountant, mu, delta
         Which accountant; the Gaussian-DP parameter, at least 0; above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
     """
     match accountant:
         case Accountant.RDP_CLASSIC | Accountant.RDP:

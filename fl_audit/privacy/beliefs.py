@@ -11,6 +11,8 @@ of L reaches depends on who chooses the sensitivities of the rounds:
   an event of probability delta under D has probability at least Phi(-(mu + Phi^-1(1 - delta))) under D'. The event
   {L > t} is e^t times as probable under D as under D' at least, and both together bound its probability. The same bound
   is the smallest delta(eps) / (1 - e^(eps - t)) over all eps below t, because delta(eps) = E[(1 - e^(eps - L))+ | D].
+
+Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
 """
 
 import math
@@ -40,11 +42,6 @@ def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: Sensitivitie
     -------
     float
         In nats; the prior log-odds are not included.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
 
     Examples
     --------
@@ -76,11 +73,6 @@ def gaussian_belief_bound(mu: float, delta: float, sensitivities: Sensitivities,
         As for `gaussian_log_odds_bound`.
     prior
         Belief in the true data set before anything is seen, above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
     """
     require_prior(prior)
     return float(expit(logit(prior) + gaussian_log_odds_bound(mu, delta, sensitivities)))
@@ -97,11 +89,6 @@ def gaussian_passing_probability(mu: float, log_odds: float, sensitivities: Sens
     mu, log_odds, sensitivities
         As for `gaussian_log_odds_bound`; t, the threshold in nats, without the prior; and whether the rounds'
         sensitivities are fixed.
-
-    Raises
-    ------
-    InputError
-        If mu is negative or not finite.
     """
     require_mu(mu)
     if mu == 0:
@@ -151,11 +138,6 @@ def mu_from_belief(belief: float, delta: float, sensitivities: Sensitivities, pr
         Above the prior and below 1; it is passed with probability at most delta.
     delta, sensitivities, prior
         As for `gaussian_belief_bound`.
-
-    Raises
-    ------
-    InputError
-        If the belief is not above the prior and below 1, or another number is out of its range.
 
     Examples
     --------

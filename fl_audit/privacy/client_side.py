@@ -3,6 +3,8 @@
 Each client clips and noises by itself, so that its promise depends on its own shard alone: over all rounds it makes
 rounds x steps Poisson-sampled Gaussian releases. Records come or go (add-remove), as in Opacus' accountants. The server
 and other clients see less than the client's steps, which costs nothing more.
+
+Numbers out of their range raise `InputError`.
 """
 
 from collections.abc import Sequence
@@ -25,11 +27,6 @@ def batches_per_epoch(records: int, batch: int) -> int:
     ----------
     records, batch
         Size of the shard, and batch size that the loader was given, from 1.
-
-    Raises
-    ------
-    InputError
-        If a number is not a whole number from 1.
     """
     require_whole(records=records, batch=batch)
     return -(-records // batch)

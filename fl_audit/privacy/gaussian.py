@@ -2,6 +2,8 @@
 
 Rounds with signal-to-noise ratios mu_i = Delta_i / sigma_i compose to one Gaussian release, mu^2 = sum of mu_i^2; k
 equal rounds have mu = sqrt(k) / z.
+
+Numbers out of their range raise `InputError`.
 """
 
 import math
@@ -61,11 +63,6 @@ def gaussian_mu(noise_multiplier: float, rounds: int) -> float:
     ----------
     noise_multiplier, rounds
         z, from 1e-100 to 1e100, and k, from 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
     """
     require_noise_multiplier(noise_multiplier)
     require_whole(rounds=rounds)
@@ -100,11 +97,6 @@ def gdp_delta(epsilon: float, mu: float) -> float:
     epsilon, mu
         At least 0, finite; a Gaussian-DP parameter of 0 means that nothing is released.
 
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
-
     Examples
     --------
     >>> round(gdp_delta(0.0, 1.0), 6)
@@ -125,11 +117,6 @@ def gdp_epsilon(delta: float, mu: float) -> float:
     ----------
     delta, mu
         Above 0 and below 1; Gaussian-DP parameter, at least 0, of which an infinite one gives an infinite epsilon.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
 
     Examples
     --------
@@ -158,11 +145,6 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     ----------
     epsilon, delta
         At least 0 and finite; above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
 
     Examples
     --------

@@ -15,6 +15,8 @@ noised nodes themselves.
 `banded` is a Toeplitz strategy with a few bands (Choquette-Choo et al. 2023, arXiv:2306.08153): rounds that are as far
 apart as there are bands do not overlap. Its coefficients are optimised ones where the file `banded_coefficients.json`
 has them (experiments/studies/banded_matrices.py wrote it with jax-privacy), otherwise those of the banded square root.
+
+Numbers out of their range raise `InputError`.
 """
 
 import json
@@ -62,11 +64,6 @@ def strategy_matrix(kind: StrategyKind, rounds: int, bands: int = 1) -> Floats:
     NDArray
         Lower triangular, rounds x rounds, no entry negative.
 
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
-
     Examples
     --------
     >>> strategy_matrix(StrategyKind.TREE, 4).astype(int).tolist()
@@ -110,11 +107,6 @@ def banded_coefficients(rounds: int, bands: int) -> Floats:
     ----------
     rounds, bands
         k, from 1, and from 1 to k.
-
-    Raises
-    ------
-    InputError
-        If the number of bands is out of its range.
     """
     accepted = 1 <= bands <= rounds and int(bands) == bands
     require(accepted, f"bands is {bands}: accepted are whole numbers from 1 to the number of rounds, {rounds}")
@@ -155,11 +147,6 @@ def correlated_event(
     -------
     ReleaseEvent
         Its sensitivity is exact, or an upper bound for a tree with very many sets of rounds.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
 
     Examples
     --------
@@ -202,11 +189,6 @@ def sensitivity(strategy: Floats, separation: int, participations: int) -> float
     -------
     float
         In units of the norm of one contribution.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
 
     Examples
     --------

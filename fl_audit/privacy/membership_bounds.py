@@ -6,6 +6,8 @@ that are replaced is used as it is; one for units that come and go is converted 
 
 The adversary is told the average training loss, which is no part of the release. That threshold moves by one record's
 share of a mean; the bounds leave this out.
+
+Numbers out of their range raise `InputError`.
 """
 
 import math
@@ -37,11 +39,6 @@ def yeom_bound(epsilon: float) -> float:
     It needs delta = 0 and a promise for records that are replaced; under (epsilon, delta)-DP the advantage may pass it
     by up to delta. Above 1 (epsilon above ln 2) it says nothing. Bernau et al. 2021 draw it in figures 7d, 8d and 9d.
     Epsilon is at least 0 and finite; where the exponential overflows the bound is infinite.
-
-    Raises
-    ------
-    InputError
-        If epsilon is out of its range.
 
     Examples
     --------

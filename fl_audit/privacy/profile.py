@@ -1,4 +1,7 @@
-"""What a training run promises: any composition of releases as one value that answers every question about it."""
+"""What a training run promises: any composition of releases as one value that answers every question about it.
+
+Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
+"""
 
 import math
 from dataclasses import dataclass
@@ -77,25 +80,13 @@ class PrivacyProfile:
         return self.gaussian_mu is not None or delta >= self._curves.smallest_delta
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon with (epsilon, delta)-DP.
-
-        Raises
-        ------
-        InputError
-            If delta is not above 0 and below 1.
-        """
+        """Return the smallest epsilon with (epsilon, delta)-DP."""
         require_delta(delta)
         mu = self.gaussian_mu
         return gdp_epsilon(delta, mu) if mu is not None else self._curves.epsilon(delta)
 
     def delta(self, epsilon: float) -> float:
-        """Return the smallest delta with (epsilon, delta)-DP.
-
-        Raises
-        ------
-        InputError
-            If epsilon is negative or not finite.
-        """
+        """Return the smallest delta with (epsilon, delta)-DP."""
         require_epsilon(epsilon)
         mu = self.gaussian_mu
         return gdp_delta(epsilon, mu) if mu is not None else self._curves.delta(epsilon)
@@ -112,11 +103,6 @@ class PrivacyProfile:
         ----------
         delta, sensitivities
             Above 0 and below 1; whether the rounds' sensitivities are fixed.
-
-        Raises
-        ------
-        InputError
-            If delta is not above 0 and below 1.
         """
         return float(expit(float(logit(self.prior)) + self._log_odds_at(delta, sensitivities)))
 
@@ -160,13 +146,7 @@ class PrivacyProfile:
         return pld.loss_curves(self.events, self.adjacency, pld.FINEST) if curves.size <= _CHEAP else curves
 
     def tradeoff(self, alpha: float) -> float:
-        """Return the smallest type II error of a test whose type I error is alpha (Dong, Roth & Su 2022).
-
-        Raises
-        ------
-        InputError
-            If alpha is not in [0, 1].
-        """
+        """Return the smallest type II error of a test whose type I error is alpha (Dong, Roth & Su 2022)."""
         require(0 <= alpha <= 1, f"alpha is {alpha}: accepted are numbers from 0 to 1")
         mu = self.gaussian_mu
         if mu is not None:

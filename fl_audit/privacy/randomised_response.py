@@ -2,6 +2,8 @@
 
 Two coins: a bit is kept with probability rho, otherwise a fair coin takes its place (Warner 1965; Eq. (1) of Bernau et
 al. 2019). So it is told truly with probability (1 + rho) / 2 = e^epsilon / (1 + e^epsilon), and rho = tanh(epsilon/2).
+
+Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
 """
 
 from scipy.special import bdtrc, expit
@@ -11,11 +13,6 @@ from fl_audit.privacy.gaussian import require_epsilon, require_whole
 
 def truth_probability(epsilon: float) -> float:
     """Return the probability with which a bit is told truly, e^epsilon / (1 + e^epsilon), for epsilon from 0.
-
-    Raises
-    ------
-    InputError
-        If epsilon is negative or not finite.
 
     Examples
     --------
@@ -38,11 +35,6 @@ def response_advantage(epsilon: float, differing: int) -> float:
     ----------
     epsilon, differing
         Epsilon of one bit, from 0, and d, the number of bits in which the two records differ, from 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
 
     Examples
     --------

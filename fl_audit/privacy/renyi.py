@@ -2,6 +2,8 @@
 
 Both add the Renyi divergences of all releases order by order and differ in how the sum becomes (epsilon, delta):
 `rdp-classic` by Mironov 2017 (proposition 3), `rdp` by Balle et al. 2020 (theorem 21) as opacus does.
+
+Numbers out of their range raise `InputError`.
 """
 
 import math
@@ -166,11 +168,6 @@ def rdp_mu(accountant: Accountant, epsilon: float, delta: float) -> float:
         At least 0, and above what is reported without any release: ln(1/delta) / 62 by `rdp-classic`.
     delta
         Above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
     """
     require_epsilon(epsilon)
     require_delta(delta)

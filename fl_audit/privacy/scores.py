@@ -3,6 +3,8 @@
 `rho_beta` and `rho_alpha` are the paper's functions of epsilon and delta (Bernau et al. 2021, theorems 2 and 3);
 `gaussian_advantage` and `mu_from_advantage` are exact for a Gaussian composition with parameter mu. How sure the
 insider may become under such a composition stands in `beliefs`.
+
+Numbers out of their range raise `InputError`.
 """
 
 import math
@@ -55,11 +57,6 @@ def rho_beta(epsilon: float, prior: float = 0.5) -> float:
     prior
         Belief in D before anything is seen, above 0 and below 1.
 
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
-
     Examples
     --------
     >>> round(rho_beta(2.2), 2)
@@ -79,11 +76,6 @@ def epsilon_from_belief(belief: float, prior: float = 0.5) -> float:
         Above the prior and below 1.
     prior
         Above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If the belief is not above the prior and below 1.
 
     Examples
     --------
@@ -114,11 +106,6 @@ def rho_alpha(epsilon: float, delta: float) -> float:
     delta
         Above 0 and below 1.
 
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
-
     Examples
     --------
     >>> round(rho_alpha(2.2, 0.001), 2)
@@ -139,11 +126,6 @@ def epsilon_from_advantage(advantage: float, delta: float) -> float:
     ----------
     advantage, delta
         Above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If advantage or delta is not above 0 and below 1.
     """
     require_advantage(advantage)
     require_delta(delta)

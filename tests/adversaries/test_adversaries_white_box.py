@@ -11,11 +11,16 @@ from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
 
 from fl_audit.adversaries.membership import white_box
-from fl_audit.adversaries.membership.attack_networks import _label_log_odds, _Networks, learnt_log_odds
+from fl_audit.adversaries.membership.attack_networks import (
+    WhiteBoxPart,
+    WhiteBoxRule,
+    _label_log_odds,
+    _Networks,
+    learnt_log_odds,
+)
 from fl_audit.adversaries.membership.loss import loss_scores
 from fl_audit.adversaries.membership.white_box import known_halves, white_box_scores
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures, white_box_features
-from fl_audit.adversaries.membership.white_box_rule import WhiteBoxPart, WhiteBoxRule
 from fl_audit.errors import InputError
 from fl_audit.evidence.membership.rates import membership_rates
 from fl_audit.game.membership import Membership

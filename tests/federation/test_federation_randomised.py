@@ -21,9 +21,8 @@ from experiments.runs.plan import AuditPlan
 from experiments.runs.run import Parties, run_audit
 from fl_audit.data.randomisers import RandomisedBits
 from fl_audit.game.game import Game, load_game
-from fl_audit.game.held_tensors import HeldTensors
 from fl_audit.game.private_training import OwnDraws
-from fl_audit.game.randomised import ToldRecords, told_by
+from fl_audit.game.randomised import ToldRecords, _HeldTensors, told_by
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.privacy.randomised_response import truth_probability
 from fl_audit.protocol import Key, Record
@@ -255,7 +254,7 @@ def test_a_seed_is_told_to_its_own_client_alone(small_plan: MakePlan, tmp_path: 
 def test_what_does_not_fit_in_memory_is_drawn_again(
     told: Told, small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = HeldTensors(20_000)  # one shard of 20 records takes 12,000 bytes
+    small = _HeldTensors(20_000)  # one shard of 20 records takes 12,000 bytes
     monkeypatch.setattr("fl_audit.game.randomised._HELD", small)
     plan = carts_plan(small_plan, training={"rounds": 3})
     run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
@@ -264,7 +263,7 @@ def test_what_does_not_fit_in_memory_is_drawn_again(
 
 
 def test_tensors_that_were_not_asked_for_longest_go_first() -> None:
-    held = HeldTensors(100)
+    held = _HeldTensors(100)
     for number in range(3):
         held.hold((number,), torch.zeros(30, dtype=torch.uint8))
     assert held.find((0,)) is not None

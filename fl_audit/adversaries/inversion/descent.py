@@ -1,4 +1,7 @@
-"""Gradient inversion by descent: the pictures whose update points where the update points that was seen."""
+"""Gradient inversion by descent: the pictures whose update points where the update points that was seen.
+
+Numbers out of their range raise `InputError`.
+"""
 
 import math
 import time
@@ -20,13 +23,7 @@ _BREAKS = (2.667, 1.6, 1.142)
 
 @dataclass(frozen=True)
 class Descent:
-    """How long and how far is searched.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
-    """
+    """How long and how far is searched."""
 
     iterations: int = 1000  # steps of Adam, at least 1
     step: float = 0.1  # of each pixel, in the first three eighths; positive

@@ -3,9 +3,9 @@
 A data owner trains on its records whatever their loss. So where the released model has been moved up the loss of a
 target, the owner of a member moves it down again in the rounds that follow, by the more the larger the loss has become;
 nobody does so for a record that was not used.
-"""
 
-import math
+Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
+"""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,7 @@ from torch import Tensor
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.learning.stacked import StackedModel
+from fl_audit.privacy.gaussian import require_positive
 
 
 def ascent(
@@ -27,18 +28,14 @@ def ascent(
     """Return what the insider adds to its contribution of a round, so that the released model moves up targets' losses.
 
     The contribution is a sum of gradients, with which the model descends: theta <- theta - eta r / n. So what is added
-    is minus the sum of the targets' gradients.
+    is minus the sum of the targets' gradients, float32 (worlds, parameters).
 
     Parameters
     ----------
-    model
-        Any module.
-    models
-        The model last released in each world, float32 (worlds, parameters).
-    features
-        Features of the targets, float32 (n, *shape).
-    labels
-        Their classes, int64 (n,).
+    model, models
+        Any module, and the model last released in each world, float32 (worlds, parameters).
+    features, labels
+        Features of the targets, float32 (n, *shape), and their classes, int64 (n,).
     rate
         How many times each target's gradient is taken away, above 0. At 1 a member's own contribution of the round is
         undone; below 1 members still descend, and only targets that were not used ascend.
@@ -46,27 +43,15 @@ def ascent(
         To which norm the gradient of each target is clipped, positive. What is added is then no longer than rate x n
         records may contribute. None clips nothing.
 
-    Returns
-    -------
-    Tensor
-        Float32 (worlds, parameters).
-
-    Raises
-    ------
-    InputError
-        If rate or norm is not a positive number.
-
     Notes
     -----
     Source: Nasr, Shokri & Houmansadr 2019, section II, active inference attacks: the attacker takes a step of gradient
     ascent on the targets' loss in its local model before it sends its update.
 
-    It pays to begin early. The gradient of a record that the model is sure of vanishes, and then nothing moves: in a
-    simulation of 12 worlds the AUC rose from 0.79 to 0.88 with all of 30 rounds, and to 0.81 without the first five.
+    It pays to begin early: the gradient of a record that the model is sure of vanishes, and then nothing moves.
     """
-    positive = math.isfinite(rate) and rate > 0
-    require(positive, f"rate of the ascent is {rate}: accepted are numbers above 0")
-    is_norm = clipping_norm is None or (math.isfinite(clipping_norm) and clipping_norm > 0)
+    require_positive(rate_of_the_ascent=rate)
+    is_norm = clipping_norm is None or 0 < clipping_norm < np.inf
     require(is_norm, f"clipping norm of the ascent is {clipping_norm}: accepted are numbers above 0 and None")
     return model.clipped_sum(models, features, labels, clipping_norm).mul_(-rate)
 
@@ -74,27 +59,19 @@ def ascent(
 def active_scores(values: ArrayLike) -> Floats:
     """Return the scores of the active attack, shape (worlds, targets), higher for a likelier member.
 
+    They are minus the mean over releases. Of a member, whose owner works against the ascent, losses stay low.
+
     Parameters
     ----------
     values
         Loss or gradient norm of every target under every model that was released while the attack went on, finite,
         shape (releases, worlds, targets), one release or more.
 
-    Returns
-    -------
-    array
-        Minus the mean over releases. Of a member, whose owner works against the ascent, losses stay low.
-
-    Raises
-    ------
-    InputError
-        If the shape is another, or a value is not finite.
-
     Notes
     -----
     Source: Nasr, Shokri & Houmansadr 2019, section II, who show that norms of gradients under the ascent stay small for
-    members and large for others; they feed what is seen of the rounds to their attack network, as
-    `white_box_scores` of several releases does. The mean needs no known members.
+    members and large for others, and feed them to their attack network, as `white_box_scores` of several releases does.
+    The mean needs no known members.
 
     Examples
     --------

@@ -8,6 +8,7 @@ examples, so their order does not matter either.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import pairwise
 from typing import assert_never
 
@@ -17,8 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
-from fl_audit.adversaries.membership.white_box_rule import WhiteBoxPart, WhiteBoxRule
 from fl_audit.arrays import Flags, Floats, Floats32
+from fl_audit.errors import require
 
 _NARROW = 16
 _LEAST_LOSS = 1e-16  # about what rounding leaves of a loss in float64
@@ -31,20 +32,68 @@ Shown = Mapping[str, Tensor]
 factors `signals` and `inputs`, (networks, examples, releases, .) each."""
 
 
+class WhiteBoxPart(StrEnum):
+    """What the attack network is shown of a target.
+
+    GRADIENT: of the loss in weight and bias of the last dense layer. ACTIVATIONS: of the last hidden layer. OUTPUT:
+    log-probabilities of all classes. LOSS: the cross-entropy, as it is and as the log-odds of the label that it stands
+    for. LABEL: the class, one-hot.
+    """
+
+    GRADIENT = "gradient"
+    ACTIVATIONS = "activations"
+    OUTPUT = "output"
+    LOSS = "loss"
+    LABEL = "label"
+
+
+_AUTHORS_PARTS = frozenset({WhiteBoxPart.GRADIENT, WhiteBoxPart.OUTPUT, WhiteBoxPart.LOSS, WhiteBoxPart.LABEL})
+"""What the code of Bernau et al. 2019 shows it."""
+
+
+@dataclass(frozen=True)
+class WhiteBoxRule:
+    """What is chosen before the attack."""
+
+    # What the network is shown, one part or more. Each has a branch of two layers.
+    parts: frozenset[WhiteBoxPart] = _AUTHORS_PARTS
+    # How many linear maps of a class's row of the gradient are learned, the same for all classes, 1 or more. With as
+    # many as the row has entries the branch is a dense layer on the whole gradient.
+    filters: int = 8
+    branch: tuple[int, int] = (32, 16)  # widths of the two layers of a branch
+    trunk: tuple[int, ...] = (32,)  # widths of the hidden layers that all branches lead to
+    steps: int = 200  # steps of Adam, 1 or more; each sees all learning examples
+    # Learning rate, above 0, of layers with up to 16 inputs; wider ones learn at rate x 16 / inputs. Adam moves all
+    # weights alike, and a branch of a thousand inputs would otherwise drown that of the loss.
+    rate: float = 0.01
+    decay: float = 0.01  # weight decay (AdamW), 0 or more
+    # Share of a branch's inputs that is left out in a step, from 0 to below 1; the loss's branch keeps all.
+    dropout: float = 0.8
+    seed: int = 0  # of initial weights and dropout
+
+    def __post_init__(self) -> None:
+        require(len(self.parts) > 0, "no parts are shown to the attack network: accepted is one or more")
+        for part in self.parts:
+            accepted = f"accepted are {', '.join(WhiteBoxPart)}"
+            require(part in set(WhiteBoxPart), f"part {part!r} is unknown: {accepted}")
+        whole = {"filters": self.filters, "steps": self.steps, "smallest width": min(self.branch + self.trunk)}
+        for name, value in whole.items():
+            require(value >= 1, f"{name} is {value}: accepted are whole numbers from 1")
+        require(self.rate > 0, f"rate is {self.rate}: accepted are numbers above 0")
+        require(self.decay >= 0, f"decay is {self.decay}: accepted are numbers from 0")
+        require(0 <= self.dropout < 1, f"dropout is {self.dropout}: accepted are numbers from 0 to below 1")
+
+
 def learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, rule: WhiteBoxRule) -> Floats:
     """Return the log-odds of membership that one network a world gives to all targets, shape (worlds, targets).
 
     Parameters
     ----------
-    features
-        Features of the worlds.
-    is_in
-        Who is in, bool (worlds, targets); without effect where `learnt` is False.
-    learnt
-        From which targets each world's network learns, bool (worlds, targets), one or more a world. What comes back
-        for these is no attack, for the network was told.
-    rule
-        Parts, sizes and training.
+    features, rule
+        Features of the worlds; parts, sizes and training of the networks.
+    is_in, learnt
+        Who is in, without effect where `learnt` is False; and from which targets each world's network learns, one or
+        more a world; bool (worlds, targets). What comes back for these is no attack, for the network was told.
     """
     places, counted = _learning_places(learnt)
     shown = _shown(features, rule, places, counted)
@@ -160,12 +209,7 @@ class _Networks:
     def log_odds(self, shown: Shown, source: torch.Generator | None = None) -> Tensor:
         """Return the log-odds of membership of every example, shape (networks, examples).
 
-        Parameters
-        ----------
-        shown
-            Examples.
-        source
-            Draws which inputs of the branches are left out; None leaves out none.
+        The source draws which inputs of the branches are left out; None leaves out none.
         """
         seen = []
         for branch in self.branches:
@@ -179,19 +223,7 @@ class _Networks:
         return self._layer(f"trunk {last}", values).squeeze(-1)
 
     def train(self, examples: Shown, answers: Tensor, counted: Tensor, source: torch.Generator) -> None:
-        """Train all networks on cross-entropy, in place.
-
-        Parameters
-        ----------
-        examples
-            Learning examples.
-        answers
-            1 for members, 0 for others, (networks, examples).
-        counted
-            Weights of the examples, of the same shape.
-        source
-            Draws which inputs are left out.
-        """
+        """Train all networks on cross-entropy, in place; answers (networks, examples) are 1 for members, else 0."""
         rule = self.rule
         slower = {name: min(1.0, _NARROW / values.shape[-2]) for name, values in self.weights.items()}
         groups = [{"params": [values], "lr": rule.rate * slower[name]} for name, values in self.weights.items()]

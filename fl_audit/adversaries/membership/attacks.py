@@ -3,9 +3,8 @@
 Every world's model is attacked with all other worlds as its shadow models, where an attack has shadow models.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,8 @@ from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.errors import InputError, require
 from fl_audit.game.membership import Membership
 from fl_audit.user_modules import import_function
+
+T = TypeVar("T")
 
 _LEAST_SURPRISE = 1e-7  # -log p_y of a record of the population that single precision cannot tell from 0
 _FEW_WORLDS = 64
@@ -103,56 +104,30 @@ def attack_scores(
             assert answers.under_ascent is not None, "a run that names the attack keeps what it sees"
             return active_scores(answers.under_ascent[np.newaxis])
         case Attack.SHADOW:
-            single = answers.logits is not None and answers.labels is not None
-            require(
-                single, f"attack '{attack}' is asked about records: accepted about clients are {_said(OF_ANY_UNIT)}"
-            )
-            assert answers.logits is not None
-            assert answers.labels is not None
+            logits, labels = _of_records(answers.logits, attack), _of_records(answers.labels, attack)
             # In single precision and piece by piece: with many worlds this is the largest array of a report.
-            pieces = np.array_split(answers.logits, -(-len(answers.logits) // _WORLDS_AT_ONCE))
+            pieces = np.array_split(logits, -(-len(logits) // _WORLDS_AT_ONCE))
             values = np.concatenate([log_probabilities(piece).astype(np.float32) for piece in pieces])
-            return shadow_scores(values, answers.labels, membership, shadows=shadows)
+            return shadow_scores(values, labels, membership, shadows=shadows)
         case Attack.QUANTILE:
-            require(
-                answers.records is not None,
-                f"attack '{attack}' is asked about records: accepted about clients are {_said(OF_ANY_UNIT)}",
-            )
-            assert answers.records is not None
+            records, population = _of_records(answers.records, attack)
             likely = np.minimum(answers.population, -_LEAST_SURPRISE)
             told = likely - np.log(-np.expm1(likely))
-            return quantile_scores(answers.confidence, answers.records[0], told, answers.records[1])
+            return quantile_scores(answers.confidence, records, told, population)
         case Attack.ATTRIBUTE:
             raise InputError(f"attack '{attack}' guesses values: accepted are attacks that score membership")
         case str():
-            return own_scores(attack, answers, membership, shadows)
+            return _own_scores(attack, answers, membership, shadows)
         case _:
             assert_never(attack)
 
 
-def own_scores(name: str, answers: ModelAnswers, membership: Membership, shadows: Flags | None = None) -> Floats:
-    """Return the scores of the user's attack `attack(model, shadows, is_in)`, higher for a likelier member.
+def _own_scores(name: str, answers: ModelAnswers, membership: Membership, shadows: Flags | None = None) -> Floats:
+    """Return the scores (worlds, targets) of the user's attack `attack(model, shadows, is_in)`, higher for members.
 
     It is given the model of one world, the models of the worlds that are its shadow models, and who was in these, bool
     (shadow models, targets). It returns the scores of the targets, (targets,). Of its own world it is shown no
     membership, so that its scores cannot be of what they are to find.
-
-    Parameters
-    ----------
-    name
-        `package.module:name` of the attack.
-    answers, membership, shadows
-        As for `attack_scores`.
-
-    Returns
-    -------
-    Floats
-        Shape (worlds, targets).
-
-    Raises
-    ------
-    InputError
-        If it cannot be imported or raises, or does not return a finite number for every target.
     """
     attack = import_function(name, "attack")
     scores = np.full(membership.is_in.shape, np.nan)
@@ -172,5 +147,9 @@ def own_scores(name: str, answers: ModelAnswers, membership: Membership, shadows
     return scores
 
 
-def _said(attacks: Sequence[Attack]) -> str:
-    return " and ".join(attacks)
+def _of_records(answers: T | None, attack: str) -> T:
+    """Return what there is where there is one record a target, or refuse."""
+    accepted = f"accepted about clients are {' and '.join(OF_ANY_UNIT)}"
+    require(answers is not None, f"attack '{attack}' is asked about records: {accepted}")
+    assert answers is not None
+    return answers

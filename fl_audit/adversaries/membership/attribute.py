@@ -4,6 +4,8 @@ The attacker knows a record but for one attribute, and what is common among peop
 the loss of the record with every possible value in turn. That a model does better on its members than on others is what
 leaks; what can be guessed of anybody is no fault of the training set. So the measure is the difference of the shares
 guessed right, of members and of others.
+
+Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
 """
 
 from collections.abc import Callable
@@ -36,19 +38,7 @@ class AttributeGuesses:
     def advantage(self, membership: Membership) -> Floats:
         """Return the share guessed right of members less that of others, of each world, from -1 to 1, shape (worlds,).
 
-        Parameters
-        ----------
-        membership
-            Membership of the same worlds and targets; a world without members or without others gives NaN.
-
-        Raises
-        ------
-        InputError
-            If who was in has another shape than the guesses.
-
-        Notes
-        -----
-        Source: Yeom et al. 2018, definition 5.
+        A world without members or without others gives NaN. Source: Yeom et al. 2018, definition 5.
         """
         shape = (membership.worlds, membership.targets)
         require(self.right.shape == shape, f"guesses have shape {self.right.shape}: accepted is {shape}")
@@ -65,10 +55,9 @@ def attribute_guesses(
 
     Parameters
     ----------
-    losses
-        Loss of each record with each possible value in its place, finite, shape (worlds, targets, values).
-    truth
-        The true values, from 0, shape (targets,).
+    losses, truth
+        Loss of each record with each possible value in its place, finite, shape (worlds, targets, values); the true
+        values, from 0, shape (targets,).
     prior
         Probability of every value among people, at least 0, with a sum of 1; shape (values,), or (targets, values) if
         it follows from what is known of the record.
@@ -117,11 +106,6 @@ def attribute_guesses_with_shadows(
     membership
         Who was in. Worlds of even number are attacked by the law of members' losses in the odd ones, and the other way
         round: of a world's own coins and losses its attacker knows nothing.
-
-    Raises
-    ------
-    InputError
-        As for `attribute_guesses` and `sampled_law`.
     """
     values, true = np.asarray(losses, dtype=np.float64), np.asarray(truth)
     shape = (membership.worlds, membership.targets)
@@ -139,20 +123,13 @@ def attribute_guesses_with_shadows(
 def sampled_law(member_losses: ArrayLike) -> LossLaw:
     """Return the law of members' losses by a kernel estimate on log(loss + a thousandth of the mean loss).
 
+    On the scale of logarithms losses spread evenly enough for one width (Silverman's rule). Beyond the kernels the
+    density is that of the nearest kernel's tail: a logarithm, never -infinity.
+
     Parameters
     ----------
     member_losses
         Losses of members of shadow worlds, at least 0, 2 different ones or more.
-
-    Raises
-    ------
-    InputError
-        If a loss is negative or not finite, or all are equal.
-
-    Notes
-    -----
-    On the scale of logarithms losses spread evenly enough for one width (Silverman's rule). Beyond the kernels the
-    density is that of the nearest kernel's tail: a logarithm, never -infinity.
     """
     from scipy.stats import gaussian_kde
 

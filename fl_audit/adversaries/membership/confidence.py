@@ -1,4 +1,7 @@
-"""What a model's outputs say of a record: its loss, and its confidence in the label on a near-normal scale."""
+"""What a model's outputs say of a record: its loss, and its confidence in the label on a near-normal scale.
+
+Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
+"""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,11 +19,6 @@ def log_probabilities(logits: ArrayLike) -> Floats:
     logits
         Finite, shape (..., classes) with 2 classes or more. Log-probabilities are logits, too, and come back as they
         are.
-
-    Raises
-    ------
-    InputError
-        If a logit is not finite or there are fewer than 2 classes.
     """
     return np.asarray(log_softmax(_checked(logits), axis=-1), dtype=np.float64)
 
@@ -30,10 +28,8 @@ def label_log_probability(logits: ArrayLike, labels: ArrayLike) -> Floats:
 
     Parameters
     ----------
-    logits
-        As for `log_probabilities`.
-    labels
-        Classes from 0, of a shape that broadcasts to that of the logits without its last axis.
+    logits, labels
+        As for `scaled_confidence`.
     """
     values = log_probabilities(logits)
     return np.asarray(np.take_along_axis(values, _places(labels, values), axis=-1)[..., 0], dtype=np.float64)
@@ -44,15 +40,9 @@ def scaled_confidence(logits: ArrayLike, labels: ArrayLike) -> Floats:
 
     Parameters
     ----------
-    logits
-        As for `log_probabilities`.
-    labels
-        Classes from 0, of a shape that broadcasts to that of the logits without its last axis.
-
-    Raises
-    ------
-    InputError
-        If a logit is not finite or a label is no class.
+    logits, labels
+        As for `log_probabilities`; classes from 0, of a shape that broadcasts to that of the logits without its last
+        axis.
 
     Notes
     -----

@@ -8,6 +8,8 @@ pass over the records.
 
 Summed over rounds, the log-odds of a target are the logarithm of the likelihood ratio of all releases, whatever the
 models did between them. Insiders of one world see the same noise: their log-odds are not independent.
+
+Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
 """
 
 import math
@@ -29,17 +31,8 @@ def signal_to_noise(norms: ArrayLike, clipping_norm: float | None, sigma: ArrayL
 
     Parameters
     ----------
-    norms
-        Lengths of the gradients before clipping, finite, at least 0, shape (worlds, targets).
-    clipping_norm
-        C, positive; None is no clipping.
-    sigma
-        Noise standard deviation of each world, positive, shape (worlds,).
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit or a number is out of its range.
+    norms, clipping_norm, sigma
+        As for `increments`.
     """
     return _clipped(_checked(norms, "norms"), clipping_norm) / _checked_sigma(sigma, len(np.asarray(norms)))
 
@@ -52,17 +45,8 @@ def noise_along(products: ArrayLike, norms: ArrayLike, sigma: ArrayLike) -> Floa
 
     Parameters
     ----------
-    products
-        <n, h>, as of `increments`.
-    norms
-        ||h||, likewise.
-    sigma
-        Noise standard deviation of each world, positive, shape (worlds,).
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit or a number is out of its range.
+    products, norms, sigma
+        As for `increments`.
     """
     along, lengths = _checked(products, "products"), _checked(norms, "norms")
     scale = _checked_sigma(sigma, len(along))

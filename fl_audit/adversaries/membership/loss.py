@@ -8,6 +8,8 @@ it, and both run in all worlds at once; a third use leaves the threshold open.
 * `record_membership_guess`, the paired form: asked about x, the one record in which D and D' differ, in the very worlds
   in which the insider guesses. Only here proposition 1 can be tested world by world.
 * `loss_scores`, for the membership game: every threshold at once.
+
+Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
 """
 
 import math
@@ -36,22 +38,13 @@ class MembershipAttack:
 def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) -> MembershipAttack:
     """Call a record a member where its loss is at most the mean loss of the members.
 
+    Increasing affine maps of the losses change nothing.
+
     Parameters
     ----------
-    member_losses
-        Losses of the records that the model was trained on, finite, shape (..., n) with n at least 1.
-    population_losses
-        Losses of records that it was not trained on, finite, shape (..., m) with m at least 1.
-
-    Returns
-    -------
-    MembershipAttack
-        Rates of shape (...). Increasing affine maps of the losses change nothing.
-
-    Raises
-    ------
-    InputError
-        If a loss is not finite or shapes do not fit.
+    member_losses, population_losses
+        Losses of the records that the model was trained on, and of others, finite, shape (..., n) and (..., m), n and m
+        at least 1.
 
     Notes
     -----
@@ -75,19 +68,8 @@ def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) ->
 def loss_scores(losses: ArrayLike) -> Floats:
     """Return the scores of the loss attack, higher for a likelier member: the losses with their sign turned.
 
-    Parameters
-    ----------
-    losses
-        Finite, shape (worlds, targets).
-
-    Raises
-    ------
-    InputError
-        If a loss is not finite.
-
-    Notes
-    -----
-    Source: Yeom et al. 2018; with all thresholds in place of the one at the average training loss.
+    Losses are finite, of shape (worlds, targets). Source: Yeom et al. 2018; with all thresholds in place of the one at
+    the average training loss.
     """
     return -_checked(losses, "losses")
 
@@ -95,26 +77,15 @@ def loss_scores(losses: ArrayLike) -> Floats:
 def chance_spread(members: int, others: int) -> float:
     """Return how far the advantage against one model strays by the choice of members alone, where nothing leaks.
 
-    Models that are alike and trained on the same records share this error, so a mean over many of them keeps it; the
-    more they differ, the more of it averages out.
+    The largest standard deviation, sqrt((1 / members + 1 / others) / 4): that of the difference of two shares near one
+    half. The threshold moves with the members' losses, but it moves both shares alike. Models that are alike and
+    trained on the same records share this error, so a mean over many of them keeps it; the more they differ, the more
+    of it averages out.
 
     Parameters
     ----------
-    members
-        Number of members that the adversary is asked about, at least 1.
-    others
-        Number of others that it is asked about, at least 1.
-
-    Returns
-    -------
-    float
-        Largest standard deviation, sqrt((1 / members + 1 / others) / 4): that of the difference of two shares near one
-        half. The threshold moves with the members' losses, but it moves both shares alike.
-
-    Raises
-    ------
-    InputError
-        If a number is below 1.
+    members, others
+        Number of members, and of others, that the adversary is asked about, at least 1.
 
     Examples
     --------
@@ -135,20 +106,13 @@ def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) ->
 
     Parameters
     ----------
-    record_loss
-        Loss of x under each model, finite, shape (...).
-    common_losses
-        Losses of the records in D and D' alike under the same models, finite, shape (..., n) with n at least 1.
+    record_loss, common_losses
+        Loss of x under each model, shape (...), and of the records in D and D' alike, (..., n) with n at least 1.
 
     Returns
     -------
     array
         True where the adversary says that x was used, shape (...).
-
-    Raises
-    ------
-    InputError
-        If a loss is not finite or shapes do not fit.
 
     Notes
     -----

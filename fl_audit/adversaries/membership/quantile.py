@@ -24,24 +24,16 @@ def quantile_scores(
 
     Parameters
     ----------
-    confidences
-        phi of every target under every world's model, finite, (worlds, targets).
-    records
-        What is known of every target, its label among it, (targets, features).
-    population_confidences
-        phi of records that no world was trained on, finite, (worlds, p), p at least 30.
-    population
-        The same of these records, (p, features).
+    confidences, records
+        phi of every target under every world's model, (worlds, targets); and what is known of every target, its label
+        among it, (targets, features).
+    population_confidences, population
+        The same of records that no world was trained on, (worlds, p) and (p, features), p at least 30.
 
     Returns
     -------
     array
         Higher for a likelier member: (phi - mean(x)) / spread(x), mean and spread those of the regression of the world.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit, a number is not finite, or there are fewer records than that.
 
     Notes
     -----
@@ -80,13 +72,7 @@ class _Ridge:
         self._asked = ((asked - self._middle) / scale) @ right.T / np.maximum(sizes, _LEAST)
 
     def predicted(self, answers: Floats) -> tuple[Floats, Floats]:
-        """Return what is predicted of the asked records, and the residuals of the others when they are left out.
-
-        Parameters
-        ----------
-        answers
-            (records, regressions).
-        """
+        """Return what is predicted of the asked records, and the residuals of the answers when they are left out."""
         middle = answers.mean(axis=0)
         parts = self._left.T @ (answers - middle)
         best = np.full(answers.shape[1], np.inf)

@@ -33,10 +33,9 @@ class MovedImages:
 
         Parameters
         ----------
-        features
-            Shape (n, features) or (n, *shape); what is yielded has the same shape. Pixels that come in are 0.
-        number
-            How many queries, 1 to 50.
+        features, number
+            Shape (n, features) or (n, *shape), which what is yielded has, too, pixels that come in 0; and how many
+            queries, 1 to 50.
         """
         images, steps = features.reshape(len(features), *self.shape), range(-_REACH, _REACH + 1)
         ways = sorted(product(steps, steps), key=lambda way: (abs(way[0]) + abs(way[1]), way))
@@ -69,10 +68,8 @@ class ResampledColumns:
 
         Parameters
         ----------
-        features
-            Shape (n, features).
-        number
-            How many queries, 1 or more.
+        features, number
+            Shape (n, features), and how many queries, 1 or more.
         """
         yield features
         few = max(1, round(_RESAMPLED * len(self.columns)))
@@ -92,14 +89,10 @@ def queries_for(source: Source, public: Floats32, seed: int, number: int) -> Que
 
     Parameters
     ----------
-    source
-        The data set.
-    public
-        Features of records that no model is trained on, one or more.
-    seed
-        Public seed of the values that columns are filled with.
-    number
-        How many queries of each record are wanted.
+    source, public
+        The data set, and features of records that no model is trained on, one or more.
+    seed, number
+        Public seed of the values that columns are filled with, and how many queries of each record are wanted.
 
     Raises
     ------

@@ -93,8 +93,9 @@ def rmia_scores(
     records = _checked(records[..., np.newaxis], "log-probabilities of the population")
     flags = shadow_flags(membership, shadows)
     own = targets[..., 0] - _log(_reference(np.exp(targets), membership.is_in, flags, rule))
-    nobody = np.zeros(records.shape[:2], dtype=np.bool_)
-    theirs = records[..., 0] - _log(_reference_of_nonmembers(np.exp(records), nobody, flags, rule))
+    out = shadow_group(np.exp(records), np.ones(records.shape[:2], dtype=np.bool_), flags)
+    is_offline = RmiaForm(rule.form) is RmiaForm.OFFLINE
+    theirs = records[..., 0] - _log(_from_out(out, rule) if is_offline else out.mean[..., 0])
     return _outdone(own - np.log(rule.gamma), theirs)
 
 
@@ -112,14 +113,6 @@ def _reference(values: Floats, is_in: Flags, shadows: Flags, rule: RmiaRule) -> 
     inside = shadow_group(values, is_in, shadows)
     require_shadows(inside, "in", 1)
     return np.asarray((inside.mean[..., 0] + out.mean[..., 0]) / 2, dtype=np.float64)
-
-
-def _reference_of_nonmembers(values: Floats, is_in: Flags, shadows: Flags, rule: RmiaRule) -> Floats:
-    """Return the mean confidence of reference models in population records, shape (worlds, records)."""
-    out = shadow_group(values, ~is_in, shadows)
-    if RmiaForm(rule.form) is RmiaForm.OFFLINE:
-        return _from_out(out, rule)
-    return out.mean[..., 0]
 
 
 def _from_out(out: ShadowGroup, rule: RmiaRule) -> Floats:

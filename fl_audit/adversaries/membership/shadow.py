@@ -103,14 +103,13 @@ def shadow_scores(
                 is_rare[own] = True
                 continue
             model = _trained(rule, _confidences(values, learnt_from, own), is_in[:, own].ravel())
-            odds = _log_odds(model, _confidences(values, attacked, own))
-            scores[np.ix_(attacked, own)] = odds.reshape(len(attacked), len(own))
+            scores[np.ix_(attacked, own)] = _log_odds(model, _confidences(values, attacked, own), len(attacked))
         if is_rare.any():
             _require_both(is_in)
             own = np.flatnonzero(is_rare)
             model = _trained(rule, _label_first(values, learnt_from, everyone, classes), is_in.ravel())
-            odds = _log_odds(model, _label_first(values, attacked, own, classes))
-            scores[np.ix_(attacked, own)] = odds.reshape(len(attacked), len(own))
+            asked = _label_first(values, attacked, own, classes)
+            scores[np.ix_(attacked, own)] = _log_odds(model, asked, len(attacked))
     return scores
 
 
@@ -174,12 +173,12 @@ def _trained(rule: ShadowRule, examples: Floats, answers: Flags) -> Any:
     return model
 
 
-def _log_odds(model: Any, asked: Floats) -> Floats:
-    """Return the log-odds of membership that a trained classifier gives, shape (examples,)."""
+def _log_odds(model: Any, asked: Floats, worlds: int) -> Floats:
+    """Return the log-odds of membership that a trained classifier gives, shape (worlds, targets)."""
     if len(asked) == 0:
-        return np.zeros(0)
+        return np.zeros((0, 1))
     inside = np.clip(model.predict_proba(asked)[:, 1], _LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)
-    return np.asarray(np.log(inside) - np.log1p(-inside), dtype=np.float64)
+    return np.asarray(np.log(inside) - np.log1p(-inside), dtype=np.float64).reshape(worlds, -1)
 
 
 def _fewer_kind(is_in: Flags) -> int:

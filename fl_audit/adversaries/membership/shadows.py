@@ -8,6 +8,8 @@ worlds; the attacked world's own value is then taken out of the group it belongs
 of its own: any bound that looks at one world holds. Scores of several worlds together do not have this property, for
 each has seen the others' coins. Where worlds are pooled into one bound, name shadow worlds that are attacked by nobody
 (`shadows`), and use the scores of the others.
+
+Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
 """
 
 from dataclasses import dataclass
@@ -39,19 +41,12 @@ class ShadowGroup:
 
 
 def shadow_flags(membership: Membership, shadows: Flags | None) -> Flags:
-    """Return which worlds may serve as shadows, shape (worlds,): all, unless some are named.
+    """Return which worlds may serve as shadows, bool (worlds,): all, unless some are named.
 
     Parameters
     ----------
-    membership
-        Membership of all worlds.
-    shadows
-        Bool (worlds,), or None for all.
-
-    Raises
-    ------
-    InputError
-        If the shape is another.
+    membership, shadows
+        Membership of all worlds; bool (worlds,), or None for all.
     """
     if shadows is None:
         return np.ones(membership.worlds, dtype=np.bool_)
@@ -64,20 +59,15 @@ def shadow_flags(membership: Membership, shadows: Flags | None) -> Flags:
 def shadow_group(values: Floats, side: Flags, shadows: Flags) -> ShadowGroup:
     """Return what each world's attacker knows of the shadow worlds on one side, the attacked world left out.
 
-    Parameters
-    ----------
-    values
-        Shape (worlds, targets, queries).
-    side
-        Which world is on this side of which target, shape (worlds, targets).
-    shadows
-        Which worlds may serve, shape (worlds,).
-
-    Notes
-    -----
     Values are counted from the median over worlds, so that equal ones give exact zeros and little is lost when the sums
     S of values and Q of squares lose the attacked world's: of n - 1 left values the mean is (S - x) / (n - 1), the
     squares about it Q - x^2 - (n - 1) mean^2. A score must not tell a coin by the way its sums were rounded.
+
+    Parameters
+    ----------
+    values, side, shadows
+        Of shape (worlds, targets, queries); which world is on this side of which target, (worlds, targets); and which
+        worlds may serve, (worlds,).
     """
     member = (side & shadows[:, np.newaxis]).astype(np.int64)
     count = member.sum(axis=0) - member
@@ -96,45 +86,24 @@ def shadow_group(values: Floats, side: Flags, shadows: Flags) -> ShadowGroup:
 
 
 def require_shadows(group: ShadowGroup, side: str, at_least: int) -> None:
-    """Refuse groups with too few shadow worlds, naming the target that has fewest.
+    """Refuse groups with fewer shadow worlds than are needed, naming the target that has fewest.
 
     Parameters
     ----------
-    group
-        As `shadow_group` returns it.
-    side
-        `in` or `out`, for the message.
-    at_least
-        How many are needed.
-
-    Raises
-    ------
-    InputError
-        If a group has too few.
+    group, side, at_least
+        As `shadow_group` returns it; `in` or `out`, for the message; and how many are needed.
     """
     fewest = int(group.count.min(initial=at_least))
-    if fewest < at_least:
-        world, target = np.unravel_index(int(np.argmin(group.count)), group.count.shape)
-        require(
-            False,
-            f"world {world} has {fewest} shadow worlds with target {target} {side}: accepted are {at_least} or more; "
-            "play more worlds",
-        )
+    world, target = np.unravel_index(int(np.argmin(group.count)), group.count.shape)
+    require(
+        fewest >= at_least,
+        f"world {world} has {fewest} shadow worlds with target {target} {side}: accepted are {at_least} or more; "
+        "play more worlds",
+    )
 
 
 def require_shadows_of_all(membership: Membership) -> None:
-    """Refuse coins that leave a target without shadow worlds, before an attack fails for it after all training.
-
-    Parameters
-    ----------
-    membership
-        Membership of all worlds of a run.
-
-    Raises
-    ------
-    InputError
-        If a target is in, or out, in fewer than `FEWEST` worlds.
-    """
+    """Refuse coins that leave a target in, or out, in fewer than `FEWEST` worlds, before an attack fails for it."""
     fewest = fewest_on_a_side(membership)
     target = int(fewest.argmin())
     is_what = "a member" if membership.is_in[:, target].sum() == fewest[target] else "no member"
@@ -146,33 +115,20 @@ def require_shadows_of_all(membership: Membership) -> None:
 
 
 def fewest_on_a_side(membership: Membership) -> Integers:
-    """Return in how many worlds each target is in, or out if these are fewer, shape (targets,).
-
-    Parameters
-    ----------
-    membership
-        Membership of all worlds of a run.
-    """
+    """Return in how many worlds each target is in, or out if these are fewer, shape (targets,)."""
     inside = membership.is_in.sum(axis=0)
     return np.asarray(np.minimum(inside, membership.worlds - inside), dtype=np.int64)
 
 
 def as_queries(values: Floats, membership: Membership, what: str) -> Floats:
-    """Return values with an axis of queries (worlds, targets, queries), or refuse them.
+    """Return finite values with an axis of queries, (worlds, targets, queries), or refuse them.
 
     Parameters
     ----------
-    values
-        Finite, shape (worlds, targets) or (worlds, targets, queries).
-    membership
-        Membership of the same worlds and targets.
+    values, membership
+        Shape (worlds, targets) or (worlds, targets, queries); membership of the same worlds and targets.
     what
         The values' name, for the message.
-
-    Raises
-    ------
-    InputError
-        If the values have another shape.
     """
     array = np.asarray(values, dtype=np.float64)
     shape = (membership.worlds, membership.targets)

@@ -2,14 +2,15 @@
 
 No shadow worlds are needed: the attacker of a world knows of half of its targets whether they are members, and never
 looks at another world. Crossing the halves gives every target a score by a network that was not told of it.
+
+Numbers out of their range raise `InputError`.
 """
 
 import numpy as np
 from scipy.stats import rankdata
 
-from fl_audit.adversaries.membership.attack_networks import learnt_log_odds
+from fl_audit.adversaries.membership.attack_networks import WhiteBoxRule, learnt_log_odds
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
-from fl_audit.adversaries.membership.white_box_rule import WhiteBoxRule
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership
@@ -24,17 +25,10 @@ def known_halves(worlds: int, targets: int, generator: np.random.Generator) -> F
 
     Parameters
     ----------
-    worlds
-        Number of worlds, at least 1.
-    targets
-        Number of targets in each world, at least 2.
+    worlds, targets
+        Number of worlds, at least 1, and of targets in each, at least 2.
     generator
         Draws them, never looking at who is in: who is known must not tell who is a member.
-
-    Raises
-    ------
-    InputError
-        If a number is too small.
 
     Examples
     --------
@@ -58,10 +52,9 @@ def white_box_scores(
     ----------
     features
         What is seen of each target, under one released model or several: the more an insider has seen, the more it has.
-    membership
-        Who is in; of it a network is told the half of its own world that it learns from.
-    known
-        The halves, bool (worlds, targets), as `known_halves` draws them.
+    membership, known
+        Who is in; of it a network is told the half of its own world that it learns from. The halves, bool (worlds,
+        targets), are as `known_halves` draws them.
     rule
         What the networks are shown, and how they learn; `WhiteBoxRule()` if None.
 

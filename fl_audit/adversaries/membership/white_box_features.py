@@ -3,11 +3,14 @@
 The gradient is that of the last dense layer. For one example it has rank one: with h the layer's inputs and d the
 gradient of the loss at its outputs (softmax - one-hot, where these are the logits), the weight's gradient is d h' and
 the bias's is d. So d and h are kept, outs + ins numbers in place of outs (ins + 1), and say all that the gradient says.
+
+Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,13 +30,7 @@ _ARRAYS = ("signals", "inputs", "log_probabilities", "losses")
 
 @dataclass(frozen=True)
 class WhiteBoxFeatures:
-    """What the attacker sees of each target in each world, under one released model or several.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit, or a number is not finite.
-    """
+    """What the attacker sees of each target in each world, under one released model or several."""
 
     # Gradient of a target's loss at the outputs of the last dense layer, shape (worlds, targets, releases, outs).
     signals: Floats32
@@ -77,35 +74,26 @@ class WhiteBoxFeatures:
 
     def of_worlds(self, worlds: slice) -> "WhiteBoxFeatures":
         """Return the features of some worlds, as views."""
-        return self._with({name: getattr(self, name)[worlds] for name in _ARRAYS}, self.labels)
+        return replace(self, **{name: getattr(self, name)[worlds] for name in _ARRAYS})
 
     def of_targets(self, targets: NDArray[np.integer]) -> "WhiteBoxFeatures":
         """Return the features of some targets, in the order in which they are named."""
-        return self._with({name: getattr(self, name)[:, targets] for name in _ARRAYS}, self.labels[targets])
+        chosen: dict[str, Any] = {name: getattr(self, name)[:, targets] for name in _ARRAYS}
+        return replace(self, labels=self.labels[targets], **chosen)
 
     def of_last_release(self) -> "WhiteBoxFeatures":
         """Return what is seen of the last release alone."""
-        arrays = {name: getattr(self, name)[:, :, -1:] for name in _ARRAYS}
-        return WhiteBoxFeatures(**arrays, labels=self.labels, has_bias=self.has_bias)
+        return replace(self, **{name: getattr(self, name)[:, :, -1:] for name in _ARRAYS})
 
     @staticmethod
     def over_releases(parts: Sequence["WhiteBoxFeatures"]) -> "WhiteBoxFeatures":
-        """Return one value of several releases of the same worlds and targets, in the order in which they are given.
-
-        Parameters
-        ----------
-        parts
-            One or more, each of one release or several.
-        """
+        """Return one value of several releases of the same worlds and targets, in the order in which they are given."""
         return _joined(parts, axis=2)
 
     @staticmethod
     def over_worlds(parts: Sequence["WhiteBoxFeatures"]) -> "WhiteBoxFeatures":
         """Return one value of several batches of worlds with the same targets and releases."""
         return _joined(parts, axis=0)
-
-    def _with(self, arrays: dict[str, Floats32], labels: Integers) -> "WhiteBoxFeatures":
-        return WhiteBoxFeatures(**arrays, labels=labels, has_bias=self.has_bias)
 
 
 def _joined(parts: Sequence[WhiteBoxFeatures], axis: int) -> WhiteBoxFeatures:
@@ -119,8 +107,8 @@ def _joined(parts: Sequence[WhiteBoxFeatures], axis: int) -> WhiteBoxFeatures:
         shapes = [getattr(part, name).shape for part in parts]
         rest = {shape[:axis] + shape[axis + 1 :] for shape in shapes}
         require(len(rest) == 1, f"{name} have shapes {shapes}: accepted are shapes that differ along axis {axis} alone")
-    arrays = {name: np.concatenate([getattr(part, name) for part in parts], axis) for name in _ARRAYS}
-    return WhiteBoxFeatures(**arrays, labels=first.labels, has_bias=first.has_bias)
+    arrays: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in parts], axis) for name in _ARRAYS}
+    return replace(first, **arrays)
 
 
 def white_box_features(model: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> WhiteBoxFeatures:
@@ -131,12 +119,8 @@ def white_box_features(model: StackedModel, models: Tensor, features: Tensor, la
     model
         Any module with a dense layer (`torch.nn.Linear`) that is called once, with one row for each example. Of
         several the last one called is looked at; what follows it (a temperature, a normalisation) does no harm.
-    models
-        Float32 (worlds, parameters).
-    features
-        Features of the targets, float32 (n, *shape).
-    labels
-        Their classes, int64 (n,).
+    models, features, labels
+        Float32 (worlds, parameters); features of the targets, float32 (n, *shape), and their classes, int64 (n,).
 
     Raises
     ------
