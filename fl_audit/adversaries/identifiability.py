@@ -34,6 +34,11 @@ class Observation:
 def observe(game: Game, seen: SeenRound, batch_worlds: int | None = None) -> Observation:
     """Weigh what was seen of a round, and measure its noise.
 
+    A round in which D and D' do not differ adds nothing to the log-odds.
+
+    Source: Bernau et al. 2021, Lemma 1 and Algorithm 1, for a Gaussian release and written as the logarithm of the
+    likelihood ratio.
+
     Parameters
     ----------
     game, seen
@@ -41,20 +46,10 @@ def observe(game: Game, seen: SeenRound, batch_worlds: int | None = None) -> Obs
     batch_worlds
         World count of the original batch, when only its first worlds are weighed again; see `StackedModel.clipped_sum`.
 
-    Returns
-    -------
-    Observation
-        A round in which D and D' do not differ adds nothing to the log-odds.
-
     Raises
     ------
     InputError
         If only models were seen, and their rounding exceeds a thousandth of sigma in a world where D and D' differ.
-
-    Notes
-    -----
-    Source: Bernau et al. 2021, Lemma 1 and Algorithm 1, for a Gaussian release and written as the logarithm of the
-    likelihood ratio.
     """
     law, rounding = game.public.law, seen.rounding(game.public.law)
     question = question_of(game, seen, batch_worlds)

@@ -58,17 +58,15 @@ def observe_candidates(game: Game, seen: SeenRound) -> TargetsObserved:
 def observe_targets(game: Game, seen: SeenRound, membership: Membership) -> TargetsObserved:
     """Weigh what was seen of a round for every target.
 
+    Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; see `fl_audit.adversaries.membership.insider`.
+    Noise that is correlated over rounds is whitened first: there a target's contribution is that of several rounds.
+
     Parameters
     ----------
     game, membership
         The game, and which targets are in.
     seen
         What clients saw; where rounds are sampled, with everybody's participation.
-
-    Notes
-    -----
-    Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; see `fl_audit.adversaries.membership.insider`.
-    Noise that is correlated over rounds is whitened first: there a target's contribution is that of several rounds.
     """
     public, worlds = game.public, membership.worlds
     law, sees = public.law, public.standpoint.sees_participation

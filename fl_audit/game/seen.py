@@ -235,18 +235,15 @@ def kept_of(view: View, made: Made) -> dict[str, Tensor]:
 def walk(view: View, law: ReleaseLaw, initial: Tensor, rounds: Sequence[Mapping[str, Tensor]]) -> Iterator[Made]:
     """Walk through the kept rounds of some worlds.
 
+    Under the view `update` the models follow from the releases by the public optimizer, under `model` the releases from
+    the models.
+
     Parameters
     ----------
     view, law
         As the game says.
     initial, rounds
         theta_0 (worlds, parameters), and what was kept of each round, in order.
-
-    Yields
-    ------
-    Made
-        The rounds. Under the view `update` the models follow from the releases by the public optimizer, under `model`
-        the releases from the models.
     """
     models, state, earlier = [initial], OptimizerState(), deque[Step](maxlen=law.rounds_needed - 1)
     for number, stored in enumerate(rounds, start=1):

@@ -32,8 +32,6 @@ class AdaptiveClipping:
     released with noise, and the next round's norm is C exp(-eta (share - gamma)). The noise of a round is scaled to the
     norm at which that round clipped.
 
-    Notes
-    -----
     Source: Andrew, Thakkar, McMahan & Ramaswamy 2021, "Differentially private learning with adaptive clipping",
     algorithm 1.
     """

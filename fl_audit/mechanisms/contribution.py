@@ -22,8 +22,6 @@ class LocalTraining:
 
     The order of its records is public, keyed by client and round, so whoever knows a shard can recompute its update.
 
-    Notes
-    -----
     Source: McMahan, Ramage, Talwar & Zhang 2018, "Learning differentially private recurrent language models",
     algorithm 1 (flat clipping, uniform weights, fixed denominator).
     """
@@ -40,14 +38,12 @@ class PrivateTraining:
     Every step takes a Poisson sample of the records, clips the gradient of each, and adds noise. What is clipped are
     contributions of records to a step; the update itself is not clipped, for it is private already.
 
+    Source: Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1, run by each client.
+
     Raises
     ------
     InputError
         If there is no shard, or one without records.
-
-    Notes
-    -----
-    Source: Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1, run by each client.
     """
 
     # What a client does in a round. A record is in a step with probability one over the steps of an epoch.

@@ -102,8 +102,6 @@ class CorrelatedGaussian:
     The z_s are N(0, sigma^2 I) with sigma = z Delta, Delta the largest change of one round's sum, and C a
     lower-triangular matrix, so that the noise of later rounds takes back a part of that of earlier ones.
 
-    Notes
-    -----
     Source: Kairouz et al. 2021, "Practical and private (deep) learning without sampling or shuffling";
     Choquette-Choo et al. 2023, "(Amplified) banded matrix factorization".
     """
@@ -162,17 +160,14 @@ def _require_clients(clients: int) -> None:
 def effective_noise_multiplier(noise: Noise, standpoint: Standpoint) -> float:
     """Return the noise multiplier that an adversary faces: of what is left of the noise, less the shares it knows.
 
+    z for central and correlated noise; with c known shares z sqrt((m - c) / m) for distributed noise and z sqrt(m - c)
+    for local noise; for a server that sees single contributions z / sqrt(m) and z. z of a step for noise inside
+    training, of which nobody but the client knows any. 0 without noise.
+
     Parameters
     ----------
     noise, standpoint
         The noise, and from where the adversary looks.
-
-    Returns
-    -------
-    float
-        z for central and correlated noise; with c known shares z sqrt((m - c) / m) for distributed noise and
-        z sqrt(m - c) for local noise; for a server that sees single contributions z / sqrt(m) and z. z of a step for
-        noise inside training, of which nobody but the client knows any. 0 without noise.
 
     Raises
     ------

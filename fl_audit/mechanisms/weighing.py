@@ -78,15 +78,12 @@ class Comparison:
 def local_sensitivity(present: Tensor, absent: Tensor) -> Floats:
     """Return ||f(D) - f(D')|| per world from the two contributions in which the sums differ.
 
+    Float64 (worlds,). Victim and insider both call this on equal tensors, so they agree to the last bit.
+
     Parameters
     ----------
     present, absent
         Contributions under D and under D', float32 (worlds, parameters).
-
-    Returns
-    -------
-    array
-        Float64 (worlds,). Victim and insider both call this on equal tensors, so they agree to the last bit.
     """
     portions = cached_rows(len(present), present.shape[1])
     norms = [(present[rows].double() - absent[rows].double()).norm(dim=1) for rows in portions]
@@ -109,6 +106,10 @@ def weigh_gaussian(
 ) -> Weighed:
     """Weigh releases with noise N(0, sigma^2 I).
 
+    Where the contribution always takes part, the log-odds are <r - (f(D) + f(D'))/2, f(D) - f(D')> / sigma^2 (Bernau et
+    al. 2021, Lemma 1). Otherwise each hypothesis is a mixture: log((1 - q) + q e^l) of x less that of x', l being the
+    log-odds of the contribution's being in against its being out.
+
     Parameters
     ----------
     comparison, hypotheses
@@ -116,13 +117,6 @@ def weigh_gaussian(
     agreement, sigma, distance
         <residual, difference>, which `comparison` gives and its user has worked out; noise standard deviation; and
         length of the difference of each world, float64 (rows,).
-
-    Returns
-    -------
-    Weighed
-        Where the contribution always takes part, the log-odds are <r - (f(D) + f(D'))/2, f(D) - f(D')> / sigma^2
-        (Bernau et al. 2021, Lemma 1). Otherwise each hypothesis is a mixture: log((1 - q) + q e^l) of x less that of
-        x', l being the log-odds of the contribution's being in against its being out.
     """
     weight = hypotheses.weight
     sides = None if hypotheses.sides is None else [side[comparison.rows] for side in hypotheses.sides]

@@ -22,7 +22,7 @@ from fl_audit.search import largest_kept
 
 
 def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> float:
-    """Return the epsilon that an accountant promises for a composition.
+    """Return the epsilon that an accountant promises for a composition, at least 0, in nats.
 
     Parameters
     ----------
@@ -33,11 +33,6 @@ def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> fl
         at most the error that `pld.loss_curves` states.
     delta
         Above 0 and below 1.
-
-    Returns
-    -------
-    float
-        Epsilon, at least 0, in nats.
 
     Raises
     ------

@@ -32,16 +32,13 @@ def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: Sensitivitie
     FIXED: mu^2/2 + mu Phi^-1(1 - delta), which is passed with probability exactly delta. ADAPTIVE:
     ln(delta / Phi(-(mu + Phi^-1(1 - delta)))), from the trade-off (see the module), at least as large.
 
+    In nats; the prior log-odds are not included.
+
     Parameters
     ----------
     mu, delta, sensitivities
         Gaussian-DP parameter of all rounds, at least 0, finite; probability of passing the bound, above 0 and below 1;
         and whether the rounds' sensitivities are fixed.
-
-    Returns
-    -------
-    float
-        In nats; the prior log-odds are not included.
 
     Examples
     --------

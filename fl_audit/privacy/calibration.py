@@ -46,7 +46,7 @@ less noise would do."""
 
 
 def noise_multiplier_for(target: Target, claim: Claim) -> float:
-    """Return the smallest noise multiplier that keeps the target.
+    """Return the smallest noise multiplier, sigma over the sensitivity, that keeps the target.
 
     What is returned keeps the promise as `guarantee` states it. It is the smallest that does to 1e-9 of itself; with
     sampling to 1e-8, with sampling under `pld` to 1e-5, and not under `SMALLEST_SAMPLED_NOISE`.
@@ -62,11 +62,6 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
         exactly, whoever the accountant is (module `reconstruction`).
     claim
         What is released at unit noise: a noise multiplier z means `claim.with_noise(z)`.
-
-    Returns
-    -------
-    float
-        z, the noise standard deviation in units of the sensitivity.
 
     Raises
     ------

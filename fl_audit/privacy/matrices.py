@@ -49,6 +49,8 @@ class StrategyKind(StrEnum):
 def strategy_matrix(kind: StrategyKind, rounds: int, bands: int = 1) -> Floats:
     """Return the strategy C, with ones on the diagonal.
 
+    It is lower triangular, rounds x rounds, no entry negative.
+
     Parameters
     ----------
     kind
@@ -58,11 +60,6 @@ def strategy_matrix(kind: StrategyKind, rounds: int, bands: int = 1) -> Floats:
     bands
         Number of diagonals of `banded` that are not 0, from 1 (independent noise) to the number of rounds; `tree` does
         not depend on it.
-
-    Returns
-    -------
-    NDArray
-        Lower triangular, rounds x rounds, no entry negative.
 
     Examples
     --------
@@ -133,6 +130,8 @@ def correlated_event(
 ) -> ReleaseEvent:
     """Return all rounds under correlated noise as the one release that they are to an accountant.
 
+    Its sensitivity is exact, or an upper bound for a tree with very many sets of rounds.
+
     Parameters
     ----------
     noise_multiplier
@@ -142,11 +141,6 @@ def correlated_event(
         As for `strategy_matrix`.
     separation, participations
         As for `sensitivity`; with everybody in every round 1, and the number of rounds.
-
-    Returns
-    -------
-    ReleaseEvent
-        Its sensitivity is exact, or an upper bound for a tree with very many sets of rounds.
 
     Examples
     --------
@@ -184,11 +178,6 @@ def sensitivity(strategy: Floats, separation: int, participations: int) -> float
         Smallest distance between two rounds in which the same unit takes part, from 1.
     participations
         Largest number of rounds in which a unit takes part, from 1; more than fit into the rounds are as many as fit.
-
-    Returns
-    -------
-    float
-        In units of the norm of one contribution.
 
     Examples
     --------

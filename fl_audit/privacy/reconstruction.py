@@ -104,18 +104,15 @@ def reconstruction_bound(claim: Claim, chance: float) -> float:
 def simplex_success(mu: float, candidates: int) -> float:
     """Return how often the best attack on Gaussian noise names the right one of candidates that lie farthest apart.
 
+    It is the integral of phi(x - mu') Phi(x)^(m - 1), mu' = mu sqrt(m / (m - 1)). At m = 2 it is
+    `reconstruction_bound`; above it is less, for no attack tells so many directions apart.
+
     Parameters
     ----------
     mu
         Length of each contribution, seen from their mean, over the noise; from 0.
     candidates
         How many equally likely ones there are, m, at least 2: the corners of a simplex.
-
-    Returns
-    -------
-    float
-        The integral of phi(x - mu') Phi(x)^(m - 1), mu' = mu sqrt(m / (m - 1)). At m = 2 it is `reconstruction_bound`;
-        above it is less, for no attack tells so many directions apart.
 
     Examples
     --------

@@ -60,6 +60,12 @@ def descended(
 ) -> Tensor:
     """Return pictures whose updates are those that were seen, as nearly as the search finds them.
 
+    They are float32 (owners, pictures, *shape), from 0 to 1, an owner's pictures in the order of its labels.
+
+    Source: Geiping et al. 2020, "Inverting gradients: how easy is it to break privacy in federated learning?", Eq. (4):
+    one less the cosine of both updates, plus total variation, by Adam on the signs of the gradient, in the box of
+    pixels. Weight, step and its fall are those of the authors' code.
+
     Parameters
     ----------
     shared, seen, labels
@@ -69,17 +75,6 @@ def descended(
         Draws the starts; how long and how far is searched.
     on_step
         Is told how many iterations of all starts are done.
-
-    Returns
-    -------
-    Tensor
-        Float32 (owners, pictures, *shape), from 0 to 1, an owner's pictures in the order of its labels.
-
-    Notes
-    -----
-    Source: Geiping et al. 2020, "Inverting gradients: how easy is it to break privacy in federated learning?", Eq. (4):
-    one less the cosine of both updates, plus total variation, by Adam on the signs of the gradient, in the box of
-    pixels. Weight, step and its fall are those of the authors' code.
     """
     started, best, fit = time.monotonic(), None, None
     objective = _objective(shared, descent.smoothness)

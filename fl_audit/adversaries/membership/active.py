@@ -30,6 +30,11 @@ def ascent(
     The contribution is a sum of gradients, with which the model descends: theta <- theta - eta r / n. So what is added
     is minus the sum of the targets' gradients, float32 (worlds, parameters).
 
+    Source: Nasr, Shokri & Houmansadr 2019, section II, active inference attacks: the attacker takes a step of gradient
+    ascent on the targets' loss in its local model before it sends its update.
+
+    It pays to begin early: the gradient of a record that the model is sure of vanishes, and then nothing moves.
+
     Parameters
     ----------
     model, models
@@ -42,13 +47,6 @@ def ascent(
     clipping_norm
         To which norm the gradient of each target is clipped, positive. What is added is then no longer than rate x n
         records may contribute. None clips nothing.
-
-    Notes
-    -----
-    Source: Nasr, Shokri & Houmansadr 2019, section II, active inference attacks: the attacker takes a step of gradient
-    ascent on the targets' loss in its local model before it sends its update.
-
-    It pays to begin early: the gradient of a record that the model is sure of vanishes, and then nothing moves.
     """
     require_positive(rate_of_the_ascent=rate)
     is_norm = clipping_norm is None or 0 < clipping_norm < np.inf
@@ -61,17 +59,15 @@ def active_scores(values: ArrayLike) -> Floats:
 
     They are minus the mean over releases. Of a member, whose owner works against the ascent, losses stay low.
 
+    Source: Nasr, Shokri & Houmansadr 2019, section II, who show that norms of gradients under the ascent stay small for
+    members and large for others, and feed them to their attack network, as `white_box_scores` of several releases does.
+    The mean needs no known members.
+
     Parameters
     ----------
     values
         Loss or gradient norm of every target under every model that was released while the attack went on, finite,
         shape (releases, worlds, targets), one release or more.
-
-    Notes
-    -----
-    Source: Nasr, Shokri & Houmansadr 2019, section II, who show that norms of gradients under the ascent stay small for
-    members and large for others, and feed them to their attack network, as `white_box_scores` of several releases does.
-    The mean needs no known members.
 
     Examples
     --------

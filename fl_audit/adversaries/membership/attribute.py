@@ -53,6 +53,12 @@ def attribute_guesses(
 ) -> AttributeGuesses:
     """Guess the attribute of every record in every world.
 
+    With the law: argmax of prior x density of the loss. Without: the value of the least loss among those with a
+    positive prior; of equal losses the likelier value by the prior. Of equally good values the first.
+
+    Source: Yeom et al. 2018, adversary 4 (the law of the error known). Without the law, the reduction to membership
+    inference with many queries (adversary 6), where the oracle's answer is the loss itself.
+
     Parameters
     ----------
     losses, truth
@@ -64,21 +70,10 @@ def attribute_guesses(
     law
         The law of a member's loss, or None if the attacker does not know it.
 
-    Returns
-    -------
-    AttributeGuesses
-        With the law: argmax of prior x density of the loss. Without: the value of the least loss among those with a
-        positive prior; of equal losses the likelier value by the prior. Of equally good values the first.
-
     Raises
     ------
     InputError
         If shapes do not fit, a loss is not finite, or the prior is no distribution.
-
-    Notes
-    -----
-    Source: Yeom et al. 2018, adversary 4 (the law of the error known). Without the law, the reduction to membership
-    inference with many queries (adversary 6), where the oracle's answer is the loss itself.
 
     Examples
     --------

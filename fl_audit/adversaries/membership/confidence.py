@@ -38,17 +38,15 @@ def label_log_probability(logits: ArrayLike, labels: ArrayLike) -> Floats:
 def scaled_confidence(logits: ArrayLike, labels: ArrayLike) -> Floats:
     """Return phi = log p_y - log(1 - p_y), the confidence in the label on the scale of log-odds, shape (...).
 
+    Source: Carlini et al. 2022, section VI-A. The sum over the other classes is taken in place of 1 - p_y, whose
+    rounding would make every well learned record look the same: z_y - log sum over k != y of e^(z_k), which needs no
+    softmax.
+
     Parameters
     ----------
     logits, labels
         As for `log_probabilities`; classes from 0, of a shape that broadcasts to that of the logits without its last
         axis.
-
-    Notes
-    -----
-    Source: Carlini et al. 2022, section VI-A. The sum over the other classes is taken in place of 1 - p_y, whose
-    rounding would make every well learned record look the same: z_y - log sum over k != y of e^(z_k), which needs no
-    softmax.
 
     Examples
     --------

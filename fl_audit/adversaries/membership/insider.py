@@ -66,6 +66,13 @@ def increments(
 ) -> Floats:
     """Return what one round adds to the log-odds of "in" against "out", for every target.
 
+    Natural logarithms, float64 (worlds, targets). With l = (<x, g> - ||g||^2/2) / sigma^2 the log-odds of being in the
+    sum: l where the target takes part and 0 where it does not, if that is known; otherwise log((1 - q) + q e^l), which
+    is at least log(1 - q). A gradient of zero adds nothing.
+
+    Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; the mixture as in
+    `fl_audit.mechanisms.weighing`.
+
     Parameters
     ----------
     products
@@ -89,22 +96,10 @@ def increments(
     sees_participation
         Whether the insider is shown which targets take part.
 
-    Returns
-    -------
-    array
-        Natural logarithms, float64 (worlds, targets). With l = (<x, g> - ||g||^2/2) / sigma^2 the log-odds of being in
-        the sum: l where the target takes part and 0 where it does not, if that is known; otherwise
-        log((1 - q) + q e^l), which is at least log(1 - q). A gradient of zero adds nothing.
-
     Raises
     ------
     InputError
         If shapes do not fit, a number is out of its range, or records are sampled and `takes_part` is missing.
-
-    Notes
-    -----
-    Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; the mixture as in
-    `fl_audit.mechanisms.weighing`.
 
     Examples
     --------

@@ -46,6 +46,11 @@ def lira_scores(
 ) -> Floats:
     """Return the scores of the likelihood ratio attack, higher for a likelier member, shape (worlds, targets).
 
+    Source: Carlini et al. 2022, Membership inference attacks from first principles, algorithm 1 and equation 4. Two
+    differences from the authors' code: means are means, as in the algorithm, where the code takes medians; and the
+    shared spread is that about the targets' own means, of in and out each, where the code takes the spread of all
+    members' values, differences between records included, for both.
+
     Parameters
     ----------
     confidences
@@ -63,23 +68,11 @@ def lira_scores(
     shadows
         Which worlds may serve as shadows, bool (worlds,); all others but the attacked one if None.
 
-    Returns
-    -------
-    array
-        Natural logarithms of a likelihood ratio, or standard deviations.
-
     Raises
     ------
     InputError
         If shapes do not fit, a confidence is not finite, or a target has fewer than 2 shadow worlds on a side that is
         used (with a shared spread: fewer than 1, or no two of any target).
-
-    Notes
-    -----
-    Source: Carlini et al. 2022, Membership inference attacks from first principles, algorithm 1 and equation 4. Two
-    differences from the authors' code: means are means, as in the algorithm, where the code takes medians; and the
-    shared spread is that about the targets' own means, of in and out each, where the code takes the spread of all
-    members' values, differences between records included, for both.
 
     Examples
     --------

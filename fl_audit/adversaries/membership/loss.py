@@ -40,16 +40,14 @@ def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) ->
 
     Increasing affine maps of the losses change nothing.
 
+    Source: Yeom, Giacomelli, Fredrikson & Jha 2018, the adversary that knows the average training loss, with ties as
+    Jayaraman & Evans 2019 settle them (a loss equal to the threshold is a member's).
+
     Parameters
     ----------
     member_losses, population_losses
         Losses of the records that the model was trained on, and of others, finite, shape (..., n) and (..., m), n and m
         at least 1.
-
-    Notes
-    -----
-    Source: Yeom, Giacomelli, Fredrikson & Jha 2018, the adversary that knows the average training loss, with ties as
-    Jayaraman & Evans 2019 settle them (a loss equal to the threshold is a member's).
 
     Examples
     --------
@@ -104,19 +102,14 @@ def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) ->
     between D and D' by itself and give the bit away even where the model does not. The shared records' mean does not:
     the guess is a function of what the insider knows too, and all bounds on the insider's advantage hold for it.
 
+    True, shape (...), where the adversary says that x was used.
+
+    Source: the adversary of Yeom et al. 2018 in experiment 2 of Bernau et al. 2021.
+
     Parameters
     ----------
     record_loss, common_losses
         Loss of x under each model, shape (...), and of the records in D and D' alike, (..., n) with n at least 1.
-
-    Returns
-    -------
-    array
-        True where the adversary says that x was used, shape (...).
-
-    Notes
-    -----
-    Source: the adversary of Yeom et al. 2018 in experiment 2 of Bernau et al. 2021.
     """
     common, own = _checked(common_losses, "common losses"), np.asarray(record_loss, dtype=np.float64)
     require(bool(np.isfinite(own).all()), "record losses contain NaN or infinity: accepted are finite numbers")

@@ -22,6 +22,14 @@ def quantile_scores(
 ) -> Floats:
     """Return in which quantile of its like the confidence in each target lies, as a normal score, (worlds, targets).
 
+    It is (phi - mean(x)) / spread(x), higher for a likelier member, mean and spread those of the regression of the
+    world.
+
+    Source: Bertran, Tang, Kearns, Morgenstern, Roth & Wu 2023, "Scalable membership inference attacks via quantile
+    regression". Quantiles are those of a location and a scale, mean(x) + spread(x) times one quantile for all, their
+    Gaussian form; both are ridge regressions on the record whose penalty has the least error in records left out. So
+    all worlds, and the residuals of the records that are left out, follow from one decomposition.
+
     Parameters
     ----------
     confidences, records
@@ -29,18 +37,6 @@ def quantile_scores(
         among it, (targets, features).
     population_confidences, population
         The same of records that no world was trained on, (worlds, p) and (p, features), p at least 30.
-
-    Returns
-    -------
-    array
-        Higher for a likelier member: (phi - mean(x)) / spread(x), mean and spread those of the regression of the world.
-
-    Notes
-    -----
-    Source: Bertran, Tang, Kearns, Morgenstern, Roth & Wu 2023, "Scalable membership inference attacks via quantile
-    regression". Quantiles are those of a location and a scale, mean(x) + spread(x) times one quantile for all, their
-    Gaussian form; both are ridge regressions on the record whose penalty has the least error in records left out. So
-    all worlds, and the residuals of the records that are left out, follow from one decomposition.
     """
     asked, told = (np.asarray(one, dtype=np.float64) for one in (confidences, population_confidences))
     own, others = (np.asarray(one, dtype=np.float64) for one in (records, population))

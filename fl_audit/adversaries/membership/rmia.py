@@ -50,6 +50,12 @@ def rmia_scores(
 ) -> Floats:
     """Return the share of population records that each target outdoes, from 0 to 1, shape (worlds, targets).
 
+    Source: Zarifzadeh, Liu & Shokri 2024, Low-cost high-power membership inference attacks, equations 2 to 4 and
+    appendix B.2. The mean confidence of reference models is (mean_in + mean_out) / 2 online and
+    ((1 + a) mean_out + 1 - a) / 2 offline; population records are out everywhere, so theirs is the mean over the
+    reference worlds, offline mapped likewise. (The run_rmia of ML Privacy Meter takes the mean over the larger half of
+    a population record's confidences, as if half of the models had used it, and counts > where the paper has >=.)
+
     Parameters
     ----------
     log_probabilities
@@ -68,14 +74,6 @@ def rmia_scores(
     InputError
         If shapes do not fit, a log-probability is not finite or above 0, or a target has no reference world on a side
         that is used.
-
-    Notes
-    -----
-    Source: Zarifzadeh, Liu & Shokri 2024, Low-cost high-power membership inference attacks, equations 2 to 4 and
-    appendix B.2. The mean confidence of reference models is (mean_in + mean_out) / 2 online and
-    ((1 + a) mean_out + 1 - a) / 2 offline; population records are out everywhere, so theirs is the mean over the
-    reference worlds, offline mapped likewise. (The run_rmia of ML Privacy Meter takes the mean over the larger half of
-    a population record's confidences, as if half of the models had used it, and counts > where the paper has >=.)
 
     Examples
     --------

@@ -63,6 +63,11 @@ def shadow_scores(
 ) -> Floats:
     """Return the log-odds of membership by the attack models, shape (worlds, targets).
 
+    Source: Shokri, Stronati, Song & Shmatikov 2017, section V. The attack models also see the target's own record in
+    other worlds: the attacker holds the target, as everywhere in the membership game. Shokri's shadow models are
+    trained on records of their own. The order of classes is kept, so the model knows which confidence is the label's.
+    Rare classes are not in the source: their model learns from the records of all classes, label's confidence first.
+
     Parameters
     ----------
     log_probabilities
@@ -83,13 +88,6 @@ def shadow_scores(
     InputError
         If shapes do not fit, a value is not finite, or there are fewer than 2 members or fewer than 2 others in all
         that the models would learn from.
-
-    Notes
-    -----
-    Source: Shokri, Stronati, Song & Shmatikov 2017, section V. The attack models also see the target's own record in
-    other worlds: the attacker holds the target, as everywhere in the membership game. Shokri's shadow models are
-    trained on records of their own. The order of classes is kept, so the model knows which confidence is the label's.
-    Rare classes are not in the source: their model learns from the records of all classes, label's confidence first.
     """
     rule = rule or ShadowRule()
     values, classes = _checked(log_probabilities, labels, membership)

@@ -48,29 +48,9 @@ def white_box_scores(
 
     In each world one network learns from the known targets and judges the others, and a second one the other way round.
 
-    Parameters
-    ----------
-    features
-        What is seen of each target, under one released model or several: the more an insider has seen, the more it has.
-    membership, known
-        Who is in; of it a network is told the half of its own world that it learns from. The halves, bool (worlds,
-        targets), are as `known_halves` draws them.
-    rule
-        What the networks are shown, and how they learn; `WhiteBoxRule()` if None.
+    The score is the share of targets of its half of the world that a target outdoes in log-odds of membership, itself
+    and ties counted by half: above 0 and below 1.
 
-    Returns
-    -------
-    array
-        The share of targets of its half of the world that a target outdoes in log-odds of membership, itself and ties
-        counted by half: above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit, or a half has fewer than 2 members or fewer than 2 others to learn from.
-
-    Notes
-    -----
     Source: Nasr, Shokri & Houmansadr 2019, sections II and III; several releases as in their federated setting. Sizes,
     steps and dropout are fitted to a few hundred targets (theirs has a thousand filters), all features are standardised
     on the learning half, and training ends after a fixed number of steps: theirs reports the best epoch on the judged
@@ -83,6 +63,21 @@ def white_box_scores(
     with 100 targets, 0.001 with 400.
 
     No world's score rests on another's, so `membership_rates` may be told that worlds are no shadows of each other.
+
+    Parameters
+    ----------
+    features
+        What is seen of each target, under one released model or several: the more an insider has seen, the more it has.
+    membership, known
+        Who is in; of it a network is told the half of its own world that it learns from. The halves, bool (worlds,
+        targets), are as `known_halves` draws them.
+    rule
+        What the networks are shown, and how they learn; `WhiteBoxRule()` if None.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit, or a half has fewer than 2 members or fewer than 2 others to learn from.
     """
     rule = rule or WhiteBoxRule()
     flags = _checked(features, membership, known)

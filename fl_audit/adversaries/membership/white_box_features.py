@@ -114,6 +114,12 @@ def _joined(parts: Sequence[WhiteBoxFeatures], axis: int) -> WhiteBoxFeatures:
 def white_box_features(model: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> WhiteBoxFeatures:
     """Return what the attacker sees of targets under stacked models, as features of one release.
 
+    Source: Nasr, Shokri & Houmansadr 2019, section II; the last layer and no activations are what the code of Bernau et
+    al. 2019 feeds to the attack. Logits are float32, but what follows from them is computed in float64: of a record
+    that the model is sure of, 1 - p would otherwise round to 0, and all such records would look the same.
+
+    Memory: a world at a time, in portions of as many examples as `model.examples_per_pass`.
+
     Parameters
     ----------
     model
@@ -127,14 +133,6 @@ def white_box_features(model: StackedModel, models: Tensor, features: Tensor, la
     InputError
         If the module has no such layer, the layer's gradient is not what autograd says of the first examples (its
         weight is shared, or its forward was replaced), or a result is not finite.
-
-    Notes
-    -----
-    Source: Nasr, Shokri & Houmansadr 2019, section II; the last layer and no activations are what the code of Bernau et
-    al. 2019 feeds to the attack. Logits are float32, but what follows from them is computed in float64: of a record
-    that the model is sure of, 1 - p would otherwise round to 0, and all such records would look the same.
-
-    Memory: a world at a time, in portions of as many examples as `model.examples_per_pass`.
     """
     require(len(labels) > 0, "there are no targets: accepted is one or more")
     layer = _last_dense_layer(model, models[:1], features[:1])
