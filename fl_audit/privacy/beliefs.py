@@ -18,12 +18,11 @@ Arrays whose shapes do not fit, and numbers out of their range, raise `InputErro
 import math
 from typing import assert_never
 
-from scipy.special import expit, log_ndtr, logit, ndtr, ndtri, ndtri_exp
+from scipy.special import expit, log_ndtr, logit, ndtri, ndtri_exp
 
 from fl_audit.privacy.gaussian import require_delta, require_mu
 from fl_audit.privacy.names import Sensitivities as Sensitivities
 from fl_audit.privacy.scores import epsilon_from_belief, require_prior
-from fl_audit.search import bracketed_root
 
 
 def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: Sensitivities) -> float:
@@ -73,53 +72,6 @@ def gaussian_belief_bound(mu: float, delta: float, sensitivities: Sensitivities,
     """
     require_prior(prior)
     return float(expit(logit(prior) + gaussian_log_odds_bound(mu, delta, sensitivities)))
-
-
-def gaussian_passing_probability(mu: float, log_odds: float, sensitivities: Sensitivities) -> float:
-    """Return the largest probability, if D was used, that the log-odds of D pass a threshold.
-
-    FIXED: Phi(mu/2 - t/mu), exactly. ADAPTIVE: the probability whose `gaussian_log_odds_bound` is the threshold, an
-    upper bound; 1 at thresholds up to 0.
-
-    Parameters
-    ----------
-    mu, log_odds, sensitivities
-        As for `gaussian_log_odds_bound`; t, the threshold in nats, without the prior; and whether the rounds'
-        sensitivities are fixed.
-    """
-    require_mu(mu)
-    if mu == 0:
-        return float(log_odds < 0)
-    match sensitivities:
-        case Sensitivities.FIXED:
-            return float(ndtr(mu / 2 - log_odds / mu))
-        case Sensitivities.ADAPTIVE:
-            return _adaptive_passing_probability(mu, log_odds)
-        case _:
-            assert_never(sensitivities)
-
-
-def _adaptive_passing_probability(mu: float, log_odds: float) -> float:
-    """Solve ln Phi(-a) - ln Phi(-(a + mu)) = t for a = Phi^-1(1 - p); the left side grows with a.
-
-    It exceeds mu a + mu^2/2 where a is not negative, because the hazard of a normal exceeds its argument.
-    """
-    if log_odds <= 0:
-        return 1.0
-
-    def excess(a: float) -> float:
-        return float(log_ndtr(-a) - log_ndtr(-(a + mu))) - log_odds
-
-    low, high = -1.0, max(0.0, log_odds / mu - mu / 2)
-    while excess(low) > 0:
-        low *= 2
-        if low < -40.0:
-            return 1.0
-    return (
-        float(ndtr(-bracketed_root(excess, low, high, xtol=1e-14, rtol=1e-14)))
-        if excess(high) > 0
-        else float(ndtr(-high))
-    )
 
 
 def mu_from_belief(belief: float, delta: float, sensitivities: Sensitivities, prior: float = 0.5) -> float:

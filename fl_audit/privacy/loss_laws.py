@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, assert_never
+from typing import ClassVar, assert_never
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
@@ -87,43 +87,6 @@ def _negligible(masses: Floats) -> int:
     return int(counted.argmax()) if counted.any() else masses.size - 1
 
 
-class LossLaw(Protocol):
-    """The law of one release's loss."""
-
-    @property
-    def lowest(self) -> float:
-        """Smallest loss on the grid."""
-
-    @property
-    def highest(self) -> float:
-        """Largest loss on the grid."""
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of the loss under P."""
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether the loss of P against Q has the law of the loss of Q against P."""
-        return True
-
-    @property
-    def is_pure(self) -> bool:
-        """Whether no loss is above `highest`."""
-        return False
-
-    def masses(self, interval: float, reverse: bool) -> LossGrid:
-        """Return the law on the grid, of P against Q or, in reverse, of Q against P.
-
-        Parameters
-        ----------
-        interval
-            Between two points of the grid, above 0.
-        reverse
-            Whether the law is that of Q against P.
-        """
-
-
 def _split_cells(first: int, interval: float, upper: Floats, lower: Floats) -> Floats:
     """Split the P- and Q-masses of the cells [(first + i) h, (first + i + 1) h] between their ends, keeping both.
 
@@ -156,7 +119,7 @@ def _differences(edges: Floats, mean: float) -> Floats:
 
 
 @dataclass(frozen=True)
-class _GaussianLoss(LossLaw):
+class _GaussianLoss:
     """P = (1-q) N(0) + q N(mu) against Q = N(0), unit variance; q = 1 is no sampling.
 
     With `replaced`, Q = (1-q) N(0) + q N(-mu/2) and P = (1-q) N(0) + q N(mu/2).
@@ -165,6 +128,7 @@ class _GaussianLoss(LossLaw):
     mu: float
     sampling_rate: float = 1.0
     replaced: bool = False
+    is_pure: ClassVar[bool] = False
 
     @property
     def _means(self) -> tuple[float, float]:
@@ -274,8 +238,10 @@ class _SeenGaussianLoss(_GaussianLoss):
 
 
 @dataclass(frozen=True)
-class _AtomsAtBothEnds(LossLaw):
+class _AtomsAtBothEnds:
     epsilon: float
+    symmetric: ClassVar[bool] = True
+    is_pure: ClassVar[bool] = True
 
     @property
     def lowest(self) -> float:
@@ -284,10 +250,6 @@ class _AtomsAtBothEnds(LossLaw):
     @property
     def highest(self) -> float:
         return self.epsilon
-
-    @property
-    def is_pure(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True)
@@ -334,15 +296,22 @@ class _ResponseLoss(_AtomsAtBothEnds):
         return LossGrid(first, points, 0.0)
 
 
+LossLaw = _GaussianLoss | _SeenGaussianLoss | _LaplaceLoss | _ResponseLoss
+"""The law of one release's loss.
+
+`lowest`, `highest`: smallest and largest loss on the grid. `deviation`: standard deviation of the loss under P.
+`symmetric`: whether the loss of P against Q has the law of the loss of Q against P. `is_pure`: whether no loss is above
+`highest`. `masses`: the law on a grid with so much between two points, of P against Q or, in reverse, of Q against P.
+"""
+
+
 def loss_laws(events: Sequence[ReleaseEvent], adjacency: Adjacency) -> list[tuple[LossLaw, int]]:
     """Return the distinct laws of a composition and how often each occurs; Gaussian noise is composed into one.
 
     Parameters
     ----------
-    events
-        The releases.
-    adjacency
-        How neighbours differ.
+    events, adjacency
+        The releases, and how neighbours differ.
     """
     exact, laws = [], Counter[LossLaw]()
     for event in events:

@@ -89,24 +89,15 @@ class LossCurve:
             return max(0.0, left + self.interval)
         return max(0.0, left + min(math.log1p((float(self.deltas[index]) - delta) / lower), self.interval))
 
-    def passing_probability(self, loss: float) -> float:
-        """Return the smallest delta(eps) / (1 - e^(eps - loss)) over eps below the loss, at most 1.
-
-        Bounds P(L > loss) under every composition that these deltas dominate: delta(eps) = E[(1 - e^(eps - L))+].
-        Between grid points delta is linear in e^eps, so the quotient is monotone there and the grid has its minimum.
-        """
-        below = self.losses < loss
-        found = self.deltas[below] / -np.expm1(self.losses[below] - loss)
-        return float(np.min(found, initial=1.0))
-
     def composed_quantile(self, probability: float) -> float:
-        """Return the smallest loss whose `passing_probability` is at most the probability, above `infinity`."""
+        """Return the smallest loss passed with at most the probability, above `infinity`, by these deltas alone.
+
+        P(L > loss) is at most delta(eps) / (1 - e^(eps - loss)) at every eps below the loss, under every composition
+        that these deltas dominate, because delta(eps) = E[(1 - e^(eps - L))+]. Between grid points delta is linear in
+        e^eps, so the quotient is monotone there and the grid has its minimum.
+        """
         kept = self.deltas < probability
         return float(np.min(self.losses[kept] - np.log1p(-self.deltas[kept] / probability)))
-
-    def survival(self, loss: float) -> float:
-        """Return P(L > loss)."""
-        return min(1.0, self.infinity + max(0.0, float(np.sum(self.probabilities[self.losses > loss]))))
 
     def quantile(self, probability: float) -> float:
         """Return the smallest grid loss passed with at most the probability, which is above `infinity`."""
@@ -122,8 +113,7 @@ class LossCurves:
     interval: float  # h
     error: float  # tau: `epsilon(delta)` lies at most this much above the true epsilon at delta - `MISPLACED_MASS`
     count: int  # K, the number of losses that were put on the grid and added up
-    # `events`, `adjacency`: what the curves are of.
-    events: tuple[ReleaseEvent, ...]
+    events: tuple[ReleaseEvent, ...]  # this and the adjacency are what the curves are of
     adjacency: Adjacency
 
     @property
@@ -150,15 +140,6 @@ class LossCurves:
             return _epsilon_bound(self.events, self.adjacency, delta)
         return max(curve.epsilon(delta) for curve in self.curves)
 
-    def survival(self, loss: float) -> float:
-        """Return a bound on P(L > loss) where the law of every loss is fixed, never too small."""
-        at_most = self._survival(loss, MISPLACED_MASS)
-        closer = self._survival(loss, max(MISPLACED_MASS, at_most * _SLACK_SHARE))
-        return min(at_most, closer, self.passing_probability(loss))
-
-    def _survival(self, loss: float, misplaced: float) -> float:
-        return min(1.0, max(curve.survival(loss - self.slack(misplaced)) for curve in self.curves) + misplaced)
-
     def quantile(self, probability: float) -> float:
         """Return a loss, never too small, that is passed with at most the probability where all losses have fixed laws.
 
@@ -169,10 +150,6 @@ class LossCurves:
         misplaced = probability * _SLACK_SHARE
         fixed = max(curve.quantile(probability - misplaced) for curve in self.curves) + self.slack(misplaced)
         return min(fixed, self.composed_quantile(probability))
-
-    def passing_probability(self, loss: float) -> float:
-        """Return a bound on P(L > loss) that holds for releases chosen adaptively, never too small."""
-        return max(curve.passing_probability(loss) for curve in self.curves)
 
     def composed_quantile(self, probability: float) -> float:
         """Return a loss, at least 0, never too small, that adaptive releases pass with at most the probability."""

@@ -12,7 +12,7 @@ from scipy.special import expit, log_ndtr, logit, ndtri
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import require
 from fl_audit.privacy import pld
-from fl_audit.privacy.beliefs import Sensitivities, gaussian_log_odds_bound, gaussian_passing_probability
+from fl_audit.privacy.beliefs import Sensitivities, gaussian_log_odds_bound
 from fl_audit.privacy.events import ReleaseEvent, exact_gaussian_mu
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon, require_delta, require_epsilon
 from fl_audit.privacy.scores import gaussian_advantage, require_prior
@@ -119,27 +119,6 @@ class PrivacyProfile:
             case _:
                 assert_never(sensitivities)
 
-    def passing_probability(self, log_odds: float, sensitivities: Sensitivities) -> float:
-        """Return an upper bound on the probability that the log-odds of the true data set pass a threshold.
-
-        It is exact for Gaussian noise with fixed sensitivities, and never too small.
-
-        Parameters
-        ----------
-        log_odds, sensitivities
-            The threshold in nats, without the prior; whether the rounds' sensitivities are fixed.
-        """
-        mu = self.gaussian_mu
-        if mu is not None:
-            return gaussian_passing_probability(mu, log_odds, sensitivities)
-        match sensitivities:
-            case Sensitivities.FIXED:
-                return self._finest_curves.survival(log_odds)
-            case Sensitivities.ADAPTIVE:
-                return self._curves.passing_probability(log_odds)
-            case _:
-                assert_never(sensitivities)
-
     @property
     def _finest_curves(self) -> pld.LossCurves:
         curves = self._curves
@@ -152,19 +131,3 @@ class PrivacyProfile:
         if mu is not None:
             return float(math.exp(log_ndtr(-float(ndtri(alpha)) - mu))) if alpha < 1 else 0.0
         return self._curves.tradeoff(alpha)
-
-    def compose(self, other: "PrivacyProfile") -> "PrivacyProfile":
-        """Return the profile of both sets of releases.
-
-        Raises
-        ------
-        InputError
-            If adjacencies or priors differ.
-        """
-        same = (self.adjacency, self.prior) == (other.adjacency, other.prior)
-        require(
-            same,
-            f"profiles under {self.adjacency} with prior {self.prior} and under {other.adjacency} with prior "
-            f"{other.prior}: accepted are profiles with the same adjacency and prior",
-        )
-        return PrivacyProfile(self.events + other.events, self.adjacency, self.prior)

@@ -12,18 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from passing import gaussian_passing_probability, passing_probability, survival
 from scipy.special import ndtr
 from scipy.stats import norm
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.privacy.beliefs import (
-    Sensitivities,
-    gaussian_belief_bound,
-    gaussian_log_odds_bound,
-    gaussian_passing_probability,
-    mu_from_belief,
-)
+from fl_audit.privacy.beliefs import Sensitivities, gaussian_belief_bound, gaussian_log_odds_bound, mu_from_belief
 from fl_audit.privacy.events import GaussianRelease, RandomizedResponse, ReleaseEvent, SampledGaussianRelease
 from fl_audit.privacy.gaussian import gdp_delta
 from fl_audit.privacy.pld import loss_curves
@@ -168,7 +163,7 @@ def test_the_bound_of_a_loss_distribution_is_the_least_over_epsilons(event: Rele
         ]
         assert max(each) == pytest.approx(delta, rel=1e-4)
         assert delta * (1 - 1e-6) <= max(each)
-        assert curves.passing_probability(threshold) == pytest.approx(delta, rel=1e-6)
+        assert passing_probability(curves, threshold) == pytest.approx(delta, rel=1e-6)
         assert curves.quantile(delta) <= threshold
         if isinstance(event, GaussianRelease):
             mu = math.sqrt(event.count) / event.noise_multiplier
@@ -184,7 +179,7 @@ def test_quantiles_are_not_lowered_by_the_grid() -> None:
     both = math.prod(1 / (1 + math.exp(-event.epsilon)) for event in events)
     for share in (0.3, 0.6, 0.9, 0.99):
         assert curves.quantile(both * share) >= largest - 1e-9
-    assert curves.survival(largest - 1e-9) >= both
+    assert survival(curves, largest - 1e-9) >= both
 
 
 def test_quantiles_of_sampled_beliefs_waste_little() -> None:
