@@ -8,26 +8,20 @@ is that of all steps as if they were independent of each other: the true release
 on the noise of those before it, and on who was sampled.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.game.game import Game
+from fl_audit.game.hypotheses import shown
 from fl_audit.game.private_training import OwnDraws, expected_update, private_steps, trained_privately
 from fl_audit.game.seen import SeenRound
 from fl_audit.mechanisms.standpoint import Place
 
-
-@dataclass(frozen=True)
-class _Rest:
-    """What is left of a release when all that can be expected of it is taken away."""
-
-    rest: Tensor  # float64 (worlds, parameters)
-    direction: Tensor  # what the differing record would add, float64 (worlds, parameters)
-    variance: float  # of a coordinate, from the noise of those clients of which it is not known
+_Rest = tuple[Tensor, Tensor, float]
+"""What is left of a release when all that can be expected of it is taken away, and what the differing record would add,
+float64 (worlds, parameters); and the variance of a coordinate, from the noise of clients of which it is not known."""
 
 
 def score(game: Game, seen: SeenRound, insider: int) -> Floats:
@@ -45,50 +39,41 @@ def score(game: Game, seen: SeenRound, insider: int) -> Floats:
     InputError
         If something that the insider needs was not shown.
     """
-    left = _of_target(game, seen) if game.public.standpoint.place is Place.SERVER else _of_sum(game, seen, insider)
-    agreement = ((left.rest - left.direction / 2) * left.direction).sum(dim=1)
-    found: Floats = (agreement / left.variance).cpu().numpy()
+    by_server = game.public.standpoint.place is Place.SERVER
+    rest, direction, variance = _of_target(game, seen) if by_server else _of_sum(game, seen, insider)
+    found: Floats = (((rest - direction / 2) * direction).sum(dim=1) / variance).cpu().numpy()
     return found
 
 
 def _of_target(game: Game, seen: SeenRound) -> _Rest:
     """Return what is left of the contribution of the target's client, which a curious server sees by itself."""
-    require(seen.around.contribution is not None, "the server was not shown the contribution of the target's client")
-    assert seen.around.contribution is not None
-    expected = expected_update(game, game.victim, seen.start)
-    rest = seen.around.contribution.double() - expected.total.double()
-    return _Rest(rest, expected.of_differing.double(), _variance(game, game.victim))
+    expected, of_differing = expected_update(game, game.victim, seen.start)
+    contribution = shown(seen.around.contribution, "the contribution of the target's client")
+    return contribution.double() - expected.double(), of_differing.double(), _variance(game, game.victim)
 
 
 def _of_sum(game: Game, seen: SeenRound, insider: int) -> _Rest:
     rest = seen.sums(game.public.law).double().clone()
     direction, variance = torch.zeros_like(rest), 0.0
-    known = _known_seeds(game, seen, insider)
+    known, numbers = _known_seeds(game, seen, insider), shown(seen.around.world_numbers, "the numbers of the worlds")
+    worlds = tuple(numbers.tolist())
     for client in range(len(game.shards)):
         if client in known:
-            numbers = tuple(_world_numbers(seen))
-            rest -= trained_privately(game, client, seen.start, seen.number, OwnDraws(known[client], numbers)).updates
+            rest -= trained_privately(game, client, seen.start, seen.number, OwnDraws(known[client], worlds)).updates
             continue
-        expected = expected_update(game, client, seen.start)
-        rest -= expected.total
-        direction += expected.of_differing
+        expected, of_differing = expected_update(game, client, seen.start)
+        rest -= expected
+        direction += of_differing
         variance += _variance(game, client)
-    return _Rest(rest, direction, variance)
+    return rest, direction, variance
 
 
 def _known_seeds(game: Game, seen: SeenRound, insider: int) -> dict[int, int]:
     """Return the seeds that an insider knows, by client: its own and its colluders'."""
-    clients, seeds = (insider, *game.colluders(insider)), seen.around.noise_seeds
-    require(seeds is not None, "the insider was not shown the seeds of the noise that it knows")
-    assert seeds is not None
+    clients = (insider, *game.colluders(insider))
+    seeds = shown(seen.around.noise_seeds, "the seeds of the noise that the insider knows")
     require(len(seeds) == len(clients), f"{len(seeds)} seeds of noise were shown: accepted are {len(clients)}")
     return dict(zip(clients, seeds.tolist(), strict=True))
-
-
-def _world_numbers(seen: SeenRound) -> list[int]:
-    require(seen.around.world_numbers is not None, "the insider was not shown the numbers of the worlds")
-    assert seen.around.world_numbers is not None
-    return [int(world) for world in seen.around.world_numbers.tolist()]
 
 
 def _variance(game: Game, client: int) -> float:

@@ -72,7 +72,7 @@ def sums_of(game: Game, models: Tensor, moment: Moment, around: SideInformation)
     else:
         present, absent = differing_contributions(game, models, moment)
     if law.is_sampled and game.public.standpoint.sees_participation:
-        takes_part = _required(around.taking_part, "who took part")[:, game.target].bool()
+        takes_part = shown(around.taking_part, "who took part")[:, game.target].bool()
         present, absent, weight = present.times(takes_part), absent.times(takes_part), 1.0
     shared = _shared(game, models, moment, around)
     sides = _log_odds_of_bits(game, shared, (present, absent), around)
@@ -93,7 +93,7 @@ def _shared(game: Game, models: Tensor, moment: Moment, around: SideInformation)
 def _shared_records(game: Game, models: Tensor, moment: Moment, around: SideInformation) -> Contributed:
     others = None
     if game.public.law.is_sampled:
-        taking_part = _required(around.taking_part, "who took part")
+        taking_part = shown(around.taking_part, "who took part")
         others = torch.from_numpy(np.delete(taking_part.cpu().numpy(), game.target, axis=1)).to(models.device)
     return contributed(game, game.victim, game.common, models, moment, others)
 
@@ -123,7 +123,7 @@ def _taking_part(
         if not game.public.law.is_sampled:
             yield client, None
             continue
-        rows = _required(around.taking_part, "who took part")[:, client].nonzero().flatten()
+        rows = shown(around.taking_part, "who took part")[:, client].nonzero().flatten()
         if len(rows):
             yield client, (None if len(rows) == worlds else rows)
 
@@ -135,7 +135,7 @@ def _log_odds_of_bits(
     law = game.public.law
     if not law.is_adaptive:
         return None
-    rest = _required(around.bits, "the noised bits") - shared.centred_bits
+    rest = shown(around.bits, "the noised bits") - shared.centred_bits
     one, other = ((rest - side.centred_bits / 2) * side.centred_bits / law.bit_sigma**2 for side in sides)
     return one, other
 
@@ -150,7 +150,7 @@ def _of_contribution(game: Game, seen: SeenRound, moment: Moment) -> Question:
             own = torch.zeros_like(present.total)
         case _:
             assert_never(game.unit)
-    observed = _required(seen.around.contribution, "the contribution of the target's client")
+    observed = shown(seen.around.contribution, "the contribution of the target's client")
     return Question(observed, Hypotheses(own, present.total, absent.total))
 
 
@@ -159,10 +159,10 @@ def _less_known_noise(game: Game, observed: Tensor, seen: SeenRound) -> Tensor:
     law, around = game.public.law, seen.around
     if not law.clients_add_noise:
         return observed
-    seeds = _required(around.noise_seeds, "the seeds of the noise that the insider knows")
+    seeds = shown(around.noise_seeds, "the seeds of the noise that the insider knows")
     known = game.public.standpoint.known_shares
     require(len(seeds) == known, f"{len(seeds)} seeds of noise were shown: accepted are {known}")
-    worlds, left = _required(around.world_numbers, "the numbers of the worlds").tolist(), observed.double()
+    worlds, left = shown(around.world_numbers, "the numbers of the worlds").tolist(), observed.double()
     for seed in seeds.tolist():
         share = noise_share(seed, worlds, seen.number, observed.shape[1]).to(observed.device)
         left = left - law.share_scale * share.double()
@@ -211,7 +211,14 @@ def _whitened(game: Game, seen: SeenRound, batch_worlds: int | None) -> Question
     return Question(observed, Hypotheses(shared, present, absent))
 
 
-def _required(value: Tensor | None, what: str) -> Tensor:
+def shown(value: Tensor | None, what: str) -> Tensor:
+    """Return what was shown, or refuse.
+
+    Parameters
+    ----------
+    value, what
+        It, None if it was not shown; and its name, for the message.
+    """
     require(value is not None, f"the insider was not shown {what}, which it needs to weigh the round")
     assert value is not None
     return value

@@ -99,20 +99,13 @@ def accountant_before(game: Game, client: int, server_round: int) -> str | None:
     return private_steps(game.public.law).accountant_after(server_round - 1, len(game.shards[client]))
 
 
-@dataclass(frozen=True)
-class ExpectedUpdate:
-    """What can be expected of a client without its draws."""
-
-    total: Tensor  # its update on the records that it holds in every world, without noise, float32 (worlds, parameters)
-    # What the differing record would add to it, to first order; zero for a client that does not hold it.
-    of_differing: Tensor
-
-
-def expected_update(game: Game, client: int, models: Tensor) -> ExpectedUpdate:
+def expected_update(game: Game, client: int, models: Tensor) -> tuple[Tensor, Tensor]:
     """Return the update of a client whose steps each take what they take on average, without noise.
 
     A step takes every record with the same probability and divides by the mean batch, so that on average it moves by
-    the learning rate times the mean clipped gradient of the shard.
+    the learning rate times the mean clipped gradient of the shard. The first of both, float32 (worlds, parameters), is
+    the update on the records that it holds in every world; the second is what the differing record would add to it, to
+    first order, zero for a client that does not hold it.
 
     Parameters
     ----------
@@ -127,7 +120,7 @@ def expected_update(game: Game, client: int, models: Tensor) -> ExpectedUpdate:
         if differing is not None:
             of_differing.add_(_clipped_sum(game, current, differing), alpha=rate)
         current.sub_(_clipped_sum(game, current, honest), alpha=rate)
-    return ExpectedUpdate(models - current, of_differing)
+    return models - current, of_differing
 
 
 def _clipped_sum(game: Game, models: Tensor, examples: Examples) -> Tensor:

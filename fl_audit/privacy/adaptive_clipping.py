@@ -22,11 +22,6 @@ def bit_sensitivity(relation: Relation) -> float:
 
     A unit that comes or goes adds +-1/2 or nothing, one that is replaced can turn its bit: 1/2 or 1. Noise of standard
     deviation sigma_b on the sum has z_bit = sigma_b over this.
-
-    Examples
-    --------
-    >>> bit_sensitivity(Relation.ADD_REMOVE)
-    0.5
     """
     match relation:
         case Relation.ADD_REMOVE:
@@ -61,20 +56,9 @@ def sum_multiplier(noise_multiplier: float, bit_multiplier: float) -> float:
 
     Parameters
     ----------
-    noise_multiplier
-        z, what both releases together shall have; positive.
-    bit_multiplier
-        z_bit, noise standard deviation of the sum of bits over its sensitivity; above z.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range: a bit with as little noise as the promise leaves nothing for the sum.
-
-    Examples
-    --------
-    >>> round(sum_multiplier(0.995037, 10.0), 4)
-    1.0
+    noise_multiplier, bit_multiplier
+        z, what both releases together shall have, positive; z_bit, noise standard deviation of the sum of bits over its
+        sensitivity, above z: a bit with as little noise as the promise leaves nothing for the sum.
     """
     require_noise_multiplier(noise_multiplier)
     require_noise_multiplier(bit_multiplier)

@@ -147,22 +147,11 @@ class Claim:
         """Return the claim with all Gaussian noise multiplied by a factor; events of other kinds stay as they are.
 
         A claim is calibrated at unit noise: there the factor is the noise multiplier.
-
-        Raises
-        ------
-        InputError
-            If a noise multiplier leaves its range.
         """
         return replace(self, events=tuple(with_scaled_noise(event, factor) for event in self.events))
 
     def with_rounds(self, rounds: int) -> "Claim":
-        """Return the claim over another number of rounds; events of other counts are scaled with the first one.
-
-        Raises
-        ------
-        InputError
-            If the number of rounds is not at least 1.
-        """
+        """Return the claim over so many rounds, at least 1; events of other counts are scaled with the first one."""
         counts = [max(1, round(event.count * rounds / self.rounds)) for event in self.events[1:]]
         events = zip(self.events, [rounds, *counts], strict=True)
         return replace(self, events=tuple(replace(event, count=count) for event, count in events))

@@ -55,12 +55,7 @@ def local_events(
     Raises
     ------
     InputError
-        If a number is out of its range, or not exactly one of epochs and steps is given.
-
-    Examples
-    --------
-    >>> local_events(50, 10, 3, 1.0, epochs=2)[0].count
-    30
+        If not exactly one of epochs and steps is given.
     """
     batches = batches_per_epoch(records, batch)
     require_whole(rounds=rounds)

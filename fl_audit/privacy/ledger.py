@@ -118,10 +118,7 @@ def read_ledger(path: Path) -> tuple[LedgerLine, ...]:
 def ledger_lock(path: Path) -> "FileLock":
     """Return the lock under which a ledger, and what is counted beside it, is written; who holds it may take it again.
 
-    Parameters
-    ----------
-    path
-        The ledger; its directory is made where it is missing.
+    The directory of the ledger is made where it is missing.
     """
     from filelock import FileLock
 
@@ -134,14 +131,10 @@ def add_to_ledger(path: Path, line: LedgerLine, budget: float | None = None, del
 
     Parameters
     ----------
-    path
-        The ledger; made where it is missing. Writers wait for each other.
-    line
-        The training.
-    budget
-        Largest epsilon of all trainings together, above 0; None for none.
-    delta
-        Delta of the budget, above 0 and below 1.
+    path, line
+        The ledger, made where it is missing, for which writers wait for each other; and the training.
+    budget, delta
+        Largest epsilon of all trainings together, above 0, None for none; and its delta, above 0 and below 1.
 
     Raises
     ------
@@ -167,10 +160,8 @@ def spent(lines: Sequence[LedgerLine], delta: float) -> Spent:
 
     Parameters
     ----------
-    lines
-        Lines of one ledger.
-    delta
-        Above 0, below 1.
+    lines, delta
+        Lines of one ledger; above 0 and below 1.
 
     Raises
     ------

@@ -121,7 +121,7 @@ class GriddedLogOdds:
         return np.asarray(self.values[np.minimum(index, self.values.size - 1)], dtype=np.float64)
 
     def uniforms(self, log_odds: ArrayLike, generator: np.random.Generator) -> Floats:
-        """Return numbers that are uniform if the log-odds follow the law.
+        """Return numbers that are uniform if the log-odds follow the law, see `LogOddsLaw.uniforms`.
 
         Each is drawn evenly between the distribution function one `error` under and one `error` over the log-odds: what
         the grid has made of an atom lies within, and elsewhere the law hardly changes over so little. Near k log(1-q),
@@ -131,7 +131,7 @@ class GriddedLogOdds:
         Parameters
         ----------
         log_odds, generator
-            As for `LogOddsLaw.uniforms`.
+            As there.
         """
         found = np.asarray(log_odds, dtype=np.float64)
         low, high = self.cdf(found - self.error), self.cdf(found + self.error)
@@ -152,10 +152,9 @@ def log_odds_law(events: Sequence[ReleaseEvent], adjacency: Adjacency, under: Tr
 
     Parameters
     ----------
-    events
-        What is released, at least one event; every release has the sensitivity that its event states.
-    adjacency
-        How neighbours differ; it matters under secret sampling only.
+    events, adjacency
+        What is released, at least one event, with the sensitivities that the events state; and how neighbours differ,
+        which matters under secret sampling only.
     under
         Which neighbour was used.
     fine

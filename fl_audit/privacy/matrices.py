@@ -53,10 +53,8 @@ def strategy_matrix(kind: StrategyKind, rounds: int, bands: int = 1) -> Floats:
 
     Parameters
     ----------
-    kind
-        `tree` or `banded`.
-    rounds
-        k, from 1.
+    kind, rounds
+        `tree` or `banded`, and k, from 1.
     bands
         Number of diagonals of `banded` that are not 0, from 1 (independent noise) to the number of rounds; `tree` does
         not depend on it.
@@ -97,8 +95,8 @@ def banded_coefficients(rounds: int, bands: int) -> Floats:
     """Return the coefficients of the banded Toeplitz strategy, the first one being 1.
 
     Optimised for the mean squared error of prefix sums, where so many bands are in the file: for the smallest number of
-    rounds there that is at least the asked one, or the largest. Any coefficients may be used over any number of rounds;
-    they are best for the rounds that they were optimised for. Otherwise those of the banded square root.
+    rounds there that is at least the asked one, or the largest; they may be used over any number of rounds. Otherwise
+    those of the banded square root.
 
     Parameters
     ----------
@@ -137,16 +135,8 @@ def correlated_event(
     noise_multiplier
         Standard deviation of the draws z over the sensitivity of one contribution (C or 2C of the clipping, by the
         relation); positive. The event's own noise multiplier is this one over sens(C).
-    kind, rounds, bands
-        As for `strategy_matrix`.
-    separation, participations
-        As for `sensitivity`; with everybody in every round 1, and the number of rounds.
-
-    Examples
-    --------
-    >>> event = correlated_event(3.0, StrategyKind.TREE, 8, 1, 8, 1)
-    >>> print(event)
-    1 x Gaussian release (sensitivity 2, sigma 3)
+    kind, rounds, bands, separation, participations
+        As for `strategy_matrix` and `sensitivity`; with everybody in every round these are 1 and the number of rounds.
     """
     require_noise_multiplier(noise_multiplier)
     strategy = strategy_matrix(kind, rounds, bands)

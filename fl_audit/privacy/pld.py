@@ -250,10 +250,9 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
 
     Parameters
     ----------
-    events
-        What is released, at least one event. All Gaussian releases without sampling are composed exactly into one.
-    adjacency
-        How neighbours differ; only a Gaussian release sampled in secret depends on it. Where a unit is replaced, its
+    events, adjacency
+        What is released, at least one event, and how neighbours differ. All Gaussian releases without sampling are
+        composed exactly into one. Only one sampled in secret depends on the adjacency: where a unit is replaced, its
         pair is (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in dp-accounting.
     points
         Grid points per standard deviation of one release's loss.

@@ -96,13 +96,11 @@ def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str | None, ad
 
     Parameters
     ----------
-    events
-        What is released.
+    events, adjacency
+        What is released, and how neighbours differ: only a release that is sampled in secret depends on it.
     accountant
         Name that a refusal gives. The published accountants know no release that is sampled in secret where a unit is
         replaced; None accepts it too.
-    adjacency
-        How neighbours differ: only a release that is sampled in secret depends on it.
 
     Raises
     ------
@@ -146,12 +144,10 @@ def rdp_epsilon(accountant: Accountant, divergences: Floats, delta: float) -> fl
 
     Parameters
     ----------
-    accountant
-        Which of the two.
+    accountant, delta
+        Which of the two, and a number above 0 and below 1.
     divergences
         eps_RDP at each of `RDP_ORDERS`; alpha mu^2 / 2 for a Gaussian composition.
-    delta
-        Above 0 and below 1.
     """
     require_delta(delta)
     return max(0.0, float(np.min(divergences + _overhead(accountant, delta))))
@@ -162,12 +158,10 @@ def rdp_mu(accountant: Accountant, epsilon: float, delta: float) -> float:
 
     Parameters
     ----------
-    accountant
-        Which of the two.
+    accountant, delta
+        Which of the two, and a number above 0 and below 1.
     epsilon
         At least 0, and above what is reported without any release: ln(1/delta) / 62 by `rdp-classic`.
-    delta
-        Above 0 and below 1.
     """
     require_epsilon(epsilon)
     require_delta(delta)

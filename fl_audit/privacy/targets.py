@@ -115,10 +115,9 @@ def one_target(given: Mapping[str, float | None], mark: str = "") -> Target:
 
     Parameters
     ----------
-    given
-        Values by name, of `TARGETS` and of `DETAILS`; exactly one target is not None.
-    mark
-        What stands before the names where they were typed, for the message.
+    given, mark
+        Values by name, of `TARGETS` and of `DETAILS`, where exactly one target is not None; and what stands before the
+        names where they were typed, for the message.
 
     Raises
     ------

@@ -276,7 +276,7 @@ def test_advantage_over_one_block_is_that_of_the_laplace_law() -> None:
         (lambda: LaplacePixelation(1.0, 1, 3).perturb(np.zeros((1, 4, 6)), draws()), "4x6 pixels: .* block's side, 3"),
         (lambda: LaplacePixelation(1.0, 1).perturb(np.full((1, 2, 2), 255.0), draws()), "a pixel is 255: accepted"),
         (lambda: LaplacePixelation(1.0, 1).perturb(np.zeros((9, 3, 2, 2)), draws()), "accepted are grey ones"),
-        (lambda: response_advantage(1.0, 0), "count is 0"),
+        (lambda: response_advantage(1.0, 0), "differing is 0"),
     ],
 )
 def test_wrong_input_is_refused_in_one_line(action: object, words: str) -> None:
