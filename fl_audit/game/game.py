@@ -134,26 +134,24 @@ class Game:
         return np.sort(np.append(draw.choice(others, self.public.targets - 1, replace=False), self.target))
 
     @cached_property
-    def target_records(self) -> Integers:
-        """Positions in D of the records of all targets, target by target."""
+    def _records_of_targets(self) -> list[Integers]:
         match self.unit:
             case Unit.RECORD:
-                return self.targets
+                return [np.array([target]) for target in self.targets]
             case Unit.CLIENT:
-                return np.concatenate([self.shards[client] for client in self.targets])
+                return [self.shards[client] for client in self.targets]
             case _:
                 assert_never(self.unit)
 
     @cached_property
+    def target_records(self) -> Integers:
+        """Positions in D of the records of all targets, target by target."""
+        return np.concatenate(self._records_of_targets)
+
+    @cached_property
     def target_of_records(self) -> Integers:
         """Which target, from 0, each of the `target_records` belongs to."""
-        match self.unit:
-            case Unit.RECORD:
-                return np.arange(len(self.targets))
-            case Unit.CLIENT:
-                return np.repeat(np.arange(len(self.targets)), [len(self.shards[client]) for client in self.targets])
-            case _:
-                assert_never(self.unit)
+        return np.repeat(np.arange(len(self.targets)), [len(one) for one in self._records_of_targets])
 
     @property
     def test_records(self) -> Records:
@@ -207,19 +205,12 @@ class Game:
         return found.to(self.public.device)
 
     @cached_property
-    def owner_of_records(self) -> Integers:
-        """Which client holds each record of D."""
-        owner = np.empty(self.public.records_held, np.int64)
-        owner[np.concatenate(self.shards)] = np.repeat(np.arange(len(self.shards)), [len(one) for one in self.shards])
-        return owner
-
-    @cached_property
     def holders(self) -> dict[int, tuple[int, ...]]:
         """The clients that hold targets of the game, with these: what each is told the secret of."""
         match self.unit:
             case Unit.RECORD:
-                owner = self.owner_of_records[self.targets]
-                return {int(one): tuple(np.flatnonzero(owner == one).tolist()) for one in np.unique(owner)}
+                each = enumerate(np.flatnonzero(np.isin(self.targets, shard)).tolist() for shard in self.shards)
+                return {client: tuple(targets) for client, targets in each if targets}
             case Unit.CLIENT:
                 return {int(client): (target,) for target, client in enumerate(self.targets)}
             case _:
