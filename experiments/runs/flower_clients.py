@@ -1,15 +1,17 @@
 """The client app under Flower's own command, where Flower itself starts Ray, in the process that imports this module.
 
-Flower imports it before it starts Ray. The import closes that Ray to others, and puts the pool of client processes in
-the place of Flower's.
+Flower imports it before it starts Ray. The import closes that Ray to others, has none of its processes outlive this one,
+and puts the pool of client processes in the place of Flower's.
 """
 
 import experiments  # noqa: F401  # sets the environment before Ray is imported
 from clients.app import app as client_app
 from experiments.runs.cluster.access import close_a_ray_to_come
 from experiments.runs.cluster.backend import put_pool_in_place
+from experiments.runs.guard import nothing_outlives_this_process
 
 __all__ = ["client_app"]
 
 close_a_ray_to_come()
+nothing_outlives_this_process()
 put_pool_in_place()

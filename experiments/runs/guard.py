@@ -21,6 +21,7 @@ _KEEP_ENVIRONMENT = "SPT_NOENV"
 """Tells processes of Ray that change their title not to write it over their environment, where the mark is."""
 _SECONDS_TO_END = 8.0
 _SECONDS_BETWEEN_LOOKS = 0.15
+_GUARDS: list[subprocess.Popen[bytes]] = []  # kept, since a guard acts once its pipe is closed
 _QUIET_LOOKS = 3  # so often in a row nothing must be found: a process that is just being started may not be seen yet
 
 
@@ -30,17 +31,30 @@ def nothing_outlives() -> Iterator[None]:
 
     Processes count that inherit the environment of this one, on this machine; on Linux, macOS and Windows alike.
     """
-    mark = uuid.uuid4().hex
-    command = [sys.executable, "-P", str(Path(__file__).resolve()), mark]
-    # A session of its own keeps it from the signals that end this process and its group.
-    guard = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
+    guard, marks = _guard()
     try:
-        with environment({_MARK: mark, _KEEP_ENVIRONMENT: "1"}):
+        with environment(marks):
             yield
     finally:
         assert guard.stdin is not None
         guard.stdin.close()
         guard.wait(_SECONDS_TO_END + 2.0)
+
+
+def nothing_outlives_this_process() -> None:
+    """End every process that is started from now on when this process ends, however that comes."""
+    guard, marks = _guard()
+    _GUARDS.append(guard)
+    os.environ.update(marks)
+
+
+def _guard() -> tuple[subprocess.Popen[bytes], dict[str, str]]:
+    """Start a guard of this process, and return it with what the environment of guarded processes has."""
+    mark = uuid.uuid4().hex
+    command = [sys.executable, "-P", str(Path(__file__).resolve()), mark]
+    # A session of its own keeps it from the signals that end this process and its group.
+    guard = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
+    return guard, {_MARK: mark, _KEEP_ENVIRONMENT: "1"}
 
 
 @contextmanager
