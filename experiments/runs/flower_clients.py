@@ -1,6 +1,6 @@
 """The client app under Flower's own command, where Flower itself starts Ray, in the process that imports this module.
 
-Flower imports it before it starts Ray. The import closes that Ray to others, has none of its processes outlive this one,
+Flower imports it before it starts Ray. The import closes that Ray to others, lets nothing of it outlive this process,
 and puts the pool of client processes in the place of Flower's.
 """
 

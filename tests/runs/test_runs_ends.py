@@ -186,11 +186,12 @@ def test_the_guard_ends_what_the_block_leaves_behind() -> None:
     assert "FL_AUDIT_EMBEDDED_RAY" not in os.environ
 
 
-def test_the_guard_ends_what_a_killed_process_leaves_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("guarded", ["with nothing_outlives():\n", "nothing_outlives_this_process()\nif True:\n"])
+def test_the_guard_ends_what_a_killed_process_leaves_behind(guarded: str) -> None:
     program = (
         "import subprocess, sys, time\n"
-        "from experiments.runs.guard import nothing_outlives\n"
-        "with nothing_outlives():\n"
+        "from experiments.runs.guard import nothing_outlives, nothing_outlives_this_process\n"
+        f"{guarded}"
         "    left = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'], start_new_session=True)\n"
         "    print(left.pid, flush=True)\n"
         "    time.sleep(300)\n"
