@@ -71,8 +71,7 @@ class TrainedFederation:
     def settings(self) -> dict[str, str | int | float]:
         """Return what the others' clients and scripts are told."""
         sizes = {"clients": self.clients, "records": self.records, "cohort": self.cohort, "rounds": self.rounds}
-        model = {"batch": _BATCH, "rate": _RATE, "hidden": _HIDDEN, "classes": _CLASSES}
-        return {"path": str(self.path), **sizes, **model}
+        return {"path": str(self.path), **sizes, "batch": _BATCH, "rate": _RATE, "hidden": _HIDDEN, "classes": _CLASSES}
 
     def configuration(self, worlds: int) -> RunConfig:
         """Return the same as a configuration of ours."""

@@ -22,7 +22,6 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import numpy as np
-import psutil
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -171,27 +170,6 @@ class Loopback:
             "--auth-supernode-private-key", f"node-{one}", "--node-config", own, "--port", str(free_port()),
         )  # fmt: skip
 
-    def restart_node(self, one: int, seconds: float = 180.0) -> None:
-        """Start a killed SuperNode until it is let in.
-
-        For a minute after its last sign of life the SuperLink takes a node for present, and turns away a second one
-        with the same key, which ends with an error.
-
-        Raises
-        ------
-        RuntimeError
-            If it is not let in for so many seconds.
-        """
-        log, end = self.place / f"node-{one}.log", time.monotonic() + seconds
-        while time.monotonic() < end:
-            before = log.stat().st_size
-            self.start_node(one)
-            while self.running[f"node-{one}"].poll() is None:
-                if b"SuperNode ID" in log.read_bytes()[before:]:
-                    return
-                time.sleep(0.2)
-        raise RuntimeError(f"SuperNode {one} is not let in: see {log}")
-
     def flwr(self, *arguments: str, timeout: float = _COMMAND) -> str:
         """Return what a command of Flower's says."""
         command = [str(_BIN / "flwr"), *arguments]
@@ -222,17 +200,11 @@ class Loopback:
 
         Parameters
         ----------
-        app
-            Its directory.
-        settings
-            Settings of `[tool.flwr.app.config]`, with underscores.
+        app, settings
+            Its directory, and settings of `[tool.flwr.app.config]`, with underscores.
         """
-        own: dict[str, object] = {
-            "hospitals": self.hospitals,
-            "answering": self.hospitals - self.down,
-            "canaries": self.canaries,
-        }
-        own |= {"data": str(self.place / "test.npz"), "out": str(self.place)}
+        own: dict[str, object] = {"data": str(self.place / "test.npz"), "out": str(self.place)}
+        own |= {"hospitals": self.hospitals, "answering": self.hospitals - self.down, "canaries": self.canaries}
         chosen = own | {name.replace("_", "-"): value for name, value in settings.items()}
         words = " ".join(f'{name}="{one}"' if isinstance(one, str) else f"{name}={one}" for name, one in chosen.items())
         limit = _COMMAND + _ROUND * int(str(settings.get("rounds", 20)))
@@ -243,29 +215,6 @@ class Loopback:
         process = self.running.pop(name)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-    def kill_app(self, name: str = "superlink") -> bool:
-        """End the process of an app alone, the ServerApp of the SuperLink or the ClientApp of a node, if there is one.
-
-        Returns
-        -------
-        bool
-            Whether there was one.
-        """
-        children = psutil.Process(self.running[name].pid).children(recursive=True)
-        app = "flwr-serverapp" if name == "superlink" else "flwr-clientapp"
-        apps = [one for one in children if app in _words(one)]
-        for one in apps:
-            one.kill()
-        return bool(apps)
-
-
-def _words(process: psutil.Process) -> str:
-    """Return how a process was called; one that has just ended was called by nothing."""
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
 
 
 @contextmanager
@@ -289,12 +238,8 @@ def compare(made: Loopback, trainings: int, rounds: int) -> list[dict[str, objec
 
     Parameters
     ----------
-    made
-        A federation that is up.
-    trainings
-        How many of each.
-    rounds
-        Number of rounds of a training.
+    made, trainings, rounds
+        A federation that is up, how many trainings of each kind, and their rounds.
 
     Returns
     -------

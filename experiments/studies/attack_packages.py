@@ -16,26 +16,19 @@ or an AUC lies further from the package's than its standard error. Lines that na
 reason is proved, with scores that are worked out anew with the package's change and must equal the package's.
 """
 
-import argparse
-import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
 from experiments.cli.main import guarded
-from experiments.studies.attack_comparisons import PACKAGES, Package, PackageComparison
-from experiments.studies.trained_worlds import MODEL, Trained, train
+from experiments.studies.attack_comparisons import MODEL, PACKAGES, Package, PackageComparison, Trained, train
+from experiments.studies.chores import asked, end, parser_of, table_of
 from fl_audit.arrays import Floats
 from fl_audit.data.catalogue import DataSpec
-from fl_audit.errors import require
 
 _SAME = 1e-6  # largest relative difference of scores that count as equal
 
@@ -69,14 +62,8 @@ def compared(package: str, comparison: PackageComparison, trained: Trained, thei
 
     Parameters
     ----------
-    package
-        Name of the package.
-    comparison
-        What it is compared in.
-    trained
-        The models and targets that both attack.
-    theirs
-        The scores of the package.
+    package, comparison, trained, theirs
+        Its name, what it is compared in, the models and targets that both attack, and its scores.
     """
     ours = comparison.scores(trained)
     attacked = ~np.isnan(ours).any(axis=1)
@@ -96,35 +83,6 @@ def _apart(one: Floats, other: Floats) -> float:
     return float((np.abs(one - other) / (1 + np.maximum(np.abs(one), np.abs(other)))).max())
 
 
-def asked(python: str, script: str, trained: Trained) -> dict[str, Floats]:
-    """Return the scores that a script computes in another interpreter.
-
-    Parameters
-    ----------
-    python
-        The interpreter.
-    script
-        Its text; it is given the paths of the archive to read and of that to write.
-    trained
-        What the models say.
-
-    Raises
-    ------
-    InputError
-        If there is no such interpreter, or it fails; the last line that it wrote says why.
-    """
-    require(shutil.which(python) is not None, f"{python} is no interpreter: accepted is the path of a Python")
-    with tempfile.TemporaryDirectory() as scratch:
-        told, answered, path = (Path(scratch) / name for name in ("told.npz", "answered.npz", "attack.py"))
-        np.savez(told, **asdict(trained))
-        path.write_text(script)
-        done = subprocess.run([python, str(path), str(told), str(answered)], capture_output=True, text=True)
-        wrote = done.stderr.strip().splitlines()[-1:] or ["nothing"]
-        require(done.returncode == 0, f"{python} failed with the packages' attacks; it wrote: {wrote[0]}")
-        with np.load(answered) as arrays:
-            return {name: np.asarray(arrays[name], dtype=np.float64) for name in arrays.files}
-
-
 def compare(
     trained: Trained, interpreters: Mapping[str, str | None], packages: Sequence[Package] = PACKAGES
 ) -> list[AttackRow]:
@@ -132,40 +90,21 @@ def compare(
 
     Parameters
     ----------
-    trained
-        What the models say.
-    interpreters
-        By the package's option; None skips it.
-    packages
-        Which packages.
+    trained, interpreters, packages
+        What the models say, interpreters by the package's option, None skips it, and which packages.
     """
     rows = list[AttackRow]()
     for package in packages:
         python = interpreters.get(package.option)
         if python is not None:
-            theirs = asked(python, package.script, trained)
+            theirs = asked(python, package.script, asdict(trained), "the packages' attacks")
             rows += [compared(package.title, one, trained, theirs[one.key]) for one in package.comparisons]
     return rows
 
 
-def _packages_table(rows: Sequence[AttackRow], title: str) -> Table:
-    """Return the table of all comparisons."""
-    table = Table(title=title)
-    columns = ("ours", "package", "its attack", "AUC ours", "theirs", "difference", "s.e.", "scores apart", "must be")
-    for column in columns:
-        table.add_column(column, justify="right" if column in columns[3:8] else "left")
-    for row in rows:
-        one = row.comparison
-        must = one.reason or ("within 1 s.e." if one.equal is None else "equal scores")
-        numbers = (f"{row.ours:.4f}", f"{row.theirs:.4f}", f"{row.ours - row.theirs:+.4f}", f"{row.error:.4f}")
-        apart = "" if row.apart is None else f"{row.apart:.1g}"
-        table.add_row(one.attack, row.package, one.key, *numbers, apart, must)
-    return table
-
-
 def main() -> None:
     """Print the table; the exit status is 1 where attacks differ without a reason."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="16 worlds of 200 targets")
     for package in PACKAGES:
         parser.add_argument(f"--{package.option}", metavar="PYTHON", help=f"interpreter that has {package.title}")
@@ -186,10 +125,15 @@ def main() -> None:
     trained = train(DataSpec(options.data, options.data_dir), worlds, targets, steps)
     rows = compare(trained, interpreters)
     title = f"{options.data}, {MODEL}, {worlds} worlds, {targets} targets, {steps} steps"
-    Console(width=200).print(_packages_table(rows, title))
-    found = [row.problem for row in rows if row.problem is not None]
-    print("\n".join(found) or "no attack differs without a reason")
-    sys.exit(1 if found else 0)
+    columns = ("ours", "package", "its attack", "AUC ours", "theirs", "difference", "s.e.", "scores apart", "must be")
+    table = table_of(columns, title, (*columns[:3], columns[-1]))
+    for row in rows:
+        one = row.comparison
+        must = one.reason or ("within 1 s.e." if one.equal is None else "equal scores")
+        numbers = (f"{row.ours:.4f}", f"{row.theirs:.4f}", f"{row.ours - row.theirs:+.4f}", f"{row.error:.4f}")
+        table.add_row(one.attack, row.package, one.key, *numbers, "" if row.apart is None else f"{row.apart:.1g}", must)
+    Console(width=200).print(table)
+    end([row.problem for row in rows if row.problem is not None], "no attack differs without a reason")
 
 
 if __name__ == "__main__":

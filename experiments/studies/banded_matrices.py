@@ -14,41 +14,17 @@ shipped, so that rounding costs no privacy. It takes about ten minutes.
 import importlib
 import json
 import sys
+from itertools import product
 from pathlib import Path
-from typing import Any
 
-ROUNDS = (10, 30, 100, 300, 1000)
-BANDS = (2, 4, 8, 16, 32)
-
-
-def optimised(toeplitz: Any, rounds: int, bands: int) -> list[float]:
-    """Return the coefficients of the best banded Toeplitz strategy that the library finds, the first one being 1.
-
-    Parameters
-    ----------
-    toeplitz
-        The module of the library.
-    rounds
-        Size of the matrix.
-    bands
-        Number of its bands.
-    """
-    found = toeplitz.optimize_banded_toeplitz(rounds, bands)
-    return [round(float(coefficient / found[0]), 12) for coefficient in found]
-
-
-def main(path: Path) -> None:
-    """Write the coefficients of all rounds and bands to a file, one line each."""
+if __name__ == "__main__":
     importlib.import_module("jax").config.update("jax_enable_x64", True)
     toeplitz = importlib.import_module("jax_privacy.matrix_factorization.toeplitz")
     lines = []
-    for rounds in ROUNDS:
-        for bands in (bands for bands in BANDS if bands <= rounds):
-            entry = {"rounds": rounds, "bands": bands, "coefficients": optimised(toeplitz, rounds, bands)}
-            lines.append(json.dumps(entry))
+    for rounds, bands in product((10, 30, 100, 300, 1000), (2, 4, 8, 16, 32)):
+        if bands <= rounds:
+            found = toeplitz.optimize_banded_toeplitz(rounds, bands)
+            scaled = [round(float(one / found[0]), 12) for one in found]
+            lines.append(json.dumps({"rounds": rounds, "bands": bands, "coefficients": scaled}))
             print(f"{rounds} rounds, {bands} bands", flush=True)
-    path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    Path(sys.argv[1]).write_text("[\n" + ",\n".join(lines) + "\n]\n")

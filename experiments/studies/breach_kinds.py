@@ -66,6 +66,10 @@ class Breach:
     worlds: int = 20
     parameters: int = 650
 
+    def drawn(self, at: NoiseRound) -> Floats:
+        """Return its noise of a round, in the units of the sum, (worlds, parameters)."""
+        return np.asarray(self.noise(at) * at.sigma[:, None])
+
 
 def _times(factor: float) -> Noise:
     return lambda at: factor * at.own
@@ -310,16 +314,3 @@ BREACHES: tuple[Breach, ...] = (
     Breach("clipping norm 10 % too large", (T.DRIFT_ALONG_GRADIENTS,), clip=1.1, worlds=_LONG),
 )  # fmt: skip
 """Every breach, and the tests that are to find it."""
-
-
-def drawn(breach: Breach, at: NoiseRound) -> Floats:
-    """Return the noise of a round of a breach, in the units of the sum, (worlds, parameters).
-
-    Parameters
-    ----------
-    breach
-        The breach.
-    at
-        What it may use in the round.
-    """
-    return np.asarray(breach.noise(at) * at.sigma[:, None])

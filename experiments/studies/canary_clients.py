@@ -8,39 +8,31 @@ unrelated or in agreement, which count as noise along the canaries' directions. 
 mu = 1. The exit status is 1 where less than 95 % of the bounds hold, beyond chance, or where 1, 4 and 10 canary clients
 certify less than .67, .81 and .88 of the truth with decoys: 20 directions a round that nobody sent.
 
-A second table sets the estimate of Andrew et al. 2023 beside the truth, and beside what their formulas gave elsewhere.
-
 Only inner products matter, so directions are drawn by their Gram matrix, which is a Wishart matrix (Bartlett 1933):
 a training takes milliseconds, with the law that directions of 5000 numbers have.
 """
 
-import argparse
-import sys
 from dataclasses import dataclass
 
 import numpy as np
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 from scipy.stats import binom
 
 from experiments.cli.main import guarded
+from experiments.studies.chores import end, parser_of, table_of
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Flags, Floats
 from fl_audit.canaries.certify import certify
-from fl_audit.canaries.cosines import CosineFinding, from_final_model
 from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
-from fl_audit.privacy.gaussian import gdp_mu
 
 RUNS, QUICK_RUNS = 2000, 100
 CONFIDENCE = 0.95
 NEEDED = {1: 0.67, 4: 0.81, 10: 0.88}
 """Share of the true mu of a round that so many canary clients must certify on average."""
-ELSEWHERE = {1.0: (1.70, 0.54), 3.01: (3.55, 2.89), 10.0: (10.45, 6.69)}
-"""What the formulas of Andrew et al. gave in another program: the mean estimate and its lower bound, 5 repetitions."""
 _DELTA, _ALARM = 1e-5, 1e-3
 
 
@@ -111,12 +103,8 @@ def study(training: Training, runs: int, seed: int = 0) -> list[CanaryLine]:
 
     Parameters
     ----------
-    training
-        The setting.
-    runs
-        How many trainings.
-    seed
-        Seed of the trainings.
+    training, runs, seed
+        The setting, how many trainings, and their seed.
     """
     methods = {
         "order-statistic": (OneRunMethod.ORDER_STATISTIC, False),
@@ -139,68 +127,23 @@ def study(training: Training, runs: int, seed: int = 0) -> list[CanaryLine]:
     return lines
 
 
-def cosines(epsilon: float, draw: np.random.Generator, canaries: int = 500, dimension: int = 20_000) -> CosineFinding:
-    """Return what the cosines of canaries say of a Gaussian mechanism, all of them sent.
-
-    Parameters
-    ----------
-    epsilon
-        True epsilon of the mechanism at delta 1e-5.
-    draw
-        Draws directions and noise.
-    canaries
-        How many directions.
-    dimension
-        How many numbers each direction has.
-    """
-    directions = draw.normal(size=(canaries, dimension))
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    release = directions.sum(axis=0) + draw.normal(size=dimension) / gdp_mu(epsilon, _DELTA)
-    return from_final_model(directions @ release / np.linalg.norm(release), dimension, _DELTA, CONFIDENCE)
-
-
-def clients_table(lines: list[CanaryLine]) -> Table:
-    """Return the table of canary clients."""
-    table = Table(title=f"Canary clients in one training, bounds at {CONFIDENCE:.0%}; a round has mu = 1")
+def main() -> None:
+    """Print the table; the exit status is 1 where something contradicts the claims."""
+    parser = parser_of(__doc__)
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_RUNS} trainings of each setting, not {RUNS}")
+    runs = QUICK_RUNS if parser.parse_args().quick else RUNS
+    settings = [Training(canaries, agreement) for agreement in (0.0, 0.1) for canaries in NEEDED]
+    played, console = track(settings, "trainings", console=Console(stderr=True)), Console(width=140)
+    lines = [line for one in played for line in study(one, runs)]
     columns = ("canaries", "agreement", "method", "share of mu", "needed", "bounds hold", "runs", "epsilon, training")
-    for column in columns:
-        table.add_column(column, justify="left" if column == "method" else "right")
+    title = f"Canary clients in one training, bounds at {CONFIDENCE:.0%}; a round has mu = 1"
+    table = table_of(columns, title, ("method",))
     for line in lines:
         needed = "" if line.needed is None else f"{line.needed:.2f}"
         numbers = (f"{line.share:.3f}", needed, f"{line.held / line.runs:.1%}", str(line.runs), f"{line.epsilon:.1f}")
         table.add_row(str(line.training.canaries), f"{line.training.agreement:g}", line.method, *numbers)
-    return table
-
-
-def cosines_table(repetitions: int) -> Table:
-    """Return the table of cosines: 500 canaries in 20,000 dimensions, final model alone."""
-    table = Table(title=f"Cosines of 500 canaries with one release, delta {_DELTA:g}, {repetitions} repetitions")
-    for column in ("true epsilon", "estimate", "lower bound", "estimate elsewhere", "lower bound elsewhere"):
-        table.add_column(column, justify="right")
-    for truth, elsewhere in ELSEWHERE.items():
-        found = [cosines(truth, np.random.default_rng((int(truth), one))) for one in range(repetitions)]
-        numbers = np.array([(one.epsilon, one.epsilon_lower) for one in found])
-        means = (
-            f"{mean:.2f} +- {spread:.2f}" for mean, spread in zip(numbers.mean(0), numbers.std(0, ddof=1), strict=True)
-        )
-        table.add_row(f"{truth:g}", *means, *(f"{one:.2f}" for one in elsewhere))
-    return table
-
-
-def main() -> None:
-    """Print both tables; the exit status is 1 where something contradicts the claims."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_RUNS} trainings of each setting, not {RUNS}")
-    quick = parser.parse_args().quick
-    settings = [Training(canaries, agreement) for agreement in (0.0, 0.1) for canaries in NEEDED]
-    progress, console = Console(stderr=True), Console(width=140)
-    played = track(settings, "trainings", console=progress)
-    lines = [line for one in played for line in study(one, QUICK_RUNS if quick else RUNS)]
-    console.print(clients_table(lines))
-    console.print(cosines_table(5))
-    found = [problem for line in lines for problem in line.problems()]
-    print("\n".join(found) or "nothing contradicts the claims")
-    sys.exit(1 if found else 0)
+    console.print(table)
+    end([problem for line in lines for problem in line.problems()], "nothing contradicts the claims")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ one process.
 What was counted stands in DIR/chaos.jsonl, a line a run; the same command goes on until there are so many kills.
 """
 
-import argparse
 import json
 import shutil
 import signal
@@ -31,12 +30,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from rich.console import Console
-from rich.table import Table
 
 from experiments.runs.guard import nothing_outlives
 from experiments.runs.run_directory import RunDirectory
 from experiments.studies.chaos_cluster import COMMAND, WORKERS, Blow, Cluster, Surroundings, end
 from experiments.studies.chaos_flower import FlowerCommand
+from experiments.studies.chores import parser_of, table_of
 from experiments.studies.hosts import Host, NoHostsError, other_hosts
 from fl_audit.errors import InputError
 
@@ -87,14 +86,10 @@ def play(number: int, around: Surroundings, place: Path, draw: np.random.Generat
 
     Parameters
     ----------
-    number
-        Number of the run.
-    around
-        Where it is played, and what may befall that.
-    place
-        Where its configuration lies, and its directory will.
-    draw
-        Chooses what befalls it, and when.
+    number, around
+        Number of the run, and where it is played, with what may befall that.
+    place, draw
+        Where its configuration lies, and its directory will; what chooses what befalls it, and when.
     """
     found, began, run = Outcome(number), time.monotonic(), place / f"run-{number}"
     count = int(draw.integers(3, BATCHES + 1))
@@ -156,16 +151,8 @@ def _watched(
     return driver.wait()
 
 
-def secrets_found(words: Sequence[bytes], places: Sequence[Path]) -> int:
-    """Return how many files in some directories hold one of some secrets.
-
-    Parameters
-    ----------
-    words
-        The secrets.
-    places
-        The directories.
-    """
+def _secrets_found(words: Sequence[bytes], places: Sequence[Path]) -> int:
+    """Return how many files in some directories hold one of some secrets."""
     count = 0
     for place in places:
         for path in place.rglob("*") if place.is_dir() else ():
@@ -193,7 +180,7 @@ def is_identical(one: Path, other: Path) -> bool:
 
 
 @contextmanager
-def hosts_or_none() -> Iterator[Sequence[Host]]:
+def _hosts_or_none() -> Iterator[Sequence[Host]]:
     """Make a host for every worker, or none where that cannot be done."""
     try:
         with other_hosts(WORKERS) as hosts:
@@ -203,14 +190,8 @@ def hosts_or_none() -> Iterator[Sequence[Host]]:
 
 
 @contextmanager
-def ends_at_sigterm() -> Iterator[None]:
-    """Unwind the block at SIGTERM as at Ctrl-C, so that hosts and directories are taken away.
-
-    Raises
-    ------
-    SystemExit
-        At SIGTERM.
-    """
+def _ends_at_sigterm() -> Iterator[None]:
+    """Unwind the block at SIGTERM as at Ctrl-C, so that hosts and directories are taken away."""
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         yield
@@ -223,14 +204,9 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
 
     Parameters
     ----------
-    out
-        Where the counts are kept.
-    kills
-        Kills and partitions in all.
-    seed
-        Decides what befalls which run.
-    minutes
-        After so many no run begins.
+    out, kills, seed, minutes
+        Where the counts are kept, kills and partitions in all, what decides what befalls which run, and after how many
+        minutes no run begins.
 
     Raises
     ------
@@ -241,8 +217,11 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
     notes, deadline = out / "chaos.jsonl", time.monotonic() + 60 * minutes
     known = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
     with (
-        ends_at_sigterm(), TemporaryDirectory(prefix="chaos-") as scratch, hosts_or_none() as hosts, nothing_outlives(),
-    ):  # fmt: skip
+        _ends_at_sigterm(),
+        TemporaryDirectory(prefix="chaos-") as scratch,
+        _hosts_or_none() as hosts,
+        nothing_outlives(),
+    ):
         place, secret = Path(scratch), int(np.random.default_rng([seed, 1]).integers(2**62, 2**63))
         (place / "audit.toml").write_text(AUDIT.replace("SEED", str(secret)))
         command = [*COMMAND, str(place / "audit.toml"), "--out", str(place / "alone"), "--engine", "local"]
@@ -256,7 +235,7 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
                 around = flower if number % _FLOWERS_TURN == _FLOWERS_TURN - 1 else cluster
                 found, run = play(number, around, place, np.random.default_rng([seed, 2, number]))
                 found.identical = is_identical(place / "alone", run)
-                found.secrets = secrets_found(words, [Path("/dev/shm"), *place.glob("ray*"), place / "flower"])
+                found.secrets = _secrets_found(words, [Path("/dev/shm"), *place.glob("ray*"), place / "flower"])
                 if not found.identical or found.hangs or found.lost:
                     (out / f"run-{number}.log").write_bytes((place / f"run-{number}.log").read_bytes())
                 known.append(asdict(found))
@@ -269,30 +248,26 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
     return known
 
 
-def table_of(known: Sequence[dict[str, Any]]) -> Table:
-    """Return what was counted."""
-    blows = [(kind, batches) for one in known for kind, batches in one["blows"]]
-    table = Table("what", "count", title="Kills and partitions")
-    table.add_row("runs", f"{len(known)}")
-    for kind, count in sorted(Counter(kind for kind, _ in blows).items()):
-        table.add_row(kind, f"{count}")
-    table.add_row("kills and partitions", f"{len(blows)}")
-    table.add_row("of these when finished batches existed", f"{sum(batches > 0 for _, batches in blows)}")
-    table.add_row("identical results", f"{sum(one['identical'] for one in known)} of {len(known)}")
-    for name in ("lost", "hangs", "orphans", "secrets"):
-        table.add_row(name, f"{sum(one[name] for one in known)}")
-    return table
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Play the campaign, or the rest of it, and print the counts."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where the counts are kept")
     parser.add_argument("--kills", type=int, default=200, help="kills and partitions in all (default: 200)")
     parser.add_argument("--seed", type=int, default=0, help="of what befalls which run (default: 0)")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no run after so many minutes")
-    chosen = parser.parse_args(arguments)
-    Console(markup=False).print(table_of(campaign(chosen.out, chosen.kills, chosen.seed, chosen.minutes)))
+    chosen = parser.parse_args()
+    known = campaign(chosen.out, chosen.kills, chosen.seed, chosen.minutes)
+    blows = [(kind, batches) for one in known for kind, batches in one["blows"]]
+    counts = {"runs": f"{len(known)}"}
+    counts |= {kind: f"{count}" for kind, count in sorted(Counter(kind for kind, _ in blows).items())}
+    counts["kills and partitions"] = f"{len(blows)}"
+    counts["of these when finished batches existed"] = f"{sum(batches > 0 for _, batches in blows)}"
+    counts["identical results"] = f"{sum(one['identical'] for one in known)} of {len(known)}"
+    counts |= {name: f"{sum(one[name] for one in known)}" for name in ("lost", "hangs", "orphans", "secrets")}
+    table = table_of(("what", "count"), "Kills and partitions", ("what", "count"))
+    for row in counts.items():
+        table.add_row(*row)
+    Console(markup=False).print(table)
 
 
 if __name__ == "__main__":

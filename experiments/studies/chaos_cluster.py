@@ -68,10 +68,8 @@ class Surroundings(Protocol):
 
         Parameters
         ----------
-        config
-            File of its configuration.
-        run
-            Its directory.
+        config, run
+            File of its configuration, and its directory.
         """
         ...
 
@@ -80,12 +78,8 @@ class Surroundings(Protocol):
 
         Parameters
         ----------
-        blow
-            What happens.
-        draw
-            Chooses the victim.
-        driver
-            The command that plays the run.
+        blow, draw, driver
+            What happens, what chooses the victim, and the command that plays the run.
         """
         ...
 
@@ -98,16 +92,27 @@ class Surroundings(Protocol):
 
         Parameters
         ----------
-        status
-            With which its command ended.
-        run
-            Its directory.
+        status, run
+            With which its command ended, and its directory.
         """
         ...
 
     def fall(self) -> None:
         """End everything."""
         ...
+
+
+def kill_one(found: Sequence[psutil.Process], draw: np.random.Generator) -> bool:
+    """Kill one of some processes, and return whether there was any.
+
+    Parameters
+    ----------
+    found, draw
+        The processes, and what chooses one.
+    """
+    if found:
+        kill(found[int(draw.integers(len(found)))])
+    return bool(found)
 
 
 class Cluster(Surroundings):
@@ -200,9 +205,7 @@ class Cluster(Surroundings):
                 return bool(self._hosts)
             case _:
                 assert_never(blow)
-        if found:
-            kill(found[int(draw.integers(len(found)))])
-        return bool(found)
+        return kill_one(found, draw)
 
     def left_of(self, driver: int) -> int:
         """Return how many client processes and helpers a driver that has ended leaves behind, after a while."""
@@ -240,13 +243,7 @@ def _is_zombie(pid: int) -> bool:
 
 
 def kill(process: psutil.Process) -> None:
-    """Kill a process, if it is still there.
-
-    Parameters
-    ----------
-    process
-        The process.
-    """
+    """Kill a process, if it is still there."""
     with suppress(psutil.Error):
         process.kill()
 
@@ -265,10 +262,8 @@ def until(condition: Callable[[], bool], seconds: float) -> None:
 
     Parameters
     ----------
-    condition
-        Asked ten times a second.
-    seconds
-        How long at most.
+    condition, seconds
+        What is asked ten times a second, and how long at most.
     """
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:

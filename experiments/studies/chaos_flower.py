@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 
 from experiments.runs.run_directory import RunDirectory
-from experiments.studies.chaos_cluster import SECONDS_TO_VANISH, Blow, Driver, Surroundings, kill, until
+from experiments.studies.chaos_cluster import SECONDS_TO_VANISH, Blow, Driver, Surroundings, kill, kill_one, until
 
 ROOT = Path(__file__).parents[2]
 SECONDS_TO_END = 180.0
@@ -62,19 +62,12 @@ class FlowerCommand(Surroundings):
                 found = []
             case _:
                 assert_never(blow)
-        if found:
-            kill(found[int(draw.integers(len(found)))])
-        return bool(found)
+        return kill_one(found, draw)
 
     def left_of(self, driver: int) -> int:
         """Return how many processes of a run that has ended are left, after a while, beside the SuperLink's own.
 
         A run goes on without its SuperLink, and without the command that looks on: its end is waited for.
-
-        Parameters
-        ----------
-        driver
-            Id of the command.
         """
         until(lambda: not self._running("flwr-simulation"), SECONDS_TO_END)
         until(lambda: not self._of_the_run(), SECONDS_TO_VANISH)

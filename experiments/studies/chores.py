@@ -36,10 +36,8 @@ def named(names: str | None, known: Mapping[str, T], what: str) -> list[T]:
 
     Parameters
     ----------
-    names, known
-        The names, and all values by name.
-    what
-        What they are names of, in words.
+    names, known, what
+        The names, all values by name, and what they are names of, in words.
 
     Raises
     ------
@@ -58,12 +56,9 @@ def table_of(columns: Sequence[str], title: str | None = None, words: Sequence[s
 
     Parameters
     ----------
-    columns
-        Names of its columns.
-    title
-        What stands above it.
-    words
-        The columns that have words, which stand at the left; numbers stand at the right.
+    columns, title, words
+        Names of its columns, what stands above it, and the columns of words, which stand at the left, as numbers do at
+        the right.
     """
     table = Table(title=title)
     for column in columns:
@@ -76,10 +71,8 @@ def end(problems: Sequence[str], fine: str) -> NoReturn:
 
     Parameters
     ----------
-    problems
-        A line each.
-    fine
-        What is said where there are none.
+    problems, fine
+        A line each, and what is said where there are none.
     """
     print("\n".join(problems) or fine)
     sys.exit(1 if problems else 0)
@@ -92,12 +85,8 @@ def played(
 
     Parameters
     ----------
-    what
-        Its plan, or the sections of its configuration.
-    parties
-        Who plays.
-    progress
-        Shows how far it is.
+    what, parties, progress
+        Its plan, or the sections of its configuration; who plays; and what shows how far it is.
     """
     plan = what if isinstance(what, AuditPlan) else resolve(parse_config(what))
     with tempfile.TemporaryDirectory() as scratch:
@@ -117,16 +106,10 @@ def asked(
 
     Parameters
     ----------
-    python
-        The interpreter.
-    script
-        Its text; it is given the paths of the archive to read and of that to write.
-    told
-        The arrays that it reads.
-    of_whom
-        Whose code it runs, in words.
-    environment
-        Its variables; None for those of this process.
+    python, script
+        The interpreter, and the script's text; it is given the paths of the archive to read and of that to write.
+    told, of_whom, environment
+        The arrays that it reads, whose code it runs, in words, and its variables, None for those of this process.
 
     Raises
     ------
@@ -150,10 +133,8 @@ def turns(ways: Mapping[str, Callable[[], object]], repeat: int) -> dict[str, fl
 
     Parameters
     ----------
-    ways
-        What is timed, by name.
-    repeat
-        How many turns count.
+    ways, repeat
+        What is timed, by name, and how many turns count.
     """
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(repeat + 1):

@@ -5,10 +5,10 @@ fail first: few worlds, rates near 0 and 1, equal scores, groups of unequal size
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -28,7 +28,6 @@ from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
 from fl_audit.privacy.scores import epsilon_from_advantage, gaussian_advantage
 
 CONFIDENCE = 0.95
-RATES = (0.002, 0.03, 0.2, 0.5, 0.9, 0.995)
 
 
 class PrintedStatement(NamedTuple):
@@ -41,6 +40,24 @@ class PrintedStatement(NamedTuple):
 
 Play = Callable[[np.random.Generator], PrintedStatement]
 Plays = dict[str, Play]
+
+
+def over(play: Callable[..., PrintedStatement], label: str, **axes: Sequence[Any] | dict[str, Any]) -> Plays:
+    """Return a play at every point of a grid, by names that a label makes.
+
+    Parameters
+    ----------
+    play, label
+        The play, and the label, in which the values of the axes stand by their names.
+    axes
+        What the play takes beside its source of randomness; a dictionary has words for the values.
+    """
+    listed = [list(one.items() if isinstance(one, dict) else zip(one, one, strict=True)) for one in axes.values()]
+    plays: Plays = {}
+    for point in product(*listed):
+        said, values = ({name: one[place] for name, one in zip(axes, point, strict=True)} for place in (0, 1))
+        plays[label.format(**said)] = partial(play, **values)
+    return plays
 
 
 def at_least(low: float, truth: float) -> PrintedStatement:
@@ -60,8 +77,7 @@ def _counted(interval: Callable[[int, int], tuple[float, float]], truth: Callabl
     def play(draw: np.random.Generator, size: int, rate: float) -> PrintedStatement:
         return PrintedStatement(*interval(int(draw.binomial(size, rate)), size), truth(rate))
 
-    sizes = (1, 7, 20, 100, 1000)
-    return {f"n = {n}, rate {p:g}": partial(play, size=n, rate=p) for n, p in product(sizes, RATES)}
+    return over(play, "n = {size}, rate {rate:g}", size=(1, 7, 20, 100, 1000), rate=(0.002, 0.03, 0.2, 0.5, 0.9, 0.995))
 
 
 def shares() -> Plays:
@@ -96,42 +112,36 @@ def epsilon_of_guesses() -> Plays:
         right = draw.binomial(size, min(1.0, (math.exp(epsilon) + delta) / (math.exp(epsilon) + 1)))
         return at_least(guessed_epsilon(int(right), size, delta, CONFIDENCE), epsilon)
 
-    grid = product((5, 20, 180, 500), (0.0, 0.1, 1.0, 4.0), (0.0, 1e-2))
-    return {f"{n} guesses, epsilon {e:g}, delta {d:g}": partial(play, size=n, epsilon=e, delta=d) for n, e, d in grid}
+    label, sizes = "{size} guesses, epsilon {epsilon:g}, delta {delta:g}", (5, 20, 180, 500)
+    return over(play, label, size=sizes, epsilon=(0.0, 0.1, 1.0, 4.0), delta=(0.0, 1e-2))
 
 
 def mean_rates() -> Plays:
     """Return plays of the mean advantage over worlds, each a difference of two shares of few records."""
 
-    def play(draw: np.random.Generator, worlds: int, records: int, rate: float, leak: float) -> PrintedStatement:
+    def play(draw: np.random.Generator, worlds: int, records: int, rates: tuple[float, float]) -> PrintedStatement:
+        rate, leak = rates
         shares = [draw.binomial(records, p, worlds) / records for p in (rate + leak, rate)]
         found = advantage.mean_advantage(shares[0] - shares[1], CONFIDENCE)
         return PrintedStatement(found.low, found.high, leak)
 
-    grid = product((2, 5, 20, 100, 400), (2, 50), ((0.0, 0.004), (0.0, 0.03), (0.03, 0.0), (0.4, 0.3)))
-    return {
-        f"{w} worlds of {m} records, rates {p:g} and {p + leak:g}": partial(
-            play, worlds=w, records=m, rate=p, leak=leak
-        )
-        for w, m, (p, leak) in grid
-    }
+    rates = {f"{p:g} and {p + leak:g}": (p, leak) for p, leak in ((0.0, 0.004), (0.0, 0.03), (0.03, 0.0), (0.4, 0.3))}
+    label = "{worlds} worlds of {records} records, rates {rates}"
+    return over(play, label, worlds=(2, 5, 20, 100, 400), records=(2, 50), rates=rates)
 
 
 def bounded_means() -> Plays:
     """Return plays of the betting interval on rare ones, and on beta laws."""
 
-    def play(draw: np.random.Generator, size: int, a: float, b: float) -> PrintedStatement:
+    def play(draw: np.random.Generator, size: int, law: tuple[float, float]) -> PrintedStatement:
+        a, b = law
         values = draw.beta(a, b, size) if a else (draw.random(size) < b).astype(np.float64)
         found = mean_interval(values, CONFIDENCE)
         return PrintedStatement(found.low, found.high, a / (a + b) if a else b)
 
-    laws = ((0.0, 0.003), (0.0, 0.05), (0.0, 0.5), (0.05, 1.0), (5.0, 5.0))
-    return {
-        f"{n} numbers, {f'Beta({a:g}, {b:g})' if a else f'ones with probability {b:g}'}": partial(
-            play, size=n, a=a, b=b
-        )
-        for n, (a, b) in product((1, 5, 50, 500), laws)
-    }
+    laws = {f"ones with probability {b:g}": (0.0, b) for b in (0.003, 0.05, 0.5)}
+    laws |= {f"Beta({a:g}, {b:g})": (a, b) for a, b in ((0.05, 1.0), (5.0, 5.0))}
+    return over(play, "{size} numbers, {law}", size=(1, 5, 50, 500), law=laws)
 
 
 class _Pair(NamedTuple):
@@ -177,13 +187,9 @@ def of_log_odds(kind: str) -> Plays:
                 found, truth = expected.counted_delta(log_odds, bits, 0.5, CONFIDENCE), pair.delta(0.5)
         return PrintedStatement(found.low, found.high, truth)
 
-    laws = [_Pair(mu) for mu in (0.1, 0.5, 1.0, 3.0)] + [_Pair(0.0, told) for told in (0.02, 0.2)]
-    return {
-        f"{w} worlds, {f'told outright in {law.told:.0%}' if law.told else f'mu {law.mu:g}'}": partial(
-            play, pair=law, worlds=w
-        )
-        for law, w in product(laws, (2, 6, 30, 200))
-    }
+    pairs = {f"mu {mu:g}": _Pair(mu) for mu in (0.1, 0.5, 1.0, 3.0)}
+    pairs |= {f"told outright in {told:.0%}": _Pair(0.0, told) for told in (0.02, 0.2)}
+    return over(play, "{worlds} worlds, {pair}", pair=pairs, worlds=(2, 6, 30, 200))
 
 
 def reliability() -> Plays:
@@ -195,8 +201,8 @@ def reliability() -> Plays:
         one = calibration.calibration(log_odds, bits, CONFIDENCE).bins[place]
         return PrintedStatement(one.low, one.high, one.mean_belief)
 
-    grid = product((0.5, 1.0, 3.0, 5.0), (10, 40, 300), (0, -1))
-    return {f"{w} worlds, mu {mu:g}, bin {place}": partial(play, mu=mu, worlds=w, place=place) for mu, w, place in grid}
+    label = "{worlds} worlds, mu {mu:g}, bin {place}"
+    return over(play, label, mu=(0.5, 1.0, 3.0, 5.0), worlds=(10, 40, 300), place=(0, -1))
 
 
 def largest_belief(known: bool) -> Plays:
@@ -208,9 +214,7 @@ def largest_belief(known: bool) -> Plays:
         median = max(0.0, mu**2 / 2 + mu * float(ndtri(0.5 ** (1 / worlds))))
         return PrintedStatement(found.low, found.high, found.epsilon if known else median)
 
-    return {
-        f"{w} worlds, mu {mu:g}": partial(play, mu=mu, worlds=w) for mu, w in product((0.1, 1.0, 4.0), (1, 5, 20, 500))
-    }
+    return over(play, "{worlds} worlds, mu {mu:g}", mu=(0.1, 1.0, 4.0), worlds=(1, 5, 20, 500))
 
 
 def noise_ratios() -> Plays:
@@ -220,10 +224,7 @@ def noise_ratios() -> Plays:
         found = SquareSum(float(ratio**2 * draw.chisquare(freedom)), freedom)
         return PrintedStatement(*noise_estimate.ratio_interval(found, CONFIDENCE), ratio)
 
-    grid = product((1, 2, 10, 1000), (0.3, 1.0))
-    return {
-        f"{freedom} degrees of freedom, ratio {f:g}": partial(play, freedom=freedom, ratio=f) for freedom, f in grid
-    }
+    return over(play, "{freedom} degrees of freedom, ratio {ratio:g}", freedom=(1, 2, 10, 1000), ratio=(0.3, 1.0))
 
 
 def epsilon_of_noise() -> Plays:
@@ -239,13 +240,11 @@ def epsilon_of_noise() -> Plays:
         low = noise_estimate.epsilon_lower_bound_from_noise(measured, CONFIDENCE, claim)
         return at_least(low, gdp_epsilon(1e-3, math.sqrt(10) / 4 / ratio))
 
-    return {
-        f"{w} worlds, ratio {f:g}": partial(play, worlds=w, ratio=f) for w, f in product((1, 5, 50), (0.5, 1.0, 2.0))
-    }
+    return over(play, "{worlds} worlds, ratio {ratio:g}", worlds=(1, 5, 50), ratio=(0.5, 1.0, 2.0))
 
 
 def repetitions(kind: str) -> Plays:
-    """Return plays of the intervals of reproduction pages: "t", "Welch", "paired", "share" or "bootstrap"."""
+    """Return plays of the intervals of reproduction pages: "t", "Welch", "share" or "bootstrap"."""
 
     def play(draw: np.random.Generator, size: int, skewed: bool) -> PrintedStatement:
         def values() -> Floats:
@@ -256,14 +255,9 @@ def repetitions(kind: str) -> Plays:
                 return PrintedStatement(*statistics.t_interval(values()), 0.0)
             case "Welch":
                 return PrintedStatement(*statistics.welch_interval(values(), draw.normal(size=size))[1:], 0.0)
-            case "paired":
-                return PrintedStatement(*statistics.paired_interval(values(), draw.normal(size=size))[1:], 0.0)
             case _:
                 return PrintedStatement(*statistics.bootstrap(values(), np.mean, draw), 0.0)
 
     if kind == "share":
         return _counted(statistics.share_interval, lambda rate: rate)
-    return {
-        f"{n} {'very skewed' if skewed else 'normal'} values": partial(play, size=n, skewed=skewed)
-        for n, skewed in product((5, 20, 100), (False, True))
-    }
+    return over(play, "{size} {skewed} values", size=(5, 20, 100), skewed={"normal": False, "very skewed": True})

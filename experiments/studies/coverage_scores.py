@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -10,7 +10,7 @@ from scipy.special import expit, ndtr, ndtri
 
 from experiments.studies import known_mechanisms as known
 from experiments.studies import membership_releases as releases
-from experiments.studies.coverage_laws import CONFIDENCE, Plays, PrintedStatement, at_least
+from experiments.studies.coverage_laws import CONFIDENCE, Plays, PrintedStatement, at_least, over
 from fl_audit.arrays import Floats
 from fl_audit.canaries.bounds import bound_of_guesses, one_run_bound
 from fl_audit.canaries.cosines import from_final_model
@@ -36,6 +36,7 @@ from fl_audit.privacy.gaussian import gdp_epsilon
 
 _TARGETS = 10
 _ATTACK = "LiRA, offline, shared spread"
+_Law = tuple[releases.CoinMechanism, float, float]  # a mechanism, the number that is bounded, and delta
 
 
 def _coarse(mechanism: known.KnownMechanism, step: float) -> known.KnownMechanism:
@@ -72,11 +73,9 @@ def lower_bounds(method: BoundMethod) -> Plays:
         responses = [known.randomised_response(e) for e in (0.2, 1.0, 1.9, 2.5, 3.0)]
         others = [known.noise(), known.laplace(1.0), known.subsampled_gaussian(0.25, 0.5)]
         laws = [*responses, *others, _coarse(known.noise(), 1.5), _coarse(known.laplace(2.0), 0.7)]
-    sizes = ((4, 4), (20, 20), (40, 40), (10, 120), (250, 250))
-    return {
-        f"{n} + {m} scores, {law.name}, delta {d:g}": partial(play, mechanism=law, sizes=(n, m), delta=d)
-        for (n, m), law, d in product(sizes, laws, deltas)
-    }
+    label = "{sizes[0]} + {sizes[1]} scores, {mechanism}, delta {delta:g}"
+    sizes, named = ((4, 4), (20, 20), (40, 40), (10, 120), (250, 250)), {law.name: law for law in laws}
+    return over(play, label, sizes=sizes, mechanism=named, delta=deltas)
 
 
 def readings_of_noise() -> Plays:
@@ -85,8 +84,7 @@ def readings_of_noise() -> Plays:
     def play(draw: np.random.Generator, size: int, mu: float) -> PrintedStatement:
         return at_least(strength(draw.normal(mu, 1, size), draw.normal(0, 1, size), CONFIDENCE).low, mu)
 
-    grid = product((10, 50, 500), (0.0, 0.1, 1.0))
-    return {f"{n} + {n} games, mu {mu:g}": partial(play, size=n, mu=mu) for n, mu in grid}
+    return over(play, "{size} + {size} games, mu {mu:g}", size=(10, 50, 500), mu=(0.0, 0.1, 1.0))
 
 
 def areas() -> Plays:
@@ -102,11 +100,8 @@ def areas() -> Plays:
         found = area_under_curve(members, others, CONFIDENCE)
         return PrintedStatement(found.low, found.high, truth)
 
-    grid = product((0.0, 1.0, 3.0), ((1, 1), (3, 40), (60, 60)), (False, True))
-    return {
-        f"{n} + {m} {'coins' if coins else 'scores'}, mu {mu:g}": partial(play, mu=mu, sizes=(n, m), coins=coins)
-        for mu, (n, m), coins in grid
-    }
+    label, sizes = "{sizes[0]} + {sizes[1]} {coins}, mu {mu:g}", ((1, 1), (3, 40), (60, 60))
+    return over(play, label, mu=(0.0, 1.0, 3.0), sizes=sizes, coins={"scores": False, "coins": True})
 
 
 def tradeoffs() -> Plays:
@@ -116,10 +111,9 @@ def tradeoffs() -> Plays:
         band = tradeoff_band(draw.normal(mu, 1, sizes[0]), draw.normal(0, 1, sizes[1]), np.array([at]), CONFIDENCE)
         return PrintedStatement(float(band.low[0]), float(band.high[0]), float(ndtr(ndtri(at) + mu)))
 
-    grid = product((0.0, 0.52, 1.0, 3.0), ((20, 20), (30, 300), (300, 30), (500, 500)), (0.002, 0.01, 0.1, 0.9))
-    return {
-        f"{n} + {m} worlds, mu {mu:g}, at {at:g}": partial(play, mu=mu, sizes=(n, m), at=at) for mu, (n, m), at in grid
-    }
+    label = "{sizes[0]} + {sizes[1]} worlds, mu {mu:g}, at {at:g}"
+    sizes = ((20, 20), (30, 300), (300, 30), (500, 500))
+    return over(play, label, mu=(0.0, 0.52, 1.0, 3.0), sizes=sizes, at=(0.002, 0.01, 0.1, 0.9))
 
 
 def randomised_records() -> Plays:
@@ -130,9 +124,8 @@ def randomised_records() -> Plays:
         found = measured_advantage(log_odds[0], log_odds[1], CONFIDENCE)
         return PrintedStatement(found.low, found.high, rates[0] - rates[1])
 
-    pairs = ((0.5, 0.5), (0.99, 0.01), (0.01, 0.005), (0.7, 0.3))
-    return {f"{w} worlds, rates {p:g} and {q:g}": partial(play, worlds=w, rates=(p, q)) for w, (p, q) in
-            product((1, 10, 100, 1000), pairs)}  # fmt: skip
+    pairs, label = ((0.5, 0.5), (0.99, 0.01), (0.01, 0.005), (0.7, 0.3)), "rates {rates[0]:g} and {rates[1]:g}"
+    return over(play, "{worlds} worlds, " + label, worlds=(1, 10, 100, 1000), rates=pairs)
 
 
 def cosines() -> Plays:
@@ -142,9 +135,7 @@ def cosines() -> Plays:
         seen = np.clip(draw.normal(mu, 1, canaries) / math.sqrt(dimension), -1, 1)
         return at_least(from_final_model(seen, dimension, 1e-5, CONFIDENCE).epsilon_lower, gdp_epsilon(1e-5, mu))
 
-    return {
-        f"{k} canaries, mu {mu:g}": partial(play, canaries=k, mu=mu) for k in (2, 20, 500) for mu in (0.0, 1.0, 3.0)
-    }
+    return over(play, "{canaries} canaries, mu {mu:g}", canaries=(2, 20, 500), mu=(0.0, 1.0, 3.0))
 
 
 def single_runs(method: OneRunMethod, kind: str) -> Plays:
@@ -156,12 +147,10 @@ def single_runs(method: OneRunMethod, kind: str) -> Plays:
         The bound, and what of it, "epsilon" or "mu".
     """
 
-    def play(
-        draw: np.random.Generator, law: releases.CoinMechanism, coins: int, side: int, at: tuple[float, float]
-    ) -> PrintedStatement:
-        truth, delta = at
+    def play(draw: np.random.Generator, law: _Law, sizes: tuple[int, int]) -> PrintedStatement:
+        (mechanism, truth, delta), (coins, side) = law, sizes
         is_in = draw.random((1, coins)) < 0.5
-        scores = law.tell(draw, is_in)
+        scores = mechanism.tell(draw, is_in)
         if method is OneRunMethod.SHIFT:
             found = one_run_bound(scores[0], is_in[0], delta, CONFIDENCE, method)
         else:
@@ -174,11 +163,8 @@ def single_runs(method: OneRunMethod, kind: str) -> Plays:
     if kind != "mu" and of_any_law:
         laws += [(releases.randomised_response(e), e, 0.0) for e in (0.5, 1.0, 2.0)]
         laws += [(releases.leaky_response(e, d), e, d) for e, d in ((1.0, 1e-3), (0.0, 0.05))]
-    sizes = ((20, 10), (200, 20), (400, 200))
-    return {
-        f"{m} coins, {2 * r} guessed, {law.name}": partial(play, law=law, coins=m, side=r, at=(truth, delta))
-        for (law, truth, delta), (m, r) in product(laws, sizes)
-    }
+    sizes = {f"{coins} coins, {2 * side} guessed": (coins, side) for coins, side in ((20, 10), (200, 20), (400, 200))}
+    return over(play, "{sizes}, {law}", law={one[0].name: one for one in laws}, sizes=sizes)
 
 
 def slopes() -> Plays:
@@ -189,42 +175,33 @@ def slopes() -> Plays:
         scores = mu * parts + draw.standard_normal(size)
         return at_least(gaussian_slope(np.asarray(parts, dtype=np.float64), scores, CONFIDENCE).low, mu)
 
-    grid = product((20, 100, 1000), (0.0, 0.1, 1.0, 3.0), (False, True))
-    return {
-        f"{n} scores, mu {mu:g}, {'graded' if g else 'in or out'}": partial(play, size=n, mu=mu, is_graded=g)
-        for n, mu, g in grid
-    }
+    kinds, label = {"in or out": False, "graded": True}, "{size} scores, mu {mu:g}, {is_graded}"
+    return over(play, label, size=(20, 100, 1000), mu=(0.0, 0.1, 1.0, 3.0), is_graded=kinds)
 
 
 def first_guesses() -> Plays:
     """Return plays of the epsilon from first guesses among candidates, as often right as (epsilon, delta)-DP allows."""
 
-    def play(draw: np.random.Generator, worlds: int, candidates: int, epsilon: float, delta: float) -> PrintedStatement:
+    def play(draw: np.random.Generator, worlds: int, law: tuple[int, float, float]) -> PrintedStatement:
+        candidates, epsilon, delta = law
         share = min(1.0, math.exp(epsilon) / candidates + delta)
         hits = int(draw.binomial(worlds, share))
         return at_least(epsilon_of_hits(hits, worlds, 1 / candidates, delta, CONFIDENCE), epsilon)
 
-    grid = product((10, 100, 1000), (2, 20, 1000), (0.0, 0.5, 3.0), (0.0, 1e-3))
-    return {
-        f"{w} worlds, {m} candidates, epsilon {e:g}, delta {d:g}": partial(
-            play, worlds=w, candidates=m, epsilon=e, delta=d
-        )
-        for w, m, e, d in grid
-        if math.exp(e) / m + d <= 1
-    }
+    grid = product((2, 20, 1000), (0.0, 0.5, 3.0), (0.0, 1e-3))
+    laws = {f"{m} candidates, epsilon {e:g}, delta {d:g}": (m, e, d) for m, e, d in grid if math.exp(e) / m + d <= 1}
+    return over(play, "{worlds} worlds, {law}", worlds=(10, 100, 1000), law=laws)
 
 
 def single_targets() -> Plays:
     """Return plays of the bound from one target of every world: of the release itself, or attacked with shadows."""
 
-    def play(
-        draw: np.random.Generator, law: releases.CoinMechanism, worlds: int, shadows: int, at: tuple[float, float]
-    ) -> PrintedStatement:
-        truth, delta = at
+    def play(draw: np.random.Generator, law: _Law, sizes: tuple[int, int]) -> PrintedStatement:
+        (mechanism, truth, delta), (worlds, shadows) = law, sizes
         apart = np.arange(shadows + worlds) < shadows
-        release = law.release(draw, apart.size, _TARGETS, shared=0.3)
+        release = mechanism.release(draw, apart.size, _TARGETS, shared=0.3)
         is_in = release.membership.is_in
-        scores = releases.ATTACKS[_ATTACK](release, apart) if shadows else law.tell(draw, is_in)
+        scores = releases.ATTACKS[_ATTACK](release, apart) if shadows else mechanism.tell(draw, is_in)
         try:
             coins = Membership(is_in[~apart])
             return at_least(epsilon_of_one_target(scores[~apart], coins, delta, draw, CONFIDENCE).epsilon, truth)
@@ -234,11 +211,8 @@ def single_targets() -> Plays:
     laws = [(releases.randomised_response(e), e, 0.0) for e in (0.5, 1.9, 3.0)]
     laws.append((releases.leaky_response(1.0, 1e-2), 1.0, 1e-2))
     laws += [(releases.gaussian_mean(mu), gdp_epsilon(1e-3, mu), 1e-3) for mu in (0.3, 1.0)]
-    sizes = ((10, 0), (40, 0), (80, 0), (60, 40))
-    return {
-        f"{w} worlds, {law.name}{', LiRA' if k else ''}": partial(play, law=law, worlds=w, shadows=k, at=(truth, delta))
-        for (law, truth, delta), (w, k) in product(laws, sizes)
-    }
+    sizes = {"10 worlds": (10, 0), "40 worlds": (40, 0), "80 worlds": (80, 0), "60 worlds by LiRA": (60, 40)}
+    return over(play, "{sizes}, {law}", law={one[0].name: one for one in laws}, sizes=sizes)
 
 
 def rates_of_insiders() -> Plays:
@@ -253,19 +227,15 @@ def rates_of_insiders() -> Plays:
         found = membership_rates(log_odds, Membership(is_in), draw, CONFIDENCE, 100, False, of_insiders=True).auc
         return PrintedStatement(found.low, found.high, float(ndtr(mu / math.sqrt(2))))
 
-    grid = product((10, 30, 100), (4, 40), (0.3, 1.5, 3.0), (0.0, 1.0))
-    return {
-        f"{w} worlds of {m}, mu {mu:g}, {share:.0%} of the noise shared": partial(
-            play, worlds=w, targets=m, mu=mu, shared=share
-        )
-        for w, m, mu, share in grid
-    }
+    label = "{worlds} worlds of {targets}, mu {mu:g}, {shared:.0%} of the noise shared"
+    return over(play, label, worlds=(10, 30, 100), targets=(4, 40), mu=(0.3, 1.5, 3.0), shared=(0.0, 1.0))
 
 
 def rates_of_members() -> Plays:
     """Return plays of the AUC of a membership attack, whose interval is one of four that hold together."""
 
-    def play(draw: np.random.Generator, worlds: int, targets: int, mu: float, share: float) -> PrintedStatement:
+    def play(draw: np.random.Generator, worlds: int, targets: int, leak: tuple[float, float]) -> PrintedStatement:
+        mu, share = leak
         is_in = draw.random((worlds, targets)) < 0.5
         is_in[:, :2] = [True, False]
         leaks = draw.random((worlds, 1)) < share
@@ -273,11 +243,9 @@ def rates_of_members() -> Plays:
         found = membership_rates(scores, Membership(is_in), draw, CONFIDENCE, 400, False).auc
         return PrintedStatement(found.low, found.high, 0.5 + share * (float(ndtr(mu / math.sqrt(2))) - 0.5))
 
-    grid = product((2, 5, 24), (4, 40), ((0.0, 1.0), (1.0, 1.0), (4.0, 0.05), (4.0, 0.5)))
-    return {
-        f"{w} worlds of {m}, mu {mu:g} in {share:.0%} of them": partial(play, worlds=w, targets=m, mu=mu, share=share)
-        for w, m, (mu, share) in grid
-    }
+    label = "{worlds} worlds of {targets}, mu {leak[0]:g} in {leak[1]:.0%} of them"
+    leaks = ((0.0, 1.0), (1.0, 1.0), (4.0, 0.05), (4.0, 0.5))
+    return over(play, label, worlds=(2, 5, 24), targets=(4, 40), leak=leaks)
 
 
 def rates_without_leak(is_all: bool) -> Plays:
@@ -287,9 +255,9 @@ def rates_without_leak(is_all: bool) -> Plays:
     attack that says yes or no has no FPR as small as the two smallest, and its TPR is 0 there.
     """
 
-    def play(draw: np.random.Generator, attack: str, apart: bool) -> PrintedStatement:
-        rates = releases.rates_without_leak(attack, apart, 100 if is_all else 10, CONFIDENCE, draw)
-        small = [0.0 if attack in releases.YES_OR_NO else rate for rate in SMALL_RATES]
+    def play(draw: np.random.Generator, game: tuple[str, bool]) -> PrintedStatement:
+        rates = releases.rates_without_leak(*game, 100 if is_all else 10, CONFIDENCE, draw)
+        small = [0.0 if game[0] in releases.YES_OR_NO else rate for rate in SMALL_RATES]
         figures = (rates.auc, rates.balanced_accuracy, rates.tpr_at_fpr_0001, rates.tpr_at_fpr_001)
         four = [
             PrintedStatement(one.low, one.high, true) for one, true in zip(figures, (0.5, 0.5, *small), strict=True)
@@ -297,10 +265,8 @@ def rates_without_leak(is_all: bool) -> Plays:
         missed = [one for one in four if not one.low <= one.truth <= one.high] if is_all else []
         return (missed or four)[0]
 
-    return {
-        f"{attack}, shadows {'apart' if apart else 'each other'}": partial(play, attack=attack, apart=apart)
-        for attack, apart in releases.GAMES
-    }
+    games = {f"{name}, shadows {'apart' if apart else 'each other'}": (name, apart) for name, apart in releases.GAMES}
+    return over(play, "{game}", game=games)
 
 
 def _true_star(epsilon: float, delta: float) -> float:
@@ -327,9 +293,7 @@ def stars(method: StarMethod) -> Plays:
         return PrintedStatement(low, high, _true_star(epsilon, 1e-3))
 
     sizes = (20, 100, 1000) if method is StarMethod.EMPIRICAL else (100,)
-    return {
-        f"{n} + {n} losses, epsilon {e:g}": partial(play, size=n, epsilon=e) for n, e in product(sizes, (0.0, 0.5, 2.0))
-    }
+    return over(play, "{size} + {size} losses, epsilon {epsilon:g}", size=sizes, epsilon=(0.0, 0.5, 2.0))
 
 
 def mechanisms() -> Plays:
@@ -339,7 +303,5 @@ def mechanisms() -> Plays:
         members, others = (_response_losses(draw, epsilon, (models, size), is_in) for is_in in (True, False))
         return at_least(mechanism_lower_bound(members, others, 1e-3, CONFIDENCE), _true_star(epsilon, 1e-3))
 
-    grid = product((1, 3, 30), (2, 30, 200), (0.0, 0.5, 2.0))
-    return {
-        f"{k} models, {n} + {n} losses, epsilon {e:g}": partial(play, models=k, size=n, epsilon=e) for k, n, e in grid
-    }
+    label = "{models} models, {size} + {size} losses, epsilon {epsilon:g}"
+    return over(play, label, models=(1, 3, 30), size=(2, 30, 200), epsilon=(0.0, 0.5, 2.0))

@@ -19,7 +19,7 @@ from clients.app import build_app
 from experiments.runs.config import parse_config
 from experiments.runs.plan import AuditPlan, resolve
 from experiments.runs.run import HONEST, Parties
-from experiments.studies.breach_kinds import Breach, NoiseRound, drawn
+from experiments.studies.breach_kinds import Breach, NoiseRound
 from experiments.studies.chores import played
 from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.measured import Measured
@@ -152,7 +152,7 @@ def parties_of(breach: Breach) -> Parties:
             sizes = tuple(part.stop - part.start for part in load_game(self.public).model.layout.slices().values())
             members = self.challenger.membership(batch.worlds).bits
             at = NoiseRound(normals, server_round, self.public.rounds, members, sigma, sizes, batch.first + 1)
-            return total.mul_(breach.scale).add_(torch.from_numpy(drawn(breach, at)).float())
+            return total.mul_(breach.scale).add_(torch.from_numpy(breach.drawn(at)).float())
 
     return Parties(strategy=Broken)
 

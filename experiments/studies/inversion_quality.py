@@ -1,22 +1,19 @@
 """How close gradient inversion comes without privacy, and beside the code of the attack's authors."""
 
 import os
-import subprocess
-import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from experiments.studies.chores import asked
 from fl_audit.adversaries.inversion.attack import OtherPictures, drawn_pictures
 from fl_audit.adversaries.inversion.descent import Descent, descended
 from fl_audit.adversaries.inversion.shared import SharedUpdate
 from fl_audit.arrays import Floats, Floats32
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.records import Records
-from fl_audit.errors import require
 from fl_audit.evidence.inversion import Likeness, likeness, matched
 from fl_audit.learning.local_training import LocalSchedule, local_batches
 from fl_audit.learning.models import ModelSpec, initial_models
@@ -33,6 +30,7 @@ import inversefed
 import numpy as np
 import torch
 
+from experiments.studies.chores import asked
 from fl_audit.learning.models import ModelSpec, build_model
 
 torch.set_num_threads(1)
@@ -126,14 +124,9 @@ def quality(setting: QualitySetting, directory: str | None, pictures: int, desce
 
     Parameters
     ----------
-    setting
-        What is inverted.
-    directory
-        Where data sets lie.
-    pictures
-        How many, at least as many as an update has.
-    descent
-        How long is searched.
+    setting, directory, pictures, descent
+        What is inverted, where data sets lie, how many pictures, at least as many as an update has, and how long is
+        searched.
     """
     scene = _scene(setting, directory, pictures)
     draw = generator(0, Purpose.DRAWING, round=1)
@@ -156,10 +149,8 @@ def beside_reference(
     ----------
     setting, directory, pictures, descent
         As for `quality`, of single pictures.
-    interpreter
-        A Python that has torch and torchvision.
-    reference
-        A clone of the authors' repository.
+    interpreter, reference
+        A Python that has torch and torchvision, and a clone of the authors' repository.
 
     Raises
     ------
@@ -169,19 +160,12 @@ def beside_reference(
     scene = _scene(setting, directory, pictures)
     draw = generator(0, Purpose.DRAWING, round=1)
     ours = descended(scene.shared, scene.seen, scene.labels, draw, descent).numpy()
-    with tempfile.TemporaryDirectory() as scratch:
-        told, answered, script = (Path(scratch) / name for name in ("told.npz", "answered.npz", "attack.py"))
-        np.savez(
-            told, seen=scene.seen.numpy(), labels=scene.labels[:, 0].numpy(), start=scene.shared.start.numpy(),
-            shape=scene.true.shape[2:], classes=scene.classes, model=setting.model, iterations=descent.iterations,
-            smoothness=descent.smoothness,
-        )  # fmt: skip
-        script.write_text(_REFERENCE_SCRIPT)
-        path = os.pathsep.join(map(str, (Path(__file__).parents[2], reference)))
-        asked: Sequence[str] = [interpreter, str(script), str(told), str(answered)]
-        done = subprocess.run(asked, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path})
-        wrote = done.stderr.strip().splitlines()[-1:] or ["nothing"]
-        require(done.returncode == 0, f"{interpreter} failed with the reference; it wrote: {wrote[0]}")
-        with np.load(answered) as arrays:
-            theirs = np.asarray(arrays["drawn"], dtype=np.float32)
+    told = {
+        "seen": scene.seen.numpy(), "labels": scene.labels[:, 0].numpy(), "start": scene.shared.start.numpy(),
+        "shape": scene.true.shape[2:], "classes": scene.classes, "model": setting.model,
+        "iterations": descent.iterations, "smoothness": descent.smoothness,
+    }  # fmt: skip
+    path = os.pathsep.join(map(str, (Path(__file__).parents[2], reference)))
+    written = asked(interpreter, _REFERENCE_SCRIPT, told, "the reference", os.environ | {"PYTHONPATH": path})
+    theirs = np.asarray(written["drawn"], dtype=np.float32)
     return _likeness(scene, ours).psnr, _likeness(scene, theirs).psnr

@@ -55,10 +55,8 @@ def subsampled_gaussian(rate: float, sigma: float) -> KnownMechanism:
 
     Parameters
     ----------
-    rate
-        q, in (0, 1].
-    sigma
-        s, positive.
+    rate, sigma
+        q, in (0, 1], and s, positive.
     """
 
     def ratio(x: Floats) -> Floats:

@@ -1,18 +1,16 @@
-"""One-run bounds on mechanisms whose privacy is known: how much do they certify, and how often too much?
+"""One-run bounds on mechanisms whose privacy is known: how often do they certify too much?
 
     python -m experiments.studies.one_run_certificates [--quick]
 
-Two tables. The first: what 1000 ideal Gaussian canaries certify, by number of guesses, beside a limit that no bound by
-counted guesses can pass if it is to hold for mechanisms that leak coins together. The second: how often certificates
-at 95 % are false in 5000 runs of each mechanism. Where a method's assumption holds at most 5 % may be, and the exit
-status is 1 where a count is larger than that and chance explain; where it does not hold the share is shown as well.
+The table has how often certificates at 95 % are false in 5000 runs of each mechanism. At most 5 % may be where a
+method's assumption holds, and the exit status is 1 where a count is larger than that and chance explain; where it does
+not hold the share is shown as well.
 
 Some mechanisms tell of each coin by itself, others leak coins together. What the release tells of a single coin, on
 average over all that is random, is known as a trade-off curve: it gives epsilon at a delta, and the smallest mu of
 Gaussian DP.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -28,17 +26,14 @@ from experiments.cli.main import guarded
 from experiments.studies.chores import end, parser_of, table_of
 from experiments.studies.membership_releases import gaussian_mean, randomised_response
 from fl_audit.arrays import Flags, Floats
-from fl_audit.canaries.bounds import bound_of_guesses
 from fl_audit.canaries.guesses import Guesses, guesses_of_scores
-from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.canaries.order_statistic import order_statistic_p_value
 from fl_audit.canaries.steinke import one_run_p_value
 from fl_audit.canaries.tradeoff import approximate_inverse, gaussian_inverse, is_possible
 from fl_audit.confidence.shift import gaussian_shift
-from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
+from fl_audit.privacy.gaussian import gdp_mu
 
 RUNS, QUICK_RUNS = 5000, 300
-POWER_RUNS, QUICK_POWER_RUNS = 2000, 30
 COINS, DELTA, LEVEL = 1000, 1e-5, 0.05
 ALARM = 1e-3  # probability, at most, with which the study may raise a false alarm over all lines
 _SHARES = np.exp(np.linspace(np.log(LEVEL * 1.001), 0.0, 120))
@@ -234,47 +229,12 @@ def _mu_of_a_leak(guesses: Guesses, share: float) -> float:
     return float(np.max(ndtri(_leak_tpr(_RATES, share * r / guesses.coins, epsilon)) - ndtri(_RATES)))
 
 
-def _power(truth: float, guessed: int, runs: int) -> tuple[float, ...]:
-    """Return the means over runs of what ideal canaries of a true epsilon certify, by so many guesses."""
-    draw, seconds = np.random.default_rng(guessed), []
-    mechanism = gaussian_mean(gdp_mu(truth, DELTA))
-
-    @cache
-    def others(one: Guesses) -> tuple[float, ...]:
-        tradeoff = bound_of_guesses(one, DELTA, 1 - LEVEL)
-        steinke = bound_of_guesses(one, DELTA, 1 - LEVEL, OneRunMethod.STEINKE)
-        read_off = gdp_epsilon(DELTA, tradeoff.mu or 0.0)
-        return steinke.epsilon, tradeoff.epsilon, read_off, gdp_epsilon(DELTA, limit_under_dependence(one))
-
-    @cache
-    def by_order(one: Guesses) -> float:
-        began = time.perf_counter()
-        bound = bound_of_guesses(one, DELTA, 1 - LEVEL, OneRunMethod.ORDER_STATISTIC)
-        seconds.append(time.perf_counter() - began)
-        return bound.epsilon
-
-    found = []
-    for _ in range(runs):
-        coins = draw.random(COINS) < 0.5
-        guesses = guesses_of_scores(mechanism.tell(draw, coins), coins, guessed // 2, guessed // 2)
-        found.append((*others(Guesses(COINS, guessed, guesses.right)), by_order(guesses)))
-    return (*np.mean(found, axis=0), 1e3 * float(np.mean(seconds)))
-
-
 def main() -> None:
-    """Print both tables; the exit status is 1 where more certificates are false than may be."""
+    """Print the table; the exit status is 1 where more certificates are false than may be."""
     parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_RUNS} runs of each mechanism, not {RUNS}")
-    runs, power_runs = (QUICK_RUNS, QUICK_POWER_RUNS) if parser.parse_args().quick else (RUNS, POWER_RUNS)
+    runs = QUICK_RUNS if parser.parse_args().quick else RUNS
     progress, console = Console(stderr=True), Console(width=160)
-    names = ("true", "guesses", "steinke", "trade-off", "trade-off, by mu", "limit where coins may leak together",
-             "order-statistic", "milliseconds")  # fmt: skip
-    title = f"Mean epsilon at {DELTA:g} that {COINS} ideal Gaussian canaries certify at {1 - LEVEL:.0%}"
-    table, asked = table_of(names, title), [(truth, guessed) for truth in (4.38, 10.0) for guessed in (500, 250, 100)]
-    for truth, guessed in track(asked, "power", console=progress):
-        *means, took = _power(truth, guessed, power_runs)
-        table.add_row(f"{truth:g}", str(guessed), *(f"{mean:.2f}" for mean in means), f"{took:.0f}")
-    console.print(table)
     played = enumerate(track(mechanisms(), "false certificates", console=progress))
     lines = [line for seed, mechanism in played for line in false_certificates(mechanism, runs, seed)]
     columns = ("mechanism", "certificate", "truth", "assumption", "runs", "false", "share")

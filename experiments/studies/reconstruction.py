@@ -14,10 +14,8 @@ The exit status is 1 where an honest game is called violated (level 0.001), wher
 named beyond the bound, or where the reference draws better by 1 dB.
 """
 
-import argparse
 import math
-import sys
-import tempfile
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,17 +23,16 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 from experiments.cli.main import guarded
 from experiments.runs.config import parse_config
-from experiments.runs.engines import Engine
 from experiments.runs.pictures import DRAWING_STEPS, drawn_by
 from experiments.runs.plan import AuditPlan, resolve
 from experiments.runs.progress import progress_bar, steps_bar
-from experiments.runs.run import HONEST, Parties, run_audit
-from experiments.studies.inversion_quality import COMPARED, SETTINGS, QualitySetting, beside_reference, quality
+from experiments.runs.run import HONEST, Parties
+from experiments.studies.chores import end, parser_of, played, table_of
+from experiments.studies.inversion_quality import COMPARED, SETTINGS, beside_reference, quality
 from fl_audit.adversaries.inversion.descent import Descent
 from fl_audit.adversaries.membership.insider import increments
 from fl_audit.arrays import Floats
@@ -94,11 +91,8 @@ def _plan(epsilon: float, worlds: int) -> AuditPlan:
     return resolve(parse_config(values))
 
 
-def _played(plan: AuditPlan, parties: Parties) -> tuple[Success, Verdict, bool]:
-    with tempfile.TemporaryDirectory() as scratch:
-        found = run_audit(
-            plan, Path(scratch) / "run", Engine.LOCAL, progress=progress_bar, parties=parties, with_report=False
-        )
+def _game(plan: AuditPlan, parties: Parties) -> tuple[Success, Verdict, bool]:
+    found = played(plan, parties, progress_bar)
     numbers, verdict = found.find(ReconstructionNumbers), found.find(VerdictNumbers)
     assert numbers is not None, "the game of reconstruction has its numbers"
     assert verdict is not None
@@ -116,41 +110,25 @@ def _simulated(mu: float, worlds: int) -> float:
     return float(np.mean(ranks_of_truth(weighed, truth) == 1))
 
 
-def rates(worlds: int, epsilons: Sequence[float] = EPSILONS) -> list[RatePoint]:
-    """Play the games of the figure.
-
-    Parameters
-    ----------
-    worlds
-        Number of worlds of each game.
-    epsilons
-        What is promised in each game.
-    """
+def _rates(worlds: int) -> list[RatePoint]:
+    """Play the games of the figure."""
     found = []
-    for epsilon in epsilons:
+    for epsilon in EPSILONS:
         plan = _plan(epsilon, worlds)
         promise = plan.guarantee
         assert promise is not None, "an epsilon is promised"
         bound = promise.reconstruction_bound(1 / CANDIDATES)
         assert bound is not None, "noise is scaled to everybody"
-        played = (_played(plan, one) for one in (HONEST, Parties(strategy=_HalvedNoise)))
-        (honest, kept, under), (halved, broken, above) = played
+        games = (_game(plan, one) for one in (HONEST, Parties(strategy=_HalvedNoise)))
+        (honest, kept, under), (halved, broken, above) = games
         best = simplex_success(promise.mu, CANDIDATES)
         simulated, passed = _simulated(promise.mu, worlds), (under, above)
         found.append(RatePoint(epsilon, bound, best, simulated, honest, halved, (kept, broken), passed))
     return found
 
 
-def draw_rates(figure: Figure, points: Sequence[RatePoint]) -> None:
-    """Draw attack and bound over epsilon; lines and marks differ without colour.
-
-    Parameters
-    ----------
-    figure
-        An empty figure.
-    points
-        What was found, by ascending epsilon.
-    """
+def _draw_rates(figure: Figure, points: Sequence[RatePoint]) -> None:
+    """Draw attack and bound over epsilon; lines and marks differ without colour."""
     axes = figure.add_subplot()
     epsilon = [one.epsilon for one in points]
     axes.plot(epsilon, [one.bound for one in points], "--", color=INK, label="the promise allows")
@@ -172,14 +150,15 @@ def draw_rates(figure: Figure, points: Sequence[RatePoint]) -> None:
     add_legend(axes, columns=2)
 
 
-def _rates_table(points: Sequence[RatePoint]) -> Table:
-    table = Table("epsilon", "allowed", "best attack", "simulated", "digits", "half of the noise", "above", "verdicts")
+def _print_rates(points: Sequence[RatePoint], console: Console) -> None:
+    columns = ("epsilon", "allowed", "best attack", "simulated", "digits", "half of the noise", "above", "verdicts")
+    table = table_of(columns, words=columns)
     for one in points:
         shares = (one.bound, one.best, one.simulated)
         games = (f"{game.share:.4f} ({game.low:.4f} to {game.high:.4f})" for game in (one.honest, one.halved))
         told = (", ".join("yes" if passed else "no" for passed in one.are_passed), ", ".join(one.verdicts))
         table.add_row(f"{one.epsilon:g}", *(f"{share:.4f}" for share in shares), *games, *told)
-    return table
+    console.print(table)
 
 
 def _rates_problems(points: Sequence[RatePoint]) -> list[str]:
@@ -194,14 +173,8 @@ def _rates_problems(points: Sequence[RatePoint]) -> list[str]:
     return problems
 
 
-def pictures_plan(directory: str) -> AuditPlan:
-    """Return the plan whose records are drawn: digits of MNIST.
-
-    Parameters
-    ----------
-    directory
-        Where mnist/ lies.
-    """
+def _pictures_plan(directory: str) -> AuditPlan:
+    """Return the plan whose records are drawn: digits of MNIST."""
     sizes = {"records": 200, "clients": 4, "test-records": 1000, "population-records": 1000}
     values = {
         "data": sizes | {"name": "mnist", "data-dir": directory},
@@ -215,35 +188,42 @@ def pictures_plan(directory: str) -> AuditPlan:
 
 def _draw_pictures(directory: str) -> Figure:
     with steps_bar("drawing the pictures", DRAWING_STEPS) as on_step:
-        drawn = drawn_by(pictures_plan(directory), on_step)
+        drawn = drawn_by(_pictures_plan(directory), on_step)
     figure = new_figure(6.2)
     draw_pictures(figure, drawn.true, [one for place, one in enumerate(drawn.drawings) if place != drawn.own])
     return figure
 
 
-def _quality_table(directory: str | None, pictures: int, descent: Descent, only: str) -> Table:
+def _print_quality(directory: str | None, descent: Descent, only: str, console: Console) -> None:
     columns = ("Inverted", "PSNR, dB", "best 1 %", "SSIM", "best 1 % ", "named among 1,000")
-    table = Table(*columns)
-    for setting in SETTINGS:
-        if only not in str(setting):
-            continue
-        found = quality(setting, directory, pictures, descent)
+    table = table_of(columns, words=columns)
+    for setting in (one for one in SETTINGS if only in str(one)):
+        found = quality(setting, directory, PICTURES, descent)
         psnr = np.minimum(found.psnr, 99.0)  # of drawings that are equal it is infinite
         decibels = (f"{psnr.mean():.1f}", f"{found.worst(psnr):.1f}")
         ssim = (f"{found.ssim.mean():.2f}", f"{found.worst(found.ssim):.2f}")
         table.add_row(str(setting), *decibels, *ssim, f"{found.named.mean():.0%}")
-    return table
+    console.print(table)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the study, and return its exit status.
+def _compared(asked: Namespace, directory: str | None, pictures: int, descent: Descent, console: Console) -> list[str]:
+    """Print drawings beside those of the authors' code, and return where these are better."""
+    interpreter, reference = asked.reference
+    columns = ("Inverted", "ours, dB", "the reference, dB", "difference, dB")
+    table, problems = table_of(columns, words=columns), list[str]()
+    for setting in (one for one in COMPARED if asked.setting in str(one)):
+        ours, theirs = beside_reference(setting, directory, pictures, descent, interpreter, Path(reference))
+        difference = float(ours.mean() - theirs.mean())
+        table.add_row(str(setting), f"{ours.mean():.2f}", f"{theirs.mean():.2f}", f"{difference:+.2f}")
+        if difference < -1:
+            problems.append(f"the reference draws {setting} better by {-difference:.2f} dB")
+    console.print(table)
+    return problems
 
-    Parameters
-    ----------
-    arguments
-        Arguments of the command line; None takes those of the process.
-    """
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+def main() -> None:
+    """Run the study."""
+    parser = parser_of(__doc__)
     parser.add_argument(
         "--data-dir", help="where mnist/ and lfw/ lie; left out, FL_AUDIT_DATA, and without it `rates` alone"
     )
@@ -254,52 +234,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--worlds", type=int, default=WORLDS, help="trials at each epsilon (%(default)s)")
     parser.add_argument("--iterations", type=int, default=ITERATIONS, help="steps of the search (%(default)s)")
     parser.add_argument("--reference", nargs=2, metavar=("PYTHON", "DIR"), help="the authors' code, see above")
-    asked = parser.parse_args(arguments)
+    asked = parser.parse_args()
     found = data_directory(asked.data_dir)
     directory = None if found is None else str(found)
     parts = (asked.only,) if asked.only else () if asked.reference else ("rates", "pictures", "quality")
     console, problems, figures = Console(width=150), list[str](), dict[str, Figure]()
     if "rates" in parts:
-        points = rates(QUICK_WORLDS if asked.quick else asked.worlds)
-        console.print(_rates_table(points))
+        points = _rates(QUICK_WORLDS if asked.quick else asked.worlds)
+        _print_rates(points, console)
         problems += _rates_problems(points)
         figures["rates"] = new_figure(4.6)
-        draw_rates(figures["rates"], points)
+        _draw_rates(figures["rates"], points)
     if "pictures" in parts and directory is not None:
         figures["pictures"] = _draw_pictures(directory)
     descent = Descent(QUICK_ITERATIONS if asked.quick else asked.iterations)
     if "quality" in parts and directory is not None:
-        console.print(_quality_table(directory, PICTURES, descent, asked.setting))
+        _print_quality(directory, descent, asked.setting, console)
     if asked.reference:
-        compared = [setting for setting in COMPARED if asked.setting in str(setting)]
-        problems += _compared(console, compared, directory, 5 if asked.quick else 100, descent, *asked.reference)
+        problems += _compared(asked, directory, 5 if asked.quick else 100, descent, console)
     for name, figure in figures.items():
         asked.out.mkdir(parents=True, exist_ok=True)
         with whole_file(asked.out / f"{name}.png") as file:
             file.write_bytes(to_png(figure))
-    console.print("\n".join(problems) or "as it should be")
-    return 1 if problems else 0
-
-
-def _compared(
-    console: Console,
-    settings: Sequence[QualitySetting],
-    directory: str | None,
-    pictures: int,
-    descent: Descent,
-    interpreter: str,
-    reference: str,
-) -> list[str]:
-    table, problems = Table("Inverted", "ours, dB", "the reference, dB", "difference, dB"), list[str]()
-    for setting in settings:
-        ours, theirs = beside_reference(setting, directory, pictures, descent, interpreter, Path(reference))
-        difference = float(ours.mean() - theirs.mean())
-        table.add_row(str(setting), f"{ours.mean():.2f}", f"{theirs.mean():.2f}", f"{difference:+.2f}")
-        if difference < -1:
-            problems.append(f"the reference draws {setting} better by {-difference:.2f} dB")
-    console.print(table)
-    return problems
+    end(problems, "as it should be")
 
 
 if __name__ == "__main__":
-    guarded(lambda: sys.exit(main()))
+    guarded(main)

@@ -15,31 +15,24 @@ Intervals are over worlds, at 99.9 %. The exit status is 1 where one lies above 
 at least one does so by chance in 1 % of all calls at most.
 """
 
-import argparse
-import sys
-import tempfile
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 from scipy.special import softmax
 
 from experiments.cli.main import guarded
 from experiments.runs.attacks import by_target
 from experiments.runs.config import parse_config
-from experiments.runs.engines import Engine
 from experiments.runs.plan import AuditPlan, resolve
 from experiments.runs.progress import progress_bar
-from experiments.runs.run import run_audit
+from experiments.studies.chores import end, parser_of, played, table_of
 from fl_audit.arrays import Flags
 from fl_audit.evidence.belief.bounded_mean import mean_interval
 from fl_audit.evidence.findings.attacks import AttackNumbers
 from fl_audit.evidence.findings.reconstruction import ReconstructionNumbers, Success
 from fl_audit.game.game import Game, load_game
-from fl_audit.report.finding import RunContents
 
 EPSILONS = (None, 32.0, 8.0, 2.0)
 """What is promised about clients at delta .001; None is no promise, and no noise."""
@@ -52,12 +45,10 @@ def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, 
 
     Parameters
     ----------
-    data
-        The section [data].
+    data, audit
+        The section [data], and what the section [audit] has of its own.
     epsilon
         What is promised about clients; None for no promise.
-    audit
-        What the section [audit] has of its own.
     """
     promise = {"private": False} if epsilon is None else {"epsilon": epsilon, "delta": 1e-3, "clipping-norm": 1.0}
     local = {"local-epochs": 1, "local-batch": 20, "local-learning-rate": 0.1}
@@ -77,15 +68,11 @@ def who_took_part(data: Mapping[str, Any], epsilon: float | None, worlds: int) -
 
     Parameters
     ----------
-    data
-        The section [data].
-    epsilon
-        What is promised about clients; None for no promise.
-    worlds
-        How many trainings are attacked.
+    data, epsilon, worlds
+        As for `plan_of`, and how many trainings are attacked.
     """
     audit = {"game": "membership", "worlds": worlds, "attacks": ["loss", "lira", "rmia"]}
-    found = _played(plan_of(data, epsilon, audit)).find(AttackNumbers)
+    found = played(plan_of(data, epsilon, audit), progress=progress_bar).find(AttackNumbers)
     assert found is not None, "the game of membership has its numbers"
     return found
 
@@ -99,8 +86,8 @@ def what_it_holds(data: Mapping[str, Any], epsilon: float, worlds: int) -> tuple
         As for `who_took_part`.
     """
     plan = plan_of(data, epsilon, {"game": "reconstruction", "worlds": worlds})
-    played, promise = _played(plan), plan.guarantee
-    numbers, targets = played.find(ReconstructionNumbers), played.run.tables.targets
+    contents, promise = played(plan, progress=progress_bar), plan.guarantee
+    numbers, targets = contents.find(ReconstructionNumbers), contents.run.tables.targets
     assert promise is not None, "an epsilon is promised"
     assert numbers is not None, "the game of reconstruction has its numbers"
     assert targets is not None, "candidates have a table"
@@ -113,13 +100,7 @@ def what_it_holds(data: Mapping[str, Any], epsilon: float, worlds: int) -> tuple
 
 
 def has_many_of(game: Game) -> Flags:
-    """Return of which classes each site has a larger share than their median, (sites, classes).
-
-    Parameters
-    ----------
-    game
-        One of many sites.
-    """
+    """Return of which classes each site of a game has a larger share than their median, (sites, classes)."""
     labels = game.training.labels.cpu().numpy()
     counts = [np.bincount(labels[game.shards[one]], minlength=game.classes) for one in game.targets]
     shares = np.stack([one / one.sum() for one in counts])
@@ -127,29 +108,19 @@ def has_many_of(game: Game) -> Flags:
     return many
 
 
-def _played(plan: AuditPlan) -> RunContents:
-    with tempfile.TemporaryDirectory() as scratch:
-        return run_audit(plan, Path(scratch) / "run", Engine.LOCAL, progress=progress_bar, with_report=False)
-
-
 def _interval(value: float, low: float, high: float) -> str:
     return f"{value:.3f} ({low:.3f} to {high:.3f})"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the study, and return its exit status.
-
-    Parameters
-    ----------
-    arguments
-        Arguments of the command line; None takes those of the process.
-    """
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main() -> None:
+    """Print both tables; the exit status is 1 where an interval lies above its bound."""
+    parser = parser_of(__doc__)
     parser.add_argument("--data-dir", help="where femnist/ lies; left out, FL_AUDIT_DATA")
     parser.add_argument("--worlds", type=int, default=400, help="trainings for each line (%(default)s)")
-    asked, console, problems = parser.parse_args(arguments), Console(width=140), list[str]()
+    asked, console, problems = parser.parse_args(), Console(width=140), list[str]()
     data = FEMNIST if asked.data_dir is None else FEMNIST | {"data-dir": asked.data_dir}
-    table = Table("epsilon", "attack", "AUC", "allowed")
+    columns: tuple[str, ...] = ("epsilon", "attack", "AUC", "allowed")
+    table = table_of(columns, words=columns)
     for epsilon in EPSILONS:
         found = who_took_part(data, epsilon, asked.worlds)
         for name, one in found.achieved.items():
@@ -159,7 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if largest is not None and auc.low > largest:
                 problems.append(f"{name} has more than the largest AUC at epsilon {epsilon}")
     console.print(table)
-    table = Table("epsilon", "question", "right", "chance", "allowed")
+    columns = ("epsilon", "question", "right", "chance", "allowed")
+    table = table_of(columns, words=columns)
     for epsilon in filter(None, EPSILONS):
         answers = what_it_holds(data, epsilon, asked.worlds)
         for question, answer in zip(("who", "which classes"), answers, strict=True):
@@ -168,9 +140,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if answer.low > answer.bound:
                 problems.append(f"{question} is answered more often than is allowed at epsilon {epsilon}")
     console.print(table)
-    console.print("\n".join(problems) or "as it should be")
-    return 1 if problems else 0
+    end(problems, "as it should be")
 
 
 if __name__ == "__main__":
-    guarded(lambda: sys.exit(main()))
+    guarded(main)

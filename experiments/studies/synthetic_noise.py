@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from experiments.studies.breach_kinds import Breach, NoiseRound, drawn
+from experiments.studies.breach_kinds import Breach, NoiseRound
 from fl_audit.adversaries.noise_meter import sampled_places
 from fl_audit.adversaries.residuals import LOW_BITS_KINDS, STRIDES, Residuals
 from fl_audit.arrays import Flags, Floats, Integers
@@ -135,7 +135,7 @@ def _noise(
         )
         for number in range(1, setting.rounds + 1)
     ]
-    return np.stack([drawn(breach, one) for one in rounds], axis=1)
+    return np.stack([breach.drawn(one) for one in rounds], axis=1)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from experiments.studies.chores import end, named, parser_of, table_of
 from experiments.zoo.animal import Animal, Honest
 from experiments.zoo.animals import ANIMALS
 from experiments.zoo.honest import HONEST
-from experiments.zoo.hunt import BUDGETS, TrialRow, hunt, problems, read_csv, rule_of, write_csv
-from experiments.zoo.page import page, told
+from experiments.zoo.hunt import BUDGETS, TrialRow, hunt, page, problems, read_csv, rule_of, told, write_csv
 from fl_audit.errors import require
 from fl_audit.whole_files import whole_file
 

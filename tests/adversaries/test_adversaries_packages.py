@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from experiments.studies import attack_packages
-from experiments.studies.attack_comparisons import PACKAGES, Package, PackageComparison
-from experiments.studies.attack_packages import asked, compare, compared
-from experiments.studies.trained_worlds import Trained, train
+from experiments.studies.attack_comparisons import PACKAGES, Package, PackageComparison, Trained, train
+from experiments.studies.attack_packages import compare, compared
+from experiments.studies.chores import asked
 from fl_audit.adversaries.membership.lira import LiraForm, lira_scores
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.errors import InputError
@@ -75,9 +75,9 @@ def test_areas_must_agree_within_a_standard_error_but_where_a_reason_is_named(tr
 
 def test_what_an_interpreter_says_is_told_in_one_line(trained: Trained) -> None:
     with pytest.raises(InputError, match=r"it wrote: ModuleNotFoundError: No module named 'no_such_package'"):
-        asked(sys.executable, "import no_such_package", trained)
+        asked(sys.executable, "import no_such_package", {}, "an attack")
     with pytest.raises(InputError, match=r"/no/python is no interpreter: accepted is the path of a Python"):
-        asked("/no/python", "", trained)
+        asked("/no/python", "", {}, "an attack")
     with pytest.raises(InputError, match="accepted are 4000 or more"):
         train(DataSpec("digits"), worlds=2, targets=2000, steps=1)
 

@@ -11,8 +11,7 @@ from experiments.zoo import false_alarms, parts
 from experiments.zoo.animal import Animal, Honest
 from experiments.zoo.animals import ANIMALS
 from experiments.zoo.honest import CENTRAL, DISTRIBUTED, HONEST, LOCAL, ONE_ROUND, RECORDS, subject
-from experiments.zoo.hunt import FLOATING, TrialRow, problems, write_csv
-from experiments.zoo.page import page
+from experiments.zoo.hunt import FLOATING, TrialRow, page, problems, write_csv
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.trial import Budget, Trial

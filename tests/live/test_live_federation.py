@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from experiments.examples.loopback import ROOT, Loopback, federation, write_node_key
@@ -83,10 +84,10 @@ def test_what_is_kept_survives_whatever_is_killed_and_training_goes_on_with_a_no
         wait_for(tmp_path, 2)
         early = files_of(tmp_path)
         made.kill("node-0")  # the one with the canary
-        made.restart_node(0)
+        restart_node(made, 0)
         # Rounds without it may release something, or not; two more with it have to come.
         wait_until(lambda: len(whole_rounds_of(tmp_path)) >= 4, "two rounds with the node that comes back")
-        assert made.kill_app()
+        assert kill_serverapp(made)
         time.sleep(5)
         after_serverapp = files_of(tmp_path)
         made.kill("superlink")
@@ -105,6 +106,39 @@ def test_what_is_kept_survives_whatever_is_killed_and_training_goes_on_with_a_no
             2,
             len(present),
         )
+
+
+def restart_node(made: Loopback, one: int, seconds: float = 180.0) -> None:
+    """Start a killed SuperNode until it is let in.
+
+    For a minute after its last sign of life the SuperLink takes a node for present, and turns away a second one with
+    the same key, which ends with an error.
+
+    Raises
+    ------
+    AssertionError
+        If it is not let in for so many seconds.
+    """
+    log, end = made.place / f"node-{one}.log", time.monotonic() + seconds
+    while time.monotonic() < end:
+        before = log.stat().st_size
+        made.start_node(one)
+        while made.running[f"node-{one}"].poll() is None:
+            if b"SuperNode ID" in log.read_bytes()[before:]:
+                return
+            time.sleep(0.2)
+    raise AssertionError(f"SuperNode {one} is not let in: see {log}")
+
+
+def kill_serverapp(made: Loopback) -> bool:
+    """End the process of the ServerApp alone; whether there was one. Whoever has just ended was called by nothing."""
+    found = False
+    for one in psutil.Process(made.running["superlink"].pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if "flwr-serverapp" in " ".join(one.cmdline()):
+                one.kill()
+                found = True
+    return found
 
 
 def _quietly(made: Loopback) -> None:
