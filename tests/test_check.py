@@ -117,7 +117,7 @@ def test_what_it_could_find_is_what_the_report_says_afterwards(tmp_path: Path, s
     assert planned.limits is not None
     summary = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).summary
     told = summary["empirical_epsilon"]["limit_of_detection"]
-    assert planned.limits.epsilon == pytest.approx(told, rel=1e-9)
+    assert planned.limits.limit_of_detection == pytest.approx(told, rel=1e-9)
     assert planned.limits.conclusive == (summary["verdict"] == "consistent")
 
 
@@ -144,4 +144,4 @@ def test_without_an_exact_law_it_says_that_nobody_knows_what_scores_find() -> No
     assert limits is not None
     assert check_json(found)["limits"]["judged"] == "scores"
     assert limits.noise_short is None
-    assert (limits.conclusive, limits.worlds_needed, limits.epsilon) == (False, None, inf)
+    assert (limits.conclusive, limits.worlds_needed, limits.limit_of_detection) == (False, None, inf)

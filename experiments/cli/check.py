@@ -17,7 +17,7 @@ from experiments.names import Engine
 
 if TYPE_CHECKING:
     from experiments.runs.check import Check
-    from fl_audit.evidence.belief.planned import PlannedLimits
+    from fl_audit.evidence.belief.noise_estimate import PlannedLimits
 
 _MEGABYTE = 2**20
 
@@ -129,13 +129,14 @@ def _findable(found: "Check") -> str:
 
 
 def _of_exact_law(limits: "PlannedLimits", worlds: str) -> str:
+    from fl_audit.evidence.belief.family import DETECTION_POWER
     from fl_audit.report.wording import percent
 
     assert limits.noise_short is not None, "log-odds that are exact tell of the noise along the record"
     others = "" if limits.noise_short_in_all is None else f" ({percent(limits.noise_short_in_all)} in all parameters)"
     return (
         f"{worlds} find noise that is {percent(limits.noise_short)} short along the record{others}, which makes an "
-        f"epsilon of {limits.epsilon:.3g}, with probability {limits.power:g}"
+        f"epsilon of {limits.limit_of_detection:.3g}, with probability {DETECTION_POWER:g}"
     )
 
 

@@ -17,8 +17,7 @@ from fl_audit.adversaries.membership.names import Attack, has_shadows
 from fl_audit.adversaries.membership.white_box import known_halves
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.arrays import Flags, Floats, Integers
-from fl_audit.evidence.findings.attacks import APART, SCORE
-from fl_audit.evidence.findings.attributes import GUESSED, GUESSED_BLINDLY, GUESSED_BY_LAW, TRUTH
+from fl_audit.evidence.findings.attacks import APART, GUESSED, GUESSED_BLINDLY, GUESSED_BY_LAW, SCORE, TRUTH
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.membership import Membership
 from fl_audit.randomness import Purpose, generator

@@ -14,7 +14,8 @@ from experiments.runs.run import require_playable
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.records import Caution, ColumnUse
 from fl_audit.data.split import select_records
-from fl_audit.evidence.belief.planned import NOTHING_PLANNED, PlannedLimits, planned_limits
+from fl_audit.evidence.belief.family import DETECTION_POWER
+from fl_audit.evidence.belief.noise_estimate import NOTHING_PLANNED, PlannedLimits, planned_limits
 from fl_audit.game.game import Game, load_game
 from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSampling
 
@@ -178,10 +179,10 @@ def check_json(found: Check) -> dict[str, Any]:
 def _limits_json(limits: PlannedLimits, of_scores: bool) -> dict[str, Any]:
     return {
         "judged": "scores" if of_scores else "log-odds",
-        "limit_of_detection": _finite(limits.epsilon),
+        "limit_of_detection": _finite(limits.limit_of_detection),
         "noise_short_along_record": limits.noise_short,
         "noise_short_in_all": limits.noise_short_in_all,
-        "probability": limits.power,
+        "probability": DETECTION_POWER,
         "conclusive": limits.conclusive,
         "worlds_needed": limits.worlds_needed,
     }

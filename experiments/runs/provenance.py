@@ -21,7 +21,7 @@ from experiments.runs.run_directory import RunDirectory
 from experiments.runs.store import write_sealed
 from fl_audit.data.catalogue import PREFIX
 from fl_audit.errors import InputError
-from fl_audit.evidence.origin import Provenance, Session
+from fl_audit.evidence.run_tables import Provenance, Session
 from fl_audit.game.game import load_game
 from fl_audit.stored_json import read_json
 

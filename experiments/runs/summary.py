@@ -10,8 +10,7 @@ from experiments.runs.plan import AuditPlan
 from fl_audit.adjacency import Unit
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
 from fl_audit.evidence.inversion import Drawn
-from fl_audit.evidence.origin import Provenance, Unprotected
-from fl_audit.evidence.run_tables import RunTables, Timing
+from fl_audit.evidence.run_tables import Provenance, RunTables, Timing, Unprotected
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.canaries import canary_facts
 from fl_audit.game.crafted import CraftedMeasures, measured

@@ -9,7 +9,7 @@ from experiments.runs.run_directory import RunDirectory, read_public
 from experiments.runs.sameness import GROWING, differences
 from experiments.runs.store import write_json
 from fl_audit.errors import InputError, require
-from fl_audit.evidence.origin import Unprotected
+from fl_audit.evidence.run_tables import Unprotected
 from fl_audit.stored_json import read_json, read_summary
 
 _TRAINING = ("data", "model", "training")

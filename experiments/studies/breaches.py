@@ -25,9 +25,8 @@ from experiments.studies.breach_kinds import BREACHES, Breach
 from experiments.studies.chores import end, parser_of, table_of
 from experiments.studies.engine_runs import breach_plan, measured_run, parties_of
 from experiments.studies.synthetic_noise import NoiseSetting, play
-from fl_audit.evidence.belief.family import TestResult
 from fl_audit.evidence.belief.measured import Measured
-from fl_audit.evidence.belief.verdict import FAMILY, run_family
+from fl_audit.evidence.belief.verdict import run_family
 from fl_audit.whole_files import whole_file
 
 REQUIRED_SHARE = 0.99
@@ -83,8 +82,7 @@ def study_breach(breach: Breach, play_run: Play, runs: Iterable[int]) -> BreachS
 
 def _found_by(breach: Breach, measured: Measured) -> list[str]:
     """Return the tests that find a breach: of those made for it, else of all."""
-    made_for_it = [FAMILY[name](measured) for name in breach.tests]
-    broken = [test for test in made_for_it if isinstance(test, TestResult) and test.violated]
+    broken = [test for test in run_family(measured, breach.tests)[0] if test.violated]
     return [str(test.name) for test in broken or run_family(measured)[0] if test.violated]
 
 

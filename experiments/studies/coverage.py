@@ -84,7 +84,7 @@ STATEMENTS = (
     )),
     Statement("mean advantage over worlds", laws.mean_rates, (f"{_BELIEF}advantage.mean_advantage",)),
     Statement("mean of bounded numbers", laws.bounded_means, (
-        f"{_BELIEF}bounded_mean.mean_interval", f"{_BELIEF}bounded_mean.Bets.of",
+        f"{_BELIEF}advantage.mean_interval", f"{_BELIEF}advantage.Bets.of",
     )),
     Statement("advantage from beliefs", partial(laws.of_log_odds, "advantage"), (
         f"{_BELIEF}expected.advantage_from_beliefs",

@@ -17,7 +17,7 @@ from experiments.reproductions import statistics
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Flags, Floats
 from fl_audit.evidence.belief import advantage, calibration, empirical_epsilon, expected, noise_estimate
-from fl_audit.evidence.belief.bounded_mean import mean_interval
+from fl_audit.evidence.belief.advantage import mean_interval
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_scale import SquareSum
 from fl_audit.laboratory.guesses import guessed_epsilon

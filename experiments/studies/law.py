@@ -32,7 +32,7 @@ from experiments.runs.run import run_audit
 from experiments.studies.chores import end, parser_of, table_of
 from fl_audit.adversaries.identifiability import Observation, weigh
 from fl_audit.arrays import Floats
-from fl_audit.evidence.belief.innovations import InnovationCheck, InnovationGroup, check_innovations
+from fl_audit.evidence.belief.innovations import InnovationCheck, InnovationGroup, check_scores, innovations
 from fl_audit.game.contributing import Moment
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.hypotheses import sums_of
@@ -112,10 +112,10 @@ def study(
     plan = replace(plan, config=plan.config.model_copy(update={"run": run_settings}))
     contents = run_audit(plan, directory, Engine.LOCAL, progress=progress, with_report=False)
     bits, signal = contents.run.bits, contents.run.signal
-    honest = check_innovations(contents.run.increments, signal, bits)
+    honest = check_scores(innovations(contents.run.increments, signal, bits), bits)
     results = [LawResult("as it is", honest, float(contents.summary["insider"]["advantage"]))]
     for name, increments in _increments_of_wrong_insiders(directory, load_game(plan.public)).items():
-        check = check_innovations(increments, signal[:kept], bits[:kept])
+        check = check_scores(innovations(increments, signal[:kept], bits[:kept]), bits[:kept])
         won = (increments.sum(axis=1) > 0) == bits[:kept]
         results.append(LawResult(name, check, float(2 * won.mean() - 1)))
     return results

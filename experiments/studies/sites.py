@@ -29,7 +29,7 @@ from experiments.runs.plan import AuditPlan, resolve
 from experiments.runs.progress import progress_bar
 from experiments.studies.chores import end, parser_of, played, table_of
 from fl_audit.arrays import Flags
-from fl_audit.evidence.belief.bounded_mean import mean_interval
+from fl_audit.evidence.belief.advantage import mean_interval
 from fl_audit.evidence.findings.attacks import AttackNumbers
 from fl_audit.evidence.findings.reconstruction import ReconstructionNumbers, Success
 from fl_audit.game.game import Game, load_game

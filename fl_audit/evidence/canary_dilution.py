@@ -48,10 +48,9 @@ def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -
     ----------
     others
         How many clients answered beside those that send canaries, or how many times the heaviest client.
-    canaries
-        How many canaries there are: half of them are sent, or all where one is replaced by its opposite.
-    size
-        d, the number of parameters, at least 1.
+    canaries, size
+        How many canaries there are: half of them are sent, or all where one is replaced by its opposite. And d, the
+        number of parameters, at least 1.
     is_replaced
         Whether the promise is about a client that is replaced, so that the sensitivity is 2 C, and not C.
     """
@@ -67,10 +66,8 @@ def dilution(squared: float, claimed: float, found: float, low: float, sizes: tu
 
     Parameters
     ----------
-    squared
-        The bound on s^2.
-    claimed
-        The promised mu of a round, above 0.
+    squared, claimed
+        The bound on s^2, and the promised mu of a round, above 0.
     found, low
         The estimate of mu and its lower bound, at least 0.
     sizes
@@ -89,12 +86,10 @@ def stands_out_too_little(shown: float, found: float, sizes: tuple[float, float]
 
     Parameters
     ----------
-    shown
-        What should show of mu, above 0.
+    shown, level
+        What should show of mu, above 0, and a level above 0 and below 1.
     found, sizes
         As for `dilution`.
-    level
-        Above 0 and below 1.
     """
     root, degrees = sizes
     return degrees >= 2 and found * root < noncentral_t_quantile(level, degrees, shown * root)

@@ -17,16 +17,15 @@ from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_scale import NoiseAlong
 from fl_audit.evidence.inversion import Drawn
 from fl_audit.evidence.membership.one_target import OneTargetScores, one_target_scores
-from fl_audit.evidence.origin import Provenance, Unprotected
 from fl_audit.evidence.reconstruction import ranks_of_truth
-from fl_audit.evidence.run_tables import RunTables, Timing
+from fl_audit.evidence.run_tables import Provenance, RunTables, Timing, Unprotected
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.canaries import CanaryFacts
 from fl_audit.game.crafted import CraftedMeasures
 from fl_audit.game.membership import Membership
 from fl_audit.game.public import PublicGame
 from fl_audit.game.record_pair import RecordClaim
-from fl_audit.mechanisms.noise import NoiseScaling, effective_noise_multiplier
+from fl_audit.mechanisms.noise import effective_noise_multiplier
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.log_odds import LogOddsLaw, Truth, log_odds_law
 from fl_audit.randomness import Purpose, generator
@@ -63,11 +62,6 @@ class RunFacts:
         return self.guarantee is not None
 
     @property
-    def is_private_release(self) -> bool:
-        """Whether there is noise, and it is independent of the data, as a private release needs."""
-        return self.game.law.is_private_release
-
-    @property
     def relation(self) -> Adjacency:
         """How the two training sets differ."""
         return self.game.law.adjacency
@@ -78,19 +72,9 @@ class RunFacts:
         return self.game.records if self.relation.unit is Unit.RECORD else self.game.clients
 
     @property
-    def scaling(self) -> NoiseScaling:
-        """What the noise is scaled to."""
-        return self.game.law.scaling
-
-    @property
-    def clipping_norm(self) -> float:
-        """C, the largest L2 norm of one contribution in the first round; infinite without clipping."""
-        return self.game.law.clipping_norm
-
-    @property
     def global_sensitivity(self) -> float:
         """Largest L2 change of a first round's clipped sum between neighbours; infinite without clipping."""
-        return self.relation.sensitivity_of_sum(self.clipping_norm)
+        return self.relation.sensitivity_of_sum(self.game.law.clipping_norm)
 
     @property
     def faced_multiplier(self) -> float:
@@ -109,29 +93,14 @@ class RunFacts:
         return self.global_sensitivity * (self.faced_multiplier / law.round_multiplier(self.game.standpoint))
 
     @property
-    def sampling_rate(self) -> float:
-        """Probability with which a unit takes part in a round, as far as others know."""
-        return self.game.law.sampling_rate
-
-    @property
     def is_sampled(self) -> bool:
         """Whether a round is made of a secret sample of the units."""
-        return self.sampling_rate < 1
+        return self.game.law.sampling_rate < 1
 
     @property
     def is_amplified(self) -> bool:
         """Whether the promise counts on secret samples of records: those of the rounds, or of the steps of clients."""
         return self.guarantee is not None and self.guarantee.sampling_rate < 1
-
-    @property
-    def is_pretrained(self) -> bool:
-        """Whether training began with weights that were pretrained, on records beside all of this run."""
-        return bool(self.configuration.get("model", {}).get("initial") == "pretrained")
-
-    @property
-    def optimizer(self) -> str:
-        """How the model follows from the release, by name."""
-        return str(self.game.law.optimizer.kind)
 
     @property
     def belief_bounds(self) -> dict[int, float]:

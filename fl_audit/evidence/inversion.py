@@ -32,13 +32,7 @@ class Likeness:
     candidates: int  # how many pictures the true one was among
 
     def worst(self, values: Floats) -> float:
-        """Return the mean of the `WORST` share of pictures that were drawn best, of at least one: their owners' loss.
-
-        Parameters
-        ----------
-        values
-            Values of each picture, larger for closer drawings.
-        """
+        """Return the mean of the `WORST` share of pictures that were drawn best, of at least one: what owners lose."""
         return float(np.sort(values)[-max(1, round(WORST * len(values))) :].mean())
 
 
@@ -129,12 +123,8 @@ def drawings(
     ----------
     shared
         How the pictures of an owner become an update; with a clipping norm where there is noise.
-    victims
-        Whose pictures.
-    others
-        What the attacker has of the population.
-    levels
-        The noise.
+    victims, others, levels
+        Whose pictures, what the attacker has of the population, and the noise.
     draws
         Generator of each level's noise and starts, by its number.
     descent, on_step
@@ -179,10 +169,8 @@ def likeness(true: Floats32, drawn: Floats32, population: Floats32) -> Likeness:
     ----------
     true
         Pixels of the true pictures from 0 to 1, (pictures, *shape), the last two axes height and width.
-    drawn
-        What was drawn of each of them, of the same shape.
-    population
-        Other pictures, (others, *shape), among which the true one is to be found.
+    drawn, population
+        What was drawn of each, and other pictures, (others, *shape), among which the true one is to be found.
 
     Raises
     ------

@@ -57,44 +57,33 @@ def doubts_about(
 
     Parameters
     ----------
-    every
-        All rounds that were kept.
-    whole
-        Those that count.
-    opened
-        Scores, coins and decoys of these that are judged.
-    promise
-        What is promised.
-    hidden
-        What is known to lie over the noise.
+    every, whole, opened
+        All rounds that were kept, those that count, and scores, coins and decoys of these that are judged.
+    promise, hidden
+        What is promised, and what is known to lie over the noise.
     weights
         How much of the heaviest client each canary weighs, (canaries,), from 0 to 1.
     """
     (scores, coins, decoys), relation = opened, promise.terms.adjacency.relation
     claimed = 1 / promise.terms.noise_multiplier
-    faint, shown = faint_canaries(scores, coins, claimed, hidden, weights), weights.min() * hidden.shown(claimed)
-    uneven = uneven_rounds(every)
+    faint, shown = _faint(scores, coins, claimed, hidden, weights), weights.min() * hidden.shown(claimed)
+    uneven = _uneven_rounds(every)
     knows = all(note.is_replaced is not None and note.coins is not None for one in whole for note in one.present)
     found = {
         Doubt.OVERRUN: every[-1].number > promise.terms.rounds,
-        Doubt.GAPS: has_gaps(every),
-        Doubt.OUT: not knows and is_other_out(scores, coins, decoys, relation, shown),
+        Doubt.GAPS: _has_gaps(every),
+        Doubt.OUT: not knows and _is_other_out(scores, coins, decoys, relation, shown),
         Doubt.FAINT: hidden.is_seen or bool(faint),
         Doubt.UNEVEN: bool(uneven),
-        Doubt.ATTENDANCE: is_sampled_otherwise(every, promise.canaries, promise.terms),
+        Doubt.ATTENDANCE: _is_sampled_otherwise(every, promise.canaries, promise.terms),
     }
     return Doubts(frozenset(one for one, is_so in found.items() if is_so), faint, uneven, knows)
 
 
-def has_gaps(rounds: Sequence[KeptRound]) -> bool:
+def _has_gaps(rounds: Sequence[KeptRound]) -> bool:
     """Return whether a round starts from another model than the one before it was seen to release.
 
     Then what was seen is not what is released: who watches inside of what adds the noise, for one, sees none of it.
-
-    Parameters
-    ----------
-    rounds
-        All that were kept, in order.
     """
     return any(
         one.after is not None and then.number == one.number + 1 and then.before != one.after
@@ -102,22 +91,11 @@ def has_gaps(rounds: Sequence[KeptRound]) -> bool:
     )
 
 
-def is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relation, shown: float) -> bool:
+def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relation, shown: float) -> bool:
     """Return whether canaries that are out do not look like what a relation compares with.
 
     What is sent along other directions has mean 0 along theirs. So what is out scores 0 on average if nothing is sent,
     and lies half of what shows of mu below if its opposite is: either is held to Student's t, at 1 in 1,000.
-
-    Parameters
-    ----------
-    scores, coins
-        Of canaries, (rounds, canaries).
-    decoys
-        Scores of directions that nobody sent, of any shape.
-    relation
-        Under `replace` the opposite is sent, otherwise nothing is.
-    shown
-        What should show of mu, above 0.
     """
     out = scores[coins == 0]
     if out.size < 2:
@@ -130,22 +108,11 @@ def is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relati
     return below * root > noncentral_t_quantile(1 - FAMILY_LEVEL, degrees, 0.0)
 
 
-def faint_canaries(scores: Floats, coins: Floats, claimed: float, hidden: Dilution, weights: Floats) -> tuple[int, ...]:
+def _faint(scores: Floats, coins: Floats, claimed: float, hidden: Dilution, weights: Floats) -> tuple[int, ...]:
     """Return which canaries stand out too little each by itself, as one does whose coins are not those of the judge.
 
     What one scores where it is in is compared with what it scores where it is out, and with no decoy: above these it
     stands out half of the time whatever its coins.
-
-    Parameters
-    ----------
-    scores, coins
-        Of canaries, (rounds, canaries).
-    claimed
-        The promised mu of a round, above 0.
-    hidden
-        What is known to lie over the noise.
-    weights
-        As for `doubts_about`.
     """
     found, count = [], scores.shape[1]
     for one in range(count):
@@ -156,16 +123,11 @@ def faint_canaries(scores: Floats, coins: Floats, claimed: float, hidden: Diluti
     return tuple(found)
 
 
-def uneven_rounds(rounds: Sequence[KeptRound]) -> tuple[int, ...]:
+def _uneven_rounds(rounds: Sequence[KeptRound]) -> tuple[int, ...]:
     """Return the numbers of rounds whose decoys are spread far less than those of the others.
 
     An F-test of each round's sum of squares against all others', with as many degrees of freedom as the decoys and the
     model have; noise that is left out of some rounds shows so, and canaries that are averaged with far more others.
-
-    Parameters
-    ----------
-    rounds
-        What was kept, whole or not.
     """
     kept = [one for one in rounds if len(one.scores) > DECOYS]
     if len(kept) < 2:
@@ -179,18 +141,8 @@ def uneven_rounds(rounds: Sequence[KeptRound]) -> tuple[int, ...]:
     return tuple(one.number for one, chance in zip(kept, chances, strict=True) if chance < FAMILY_LEVEL / len(kept))
 
 
-def is_sampled_otherwise(rounds: Sequence[KeptRound], canaries: int, terms: TrainingTerms) -> bool:
-    """Return whether canaries took part more often than the promised sampling lets them, or nobody saw how often.
-
-    Parameters
-    ----------
-    rounds
-        All that were kept.
-    canaries
-        How many there are.
-    terms
-        What the training promises.
-    """
+def _is_sampled_otherwise(rounds: Sequence[KeptRound], canaries: int, terms: TrainingTerms) -> bool:
+    """Return whether canaries took part more often than the promised sampling lets them, or nobody saw how often."""
     if terms.sampling_rate == 1:
         return False
     answered = [note for one in rounds for note in one.present]

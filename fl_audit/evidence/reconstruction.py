@@ -1,6 +1,7 @@
 """How often an attacker names the right one of some candidates, and whether that contradicts a promise."""
 
 import math
+from bisect import bisect_left
 
 import numpy as np
 from scipy.special import bdtrc, bdtri
@@ -56,10 +57,8 @@ def judge_hits(
 
     Parameters
     ----------
-    hits
-        Worlds in which the first guess was right.
-    worlds
-        Number of worlds, at least 1; they are independent.
+    hits, worlds
+        Worlds in which the first guess was right, of how many, at least 1; they are independent.
     chance
         How likely the likeliest candidate was before anything was seen: 1 / m of m equally likely ones.
     guarantee
@@ -81,43 +80,22 @@ def judge_hits(
     """
     bound = guarantee.reconstruction_bound(chance)
     assert bound is not None, "the game of reconstruction has global noise"
-    test = _test_of_hits(hits, worlds, bound)
+    p_value = float(bdtrc(hits - 1, worlds, bound)) if hits > 0 else 1.0
+    limit, more = _share_found(worlds, bound), {"worlds": worlds}
+    test = TestResult(TestName.CANDIDATES, float(hits), p_value, hits / worlds, bound, limit, more=more)
     low, at_level = (
         epsilon_of_hits(hits, worlds, chance, guarantee.delta, one) for one in (confidence, 1 - test.level)
     )
-    alone = judged_by_one(
-        test, False, (low, at_level), confidence, _METHOD, _ASSUMPTION, math.inf, missing=Missing.CANDIDATES_ALONE
-    )
+    said = (confidence, guarantee, _METHOD, _ASSUMPTION)
+    alone = judged_by_one(test, (low, at_level), *said, Missing.CANDIDATES_ALONE)
     return judged_with_noise(alone, noise, guarantee)
 
 
-def _test_of_hits(hits: int, worlds: int, bound: float) -> TestResult:
-    return TestResult(
-        name=TestName.CANDIDATES,
-        statistic=float(hits),
-        p_value=float(bdtrc(hits - 1, worlds, bound)) if hits > 0 else 1.0,
-        measured=hits / worlds,
-        promised=bound,
-        limit=_share_found(worlds, bound),
-        more={"worlds": worlds},
-    )
-
-
-def _fewest_found(worlds: int, bound: float) -> int:
-    """Return the smallest number of hits that refutes the bound at the level; more than `worlds` if none does."""
-    low, high = math.floor(bound * worlds), worlds + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if bdtrc(middle - 1, worlds, bound) < TestName.CANDIDATES.level else (middle, high)
-    return high
-
-
 def _share_found(worlds: int, bound: float) -> float:
-    """Return the smallest share of hits that would be found with probability `DETECTION_POWER`; above 1 if none is."""
-    fewest = _fewest_found(worlds, bound)
-    if fewest > worlds:
-        return math.inf
-    return float(bdtri(fewest - 1, worlds, 1 - DETECTION_POWER))
+    """Return the smallest share of hits that would be found with probability `DETECTION_POWER`; infinite if none is."""
+    level, counts = TestName.CANDIDATES.level, range(1, worlds + 1)
+    fewest = 1 + bisect_left(counts, True, key=lambda hits: bool(bdtrc(hits - 1, worlds, bound) < level))
+    return float(bdtri(fewest - 1, worlds, 1 - DETECTION_POWER)) if fewest <= worlds else math.inf
 
 
 def epsilon_of_hits(hits: int, worlds: int, chance: float, delta: float, confidence: float) -> float:
@@ -125,16 +103,12 @@ def epsilon_of_hits(hits: int, worlds: int, chance: float, delta: float, confide
 
     Parameters
     ----------
-    hits
-        Worlds in which the first guess was right.
-    worlds
-        Number of worlds.
+    hits, worlds
+        Worlds in which the first guess was right, of how many.
     chance
         How often the best guess is right where nothing is released, 1 / m of m equally likely candidates; positive.
-    delta
-        Delta of (epsilon, delta)-DP, from 0 and below 1.
-    confidence
-        Above 0.5 and below 1.
+    delta, confidence
+        Delta of (epsilon, delta)-DP, from 0 and below 1, and a confidence above 0.5 and below 1.
     """
     low = clopper_pearson(hits, worlds, 2 * confidence - 1)[0]
     return max(0.0, math.log(max(low - delta, 1e-300) / chance))

@@ -8,8 +8,8 @@ from fl_audit.evidence.belief.advantage import most_wins
 from fl_audit.evidence.belief.family import FAMILY_LEVEL, OF_NOISE, TestName
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.findings.insider import InsiderNumbers
-from fl_audit.evidence.findings.noise import NoiseNumbers
 from fl_audit.evidence.findings.released_model import ModelNumbers
+from fl_audit.evidence.findings.verdict import NoiseNumbers
 from fl_audit.report.finding import RunContents
 from fl_audit.report.law_words import not_private_label
 from fl_audit.report.sections.insider import advantage_row
@@ -144,7 +144,7 @@ def _after_consistent(contents: RunContents) -> str:
         return worlds_needed_text(numbers)
     if numbers.names_candidates:
         return "Play more worlds to find smaller breaches; other candidates (seed in [data]) may be more exposed."
-    device = "" if contents.facts.is_private_release else "Hand out none of these test pieces. "
+    device = "" if contents.facts.game.law.is_private_release else "Hand out none of these test pieces. "
     has_spare = spare is not None and spare.estimate.excess is not None
     excess = "There is more noise than the promise needs: less would keep it too. " if has_spare else ""
     at = "seed in [data]" if contents.facts.game.plays_membership else "neighbour in [audit]"
@@ -157,7 +157,7 @@ def _after_consistent(contents: RunContents) -> str:
 def warnings_of(contents: RunContents) -> list[str]:
     """Return what to beware of, a line each: models that are no private release, a delta that allows to publish."""
     facts, promise = contents.facts, contents.facts.guarantee
-    lines = [not_private_label(facts)] if not facts.is_private_release else []
+    lines = [not_private_label(facts)] if not facts.game.law.is_private_release else []
     if promise is not None and promise.delta * facts.units >= LARGE_DELTA:
         lines.append(
             f"Delta {number_text(promise.delta, 3)} is large for {facts.units:,} {contents.words.many}: to publish "

@@ -43,7 +43,7 @@ def scaling_text(facts: RunFacts) -> str:
     """Return what the noise is scaled to, in a few words."""
     if not facts.game.law.weighs_exactly:
         return "clipping norm, in every step of the clients' training"
-    return f"{facts.scaling} sensitivity" if facts.has_promise else "no clipping, no noise"
+    return f"{facts.game.law.scaling} sensitivity" if facts.has_promise else "no clipping, no noise"
 
 
 def randomiser_text(randomiser: RecordRandomiser) -> str:
@@ -155,7 +155,11 @@ def noise_text(facts: RunFacts) -> str:
     if facts.guarantee is not None and facts.is_amplified:
         seen = ", which the insider sees" if facts.game.standpoint.sees_participation else ""
         text += f", {unit_words(facts.relation).many} sampled at rate {facts.guarantee.sampling_rate:g}{seen}"
-    return text if facts.is_private_release else f"{text}; noise follows the data, so for this pair of data sets only"
+    return (
+        text
+        if facts.game.law.is_private_release
+        else f"{text}; noise follows the data, so for this pair of data sets only"
+    )
 
 
 def _of_clients(facts: RunFacts) -> str:

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import ndtr
 
 from fl_audit.evidence.belief.advantage import mean_advantage
-from fl_audit.evidence.findings.attributes import GUESSED, GUESSERS, TRUTH, AttributeNumbers, measure_attributes
+from fl_audit.evidence.findings.attacks import GUESSED, GUESSERS, TRUTH, AttributeNumbers, measure_attributes
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import guarantee

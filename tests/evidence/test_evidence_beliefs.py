@@ -11,16 +11,16 @@ from scipy import stats
 from scipy.special import logit, ndtr
 
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.bounded_mean import Bets, mean_interval
-from fl_audit.evidence.belief.calibration import calibration, poisson_binomial, poisson_binomial_p
+from fl_audit.evidence.belief.advantage import Bets, mean_interval
+from fl_audit.evidence.belief.calibration import _poisson_binomial, _poisson_binomial_p, calibration
 from fl_audit.evidence.belief.expected import (
+    _delta_terms,
     _epsilon_interval,
     _foreseen_terms,
     advantage_from_beliefs,
     chance_of_being_right,
     counted_delta,
     delta_from_beliefs,
-    delta_terms,
     epsilon_from_beliefs,
 )
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
@@ -172,7 +172,7 @@ def test_the_interval_of_epsilon_is_all_that_is_not_refuted(
     stakes = Bets.of(_foreseen_terms(log_odds, delta), 0.5)
     _, low, high = _epsilon_interval(log_odds, delta, 0.5)
     for epsilon in np.linspace(0.0, 1.1 * max(0.1, float(log_odds.max())), 40):
-        bets = stakes.on(delta_terms(log_odds, float(epsilon)))
+        bets = stakes.on(_delta_terms(log_odds, float(epsilon)))
         if epsilon > low + 1e-9:
             assert not bets.refutes_too_small(delta)
         elif 0 < epsilon < low - 1e-9:
@@ -198,7 +198,7 @@ def test_a_delta_that_the_worlds_cannot_resolve_leaves_epsilon_open_above() -> N
     assert (zero.value, zero.low, zero.high) == (0.0, 0.0, 0.0)
     with pytest.raises(InputError, match="one kind of world is missing"):
         epsilon_from_beliefs(np.zeros(3), np.ones(3, dtype=bool), 0.1, 0.95)
-    np.testing.assert_allclose(delta_terms(np.array([2.0, -1.0]), 1.0), [1 - math.exp(-1), 0.0])
+    np.testing.assert_allclose(_delta_terms(np.array([2.0, -1.0]), 1.0), [1 - math.exp(-1), 0.0])
 
 
 def test_calibrated_beliefs_pass_and_p_values_are_never_too_small() -> None:
@@ -228,7 +228,7 @@ def test_beliefs_that_are_too_sure_are_found() -> None:
 def test_the_poisson_binomial_is_the_binomial_for_equal_chances() -> None:
     for count in (0, 3, 20):
         tails = stats.binom.cdf(count, 20, 0.3), stats.binom.sf(count - 1, 20, 0.3)
-        assert poisson_binomial_p(count, np.full(20, 0.3)) == pytest.approx(min(1.0, 2 * min(tails)), abs=1e-12)
+        assert _poisson_binomial_p(count, np.full(20, 0.3)) == pytest.approx(min(1.0, 2 * min(tails)), abs=1e-12)
     chances = np.random.default_rng(9).random(301)
-    np.testing.assert_allclose(poisson_binomial(chances), stats.poisson_binom(chances).pmf(np.arange(302)), atol=1e-14)
+    np.testing.assert_allclose(_poisson_binomial(chances), stats.poisson_binom(chances).pmf(np.arange(302)), atol=1e-14)
     assert calibration(np.zeros(1), np.array([True]), 0.95).p_value == 1

@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
 from fl_audit.adjacency import Adjacency
@@ -11,10 +12,7 @@ from fl_audit.evidence.belief.empirical_epsilon import (
     EpsilonInterval,
     advantage_interval,
     belief_interval,
-    claimed_sensitivity_interval,
-    epsilon_from_largest_belief,
     epsilon_from_measured_advantage,
-    epsilon_from_sensitivities,
     sensitivity_interval,
 )
 from fl_audit.privacy.accounting import Accountant, account, epsilon_of_mu
@@ -25,10 +23,15 @@ from fl_audit.privacy.renyi import RDP_ORDERS
 from fl_audit.privacy.scores import rho_alpha
 
 
+def epsilon_of(signal: NDArray[np.float64], delta: float, accountant: Accountant) -> float:
+    claim = Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(1.0, 30), delta, 0.5, accountant)
+    return sensitivity_interval(signal, claim).epsilon
+
+
 @pytest.mark.parametrize("accountant", list(Accountant))
 def test_sensitivities_under_local_noise_give_the_promise_back(accountant: Accountant) -> None:
     signal = np.full((5, 30), 1 / 9.95)
-    assert epsilon_from_sensitivities(signal, 0.001, accountant) == pytest.approx(
+    assert epsilon_of(signal, 0.001, accountant) == pytest.approx(
         epsilon_of_mu(accountant, gaussian_mu(9.95, 30), 0.001)
     )
 
@@ -39,24 +42,20 @@ def test_unequal_rounds_compose_order_by_order() -> None:
         min(sum(order * mu**2 / 2 for mu in row) + math.log(100) / (order - 1) for order in RDP_ORDERS)
         for row in signal
     ]
-    found = epsilon_from_sensitivities(signal, 0.01, Accountant.RDP_CLASSIC)
+    found = epsilon_of(signal, 0.01, Accountant.RDP_CLASSIC)
     assert found == pytest.approx(max(by_world), rel=1e-12)
-    exact = epsilon_from_sensitivities(signal, 0.01, Accountant.GDP)
+    exact = epsilon_of(signal, 0.01, Accountant.GDP)
     assert exact == pytest.approx(max(gdp_epsilon(0.01, math.hypot(*row)) for row in signal), rel=1e-9)
 
 
 def test_rounds_without_signal_cost_nothing() -> None:
-    assert epsilon_from_sensitivities(np.zeros((3, 4)), 0.01, Accountant.GDP) == 0.0
+    assert epsilon_of(np.zeros((3, 4)), 0.01, Accountant.GDP) == 0.0
 
 
-def test_largest_belief_does_not_saturate_and_takes_the_prior_out() -> None:
-    assert epsilon_from_largest_belief(np.array([-3.0, 2.5, 1.0])) == 2.5
-    assert epsilon_from_largest_belief(np.array([800.0])) == 800.0
-    assert epsilon_from_largest_belief(np.array([-3.0, -0.1])) == 0.0
-    belief, prior = 0.95, 0.2
-    posterior = math.log(belief / (1 - belief))
-    expected = math.log(belief / (1 - belief) / (prior / (1 - prior)))
-    assert epsilon_from_largest_belief(np.array([posterior]), prior) == pytest.approx(expected)
+def test_largest_belief_does_not_saturate() -> None:
+    assert belief_interval(np.array([-3.0, 2.5, 1.0]), 0.9).epsilon == 2.5
+    assert belief_interval(np.array([800.0]), 0.9).epsilon == 800.0
+    assert belief_interval(np.array([-3.0, -0.1]), 0.9).epsilon == 0.0
 
 
 def test_advantage_inverts_theorem_3() -> None:
@@ -70,15 +69,15 @@ def test_advantage_inverts_theorem_3() -> None:
 
 def test_wrong_input_is_named() -> None:
     with pytest.raises(InputError, match=r"signal is -1\.0"):
-        epsilon_from_sensitivities(np.array([[0.1, -1.0]]), 0.01, Accountant.GDP)
+        epsilon_of(np.array([[0.1, -1.0]]), 0.01, Accountant.GDP)
     with pytest.raises(InputError, match="signal is nan"):
-        epsilon_from_sensitivities(np.array([[0.1, math.nan]]), 0.01, Accountant.GDP)
+        epsilon_of(np.array([[0.1, math.nan]]), 0.01, Accountant.GDP)
     with pytest.raises(InputError, match="signal has shape"):
-        epsilon_from_sensitivities(np.zeros(3), 0.01, Accountant.GDP)
+        epsilon_of(np.zeros(3), 0.01, Accountant.GDP)
     with pytest.raises(InputError, match="log-odds contain NaN"):
-        epsilon_from_largest_belief(np.array([math.nan]))
+        belief_interval(np.array([math.nan]), 0.9)
     with pytest.raises(InputError, match="number of worlds is 0"):
-        epsilon_from_largest_belief(np.array([]))
+        belief_interval(np.array([]), 0.9)
     with pytest.raises(InputError, match=r"advantage is 1\.5"):
         epsilon_from_measured_advantage(1.5, 0.01)
     with pytest.raises(InputError, match="delta is 0"):
@@ -93,20 +92,22 @@ def test_sensitivities_of_sampled_releases_are_accounted_as_sampled(accountant: 
     full = np.full((2, 30), 0.5)
     full[1] /= 2
     full[0, 20:] = 0 if seen else 0.5
-    found = claimed_sensitivity_interval(full, claim)
+    found = sensitivity_interval(full, claim)
     assert found.epsilon == pytest.approx(account(claim.profile, accountant, 0.01))
     assert found.low == pytest.approx(account(claim.with_noise(2.0).profile, accountant, 0.01))
-    assert claimed_sensitivity_interval(np.zeros((2, 30)), claim).high == 0.0
+    assert sensitivity_interval(np.zeros((2, 30)), claim).high == 0.0
 
 
 def test_sensitivity_interval_is_the_range_over_worlds() -> None:
     signal = np.random.default_rng(2).uniform(0, 0.3, (40, 12))
-    by_world = [epsilon_from_sensitivities(row[None], 0.01, Accountant.GDP) for row in signal]
-    found = sensitivity_interval(signal, 0.01, Accountant.GDP)
+    by_world = [epsilon_of(row[None], 0.01, Accountant.GDP) for row in signal]
+    rounds = gaussian_rounds(1.0, 12)
+    claims = {kind: Claim(Adjacency.REPLACE_RECORD, rounds, 0.01, 0.5, kind) for kind in Accountant}
+    found = sensitivity_interval(signal, claims[Accountant.GDP])
     assert (found.low, found.high) == pytest.approx((min(by_world), max(by_world)))
     assert (found.epsilon, found.confidence) == (found.high, 1.0)
     assert "not an estimate" in found.note
-    same = sensitivity_interval(np.full((5, 30), 0.1), 0.01, Accountant.RDP_CLASSIC)
+    same = sensitivity_interval(np.full((5, 30), 0.1), claims[Accountant.RDP_CLASSIC])
     assert same.low == same.epsilon == same.high
 
 
@@ -159,4 +160,4 @@ def test_intervals_refuse_wrong_numbers() -> None:
     with pytest.raises(InputError, match="mu is nan"):
         belief_interval(np.zeros(3), 0.95, math.nan)
     with pytest.raises(InputError, match="signal is nan"):
-        sensitivity_interval(np.array([[math.nan]]), 0.01, Accountant.GDP)
+        epsilon_of(np.array([[math.nan]]), 0.01, Accountant.GDP)

@@ -6,9 +6,21 @@ from numpy.typing import NDArray
 from scipy.stats import binom, kstest
 
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.innovations import SMALLEST_SIGNAL, check_innovations, increments_of, innovations
+from fl_audit.evidence.belief.innovations import (
+    SMALLEST_SIGNAL,
+    InnovationCheck,
+    check_scores,
+    increments_of,
+    innovations,
+)
 
 Run = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
+
+
+def check_innovations(
+    increments: NDArray[np.float64], signal: NDArray[np.float64], bits: NDArray[np.integer]
+) -> InnovationCheck:
+    return check_scores(innovations(increments, signal, bits), bits)
 
 
 def adaptive_run(seed: int, worlds: int = 400, rounds: int = 12, noise: float = 1.0) -> Run:

@@ -13,14 +13,15 @@ from fl_audit.errors import InputError
 from fl_audit.evidence.belief.family import FAMILY_LEVEL, Missing, TestName
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_estimate import (
+    Excess,
     breach_ratio,
     epsilon_limit,
     epsilon_lower_bound_from_noise,
     estimate_noise,
     ratio_interval,
 )
-from fl_audit.evidence.belief.noise_scale import NoiseAlong, SquareSum
-from fl_audit.evidence.belief.verdict import Judgement, Verdict, depends_on_secret, judge, judge_scores, unjudged
+from fl_audit.evidence.belief.noise_scale import NoiseAlong, SquareSum, record_squares, total_squares
+from fl_audit.evidence.belief.verdict import Judgement, Verdict, depends_on_secret, judge, judge_scores
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
@@ -89,17 +90,16 @@ def test_few_worlds_are_inconclusive_and_say_how_many_would_do() -> None:
     assert needed is not None
     assert not result.conclusive
     for worlds, conclusive in ((needed - 1, False), (needed, True)):
-        run = draw_measured(np.random.default_rng(6), worlds, 30, silent=0.0, measured_residuals=False)
-        limit = epsilon_limit(run, TestName.NOISE_ALONG_RECORD.level, PROMISE)
+        limit = epsilon_limit(worlds * 30, worlds, TestName.NOISE_ALONG_RECORD.level, PROMISE)
         assert (limit.conclusive, limit.worlds_needed) == (conclusive, needed)
-        assert (limit.epsilon <= 1.5 * PROMISE.epsilon) is conclusive
+        assert (limit.limit_of_detection <= 1.5 * PROMISE.epsilon) is conclusive
 
 
 def test_a_breach_at_the_limit_of_detection_is_found_nine_times_in_ten() -> None:
     rng, level = np.random.default_rng(7), TestName.NOISE_ALONG_RECORD.level
     plain = {"silent": 0.0, "measured_residuals": False}
-    limit = epsilon_limit(draw_measured(rng, 20, 30, **plain), level, PROMISE)  # type: ignore[arg-type]
-    ratio = PROMISE.mu / gdp_mu(limit.epsilon, 0.001)
+    limit = epsilon_limit(600, 20, level, PROMISE)
+    ratio = PROMISE.mu / gdp_mu(limit.limit_of_detection, 0.001)
     runs = [draw_measured(rng, 20, 30, along=ratio, **plain) for _ in range(400)]  # type: ignore[arg-type]
     found = sum("noise-along-record" in {test.name for test in verdict(run).broken} for run in runs)
     assert binom.ppf(1e-4, 400, 0.9) <= found <= binom.ppf(1 - 1e-4, 400, 0.9)
@@ -141,9 +141,13 @@ def test_the_interval_of_the_noise_covers() -> None:
         ratio_interval(SquareSum(1.0, 1), 1.0)
 
 
+def _excess(run: Measured) -> Excess | None:
+    return estimate_noise(0.95, PROMISE.claim, total_squares(run), record_squares(run)).excess
+
+
 def test_honest_noise_is_not_said_to_give_accuracy_away() -> None:
     rng = np.random.default_rng(12)
-    said = [estimate_noise(draw_measured(rng, 5, 10), 0.95, PROMISE.claim).excess for _ in range(200)]
+    said = [_excess(draw_measured(rng, 5, 10)) for _ in range(200)]
     assert sum(map(bool, said)) <= binom.ppf(1 - 1e-4, 200, 0.001)
 
 
@@ -253,8 +257,3 @@ def test_noise_that_is_louder_without_the_target_is_found_by_its_size() -> None:
         found = judged_targets(rng, promise, 1.0, 0.05, 500, louder=1.3)
         assert [test.name for test in found.broken] == [TestName.SECRET_ALONG_RECORD]
     assert depends_on_secret(found)
-
-
-def test_without_an_insider_nothing_is_judged() -> None:
-    assert unjudged(PROMISE) is Verdict.NOT_AUDITED
-    assert unjudged(None) is Verdict.NO_PROMISE

@@ -18,7 +18,7 @@ from fl_audit.confidence.shift import detectable_shift
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.noise_estimate import breach_ratio
 from fl_audit.evidence.live import LiveNumbers, measure_live
-from fl_audit.evidence.live_doubts import Doubt, is_other_out
+from fl_audit.evidence.live_doubts import Doubt, _is_other_out
 from fl_audit.privacy.terms import TrainingTerms
 from fl_audit.report.live_page import live_lines, write_live_page
 
@@ -109,7 +109,7 @@ def test_few_rounds_are_no_doubt_that_canaries_send_their_opposite(tmp_path: Pat
             coins, noise = draw.integers(0, 2, (40, 3)), multiplier * draw.normal(size=(40, 23))
             for is_sent in doubted:
                 sent = noise[:, :3] + coins / 2 - (1 - coins) * is_sent / 2
-                found = is_other_out(sent, coins, noise[:, 3:], Relation.REPLACE, 1 / multiplier)
+                found = _is_other_out(sent, coins, noise[:, 3:], Relation.REPLACE, 1 / multiplier)
                 doubted[is_sent] += found and multiplier <= 1
     assert doubted[True] <= 2
     assert doubted[False] >= 100

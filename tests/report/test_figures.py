@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from fl_audit.errors import InputError
-from fl_audit.evidence.findings.membership import MembershipNumbers
-from fl_audit.evidence.findings.noise import NoiseNumbers
-from fl_audit.evidence.findings.other_promises import OtherPromises
-from fl_audit.evidence.findings.tradeoff import FEWEST, TradeoffNumbers
+from fl_audit.evidence.findings.attacks import MembershipNumbers
+from fl_audit.evidence.findings.empirical_epsilon import FEWEST, TradeoffNumbers
+from fl_audit.evidence.findings.promise import OtherPromises
+from fl_audit.evidence.findings.verdict import NoiseNumbers
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.evidence.run_tables import RunTables, quantiles_by_round
 from fl_audit.game.crafted import CraftedMeasures

@@ -9,9 +9,8 @@ from rich.console import Console
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.evidence.belief.family import TestName
-from fl_audit.evidence.findings.clipping import ClippingNumbers
-from fl_audit.evidence.findings.colluders import ColludersNumbers
-from fl_audit.evidence.findings.insiders import InsidersNumbers
+from fl_audit.evidence.findings.insider import InsidersNumbers
+from fl_audit.evidence.findings.promise import ClippingNumbers, ColludersNumbers
 from fl_audit.mechanisms.noise import effective_noise_multiplier
 from fl_audit.mechanisms.standpoint import Place, Standpoint, TargetsParticipation
 from fl_audit.report.page.console import summary_table

@@ -15,9 +15,9 @@ from fl_audit.data.catalogue import DataSpec
 from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.findings.insider import InsiderNumbers
-from fl_audit.evidence.findings.noise import NoiseNumbers
 from fl_audit.evidence.findings.pair import PairNumbers
 from fl_audit.evidence.findings.released_model import ModelNumbers
+from fl_audit.evidence.findings.verdict import NoiseNumbers
 from fl_audit.evidence.run_tables import Timing
 from fl_audit.report.finding import Row, Section
 from fl_audit.report.page.console import summary_table

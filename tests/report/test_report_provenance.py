@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from experiments.runs.provenance import command_text
-from fl_audit.evidence.origin import Provenance, Session
+from fl_audit.evidence.run_tables import Provenance, Session
 from fl_audit.report.page.html import render_html
 from fl_audit.report.page.papers import papers_of
 from fl_audit.report.sections.origin import NOT_NOTED, provenance_line

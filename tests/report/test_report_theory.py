@@ -5,7 +5,7 @@ from scipy.integrate import quad, trapezoid
 from scipy.special import expit, logit
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.evidence.belief.laws import belief_band, belief_density, belief_grid, bound_in_other, log_odds_density
+from fl_audit.evidence.belief.laws import _log_odds_density, belief_band, belief_density, belief_grid, bound_in_other
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.log_odds import NormalLogOdds, Truth, log_odds_law
 
@@ -28,7 +28,7 @@ def test_the_density_of_a_sampled_law_is_that_of_its_log_odds():
     assert trapezoid(belief_density(points, laws, share=0.4), points) == pytest.approx(1, abs=1e-3)
     grid = np.linspace(-4, 9, 4001)
     for law in laws.values():
-        density = log_odds_density(grid, law)
+        density = _log_odds_density(grid, law)
         assert trapezoid(density, grid) == pytest.approx(1, abs=1e-2)
         assert trapezoid(grid * density, grid) == pytest.approx(law.mean, abs=0.02)
 
@@ -67,21 +67,21 @@ def test_simulated_beliefs_follow_the_law(make_run, mu, prior):
 
 
 def test_log_odds_density_is_that_of_the_normal_law():
-    assert log_odds_density(0.3, normal_laws(0.5)[1]) == pytest.approx(stats.norm.pdf(0.3, 0.125, 0.5))
-    assert log_odds_density(0.3, normal_laws(0.5)[0]) == pytest.approx(stats.norm.pdf(0.3, -0.125, 0.5))
+    assert _log_odds_density(0.3, normal_laws(0.5)[1]) == pytest.approx(stats.norm.pdf(0.3, 0.125, 0.5))
+    assert _log_odds_density(0.3, normal_laws(0.5)[0]) == pytest.approx(stats.norm.pdf(0.3, -0.125, 0.5))
 
 
 @pytest.mark.parametrize("bit", [0, 1])
 def test_belief_band_holds_its_share_of_worlds_at_each_round(make_run, bit):
     tables = make_run(worlds=4000, rounds=6, mu=1.0, prior=0.3).tables
-    band = belief_band(1.0, 6, bit, prior=0.3, level=0.9)
-    assert (band.low[0], band.middle[0], band.high[0]) == pytest.approx((0.3, 0.3, 0.3))
+    low, middle, high = belief_band(1.0, 6, bit, prior=0.3, level=0.9)
+    assert (low[0], middle[0], high[0]) == pytest.approx((0.3, 0.3, 0.3))
     worlds = tables.worlds.loc[tables.worlds["bit"] == bit, "world"]
     for number in (1, 3, 6):
         at = tables.rounds[(tables.rounds["round"] == number) & tables.rounds["world"].isin(worlds)]
         beliefs = expit(at["log_odds"] + logit(0.3))
-        assert np.mean((beliefs > band.low[number]) & (beliefs < band.high[number])) == pytest.approx(0.9, abs=0.03)
-        assert np.mean(beliefs < band.middle[number]) == pytest.approx(0.5, abs=0.05)
+        assert np.mean((beliefs > low[number]) & (beliefs < high[number])) == pytest.approx(0.9, abs=0.03)
+        assert np.mean(beliefs < middle[number]) == pytest.approx(0.5, abs=0.05)
 
 
 def test_bound_for_the_other_data_set_allows_the_same_evidence():

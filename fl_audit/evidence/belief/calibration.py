@@ -39,12 +39,12 @@ class ReliabilityBin:
 class Calibration:
     """Whether beliefs and shares agree."""
 
-    bins: tuple[ReliabilityBin, ...]  # the bins of a reliability diagram, from the smallest beliefs to the largest
-    p_value: float  # of calibration: the smallest p-value of the bins times their number, never too small
     # `wins`, `expected_wins`: games won, and the sum of the chances that the beliefs gave them.
     wins: int
     expected_wins: float
     wins_p_value: float  # exact two-sided p-value of the number of wins
+    p_value: float  # of calibration: the smallest p-value of the bins times their number, never too small
+    bins: tuple[ReliabilityBin, ...]  # the bins of a reliability diagram, from the smallest beliefs to the largest
     confidence: float  # of each bin's interval
 
 
@@ -90,37 +90,25 @@ def calibration(
         p_value=min(1.0, len(found) * min(one.p_value for one in found)),
         wins=wins,
         expected_wins=float(right.sum()),
-        wins_p_value=poisson_binomial_p(wins, right),
+        wins_p_value=_poisson_binomial_p(wins, right),
         confidence=confidence,
     )
 
 
-def poisson_binomial_p(count: int, chances: Floats) -> float:
+def _poisson_binomial_p(count: int, chances: Floats) -> float:
     """Return the two-sided p-value of a count of successes of independent trials with known chances.
 
     Twice the smaller tail, at most 1: exact, and by the discreteness of the count never too small.
-
-    Parameters
-    ----------
-    count
-        0 to n.
-    chances
-        Shape (n,), each from 0 to 1.
     """
-    law = poisson_binomial(chances)
+    law = _poisson_binomial(chances)
     return min(1.0, 2 * min(float(law[: count + 1].sum()), float(law[count:].sum())))
 
 
-def poisson_binomial(chances: Floats) -> Floats:
+def _poisson_binomial(chances: Floats) -> Floats:
     """Return the probabilities of 0 to n successes of independent trials, shape (n + 1,), to about 1e-15 each.
 
     The laws of halves are convolved, of halves of these before, and so on: n log^2 n steps, where
     `scipy.stats.poisson_binom` takes n^2.
-
-    Parameters
-    ----------
-    chances
-        Shape (n,), n at least 1, each from 0 to 1.
     """
     laws = np.stack([1 - chances, chances], axis=1)
     while len(laws) > 1:
@@ -143,5 +131,5 @@ def _bin(beliefs: Floats, members: Flags, confidence: float) -> ReliabilityBin:
         share=count / worlds,
         low=clopper_pearson(count, worlds, confidence)[0],
         high=clopper_pearson(count, worlds, confidence)[1],
-        p_value=poisson_binomial_p(count, beliefs),
+        p_value=_poisson_binomial_p(count, beliefs),
     )

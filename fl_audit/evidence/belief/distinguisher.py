@@ -24,7 +24,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from fl_audit.arrays import Flags, Floats, Integers
-from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult, of_looks
+from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, TestName, TestResult, of_family, of_looks, only_if
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.world_features import Features, direction_features, sample_features, seed_of
 from fl_audit.randomness import Purpose, generator
@@ -32,31 +32,27 @@ from fl_audit.randomness import Purpose, generator
 FEWEST_WORLDS = 20
 """Number of worlds with D, and of worlds with D', from which the test is made."""
 
-_PUBLIC_SEED = 0
-"""Seed of the split of the worlds and of the model: no data decide them."""
-
-_ENDS = (0.4, 0.6, 0.8)
-"""Shares of the worlds that are learned from before each judgement."""
-
+_PUBLIC_SEED = 0  # of the split of the worlds and of the model: no data decide them
+_ENDS = (0.4, 0.6, 0.8)  # shares of the worlds that are learned from before each judgement
+# Pairs of one fold up to which the law of the ranks is counted; beyond it a normal law with heavier tails stands.
 _MOST_EXACT = 2500
-"""Pairs of one fold up to which the law of the ranks is counted; beyond it a normal law with heavier tails stands."""
-
 _FAR = 3.0
 
 
 @dataclass(frozen=True)
 class _Look:
-    """How well worlds were told apart: right pairs of how many, p-value, limit, number of features, and the best."""
+    """How well worlds were told apart."""
 
-    right: float
-    pairs: int
+    right: float  # right pairs
+    pairs: int  # of so many
     p_value: float
     limit: float
-    features: int
-    best: str
+    features: int  # number of features
+    best: str  # the feature of largest weight
 
 
-def distinguisher(measured: Measured) -> TestResult | NotOffered:
+@of_family(TestName.DISTINGUISHER)
+def distinguisher(measured: Measured) -> TestResult:
     """Test whether a learned model tells worlds with D from worlds with D' by the noise: ranks, upper tail.
 
     One model sees the sampled coordinates and one the noise along the record and the gradients (see `world_features`);
@@ -64,7 +60,7 @@ def distinguisher(measured: Measured) -> TestResult | NotOffered:
 
     Returns
     -------
-    TestResult or NotOffered
+    TestResult
         `measured` is the share of pairs, a world with D and one with D', in which the one with D has the higher score;
         `limit` the smallest true share that would be found, or NaN if so few worlds cannot show any; `place` the
         feature of largest weight.
@@ -73,28 +69,18 @@ def distinguisher(measured: Measured) -> TestResult | NotOffered:
     ----------
     Mann and Whitney (1947), for the law of the ranks; Hanley and McNeil (1982), for its spread under a breach.
     """
-    of_sample, along = sample_features(measured), direction_features(measured)
-    looks = [] if of_sample is None else [of_sample]
-    looks += [(along, np.ones(measured.worlds, dtype=np.bool_))] if along else []
-    if not looks:
-        return NotOffered(Missing.NOT_MEASURED)
-    sides = [(features, measured.members[known]) for features, known in looks]
+    known, along = measured.sampled_worlds, direction_features(measured)
+    sides = [(sample_features(measured), measured.members[known])] if known.any() else []
+    sides += [(along, measured.members)] if along else []
+    only_if(bool(sides), Missing.NOT_MEASURED)
     usable = [look for look in sides if min(look[1].sum(), (~look[1]).sum()) >= FEWEST_WORLDS]
-    if not usable:
-        one_side = measured.members.all() or not measured.members.any()
-        return NotOffered(Missing.ONE_SIDE if one_side else Missing.TOO_FEW)
+    one_side = measured.members.all() or not measured.members.any()
+    only_if(bool(usable), Missing.ONE_SIDE if one_side else Missing.TOO_FEW)
     found = [_judged(features, members, TestName.DISTINGUISHER.level / len(usable)) for features, members in usable]
     best = min(found, key=lambda look: look.p_value)
-    return TestResult(
-        name=TestName.DISTINGUISHER,
-        statistic=best.right,
-        p_value=of_looks(len(found), best.p_value),
-        measured=best.right / best.pairs,
-        promised=0.5,
-        limit=best.limit,
-        place=best.best,
-        more={"pairs": best.pairs, "features": best.features, "models": len(found)},
-    )
+    p_value, share = of_looks(len(found), best.p_value), best.right / best.pairs
+    more = {"pairs": best.pairs, "features": best.features, "models": len(found)}
+    return TestResult(TestName.DISTINGUISHER, best.right, p_value, share, 0.5, best.limit, best.best, more)
 
 
 def _judged(features: Features, members: Flags, level: float) -> _Look:
@@ -148,13 +134,9 @@ def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats],
     inputs = columns(table)
     penalty = 2 * math.sqrt(len(inputs) * math.log(2 * inputs.shape[1]))
     model = LinearSVC(
-        penalty="l1",
-        dual=False,
-        C=1 / penalty,
-        class_weight="balanced",
-        intercept_scaling=10,
+        penalty="l1", dual=False, C=1 / penalty, class_weight="balanced", intercept_scaling=10,
         random_state=_PUBLIC_SEED,
-    )
+    )  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(inputs, members)

@@ -1,7 +1,6 @@
-"""Empirical epsilon three ways, as in section 5.3 of Bernau et al. 2021: point estimates and their intervals.
+"""Empirical epsilon three ways, as in section 5.3 of Bernau et al. 2021: point estimates with their intervals.
 
-None of them is a bound on what a mechanism leaks: `lower_bounds` has those. The functions named `*_interval` give the
-same numbers with an interval, and say in words what the interval is of.
+None of them is a bound on what a mechanism leaks: `lower_bounds` has those. Each says what its interval is of.
 """
 
 import math
@@ -13,10 +12,10 @@ from scipy.special import betaincinv, ndtri
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.evidence.belief.advantage import clopper_pearson
-from fl_audit.privacy.accounting import Accountant, account, epsilon_of_mu
+from fl_audit.privacy.accounting import account, epsilon_of_mu
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.gaussian import require_delta, require_mu
-from fl_audit.privacy.scores import epsilon_from_advantage, require_prior
+from fl_audit.privacy.scores import epsilon_from_advantage
 
 
 @dataclass(frozen=True)
@@ -29,75 +28,6 @@ class EpsilonInterval:
     high: float
     confidence: float  # least probability of the interval; 1 where nothing is random
     note: str  # what the interval is of, in words
-
-
-def epsilon_from_sensitivities(signal: Floats, delta: float, accountant: Accountant) -> float:
-    """Return the largest epsilon over worlds that the sensitivities seen in them account for.
-
-    Each world is a composition of Gaussian releases with its own mu_i, so the accountant is given
-    mu = sqrt(sum of mu_i^2). Section 5.3, variant (i).
-
-    Parameters
-    ----------
-    signal
-        mu_i = Delta_i / sigma_i, the local sensitivity over the noise that was really added, shape (worlds, rounds),
-        finite and at least 0.
-    delta
-        Above 0 and below 1.
-    accountant
-        Who turns mu into epsilon.
-
-    Raises
-    ------
-    InputError
-        If a signal is negative or not finite, there is none, or delta is out of its range.
-
-    Examples
-    --------
-    >>> round(epsilon_from_sensitivities(np.full((1, 30), 0.5504 / 30**0.5), 0.001, Accountant.RDP_CLASSIC), 3)
-    2.197
-    """
-    require(signal.ndim == 2 and signal.size > 0, f"signal has shape {signal.shape}: accepted is (worlds, rounds)")
-    _require_signal(signal)
-    largest = float(np.max(np.sqrt(np.sum(np.square(signal, dtype=np.float64), axis=1))))
-    return epsilon_of_mu(accountant, largest, delta)
-
-
-def _require_signal(signal: Floats) -> None:
-    wrong = ~(np.isfinite(signal) & (signal >= 0))
-    if np.any(wrong):
-        require(False, f"signal is {signal[wrong][0]}: accepted are finite numbers from 0")
-
-
-def epsilon_from_largest_belief(log_odds: Floats, prior: float = 0.5) -> float:
-    """Return logit(largest posterior belief) - logit(prior), at least 0: Eq. (5) on the largest belief of all worlds.
-
-    Taken from log-odds, so that no belief saturates at 1. It is an **extreme value**: it grows with the number of
-    worlds and converges to nothing; set it beside an epsilon only at the same number of worlds. Section 5.3, variant
-    (ii).
-
-    Parameters
-    ----------
-    log_odds
-        Posterior log-odds of the dataset that was really used, shape (worlds,), finite: in worlds with bit 0 those of
-        D', the negative of the log-odds of D. Without a prior in them (the evidence L alone), leave `prior` at 1/2.
-    prior
-        The prior belief that is contained in `log_odds`, above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If there is no world, a value is not finite, or the prior is out of its range.
-
-    Examples
-    --------
-    >>> epsilon_from_largest_belief(np.array([0.3, 900.0, -2.0]))
-    900.0
-    """
-    require_prior(prior)
-    require(log_odds.size > 0, "number of worlds is 0: accepted are whole numbers from 1")
-    require(bool(np.all(np.isfinite(log_odds))), "log-odds contain NaN or infinity: accepted are finite numbers")
-    return max(0.0, float(np.max(log_odds)) - math.log(prior / (1 - prior)))
 
 
 def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
@@ -122,52 +52,40 @@ def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
     return epsilon_from_advantage(advantage, delta) if advantage < 1 else math.inf
 
 
-def sensitivity_interval(signal: Floats, delta: float, accountant: Accountant) -> EpsilonInterval:
-    """Return `epsilon_from_sensitivities` with the range over worlds: exact bookkeeping, nothing is estimated.
+def sensitivity_interval(signal: Floats, claim: Claim) -> EpsilonInterval:
+    """Return the largest epsilon over worlds that the sensitivities seen in them account for; variant (i).
 
-    Parameters
-    ----------
-    signal, delta, accountant
-        As for `epsilon_from_sensitivities`.
-
-    Raises
-    ------
-    InputError
-        As `epsilon_from_sensitivities`.
-    """
-    largest = epsilon_from_sensitivities(signal, delta, accountant)
-    smallest = float(np.min(np.sqrt(np.sum(np.square(signal, dtype=np.float64), axis=1))))
-    note = "Smallest and largest over the worlds played: bookkeeping of what was released, not an estimate."
-    return EpsilonInterval(largest, epsilon_of_mu(accountant, smallest, delta), largest, 1.0, note)
-
-
-def claimed_sensitivity_interval(signal: Floats, claim: Claim) -> EpsilonInterval:
-    """Return `sensitivity_interval` by the law of a claim, which may sample units.
+    It has the range over worlds: exact bookkeeping, nothing is estimated.
 
     Parameters
     ----------
     signal
-        As for `epsilon_from_sensitivities`; 0 in rounds in which the unit was seen to take no part.
+        mu_i = Delta_i / sigma_i, the local sensitivity over the noise that was really added, shape (worlds, rounds),
+        finite and at least 0; 0 in rounds in which the unit was seen to take no part.
     claim
         What is promised of which releases, with Gaussian noise.
 
     Raises
     ------
     InputError
-        As `epsilon_from_sensitivities`, or if the accountant cannot account for the claim.
+        If a signal is negative or not finite, there is none, or the accountant cannot account for the claim.
 
     Notes
     -----
-    Sampled releases are no Gaussian composition of their mu_i. They are accounted as the claim's, with noise raised by
-    as much as the sensitivities stayed below the claimed ones, in the mean of squares over the rounds of a world.
+    Each world is a composition of Gaussian releases with its own mu_i, so the accountant is given
+    mu = sqrt(sum of mu_i^2). Sampled releases are none: they are accounted as the claim's, with noise raised by as much
+    as the sensitivities stayed below the claimed ones, in the mean of squares over the rounds of a world.
     """
-    if claim.profile.gaussian_mu is not None:
-        return sensitivity_interval(signal, claim.delta, claim.accountant)
     require(signal.ndim == 2 and signal.size > 0, f"signal has shape {signal.shape}: accepted is (worlds, rounds)")
-    _require_signal(signal)
-    used = np.maximum(np.count_nonzero(signal, axis=1), 1)
-    mean = np.sqrt(np.sum(np.square(signal, dtype=np.float64), axis=1) / used)
-    largest, smallest = (_sampled_epsilon(float(one), claim) for one in (mean.max(), mean.min()))
+    wrong = ~(np.isfinite(signal) & (signal >= 0))
+    require(not wrong.any(), f"signal is {next(iter(signal[wrong]), None)}: accepted are finite numbers from 0")
+    squares = np.sum(np.square(signal, dtype=np.float64), axis=1)
+    if claim.profile.gaussian_mu is not None:
+        mu = np.sqrt(squares)
+        largest, smallest = (epsilon_of_mu(claim.accountant, float(one), claim.delta) for one in (mu.max(), mu.min()))
+    else:
+        mean = np.sqrt(squares / np.maximum(np.count_nonzero(signal, axis=1), 1))
+        largest, smallest = (_sampled_epsilon(float(one), claim) for one in (mean.max(), mean.min()))
     note = "Smallest and largest over the worlds played: bookkeeping of what was released, not an estimate."
     return EpsilonInterval(largest, smallest, largest, 1.0, note)
 
@@ -181,13 +99,9 @@ def _sampled_epsilon(signal: float, claim: Claim) -> float:
 
 
 def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None) -> EpsilonInterval:
-    """Return `epsilon_from_largest_belief` of the evidence alone, with an interval of that extreme value.
+    """Return the largest log-odds of all worlds, at least 0, with an interval of that extreme value; variant (ii).
 
-    The largest of n log-odds grows with n, so no interval of it is one of the mechanism's epsilon. With the law known,
-    N(mu^2/2, mu^2) for each world's log-odds of the truth, the largest of n falls with the confidence between
-    mu^2/2 + mu Phi^-1(p^(1/n)) at p = (1 - confidence)/2 and 1 - (1 - confidence)/2: what n worlds would show, whatever
-    was seen. Without it, the order statistics bound the median of the largest of n from below (the quantile of order
-    2^(-1/n) of one world's), and no number of scores bounds an extreme value from above without assuming a law.
+    That is Eq. (5) on the largest posterior belief, from log-odds, so that no belief saturates at 1.
 
     Parameters
     ----------
@@ -202,9 +116,19 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
     ------
     InputError
         If there is no world or a number is out of its range.
+
+    Notes
+    -----
+    The largest of n log-odds grows with n, so no interval of it is one of the mechanism's epsilon. With the law known,
+    N(mu^2/2, mu^2) for each world's log-odds of the truth, the largest of n falls with the confidence between
+    mu^2/2 + mu Phi^-1(p^(1/n)) at p = (1 - confidence)/2 and 1 - (1 - confidence)/2: what n worlds would show, whatever
+    was seen. Without it, the order statistics bound the median of the largest of n from below (the quantile of order
+    2^(-1/n) of one world's), and no number of scores bounds an extreme value from above without assuming a law.
     """
+    require(log_odds.size > 0, "number of worlds is 0: accepted are whole numbers from 1")
+    require(bool(np.all(np.isfinite(log_odds))), "log-odds contain NaN or infinity: accepted are finite numbers")
     require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
-    largest, worlds = epsilon_from_largest_belief(log_odds), int(log_odds.size)
+    largest, worlds = max(0.0, float(np.max(log_odds))), int(log_odds.size)
     warning = "The largest belief is an extreme value: it grows with the number of worlds and converges to nothing."
     if mu is None:
         low = _median_of_largest_at_least(np.sort(log_odds), confidence)
@@ -236,13 +160,9 @@ def advantage_interval(wins: int, worlds: int, delta: float, confidence: float) 
 
     Parameters
     ----------
-    wins
-        Games that the insider won.
-    worlds
-        Games that were played.
-    delta
-        Above 0, below 1.
-    confidence
+    wins, worlds
+        Games that the insider won, and games that were played.
+    delta, confidence
         Above 0, below 1.
 
     Raises

@@ -15,8 +15,7 @@ from scipy.special import expit, logit
 
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
-from fl_audit.evidence.belief.advantage import clopper_pearson
-from fl_audit.evidence.belief.bounded_mean import Bets, MeanInterval, mean_interval
+from fl_audit.evidence.belief.advantage import Bets, MeanInterval, clopper_pearson, mean_interval
 from fl_audit.privacy.gaussian import require_delta, require_epsilon
 from fl_audit.privacy.scores import require_prior
 from fl_audit.search import falling_root, last_true
@@ -91,31 +90,17 @@ def towards_truth(log_odds: Floats, members: Flags) -> tuple[Floats, ...]:
 
     Parameters
     ----------
-    log_odds
-        Final log-odds of D, shape (worlds,).
-    members
-        The secret bits, bool (worlds,): true where D was used.
-
-    Raises
-    ------
-    InputError
-        If the shapes differ.
+    log_odds, members
+        Final log-odds of D, and the secret bits, true where D was used, both of shape (worlds,), or they are refused.
     """
     require(log_odds.shape == members.shape, f"bits have shape {members.shape}: accepted is {log_odds.shape}")
     return log_odds[members], -log_odds[~members]
 
 
-def delta_terms(log_odds: Floats, epsilon: float) -> Floats:
+def _delta_terms(log_odds: Floats, epsilon: float) -> Floats:
     """Return (1 - e^(eps - L))+, whose mean over worlds with the truth that L favours is delta(eps) of one direction.
 
     Dong, Roth & Su 2022, or Balle & Wang 2018 theorem 5: delta(eps) = E[(1 - e^(eps - L))+] with L the privacy loss.
-
-    Parameters
-    ----------
-    log_odds
-        Log-odds of the truth, shape (worlds,).
-    epsilon
-        At least 0.
     """
     return np.asarray(-np.expm1(np.minimum(0.0, epsilon - log_odds)), dtype=np.float64)
 
@@ -156,7 +141,7 @@ def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confide
     """
     require_epsilon(epsilon)
     each = (1 + confidence) / 2
-    found = [mean_interval(delta_terms(part, epsilon), each) for part in _both(log_odds, members)]
+    found = [mean_interval(_delta_terms(part, epsilon), each) for part in _both(log_odds, members)]
     return _larger([(one.mean, one.low, one.high) for one in found], confidence)
 
 
@@ -166,12 +151,7 @@ def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: 
     Parameters
     ----------
     log_odds, members, epsilon, confidence
-        As for `delta_from_beliefs`.
-
-    Raises
-    ------
-    InputError
-        As `delta_from_beliefs`.
+        As for `delta_from_beliefs`, which says what is raised.
 
     Notes
     -----
@@ -199,15 +179,10 @@ def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confide
     Parameters
     ----------
     log_odds, members, confidence
-        As for `delta_from_beliefs`.
+        As for `delta_from_beliefs`, which says what is raised.
     delta
         Above 0 and below 1. Where it is smaller than a few over the number of worlds, nothing bounds epsilon from above
         and `high` is infinite.
-
-    Raises
-    ------
-    InputError
-        As `delta_from_beliefs`.
 
     Notes
     -----
@@ -239,10 +214,10 @@ def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tupl
     stakes = Bets.of(_foreseen_terms(log_odds, delta), confidence)
 
     def is_too_small(epsilon: float) -> bool:  # delta(eps) is proven to exceed delta
-        return stakes.on(delta_terms(log_odds, epsilon)).refutes_too_small(delta)
+        return stakes.on(_delta_terms(log_odds, epsilon)).refutes_too_small(delta)
 
     def is_too_large(epsilon: float) -> bool:  # delta(eps) is proven to be below delta
-        return stakes.on(delta_terms(log_odds, epsilon)).refutes_too_large(delta)
+        return stakes.on(_delta_terms(log_odds, epsilon)).refutes_too_large(delta)
 
     low = last_true(is_too_small, 0.0, largest)
     high = 0.0 if is_too_large(0.0) else _first_true(is_too_large, low, largest)
@@ -257,7 +232,7 @@ def _foreseen_terms(log_odds: Floats, delta: float) -> Floats:
     found, epsilon, start = np.empty_like(log_odds), 0.0, 0
     while start < log_odds.size:
         end = max(_FIRST_FORESEEN, 2 * start)
-        found[start:end] = delta_terms(log_odds[start:end], epsilon)
+        found[start:end] = _delta_terms(log_odds[start:end], epsilon)
         seen = log_odds[:end]
         epsilon, start = _plug_in_epsilon(seen, delta, min(_LARGEST_EPSILON, max(0.0, float(seen.max())))), end
     return found
@@ -267,7 +242,7 @@ def _plug_in_epsilon(log_odds: Floats, delta: float, largest: float) -> float:
     """Return the epsilon at which the mean of the terms is delta; 0 where delta(0) is below it."""
 
     def excess(epsilon: float) -> float:
-        return float(delta_terms(log_odds, epsilon).mean()) - delta
+        return float(_delta_terms(log_odds, epsilon).mean()) - delta
 
     return falling_root(excess, largest, largest, xtol=1e-10)
 

@@ -5,14 +5,17 @@ the probability that an honest federation fails any of them is at most `FAMILY_L
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from fl_audit.errors import require
+
+if TYPE_CHECKING:
+    from fl_audit.evidence.belief.measured import Measured
 
 FAMILY_LEVEL = 0.001
 """Probability with which a federation that keeps its promise may be called violated."""
@@ -22,7 +25,7 @@ DETECTION_POWER = 0.9
 
 
 class TestName(StrEnum):
-    """What a test looks at.
+    """What a test looks at, with its share of `FAMILY_LEVEL`, which is all of it where no other test can be made.
 
     All but the last eight ask whether the noise is the claimed one, and SENSITIVITY whether it hides enough. The four
     after it ask whether anything but the sums tells D from D'. SCORES and CANDIDATES stand where no other test can be
@@ -32,78 +35,52 @@ class TestName(StrEnum):
 
     __test__ = False  # it is no test of pytest's
 
-    NOISE_TOTAL = "noise-total"
-    NOISE_ALONG_RECORD = "noise-along-record"
-    NOISE_TENSOR = "noise-tensor"
-    NOISE_PLACE = "noise-place"
-    NOISE_ROUND = "noise-round"
-    SHAPE = "shape"
-    TAILS = "tails"
-    SUPPORT = "support"
-    SHAPE_ALONG_RECORD = "shape-along-record"
-    DRIFT_ALONG_RECORD = "drift-along-record"
-    DRIFT_ALONG_GRADIENTS = "drift-along-gradients"
-    REPEATED_NOISE = "repeated-noise"
-    EQUAL_VALUES = "equal-values"
-    COPIED_PLACES = "copied-places"
-    JOINT_PLACES = "joint-places"
-    SHIFTED_COPIES = "shifted-copies"
-    SHARED_OVER_WORLDS = "shared-over-worlds"
-    SHARED_OVER_ROUNDS = "shared-over-rounds"
-    SERIAL_CORRELATION = "serial-correlation"
-    LOW_BITS = "low-bits"
-    GRID = "grid"
-    SENSITIVITY = "sensitivity"
-    SECRET_TOTAL = "secret-total"
-    SECRET_PLACE = "secret-place"
-    SECRET_ALONG_RECORD = "secret-along-record"
-    DISTINGUISHER = "distinguisher"
-    SCORES = "scores"
-    CANDIDATES = "candidates"
+    share: float
+
+    def __new__(cls, name: str, share: float = 1.0) -> "TestName":  # noqa: D102
+        member = str.__new__(cls, name)
+        member._value_, member.share = name, share
+        return member
+
+    NOISE_TOTAL = "noise-total", 0.05
+    NOISE_ALONG_RECORD = "noise-along-record", 0.25  # it decides how large an epsilon would be found
+    NOISE_TENSOR = "noise-tensor", 0.04
+    NOISE_PLACE = "noise-place", 0.03
+    NOISE_ROUND = "noise-round", 0.03
+    SHAPE = "shape", 0.03
+    TAILS = "tails", 0.03
+    SUPPORT = "support", 0.03
+    SHAPE_ALONG_RECORD = "shape-along-record", 0.03
+    DRIFT_ALONG_RECORD = "drift-along-record", 0.05
+    DRIFT_ALONG_GRADIENTS = "drift-along-gradients", 0.05
+    REPEATED_NOISE = "repeated-noise", 0.03
+    EQUAL_VALUES = "equal-values", 0.02
+    COPIED_PLACES = "copied-places", 0.03
+    JOINT_PLACES = "joint-places", 0.03
+    SHIFTED_COPIES = "shifted-copies", 0.02
+    SHARED_OVER_WORLDS = "shared-over-worlds", 0.03
+    SHARED_OVER_ROUNDS = "shared-over-rounds", 0.03
+    SERIAL_CORRELATION = "serial-correlation", 0.03
+    LOW_BITS = "low-bits", 0.02
+    GRID = "grid", 0.02
+    SENSITIVITY = "sensitivity", 0.01  # it raises no false alarm
+    SECRET_TOTAL = "secret-total", 0.04
+    SECRET_PLACE = "secret-place", 0.02
+    SECRET_ALONG_RECORD = "secret-along-record", 0.03
+    DISTINGUISHER = "distinguisher", 0.02
+    SCORES = "scores", 0.72  # what is left by NOISE_ and SECRET_ALONG_RECORD, its neighbours in the game of membership
+    CANDIDATES = "candidates", 0.72  # likewise in the game of reconstruction
     CANARIES = "canaries"
 
     @property
     def level(self) -> float:
-        """The test's share of `FAMILY_LEVEL`; all of it where no other test can be made."""
-        return FAMILY_LEVEL * _SHARES.get(self, 1.0)
+        """The level of the test."""
+        return FAMILY_LEVEL * self.share
 
     @property
     def is_about_secret(self) -> bool:
         """Whether it asks if the noise depends on the secret, rather than if it is the claimed one."""
-        return self in _ABOUT_SECRET
-
-
-_SHARES = {
-    TestName.NOISE_ALONG_RECORD: 0.25,  # it decides how large an epsilon would be found
-    TestName.NOISE_TOTAL: 0.05,
-    TestName.NOISE_TENSOR: 0.04,
-    TestName.NOISE_PLACE: 0.03,
-    TestName.NOISE_ROUND: 0.03,
-    TestName.SHAPE: 0.03,
-    TestName.TAILS: 0.03,
-    TestName.SUPPORT: 0.03,
-    TestName.SHAPE_ALONG_RECORD: 0.03,
-    TestName.DRIFT_ALONG_RECORD: 0.05,
-    TestName.DRIFT_ALONG_GRADIENTS: 0.05,
-    TestName.REPEATED_NOISE: 0.03,
-    TestName.EQUAL_VALUES: 0.02,
-    TestName.COPIED_PLACES: 0.03,
-    TestName.JOINT_PLACES: 0.03,
-    TestName.SHIFTED_COPIES: 0.02,
-    TestName.SHARED_OVER_WORLDS: 0.03,
-    TestName.SHARED_OVER_ROUNDS: 0.03,
-    TestName.SERIAL_CORRELATION: 0.03,
-    TestName.LOW_BITS: 0.02,
-    TestName.GRID: 0.02,
-    TestName.SENSITIVITY: 0.01,  # it raises no false alarm
-    TestName.SECRET_TOTAL: 0.04,
-    TestName.SECRET_PLACE: 0.02,
-    TestName.SECRET_ALONG_RECORD: 0.03,
-    TestName.DISTINGUISHER: 0.02,
-    TestName.SCORES: 0.72,  # what is left by NOISE_ and SECRET_ALONG_RECORD, its neighbours in the game of membership
-    TestName.CANDIDATES: 0.72,  # likewise in the game of reconstruction
-}
-_ABOUT_SECRET = (TestName.SECRET_TOTAL, TestName.SECRET_PLACE, TestName.SECRET_ALONG_RECORD, TestName.DISTINGUISHER)
+        return self.name.startswith("SECRET") or self is TestName.DISTINGUISHER
 
 
 def of_looks(looks: int, p_value: float) -> float:
@@ -111,10 +88,8 @@ def of_looks(looks: int, p_value: float) -> float:
 
     Parameters
     ----------
-    looks
-        How many they are, at least 1; 2 stands for two sides.
-    p_value
-        The smallest, from 0.
+    looks, p_value
+        How many they are, at least 1; 2 stands for two sides. And the smallest, from 0.
     """
     return float(np.minimum(1.0, looks * p_value))
 
@@ -184,11 +159,45 @@ class Missing(StrEnum):
     TARGETS_ALONE = "targets-alone"
 
 
-@dataclass(frozen=True)
-class NotOffered:
-    """Why a test has nothing to say about a run."""
+class NotOffered(Exception):
+    """Raised by a test that has nothing to say about a run."""
 
-    reason: Missing
+    def __init__(self, reason: Missing) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def only_if(holds: bool, reason: Missing) -> None:
+    """Raise `NotOffered` unless a test has something to say.
+
+    Parameters
+    ----------
+    holds, reason
+        Whether it has, and why not.
+
+    Raises
+    ------
+    NotOffered
+        If it has not.
+    """
+    if not holds:
+        raise NotOffered(reason)
+
+
+Test = Callable[["Measured"], TestResult]
+
+TESTS: dict[TestName, Test] = {}
+"""The tests of the family, as their modules are imported; `verdict.FAMILY` has them in the order of declaration."""
+
+
+def of_family(name: TestName) -> Callable[[Test], Test]:
+    """Return what declares a function to be a test of the family; it may raise `NotOffered`."""
+
+    def declared(test: Test) -> Test:
+        TESTS[name] = test
+        return test
+
+    return declared
 
 
 def leading_first(broken: Iterable[TestResult]) -> tuple[TestResult, ...]:

@@ -112,22 +112,6 @@ def _require_shapes(increments: Floats, signal: Floats, bits: NDArray[np.generic
     require(bool(np.all(fine)), "signal contains NaN, infinity or a negative number: accepted are finite ones from 0")
 
 
-def check_innovations(increments: Floats, signal: Floats, bits: NDArray[np.integer] | Flags) -> InnovationCheck:
-    """Return how well the innovations follow their law, separately for each bit.
-
-    Parameters
-    ----------
-    increments, signal, bits
-        As for `innovations`.
-
-    Raises
-    ------
-    InputError
-        As `innovations`.
-    """
-    return check_scores(innovations(increments, signal, bits), bits)
-
-
 def check_scores(values: Floats, bits: NDArray[np.integer] | Flags) -> InnovationCheck:
     """Return how well numbers follow N(0, 1) and independence, separately for each bit.
 

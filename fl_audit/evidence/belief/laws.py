@@ -6,7 +6,6 @@ sampled follow a law on a grid; the belief is their image under the logistic map
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,27 +16,11 @@ from fl_audit.arrays import Floats
 from fl_audit.privacy.log_odds import GriddedLogOdds, LogOddsLaw, NormalLogOdds
 
 
-@dataclass(frozen=True)
-class Band:
-    """A curve with a band around it, point by point."""
-
-    low: Floats
-    middle: Floats
-    high: Floats
-
-
-def log_odds_density(log_odds: ArrayLike, law: LogOddsLaw) -> Floats:
+def _log_odds_density(log_odds: ArrayLike, law: LogOddsLaw) -> Floats:
     """Return the density of the log-odds of D against D' under a law.
 
     A law on a grid is drawn as the mean density over a hundredth of the range of nearly all worlds; an atom of it, such
     as of a unit that was never in, shows as a peak of that width.
-
-    Parameters
-    ----------
-    log_odds
-        Where to take the density, any shape.
-    law
-        The law of the log-odds.
     """
     point = np.asarray(log_odds, dtype=np.float64)
     if isinstance(law, NormalLogOdds):
@@ -74,8 +57,8 @@ def belief_density(belief: ArrayLike, laws: Mapping[int, LogOddsLaw], prior: flo
     Change of variables: with l = logit(belief), the density is that of l times dl/dbelief = 1 / (belief (1 - belief)).
     """
     point, shift = np.asarray(belief, dtype=np.float64), float(logit(prior))
-    with_d = log_odds_density(logit(point) - shift, laws[1])
-    without = log_odds_density(-logit(point) - shift, laws[0])
+    with_d = _log_odds_density(logit(point) - shift, laws[1])
+    without = _log_odds_density(-logit(point) - shift, laws[0])
     density = share * with_d + (1 - share) * without
     return np.asarray(density / (point * (1 - point)), dtype=np.float64)
 
@@ -85,10 +68,8 @@ def bound_in_other(bound: float, prior: float) -> float:
 
     Parameters
     ----------
-    bound
-        Bound of the belief in D, above 0 and below 1.
-    prior
-        Prior probability of D, above 0 and below 1.
+    bound, prior
+        Bound of the belief in D, and prior probability of D, both above 0 and below 1.
     """
     return float(expit(logit(bound) - 2 * logit(prior)))
 
@@ -100,12 +81,8 @@ def belief_grid(laws: Mapping[int, LogOddsLaw], prior: float = 0.5, points: int 
     ----------
     laws
         Laws of the log-odds of D, by the secret bit.
-    prior
-        Prior probability of D, above 0 and below 1.
-    points
-        How many beliefs.
-    tail
-        Probability that may lie beyond each end.
+    prior, points, tail
+        Prior probability of D, how many beliefs, and the probability that may lie beyond each end.
     """
     shift, tails = float(logit(prior)), [tail, 1 - tail]
     ends = np.concatenate([laws[1].quantile(tails) + shift, -laws[0].quantile(tails) - shift])
@@ -114,27 +91,19 @@ def belief_grid(laws: Mapping[int, LogOddsLaw], prior: float = 0.5, points: int 
     return np.asarray(np.clip(beliefs, np.finfo(np.float64).tiny, np.nextafter(1.0, 0.0)), dtype=np.float64)
 
 
-def belief_band(mu: float, rounds: int, bit: int, prior: float = 0.5, level: float = 0.95) -> Band:
-    """Return median and central band of the belief in D after rounds 0 to `rounds`, all with the same mu_i.
+def belief_band(mu: float, rounds: int, bit: int, prior: float = 0.5, level: float = 0.95) -> tuple[Floats, ...]:
+    """Return low end, median and high end of the central band of the belief in D after rounds 0 to `rounds`.
 
     Parameters
     ----------
-    mu
-        Gaussian-DP parameter of all rounds together; a round has mu / sqrt(rounds).
-    rounds
-        Number of rounds.
+    mu, rounds
+        Gaussian-DP parameter of all rounds together, of which each has mu / sqrt(rounds), and their number.
     bit
         1 where D was used, 0 where D' was.
-    prior
-        Belief in D before the first release.
-    level
-        Share of the worlds inside the band at each round.
+    prior, level
+        Belief in D before the first release, and share of the worlds inside the band at each round.
     """
     variance = mu**2 * np.arange(rounds + 1) / rounds
-    centre = _sign(bit) * variance / 2 + logit(prior)
+    centre = (1 if bit == 1 else -1) * variance / 2 + logit(prior)
     reach = float(stats.norm.ppf((1 + level) / 2)) * np.sqrt(variance)
-    return Band(expit(centre - reach), expit(centre), expit(centre + reach))
-
-
-def _sign(bit: int) -> int:
-    return 1 if bit == 1 else -1
+    return expit(centre - reach), expit(centre), expit(centre + reach)

@@ -1,27 +1,30 @@
-"""Is the noise of one place a copy of another's? Correlations, shifts and equal values of the opened sample.
+"""Is noise a copy of other noise? Likest pairs, correlations, shifts and equal values, wherever in the run they are.
 
 A place is a coordinate of the model in a round of a world. Noise that is copied, with or without a change of scale, is
-subtracted by whoever knows where it was copied from, and hides nothing.
+subtracted by whoever knows where it was copied from, and hides nothing. The cosine c of two independent normal
+J-vectors has c^2 ~ Beta(1/2, (J-1)/2), whatever their scales, and the cosines of different pairs are independent two by
+two.
 """
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from scipy.fft import irfftn, next_fast_len, rfftn
-from scipy.special import chdtrc, gammainc, gammaincc, log_ndtr, ndtri
+from scipy.special import betainc, betaincinv, chdtrc, gammainc, gammaincc, log_ndtr, ndtri
 
 from fl_audit.arrays import Floats, Integers
-from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult, of_looks
+from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, TestName, TestResult, of_family, of_looks, only_if
 from fl_audit.evidence.belief.measured import Measured
-from fl_audit.evidence.belief.noise_repeats import at_least_one, cosine_at, cosine_tail, likest_pair
 from fl_audit.randomness import Purpose, generator
 
-FEWEST_DRAWS = 8  # number of rounds, over all worlds, from which coordinates are compared with each other
-
-FEWEST_JOINT_DRAWS = 100
-"""The same for all coordinates together: of fewer rounds the law of the sum is too far from a gamma law."""
-
+_LARGEST_GROUP = 2**14  # number of vectors up to which all are compared with all; more are within groups of so many
+_BLOCK = 512  # larger blocks of cosines are allocated anew by the system each time, which takes as long as filling them
+_FEWEST_DRAWS = 8  # number of rounds, over all worlds, from which coordinates are compared with each other
+# The same for all coordinates together: of fewer rounds the law of the sum is too far from a gamma law.
+_FEWEST_JOINT_DRAWS = 100
 _FEWEST_TERMS = 5000
 _MOST_LAGS = 16
 _WORLDS_AT_ONCE = 256
@@ -30,43 +33,127 @@ _CLOSE = 4e-6
 _LARGEST_CLOSE = 1e-2
 
 
-def copied_places(measured: Measured) -> TestResult | NotOffered:
+@dataclass(frozen=True)
+class LikestPair:
+    """The two noise vectors that are most alike."""
+
+    cosine: float  # absolute value of the cosine between them
+    # `first`, `second`: their numbers.
+    first: int
+    second: int
+    pairs: int  # how many pairs were compared
+
+
+def _cosine_tail(cosine: float, dimensions: int) -> float:
+    """Return the probability that two independent normal vectors have so large a cosine, in absolute value."""
+    return float(betainc((dimensions - 1) / 2, 0.5, (1 - cosine) * (1 + cosine)))
+
+
+def _cosine_at(probability: float, dimensions: int) -> float:
+    """Return the cosine that is reached with a probability: the inverse of `_cosine_tail`."""
+    return math.sqrt(1 - float(betaincinv((dimensions - 1) / 2, 0.5, probability)))
+
+
+def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> LikestPair:
+    """Return the two most alike of n vectors, the sign left aside."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    units = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    single = units.astype(np.float32)  # to find the pair; its cosine is computed again in float64
+    best, at, pairs = -1.0, (0, 1), 0
+    for start, stop, offset, end in _blocks(len(units), group):
+        found = single[start:stop] @ single[offset:end].T
+        if start == offset:
+            np.fill_diagonal(found, 0.0)
+        # Two passes that only compare are several times faster than taking absolute values and looking for a place.
+        largest = max(float(found.max()), -float(found.min()))
+        if largest > best:
+            row, column = divmod(int(np.abs(found).argmax()), found.shape[1])
+            best, at = largest, (start + row, offset + column)
+        size, others = stop - start, end - offset
+        pairs += size * (size - 1) // 2 if start == offset else size * others
+    return LikestPair(min(1.0, abs(float(units[at[0]] @ units[at[1]]))), min(at), max(at), pairs)
+
+
+def _blocks(count: int, group: int) -> Iterator[tuple[int, int, int, int]]:
+    """Walk through the blocks of the upper triangle of all cosines within each group."""
+    for low in range(0, count, group):
+        high = min(count, low + group)
+        for start in range(low, high, _BLOCK):
+            for offset in range(start, high, _BLOCK):
+                yield start, min(high, start + _BLOCK), offset, min(high, offset + _BLOCK)
+
+
+def _at_least_one(pairs: int, tail: float) -> float:
+    """Return the probability that at least one of so many independent events of probability `tail` occurs."""
+    return -math.expm1(pairs * math.log1p(-tail)) if tail < 1 else 1.0
+
+
+def _evened(vectors: Floats) -> Floats:
+    """Return vectors (n, J) of one spread in all directions, where chance does not explain that some have more.
+
+    Of noise that is larger on few coordinates all vectors point to one side, though none was used twice.
+    """
+    count, dimensions = vectors.shape
+    spreads, axes = np.linalg.eigh(vectors.T @ vectors / count)
+    usual = (1 + math.sqrt(dimensions / count)) ** 2 + 10 / math.sqrt(count)
+    if count <= dimensions or spreads[-1] <= max(1.0, float(np.median(spreads))) * usual:
+        return vectors
+    return np.asarray(vectors @ axes / np.sqrt(np.maximum(spreads, 1e-12 * spreads[-1])))
+
+
+@of_family(TestName.REPEATED_NOISE)
+def repeated_noise(measured: Measured) -> TestResult:
+    """Test the largest absolute cosine over all pairs of (world, round).
+
+    With m pairs the p-value is 1 - (1 - p)^m, p the exact tail of one pair: as if the cosines of all pairs were
+    independent, which they are two by two. By Bonferroni m p bounds it without that approximation, and at the levels of
+    a verdict the two agree to a ten-thousandth.
+    """
+    seen = measured.noise.projections
+    only_if(seen.shape[-1] > 0 and not np.isnan(seen).any(), Missing.NO_DIRECTIONS)
+    projections = seen / measured.sigma[..., None]
+    dimensions, count = projections.shape[-1], measured.worlds * measured.rounds
+    only_if(min(dimensions, count) >= 2, Missing.TOO_FEW)
+    found = _likest_pair(_evened(projections.reshape(count, dimensions)))
+    critical = _cosine_at(TestName.REPEATED_NOISE.level / found.pairs, dimensions)
+    (world, number), (other, later) = (divmod(place, measured.rounds) for place in (found.first, found.second))
+    place = f"world {world} round {number + 1} and world {other} round {later + 1}"
+    return _likest(TestName.REPEATED_NOISE, found, dimensions, critical, critical, place, {"pairs": found.pairs})
+
+
+def _likest(
+    name: TestName, found: LikestPair, dimensions: int, promised: float, limit: float, place: str, more: dict[str, int]
+) -> TestResult:
+    """Return the test of the largest absolute cosine of all pairs."""
+    p_value = _at_least_one(found.pairs, _cosine_tail(found.cosine, dimensions))
+    return TestResult(name, found.cosine, p_value, found.cosine, promised, limit, place, more)
+
+
+@of_family(TestName.COPIED_PLACES)
+def copied_places(measured: Measured) -> TestResult:
     """Test the largest absolute correlation between two sampled coordinates over all rounds of all worlds.
 
-    Coordinates are vectors over rounds and worlds, and their cosines have the law of `cosine_tail`, independent two by
+    Coordinates are vectors over rounds and worlds, and their cosines have the law of `_cosine_tail`, independent two by
     two, as in `repeated_noise`.
     """
     vectors = _by_coordinate(measured)
-    if isinstance(vectors, NotOffered):
-        return vectors
     places, draws = vectors.shape
-    found = likest_pair(vectors)
-    level = TestName.COPIED_PLACES.level
-    assert measured.residuals is not None
-    first, second = (measured.residuals.places[at] for at in (found.first, found.second))
-    return TestResult(
-        name=TestName.COPIED_PLACES,
-        statistic=found.cosine,
-        p_value=at_least_one(found.pairs, cosine_tail(found.cosine, draws)),
-        measured=found.cosine,
-        promised=0.0,
-        limit=min(1.0, cosine_at(level / found.pairs, draws) + 1.2816 / math.sqrt(draws)),
-        place=f"coordinates {first[0]} ({first[1]}) and {second[0]} ({second[1]})",
-        more={"places": places},
-    )
+    found = _likest_pair(vectors)
+    limit = min(1.0, _cosine_at(TestName.COPIED_PLACES.level / found.pairs, draws) + 1.2816 / math.sqrt(draws))
+    first, second = (measured.noise.places[at] for at in (found.first, found.second))
+    place = f"coordinates {first[0]} ({first[1]}) and {second[0]} ({second[1]})"
+    return _likest(TestName.COPIED_PLACES, found, draws, 0.0, limit, place, {"places": places})
 
 
-def _by_coordinate(measured: Measured) -> Floats | NotOffered:
-    values = measured.even_sample
-    if values is None:
-        return NotOffered(Missing.NOT_MEASURED)
-    vectors = values.reshape(-1, values.shape[-1]).T
-    if vectors.shape[0] < 2 or vectors.shape[1] < FEWEST_DRAWS:
-        return NotOffered(Missing.TOO_FEW)
+def _by_coordinate(measured: Measured) -> Floats:
+    """Return the even sample as vectors over rounds and worlds, one a coordinate."""
+    vectors = measured.even_sample.reshape(-1, measured.even_sample.shape[-1]).T
+    only_if(vectors.shape[0] >= 2 and vectors.shape[1] >= _FEWEST_DRAWS, Missing.TOO_FEW)
     return vectors
 
 
-def joint_places(measured: Measured) -> TestResult | NotOffered:
+@of_family(TestName.JOINT_PLACES)
+def joint_places(measured: Measured) -> TestResult:
     """Test the sum of squared correlations between all sampled coordinates: many weak copies, or too even a spread.
 
     With n rounds each square has mean 1/n and variance 2 (n - 1) / (n^2 (n + 2)), and two of them are uncorrelated. A
@@ -75,11 +162,8 @@ def joint_places(measured: Measured) -> TestResult | NotOffered:
     Two-sided: sequences that fill space evenly have correlations that are too small.
     """
     vectors = _by_coordinate(measured)
-    if isinstance(vectors, NotOffered):
-        return vectors
     places, draws = vectors.shape
-    if draws < FEWEST_JOINT_DRAWS:
-        return NotOffered(Missing.TOO_FEW)
+    only_if(draws >= _FEWEST_JOINT_DRAWS, Missing.TOO_FEW)
     units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
     cosines = units @ units.T
     pairs = places * (places - 1) // 2
@@ -90,15 +174,9 @@ def joint_places(measured: Measured) -> TestResult | NotOffered:
     lower, upper = float(gammainc(degrees, above)), float(gammaincc(degrees, above))
     spread = math.sqrt(variance / pairs)
     reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.JOINT_PLACES.level / 2))
-    return TestResult(
-        name=TestName.JOINT_PLACES,
-        statistic=total / pairs,
-        p_value=of_looks(2, float(np.minimum(lower, upper))),
-        measured=math.sqrt(total / pairs / draws),
-        promised=math.sqrt(1 / draws),
-        limit=math.sqrt(reach * spread / draws),
-        more={"pairs": pairs},
-    )
+    p_value, size = of_looks(2, float(np.minimum(lower, upper))), math.sqrt(total / pairs / draws)
+    promised, limit = math.sqrt(1 / draws), math.sqrt(reach * spread / draws)
+    return TestResult(TestName.JOINT_PLACES, total / pairs, p_value, size, promised, limit, more={"pairs": pairs})
 
 
 def _joint_law(places: int, draws: int) -> tuple[float, float, float]:
@@ -116,38 +194,29 @@ def _joint_law(places: int, draws: int) -> tuple[float, float, float]:
     return degrees, scale, pairs - degrees * scale
 
 
-def shifted_copies(measured: Measured) -> TestResult | NotOffered:
+@of_family(TestName.SHIFTED_COPIES)
+def shifted_copies(measured: Measured) -> TestResult:
     """Test the largest correlation of the noise with itself, shifted over worlds, rounds and neighbouring coordinates.
 
     The sum of n products at one shift has variance n. Its tail is taken from sums of n / 3 products of twice three
     times the spread, whose fourth cumulant is that of overlapping products: so the p-value, by Bonferroni over all
     shifts with at least 5,000 products, is never too small.
     """
-    values = measured.even_sample
-    if values is None or measured.residuals is None:
-        return NotOffered(Missing.NOT_MEASURED)
-    run = _longest_run([number for number, _ in measured.residuals.places])
-    sums, counts = _shifted_sums(values[:, :, run])
+    run = _longest_run([number for number, _ in measured.noise.places])
+    sums, counts = _shifted_sums(measured.even_sample[:, :, run])
     usable = counts >= _FEWEST_TERMS
-    if not usable.any():
-        return NotOffered(Missing.TOO_FEW)
+    only_if(bool(usable.any()), Missing.TOO_FEW)
     size = np.where(usable, np.abs(sums) / np.sqrt(np.maximum(counts, 1)), 0.0)
     at = np.unravel_index(int(size.argmax()), size.shape)
     shifts = int(np.count_nonzero(usable))
     number, worst = float(counts[at]), float(counts[usable].min())
-    log_p = math.log(2 * shifts) + product_log_tail(float(size[at]), number)
+    log_p = math.log(2 * shifts) + _product_log_tail(float(size[at]), number)
     worlds, rounds, places = (_signed(at[0], sums.shape[0]), _signed(at[1], sums.shape[1]), int(at[2]))
     critical = -float(ndtri(TestName.SHIFTED_COPIES.level / (2 * shifts)))
-    return TestResult(
-        name=TestName.SHIFTED_COPIES,
-        statistic=float(size[at]),
-        p_value=math.exp(float(np.minimum(0.0, log_p))),
-        measured=float(sums[at]) / number,
-        promised=0.0,
-        limit=(critical + 1.2816) / math.sqrt(worst),
-        place=f"{worlds:+d} worlds, {rounds:+d} rounds and {places:+d} coordinates",
-        more={"shifts": shifts},
-    )
+    p_value, limit = math.exp(float(np.minimum(0.0, log_p))), (critical + 1.2816) / math.sqrt(worst)
+    place, more = f"{worlds:+d} worlds, {rounds:+d} rounds and {places:+d} coordinates", {"shifts": shifts}
+    mean = float(sums[at]) / number
+    return TestResult(TestName.SHIFTED_COPIES, float(size[at]), p_value, mean, 0.0, limit, place, more)
 
 
 def _longest_run(numbers: list[int]) -> slice:
@@ -197,17 +266,10 @@ def _signed(index: np.intp, size: int) -> int:
     return int(index) if index <= size // 2 else int(index) - size
 
 
-def product_log_tail(size: float, count: float) -> float:
+def _product_log_tail(size: float, count: float) -> float:
     """Return the logarithm of the upper tail of a sum of overlapping products of N(0, 1), in its standard deviations.
 
     Lugannani and Rice's saddlepoint formula for n / 3 independent products of variance 3.
-
-    Parameters
-    ----------
-    size
-        Value of the sum over sqrt(n), positive.
-    count
-        n.
     """
     n, s = count / 3, size * math.sqrt(count / 3)
     if s < 1e-6 * n:
@@ -221,7 +283,8 @@ def product_log_tail(size: float, count: float) -> float:
     return plain + math.log(max(1e-3, 1 + correction))
 
 
-def equal_values(measured: Measured) -> TestResult | NotOffered:
+@of_family(TestName.EQUAL_VALUES)
+def equal_values(measured: Measured) -> TestResult:
     """Test how many pairs of sampled noise agree, but for the sign, to a few millionths of the noise.
 
     Copies show wherever in the run, and in whatever order, they stand. The number of pairs among N closer than t has
@@ -230,31 +293,20 @@ def equal_values(measured: Measured) -> TestResult | NotOffered:
     twice as large. Rounding puts values on grids, on which more of them agree than by chance: a uniform draw as wide as
     a step takes that away.
     """
-    values = measured.even_sample
-    if values is None or measured.residuals is None:
-        return NotOffered(Missing.NOT_MEASURED)
-    grain = float(np.max(measured.residuals.grain))
+    values, grain = measured.even_sample, float(np.max(measured.noise.grain))
     close = max(_CLOSE, 2 * grain)
-    if not close <= _LARGEST_CLOSE:
-        return NotOffered(Missing.ROUNDING)
+    only_if(close <= _LARGEST_CLOSE, Missing.ROUNDING)
     steps = generator(0, Purpose.DITHER).uniform(-0.5, 0.5, values.size) * grain
     ranked = np.sort(np.abs(values.reshape(-1) + steps))
     count = ranked.size
     pairs = float(np.sum(np.searchsorted(ranked, ranked + close, side="right") - np.arange(1, count + 1)))
     mean, variance = _pairs_law(count, close)
-    if mean < 20:
-        return NotOffered(Missing.TOO_FEW)
+    only_if(mean >= 20, Missing.TOO_FEW)
     spread = math.sqrt(variance)
     reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.EQUAL_VALUES.level))
-    return TestResult(
-        name=TestName.EQUAL_VALUES,
-        statistic=(pairs - mean) / spread,
-        p_value=_pairs_p_value(pairs, mean, variance),
-        measured=pairs,
-        promised=mean,
-        limit=min(1.0, reach * spread / count),
-        more={"close": close, "values": count},
-    )
+    p_value, limit = _pairs_p_value(pairs, mean, variance), min(1.0, reach * spread / count)
+    statistic, more = (pairs - mean) / spread, {"close": close, "values": count}
+    return TestResult(TestName.EQUAL_VALUES, statistic, p_value, pairs, mean, limit, more=more)
 
 
 def _pairs_p_value(pairs: float, mean: float, variance: float) -> float:

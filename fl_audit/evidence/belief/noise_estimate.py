@@ -1,19 +1,16 @@
-"""How much noise there really is, over the noise that was promised, and what that makes of epsilon."""
+"""How much noise there really is, over the noise that was promised, and what that makes of epsilon.
+
+Also what a run could find, before it is played: the limits of detection that its report will state.
+"""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fl_audit.errors import InputError, require
-from fl_audit.evidence.belief.family import FAMILY_LEVEL
+from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
 from fl_audit.evidence.belief.measured import Measured
-from fl_audit.evidence.belief.noise_scale import (
-    SquareSum,
-    chi_square_quantile,
-    detectable_ratio,
-    record_squares,
-    tensor_squares,
-    total_squares,
-)
+from fl_audit.evidence.belief.noise_scale import SquareSum, chi_square_quantile, detectable_ratio, record_squares
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
@@ -29,16 +26,14 @@ ASSUMPTION = (
 )
 """What the lower bound on epsilon rests on."""
 
+# A score puts the noise in its place under the mixture of taking part and not, whose spread does not shrink or grow
+# with the noise. So noise of f times the claimed one is measured as a ratio between f and 1: a breach is never
+# exaggerated, and more noise than was promised is not credited in full.
 SAMPLING_ASSUMPTION = (
     "Who takes part is drawn as was claimed. Where it is secret, the scores of the noise show a little less of a "
     "departure from the claimed noise than there is, in either direction."
 )
-"""What it rests on besides where units are sampled.
-
-A score puts the noise in its place under the mixture of taking part and not, whose spread does not shrink or grow with
-the noise. So noise of f times the claimed one is measured as a ratio between f and 1: a breach is never exaggerated,
-and more noise than was promised is not credited in full.
-"""
+"""What it rests on besides where units are sampled."""
 
 BREACH = 1.5  # a run is conclusive where a breach of so many times the promised epsilon would have been found
 
@@ -102,9 +97,8 @@ def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
 
     Examples
     --------
-    >>> low, high = ratio_interval(SquareSum(3000.0, 3000), 0.95)
-    >>> round(low, 3), round(high, 3)
-    (0.975, 1.026)
+    >>> [round(end, 3) for end in ratio_interval(SquareSum(3000.0, 3000), 0.95)]
+    [0.975, 1.026]
     """
     require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
     tail = (1 - confidence) / 2
@@ -112,55 +106,32 @@ def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
     return above, below
 
 
-def estimate_noise(measured: Measured, confidence: float, claim: Claim) -> NoiseEstimate:
+def estimate_noise(
+    confidence: float,
+    claim: Claim,
+    total: SquareSum | None = None,
+    along: SquareSum | None = None,
+    tensors: Mapping[str, SquareSum] | None = None,
+) -> NoiseEstimate:
     """Return how much noise there is over what was promised.
 
     Parameters
     ----------
-    measured
-        The run.
     confidence
         Confidence of the intervals, above 0 and below 1.
     claim
         What is promised of which releases, with Gaussian noise.
+    total, along, tensors
+        The noise over all directions but the record's, along it, and on each tensor; None where it was not measured.
 
     Raises
     ------
     InputError
         If a number is out of its range.
     """
-    total, along = total_squares(measured), record_squares(measured)
-    parts = tensor_squares(measured)
-    tensors = tuple((name, found.ratio, *ratio_interval(found, confidence)) for name, found in parts.items())
-    return NoiseEstimate(
-        *_with_interval(total, confidence),
-        confidence,
-        *_with_interval(along, confidence),
-        tensors,
-        _excess(total or along, confidence, claim),
-    )
-
-
-def estimate_along(along: SquareSum, confidence: float, claim: Claim) -> NoiseEstimate:
-    """Return how much noise there is where nothing but the noise along what is in question was measured.
-
-    Parameters
-    ----------
-    along
-        That noise.
-    confidence, claim
-        As for `estimate_noise`.
-    """
-    found, excess = _with_interval(along, confidence), _excess(along, confidence, claim)
-    return replace(
-        no_estimate(confidence), along_record=found[0], along_low=found[1], along_high=found[2], excess=excess
-    )
-
-
-def no_estimate(confidence: float) -> NoiseEstimate:
-    """Return that nothing was measured of the noise."""
-    nothing = (math.nan,) * 3
-    return NoiseEstimate(*nothing, confidence, *nothing, (), None)
+    parts = tuple((name, one.ratio, *ratio_interval(one, confidence)) for name, one in (tensors or {}).items())
+    across, excess = _with_interval(total, confidence), _excess(total or along, confidence, claim)
+    return NoiseEstimate(*across, confidence, *_with_interval(along, confidence), parts, excess)
 
 
 def _with_interval(found: SquareSum | None, confidence: float) -> tuple[float, float, float]:
@@ -182,10 +153,8 @@ def epsilon_at(claim: Claim, ratio: float) -> float:
 
     Parameters
     ----------
-    claim
-        The claim.
-    ratio
-        Real over claimed standard deviation of the noise, positive.
+    claim, ratio
+        The claim, and the real over the claimed standard deviation of the noise, positive.
     """
     return claim.with_noise(ratio).profile.epsilon(claim.delta)
 
@@ -241,22 +210,22 @@ def epsilon_lower_bound_from_noise(measured: Measured, confidence: float, claim:
 class EpsilonLimit:
     """How large an epsilon the test along the record's direction would find, with probability 0.9."""
 
-    epsilon: float  # the limit of detection at the promise's delta; infinite where D and D' never differed
+    limit_of_detection: float  # such an epsilon at the promise's delta; infinite where D and D' never differed
     conclusive: bool  # whether a breach of 1.5 times the promised epsilon would have been found
     # Number of worlds, with as many rounds as these had on average, from which such a breach is found; None if D and D'
     # never differed.
     worlds_needed: int | None
 
 
-def epsilon_limit(measured: Measured, level: float, promise: Guarantee) -> EpsilonLimit:
+def epsilon_limit(count: int, worlds: int, level: float, promise: Guarantee) -> EpsilonLimit:
     """Return the limit of detection of the test along the record's direction, as an epsilon.
 
     Parameters
     ----------
-    measured
-        The run: only its numbers of worlds and innovations matter.
+    count, worlds
+        Number of innovations, from 0, and of worlds, from 1, which need not have been played yet.
     level
-        Level of the test.
+        Level of the test, above 0 and below 1.
     promise
         What is promised, and of which releases.
 
@@ -264,28 +233,44 @@ def epsilon_limit(measured: Measured, level: float, promise: Guarantee) -> Epsil
     -----
     Where units are sampled in secret the limit is a little too small: see `SAMPLING_ASSUMPTION`.
     """
-    return epsilon_limit_of(int(measured.used_innovations.size), measured.worlds, level, promise)
-
-
-def epsilon_limit_of(count: int, worlds: int, level: float, promise: Guarantee) -> EpsilonLimit:
-    """Return `epsilon_limit` of so many innovations in so many worlds, which need not have been played yet.
-
-    Parameters
-    ----------
-    count
-        Number of innovations, from 0.
-    worlds
-        Number of worlds, from 1.
-    level
-        Level of the test, above 0 and below 1.
-    promise
-        What is promised, and of which releases.
-    """
     if count == 0:
         return EpsilonLimit(math.inf, False, None)
     needed = _fewest_innovations(breach_ratio(promise), level)
     epsilon = epsilon_at(promise.claim, detectable_ratio(count, level))
     return EpsilonLimit(epsilon, count >= needed, math.ceil(needed * worlds / count))
+
+
+@dataclass(frozen=True)
+class PlannedLimits(EpsilonLimit):
+    """The smallest breach that a run would find with probability 0.9; otherwise only another test can find one."""
+
+    # How much less noise than claimed would be found, as a share: along the record, None where scores of no known law
+    # are judged, and in all parameters together, None where that is not measured.
+    noise_short: float | None
+    noise_short_in_all: float | None
+
+
+NOTHING_PLANNED = PlannedLimits(math.inf, False, None, None, None)
+"""What a run finds for sure whose insider has scores of no known law."""
+
+
+def planned_limits(promise: Guarantee, worlds: int, rounds: float, parameters: int | None) -> PlannedLimits:
+    """Return what a run finds whose insider has the exact likelihood ratio.
+
+    Parameters
+    ----------
+    promise, worlds
+        What is promised, and how often the game is played.
+    rounds
+        Rounds of a world in which D and D' differ, on average.
+    parameters
+        Parameters of the model, where the noise in all of them is measured; else None.
+    """
+    count, level, in_all = max(1, round(worlds * rounds)), TestName.NOISE_ALONG_RECORD.level, None
+    if parameters is not None and parameters > 1:
+        in_all = 1 - detectable_ratio(count * (parameters - 1), TestName.NOISE_TOTAL.level)
+    limit = epsilon_limit(count, worlds, level, promise)
+    return PlannedLimits(**vars(limit), noise_short=1 - detectable_ratio(count, level), noise_short_in_all=in_all)
 
 
 def breach_ratio(promise: Guarantee) -> float:

@@ -41,20 +41,11 @@ def seed_of(members: Flags) -> int:
     return int.from_bytes(hashlib.sha256(np.packbits(members).tobytes()).digest()[:8], "big")
 
 
-def sample_features(measured: Measured) -> tuple[Features, Flags] | None:
-    """Return the features of the sampled coordinates, and which worlds they belong to, bool (worlds,).
-
-    Their number is bounded: many tensors or rounds are grouped. None where nothing was measured.
-    """
-    residuals = measured.residuals
-    if residuals is None or measured.sample is None:
-        return None
-    known = measured.sampled_worlds
-    owners = [tensor for _, tensor in residuals.places]
-    groups = _tensor_groups(owners)
-    neighbours = np.diff([number for number, _ in residuals.places]) == 1
-    grain = float(np.max(residuals.grain))
-    sigma = measured.sigma[known]
+def sample_features(measured: Measured) -> Features:
+    """Return the features of the sampled coordinates of `sampled_worlds`; many tensors or rounds are grouped."""
+    groups, known = _tensor_groups(measured.owners), measured.sampled_worlds
+    neighbours = np.diff([number for number, _ in measured.noise.places]) == 1
+    grain, sigma = float(np.max(measured.noise.grain)), measured.sigma[known]
     steps = _grid_steps(sigma, grain)
     parts = []
     for start in range(0, len(measured.sample), _WORLDS_AT_ONCE):
@@ -64,7 +55,7 @@ def sample_features(measured: Measured) -> tuple[Features, Flags] | None:
         found |= _repeat_features(values, neighbours, max(_CLOSE, _ROUNDING_STEPS * grain))
         parts.append(found | _grid_features(values, sigma[rows], steps))
     features = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return features | _class_features(measured, known) | _low_bits_features(measured, known), known
+    return features | _class_features(measured, known) | _low_bits_features(measured, known)
 
 
 def direction_features(measured: Measured) -> Features:
@@ -223,9 +214,8 @@ def _grid_features(values: Floats, sigma: Floats, steps: dict[str, tuple[bool, f
 
 def _class_features(measured: Measured, known: Flags) -> Features:
     """Return the scale of all classes of coordinates and of each, and how it changes from round to round."""
-    assert measured.residuals is not None
-    names, sizes = stride_names(measured.residuals.parameters), stride_sizes(measured.residuals.parameters)
-    squares, rounds = measured.residuals.strides[known][:, :, 0], measured.rounds
+    names, sizes = stride_names(measured.noise.parameters), stride_sizes(measured.noise.parameters)
+    squares, rounds = measured.noise.strides[known][:, :, 0], measured.rounds
     features = {
         f"scale of {name}": _log_scale(squares[:, :, at].sum(axis=1), rounds * int(size))
         for at, (name, size) in enumerate(zip(names, sizes, strict=True))
@@ -250,8 +240,7 @@ def _log_scale(squares: Floats, freedom: int) -> Floats:
 
 def _low_bits_features(measured: Measured, known: Flags) -> Features:
     """Return the sums of cosines of low bits over their deviations, of kinds that are offered in every known world."""
-    assert measured.residuals is not None
-    sums, counts = measured.residuals.low_bits[known][:, :, 0], measured.residuals.low_bits_count[known][:, :, 0]
+    sums, counts = measured.noise.low_bits[known][:, :, 0], measured.noise.low_bits_count[known][:, :, 0]
     offered = ~np.isnan(sums)
     total, count = np.where(offered, sums, 0.0).sum(axis=1), np.where(offered, counts, 0).sum(axis=1)
     return {

@@ -1,1 +1,1 @@
-"""What a run has shown, one finding a module: frozen numbers that go to `summary.json`, and never a sentence."""
+"""What a run has shown, near findings in one module: frozen numbers that go to `summary.json`, and never a sentence."""

@@ -1,4 +1,4 @@
-"""The game of membership: what attacks find of many targets, beside what insiders get and promises allow."""
+"""What attackers find of many targets, an attribute and the final model, beside insiders and what promises allow."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -7,14 +7,17 @@ import numpy as np
 from scipy.special import ndtr
 
 from fl_audit.adversaries.membership.names import Attack, has_shadows
-from fl_audit.arrays import Floats
-from fl_audit.evidence.bounds.lower_bounds import bound_json
-from fl_audit.evidence.findings.found import Findings, finite
+from fl_audit.arrays import Flags, Floats
+from fl_audit.evidence.belief.advantage import AdvantageEstimate, MeanAdvantage, empirical_advantage, mean_advantage
+from fl_audit.evidence.bounds.lower_bounds import LowerBound, bound_json, epsilon_lower_bound
+from fl_audit.evidence.bounds.methods import BoundMethod
+from fl_audit.evidence.findings.found import Findings, finite, json_of
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.evidence.membership.achieved import Achieved, AskedOfScores, achieved_by_attack, achieved_by_insiders
 from fl_audit.evidence.membership.limits import largest_auc, largest_order, largest_tpr
 from fl_audit.game.membership import Membership
 from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.privacy.membership_bounds import MembershipBounds, membership_bounds
 
 SCORE, APART = "score_", "apart_"
 """Before the name of an attack, the columns of its scores: with all other worlds as shadows, and with some apart."""
@@ -56,16 +59,10 @@ class AttackNumbers:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `attacks`."""
-        return {
-            "attacks": {
-                "worlds": self.worlds,
-                "targets": self.targets,
-                "largest_auc": self.largest_auc,
-                "largest_auc_within_worlds": self.largest_order,
-                "insider_auc_from_signal": self.insider_auc,
-                "by_name": {name: _json(found) for name, found in self.achieved.items()},
-            }
-        }
+        limits = {"largest_auc": self.largest_auc, "largest_auc_within_worlds": self.largest_order}
+        limits |= {"insider_auc_from_signal": self.insider_auc}
+        by_name = {name: _json(found) for name, found in self.achieved.items()}
+        return {"attacks": {"worlds": self.worlds, "targets": self.targets} | limits | {"by_name": by_name}}
 
 
 def _json(found: Achieved) -> dict[str, Any]:
@@ -75,10 +72,9 @@ def _json(found: Achieved) -> dict[str, Any]:
     told |= {"confidence": rates.confidence, "lower_bound": None if found.bound is None else bound_json(found.bound)}
     if one_run is None or found.by_tradeoff is None:
         return told | {"one_run": None}
-    guesses = one_run.guesses
-    counted = {"coins": guesses.coins, "guessed": guesses.guessed, "right": guesses.right}
-    bounds = {"epsilon": finite(one_run.epsilon), "ceiling": finite(one_run.limit_of_detection)}
-    return told | {"one_run": bounds | {"epsilon_by_tradeoff": finite(found.by_tradeoff.epsilon)} | counted}
+    counted = {name: getattr(one_run.guesses, name) for name in ("coins", "guessed", "right")}
+    bounds = {"epsilon": one_run.epsilon, "ceiling": one_run.limit_of_detection}
+    return told | {"one_run": json_of(bounds | {"epsilon_by_tradeoff": found.by_tradeoff.epsilon}) | counted}
 
 
 def measure_attacks(run: FinishedRun, _: Findings) -> AttackNumbers | None:
@@ -129,3 +125,121 @@ def _auc_of_signals(mu: Floats, membership: Membership) -> float | None:
         spread = np.sqrt(squares[is_in, np.newaxis] + squares[~is_in])
         right, pairs = right + float(ndtr(spread / 2).sum()), pairs + spread.size
     return right / pairs if pairs else None
+
+
+TRUTH, GUESSED_BLINDLY, GUESSED, GUESSED_BY_LAW = "attribute", "attribute_prior", "attribute_loss", "attribute_law"
+"""Columns of the table of targets: the true value, from 0, and who guesses which."""
+GUESSERS = (GUESSED_BLINDLY, GUESSED, GUESSED_BY_LAW)
+
+
+@dataclass(frozen=True)
+class Guesser:
+    """What somebody achieved who guessed an attribute of every target."""
+
+    # `members`, `others`: shares guessed right, of targets that were in and of those that were not, over all worlds.
+    members: float
+    others: float
+    advantage: MeanAdvantage  # the first less the second, the mean over worlds
+
+
+@dataclass(frozen=True)
+class AttributeNumbers:
+    """What was found out about an attribute."""
+
+    attribute: str  # name of the column, or its number
+    values: int  # how many of its values occur
+    by_name: dict[str, Guesser]  # what everybody achieved, by the column of their guesses
+    # The advantage that the promise allows; None without a promise. Members and others are of one training, so that two
+    # records change places, as for `largest_order`.
+    largest: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `attribute`."""
+        told = {name.removeprefix("attribute_"): json_of(found) for name, found in self.by_name.items()}
+        numbers = {"attribute": self.attribute, "values": self.values, "largest_advantage": self.largest}
+        return {"attribute": numbers | {"by_name": told}}
+
+
+def measure_attributes(run: FinishedRun, _: Findings) -> AttributeNumbers | None:
+    """Return what was found out about an attribute; None where none was asked about, and where nothing compares."""
+    table, promise = run.tables.targets, run.facts.guarantee
+    if table is None or TRUTH not in table or not run.can_compare_targets:
+        return None
+    worlds = table["world"].nunique()
+    truth, is_in = table[TRUTH].to_numpy(), table["is_in"].to_numpy(dtype=np.bool_).reshape(worlds, -1)
+    found = {}
+    for name in GUESSERS:
+        right = (table[name].to_numpy() == truth).reshape(worlds, -1)
+        found[name] = _guesser(right, is_in, run.facts.confidence)
+    largest = None if promise is None else 2 * largest_order(promise.claim.profile) - 1
+    return AttributeNumbers(str(run.facts.configuration["audit"]["attribute"]), len(np.unique(truth)), found, largest)
+
+
+def _guesser(right: Flags, is_in: Flags, confidence: float) -> Guesser:
+    """Return what guesses (worlds, targets) achieved; a world with everybody in, or nobody, has no advantage."""
+    members, others = is_in.sum(axis=1), (~is_in).sum(axis=1)
+    both = (members > 0) & (others > 0)
+    hits, other_hits = (right & is_in).sum(axis=1), (right & ~is_in).sum(axis=1)
+    advantages = hits[both] / members[both] - other_hits[both] / others[both]
+    return Guesser(
+        members=float(hits.sum() / members.sum()),
+        others=float(other_hits.sum() / others.sum()),
+        advantage=mean_advantage(advantages, confidence),
+    )
+
+
+_COLUMNS = ["membership_advantage", "record_membership_guess"]
+
+
+_SCORE = "record_score"
+
+
+@dataclass(frozen=True)
+class MembershipNumbers:
+    """What the membership adversary achieved."""
+
+    over_worlds: MeanAdvantage  # mean over worlds of its advantage about members and others
+    record: AdvantageEstimate  # its guesses about the record in which D and D' differ
+    bounds: MembershipBounds | None  # what the promise leaves to it; None where nothing was promised
+    record_bound: float | None  # what the promise leaves to anybody who is asked about that record; None likewise
+    # The epsilon that the losses of that record under the final models prove, without any assumption about their law;
+    # None where nothing was promised or one kind of world is missing.
+    lower_bound: LowerBound | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `membership`."""
+        bounds, low = self.bounds, self.lower_bound
+        mean = {name: getattr(self.over_worlds, name) for name in ("advantage", "low", "high", "confidence")}
+        record = {name: getattr(self.record, name) for name in ("wins", "advantage", "low", "high")}
+        record |= {"bound": self.record_bound, "lower_bound": None if low is None else bound_json(low)}
+        limits = {
+            "yeom_bound": None if bounds is None else finite(bounds.yeom),
+            "tradeoff_bound": None if bounds is None else bounds.tradeoff,
+            "bound": None if bounds is None else bounds.exact,
+        }
+        return {"membership": mean | limits | {"record": record}}
+
+
+def measure_membership(run: FinishedRun, _: Findings) -> MembershipNumbers | None:
+    """Return what the membership adversary achieved; None where it did not play."""
+    worlds, facts = run.tables.worlds, run.facts
+    if not set(_COLUMNS) <= set(worlds) or worlds[_COLUMNS].isna().any(axis=None):
+        return None
+    promise = facts.guarantee
+    return MembershipNumbers(
+        over_worlds=mean_advantage(worlds[_COLUMNS[0]].to_numpy(dtype=np.float64), facts.confidence),
+        record=empirical_advantage(worlds[_COLUMNS[1]].to_numpy() == worlds["bit"].to_numpy(), facts.confidence),
+        bounds=None if promise is None else membership_bounds(promise),
+        record_bound=None if promise is None else promise.advantage_bound_exact,
+        lower_bound=_lower_bound(run),
+    )
+
+
+def _lower_bound(run: FinishedRun) -> LowerBound | None:
+    """Return what the losses of the differing record prove: an audit of the final model alone."""
+    promise, worlds = run.facts.guarantee, run.tables.worlds
+    if promise is None or _SCORE not in worlds or run.bits.all() or not run.bits.any():
+        return None
+    scores = worlds[_SCORE].to_numpy(dtype=np.float64)
+    members, others = scores[run.bits], scores[~run.bits]
+    return epsilon_lower_bound(members, others, promise.delta, run.facts.confidence, BoundMethod.ORDER_STATISTIC)

@@ -1,4 +1,4 @@
-"""The data owners: Epsilon* of each client's own shard at the last release, beside that of all members together."""
+"""The data owners: Epsilon* of their own shards, and what each promises its records where it trains privately."""
 
 import math
 from dataclasses import dataclass
@@ -6,8 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.evidence.findings.found import Findings, finite
+from fl_audit.evidence.findings.found import Findings, json_of
 from fl_audit.evidence.finished_run import FinishedRun
+from fl_audit.learning.private_training import opacus_epsilon
+from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.client_side import client_epsilons
 
 
 @dataclass(frozen=True)
@@ -16,22 +20,11 @@ class ClientStar:
 
     client: int  # number of the client
     worlds: int  # worlds in which its shard had two records or more; without any the rest is NaN
-    # `low`, `median`, `high`, `largest`: 5 %, 50 %, 95 % and the largest.
+    # `low`, `median`, `high`, `max`: 5 %, 50 %, 95 % and the largest.
     low: float
     median: float
     high: float
-    largest: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return an entry of the list `client_epsilon_star`."""
-        return {
-            "client": self.client,
-            "worlds": self.worlds,
-            "low": finite(self.low),
-            "median": finite(self.median),
-            "high": finite(self.high),
-            "max": finite(self.largest),
-        }
+    max: float
 
 
 @dataclass(frozen=True)
@@ -43,7 +36,7 @@ class ClientNumbers:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `client_epsilon_star`."""
-        return {"client_epsilon_star": [client.to_json() for client in self.clients]}
+        return {"client_epsilon_star": json_of(self.clients)}
 
 
 def measure_clients(run: FinishedRun, _: Findings) -> ClientNumbers | None:
@@ -72,3 +65,58 @@ def _client(client: int, known: np.ndarray[Any, np.dtype[np.float64]]) -> Client
     # Order statistics, for an unbounded value has no mean and no neighbour to interpolate to.
     low, median, high = (float(np.quantile(known, level, method="inverted_cdf")) for level in (0.05, 0.5, 0.95))
     return ClientStar(client, int(known.size), low, median, high, float(known.max()))
+
+
+@dataclass(frozen=True)
+class ClientPromise:
+    """The promise of one client over all rounds."""
+
+    client: int  # number of the client
+    records: int  # size of its shard
+    sampling_rate: float  # probability with which a record was in a step, as its accountant counted
+    steps: int  # steps that its accountant counted
+    epsilon: float  # what it promises, by the accountant of the run
+    epsilon_rdp: float  # the same by `rdp`
+    epsilon_opacus: float  # what the accountant of Opacus names that it kept
+
+
+@dataclass(frozen=True)
+class ClientPromises:
+    """The promises of all clients."""
+
+    clients: tuple[ClientPromise, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `client_promises`."""
+        return {"client_promises": json_of(self.clients)}
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest epsilon."""
+        each = [client.epsilon for client in self.clients]
+        return min(each), max(each)
+
+
+def measure_client_promises(run: FinishedRun, _: Findings) -> ClientPromises | None:
+    """Return what every client promises; None where clients do not train privately."""
+    table, promise, law = run.tables.clients, run.facts.guarantee, run.facts.game.law
+    if table is None or promise is None or not isinstance(law.contribution, PrivateTraining):
+        return None
+    # An accountant counts the same steps in every world.
+    last = table[table["round"] == table["round"].max()].groupby("client").max().sort_index()
+    shards, schedule = [int(records) for records in last["records"]], law.contribution.schedule
+
+    def promised(accountant: Accountant) -> tuple[float, ...]:
+        return client_epsilons(
+            shards, schedule.batch, run.facts.game.rounds, law.noise_multiplier, promise.delta, accountant,
+            epochs=schedule.epochs, steps=schedule.steps,
+        )  # fmt: skip
+
+    rates = [float(rate) for rate in last["accounted_sampling_rate"]]
+    steps = [int(count) for count in last["accounted_steps"]]
+    noise = [float(one) for one in last["accounted_noise_multiplier"]]
+    kept = [opacus_epsilon(*counted, promise.delta) for counted in zip(noise, rates, steps, strict=True)]
+    columns = (shards, rates, steps, promised(promise.accountant), promised(Accountant.RDP), kept)
+    return ClientPromises(
+        tuple(ClientPromise(client, *values) for client, values in enumerate(zip(*columns, strict=True)))
+    )

@@ -1,20 +1,28 @@
-"""Empirical epsilon: the paper's three estimates, and lower bounds that hold with a stated confidence."""
+"""What was shown of epsilon: three estimates, bounds with a confidence, scores without a law, and a trade-off."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
+from fl_audit.arrays import Floats
+from fl_audit.errors import InputError
 from fl_audit.evidence.belief.empirical_epsilon import (
     EpsilonInterval,
     advantage_interval,
     belief_interval,
-    claimed_sensitivity_interval,
+    sensitivity_interval,
 )
 from fl_audit.evidence.belief.verdict import Judgement
-from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds, bound_json
-from fl_audit.evidence.bounds.methods import ScoreLaw
-from fl_audit.evidence.findings.found import Findings, finite
+from fl_audit.evidence.bounds.area import AreaUnderCurve, area_under_curve
+from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds, bound_json, epsilon_lower_bound
+from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
+from fl_audit.evidence.bounds.tradeoff_band import TradeoffBand, tradeoff_band
+from fl_audit.evidence.findings.found import Findings, json_of
 from fl_audit.evidence.findings.verdict import VerdictNumbers
 from fl_audit.evidence.finished_run import FinishedRun
+from fl_audit.evidence.membership.limits import largest_tpr
 from fl_audit.privacy.guarantee import Guarantee
 
 
@@ -39,31 +47,19 @@ class EmpiricalNumbers:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `empirical_epsilon`."""
-        decisive = self.decisive
-        return {
-            "empirical_epsilon": {
-                "from_sensitivity": None,
-                **{name: finite(interval.epsilon) for name, interval in self.intervals.items()},
-                "lower_bound": finite(decisive.epsilon_lower_bound),
-                "confidence": decisive.confidence,
-                "method": decisive.method,
-                "assumption": decisive.assumption,
-                "limit_of_detection": finite(decisive.limit_of_detection),
-                "lower_bound_at_violation_level": finite(decisive.epsilon_lower_bound_at_level),
-                "violation_level": decisive.level,
-                "intervals": {name: _interval_json(interval) for name, interval in self.intervals.items()},
-                "bounds": [bound_json(bound) for bound in self.bounds],
-            }
+        decisive, each = self.decisive, json_of(self.intervals)
+        told = {name: interval.pop("epsilon") for name, interval in each.items()}
+        bounds = {
+            "lower_bound": decisive.epsilon_lower_bound,
+            "confidence": decisive.confidence,
+            "method": decisive.method,
+            "assumption": decisive.assumption,
+            "limit_of_detection": decisive.limit_of_detection,
+            "lower_bound_at_violation_level": decisive.epsilon_lower_bound_at_level,
+            "violation_level": decisive.level,
         }
-
-
-def _interval_json(interval: EpsilonInterval) -> dict[str, Any]:
-    return {
-        "low": finite(interval.low),
-        "high": finite(interval.high),
-        "confidence": interval.confidence,
-        "note": interval.note,
-    }
+        every = {"intervals": each, "bounds": [bound_json(bound) for bound in self.bounds]}
+        return {"empirical_epsilon": {"from_sensitivity": None} | told | json_of(bounds) | every}
 
 
 def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalNumbers | None:
@@ -71,17 +67,15 @@ def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalNumbers 
 
     Parameters
     ----------
-    run
-        A finished run.
-    findings
-        What was found before; the noise and the verdict are read.
+    run, findings
+        A finished run, and what was found before, of which the verdict is read.
     """
     promise, verdict = run.facts.guarantee, findings.find(VerdictNumbers)
     if promise is None or verdict is None or verdict.judgement is None or not run.has_insider:
         return None
     confidence, wins = run.facts.confidence, int(run.tables.worlds["won"].sum())
     return EmpiricalNumbers(
-        from_sensitivity=claimed_sensitivity_interval(run.accounted_signal, promise.claim)
+        from_sensitivity=sensitivity_interval(run.accounted_signal, promise.claim)
         if run.facts.game.law.weighs_exactly
         else None,
         from_belief=belief_interval(run.towards_truth, confidence, promise.mu if run.has_normal_final_law else None),
@@ -97,3 +91,100 @@ def _bounds(run: FinishedRun, promise: Guarantee) -> tuple[LowerBound, ...]:
     members, others = run.log_odds[run.bits], run.log_odds[~run.bits]
     law = ScoreLaw.NORMAL_EQUAL_SPREAD if run.has_normal_final_law else ScoreLaw.ANY
     return tuple(all_bounds(members, others, promise.delta, run.facts.confidence, law))
+
+
+@dataclass(frozen=True)
+class ScoreNumbers:
+    """What the scores show."""
+
+    # `members`, `nonmembers`: numbers of worlds in which the record was in, and in which it was not.
+    members: int
+    nonmembers: int
+    area: AreaUnderCurve  # how well the scores separate them
+    bound: LowerBound  # the epsilon that they prove, without any assumption about their law
+    # Area of every insider's scores, by client, where several attack; empty where one does.
+    of_each: Mapping[int, AreaUnderCurve] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `scores`."""
+        return {
+            "scores": {
+                "worlds": self.members + self.nonmembers,
+                **asdict(self.area),
+                "lower_bound": bound_json(self.bound),
+                "is_likelihood_ratio": False,
+                "area_of_each": {str(client): area.area for client, area in self.of_each.items()},
+            }
+        }
+
+
+def measure_scores(run: FinishedRun, _: Findings) -> ScoreNumbers | None:
+    """Return what scores without a law show; None where there are none."""
+    promise, scores = run.facts.guarantee, run.insider_scores
+    if promise is None or scores is None or run.bits.all() or not run.bits.any():
+        return None
+    members, others = scores[run.bits], scores[~run.bits]
+    confidence = run.facts.confidence
+    return ScoreNumbers(
+        members=len(members),
+        nonmembers=len(others),
+        area=area_under_curve(members, others, confidence),
+        bound=epsilon_lower_bound(members, others, promise.delta, confidence, BoundMethod.ORDER_STATISTIC),
+        of_each=_of_each(run),
+    )
+
+
+def _of_each(run: FinishedRun) -> dict[int, AreaUnderCurve]:
+    table = run.tables.insiders
+    if table is None:
+        return {}
+    by_client = table.pivot(index="world", columns="insider", values="score").loc[run.tables.worlds["world"]]
+    scores = {int(str(client)): column.to_numpy(dtype=np.float64) for client, column in by_client.items()}
+    return {
+        client: area_under_curve(found[run.bits], found[~run.bits], run.facts.confidence)
+        for client, found in scores.items()
+    }
+
+
+FEWEST = 20  # a curve of fewer worlds of either kind has steps too large to say anything
+_AT = 0.1  # share of false alarms at which numbers are told
+
+
+@dataclass(frozen=True)
+class TradeoffNumbers:
+    """The trade-off at one share of false alarms."""
+
+    false_alarms: float  # share of the worlds with D' that is taken for D
+    # `found`, `low`, `high`: share of the worlds with D that is found at it, with its interval.
+    found: float
+    low: float
+    high: float
+    allowed: float  # the largest share that the promise allows
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `tradeoff`."""
+        return {"tradeoff": json_of(self)}
+
+
+def measure_tradeoff(run: FinishedRun, _: Findings) -> TradeoffNumbers | None:
+    """Return the trade-off at one share of false alarms; None without a promise or an insider, or of few worlds."""
+    promise = run.facts.guarantee
+    if promise is None or not run.has_insider or min(run.bits.sum(), (~run.bits).sum()) < FEWEST:
+        return None
+    try:
+        allowed = float(largest_tpr(promise.claim.profile, _AT))
+    except InputError:  # so little noise that no grid holds the losses
+        return None
+    curve = curve_of(run, np.array([_AT]))
+    return TradeoffNumbers(_AT, float(curve.found[0]), float(curve.low[0]), float(curve.high[0]), allowed)
+
+
+def curve_of(run: FinishedRun, alarms: Floats) -> TradeoffBand:
+    """Return the trade-off of a run with its band at some shares of false alarms, each of shape (points,).
+
+    Parameters
+    ----------
+    run, alarms
+        A finished run with an insider, and shares of false alarms from 0 to 1, shape (points,).
+    """
+    return tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], alarms, run.facts.confidence)

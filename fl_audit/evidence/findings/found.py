@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 
@@ -33,3 +34,16 @@ class Findings:
 def finite(value: float | None) -> float | None:
     """Return a number as JSON can hold it: None for what is infinite or not a number."""
     return value if value is not None and math.isfinite(value) else None
+
+
+def json_of(value: Any) -> Any:
+    """Return numbers as JSON can hold them: a dataclass by its fields, None for what is infinite or not a number."""
+    if isinstance(value, float):
+        return finite(value)
+    if is_dataclass(value):
+        return {one.name: json_of(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): json_of(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_of(one) for one in value]
+    return str(value) if isinstance(value, Enum) else value

@@ -1,11 +1,14 @@
-"""The insider: how often it was right, and how sure it became."""
+"""The insider: how often it was right and how sure it became, several at once, and the law of its log-odds' steps."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+import pandas as pd
 from scipy.special import logit
 
 from fl_audit.evidence.belief.advantage import AdvantageEstimate, empirical_advantage
+from fl_audit.evidence.belief.innovations import InnovationCheck, InnovationGroup, check_scores
 from fl_audit.evidence.findings.found import Findings
 from fl_audit.evidence.finished_run import FinishedRun
 
@@ -20,18 +23,10 @@ class InsiderNumbers:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `insider`."""
-        estimate = self.estimate
-        return {
-            "insider": {
-                "worlds": estimate.worlds,
-                "wins": estimate.wins,
-                "advantage": estimate.advantage,
-                "advantage_low": estimate.low,
-                "advantage_high": estimate.high,
-                "max_belief": self.max_belief,
-                "belief_violations": self.belief_violations,
-            }
-        }
+        counted = self.estimate
+        advantage = {"advantage": counted.advantage, "advantage_low": counted.low, "advantage_high": counted.high}
+        beliefs = {"max_belief": self.max_belief, "belief_violations": self.belief_violations}
+        return {"insider": {"worlds": counted.worlds, "wins": counted.wins} | advantage | beliefs}
 
 
 def measure_insider(run: FinishedRun, _: Findings) -> InsiderNumbers | None:
@@ -46,3 +41,87 @@ def measure_insider(run: FinishedRun, _: Findings) -> InsiderNumbers | None:
         max_belief=float(run.tables.worlds["belief"].max()),
         belief_violations=int((run.towards_truth > limit).sum()),
     )
+
+
+@dataclass(frozen=True)
+class OneInsider:
+    """What one of several insiders achieved."""
+
+    client: int  # number of the client that it is
+    estimate: AdvantageEstimate  # games won, and the advantage that follows
+    max_belief: float  # its largest belief in the dataset that was really used
+
+
+@dataclass(frozen=True)
+class InsidersNumbers:
+    """What several insiders achieved, who watched the same worlds."""
+
+    each: tuple[OneInsider, ...]  # every insider, in the order of the clients
+    agreement: float  # share of the worlds in which all of them said the same
+
+    @property
+    def best(self) -> OneInsider:
+        """The insider that was right most often; the first one of equals."""
+        return max(self.each, key=lambda one: one.estimate.wins)
+
+    @property
+    def worst(self) -> OneInsider:
+        """The insider that was right least often."""
+        return min(self.each, key=lambda one: one.estimate.wins)
+
+    @property
+    def spread(self) -> float:
+        """Advantage of the best less that of the worst."""
+        return self.best.estimate.advantage - self.worst.estimate.advantage
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `insiders`."""
+        each = [{"client": one.client, **asdict(one.estimate), "max_belief": one.max_belief} for one in self.each]
+        best = {"best": self.best.client, "spread": self.spread, "agreement": self.agreement}
+        return {"insiders": best | {"each": each}}
+
+
+def measure_insiders(run: FinishedRun, _: Findings) -> InsidersNumbers | None:
+    """Return what several insiders achieved; None where one played alone."""
+    table = run.tables.insiders
+    if table is None or "won" not in table or not run.facts.has_promise:
+        return None
+    each = tuple(
+        _one(int(str(client)), rows, run.facts.confidence) for client, rows in table.groupby("insider", sort=True)
+    )
+    right = table.pivot(index="world", columns="insider", values="won").to_numpy(dtype=np.bool_)
+    return InsidersNumbers(each, float((right == right[:, :1]).all(axis=1).mean()))
+
+
+def _one(client: int, rows: pd.DataFrame, confidence: float) -> OneInsider:
+    won = rows["won"].to_numpy(dtype=np.bool_)
+    return OneInsider(client, empirical_advantage(won, confidence), float(rows["belief"].max()))
+
+
+@dataclass(frozen=True)
+class InnovationNumbers:
+    """How well the innovations follow their law."""
+
+    check: InnovationCheck
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `innovations`."""
+        groups = [_group_json(bit, group) for bit, group in self.groups]
+        return {"innovations": {"holds": self.check.holds, "rounds_left_out": self.check.left_out, "groups": groups}}
+
+    @property
+    def groups(self) -> tuple[tuple[int, InnovationGroup], ...]:
+        """The worlds of either bit."""
+        return (1, self.check.members), (0, self.check.nonmembers)
+
+
+def _group_json(bit: int, group: InnovationGroup) -> dict[str, Any]:
+    names = ("count", "mean", "variance", "serial_correlation")
+    return {"bit": bit} | {name: getattr(group, name) for name in names} | {"ks_p": group.ks_p_value}
+
+
+def measure_innovations(run: FinishedRun, _: Findings) -> InnovationNumbers | None:
+    """Return how well the innovations follow their law; None where they have none."""
+    if not run.facts.has_promise or not run.has_insider or not run.facts.game.law.weighs_exactly:
+        return None
+    return InnovationNumbers(check_scores(run.measured.innovations, run.bits))

@@ -14,7 +14,7 @@ from fl_audit.evidence.belief.family import DETECTION_POWER, FAMILY_LEVEL, TestN
 from fl_audit.evidence.belief.noise_estimate import breach_ratio
 from fl_audit.evidence.belief.verdict import Judgement, judged_by_one
 from fl_audit.evidence.canary_dilution import dilution, squared_spread
-from fl_audit.evidence.findings.found import Findings, finite
+from fl_audit.evidence.findings.found import Findings, json_of
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.game.canaries import CanaryFacts
 from fl_audit.learning.private_training import opacus_epsilon
@@ -44,17 +44,11 @@ class OneRunNumbers:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `one_run`."""
-        found = self.finding
-        names = ("canaries", "rounds", "mu", "mu_lower", "mu_claimed", "delta", "confidence")
-        epsilons = ("epsilon_round", "epsilon_lower", "epsilon_claimed")
-        numbers = {name: getattr(found, name) for name in names}
-        numbers |= {name: finite(getattr(found, name)) for name in epsilons}
-        return {
-            "one_run": numbers
-            | {"method": str(found.method), "assumption": found.method.assumption, "mu_true": self.mu_true}
-            | {"worlds": self.worlds, "worlds_held": self.held, "mean_mu_lower": self.mean_mu_lower}
-            | {"epsilon_told": finite(self.epsilon_told)}
-        }
+        found, names = self.finding, ("canaries", "rounds", "mu", "mu_lower", "mu_claimed", "delta", "confidence")
+        told = {name: getattr(found, name) for name in (*names, "epsilon_round", "epsilon_lower", "epsilon_claimed")}
+        told |= {"method": found.method, "assumption": found.method.assumption, "mu_true": self.mu_true}
+        told |= {"worlds": self.worlds, "worlds_held": self.held, "mean_mu_lower": self.mean_mu_lower}
+        return {"one_run": json_of(told | {"epsilon_told": self.epsilon_told})}
 
 
 def measure_one_run(run: FinishedRun, _: Findings) -> OneRunNumbers | None:
@@ -93,19 +87,12 @@ def judge_canaries(run: FinishedRun) -> Judgement | None:
         is_conclusive = shift <= hidden.shown(at_level.mu_claimed / breach_ratio(guarantee(claim)))
     told = _told(run, facts, claim)
     is_broken = at_level.is_violated or (told is not None and at_level.epsilon_lower > told)
-    test = TestResult(
-        name=TestName.CANARIES,
-        statistic=at_level.epsilon_lower,
-        p_value=0.0 if is_broken else 1.0,
-        measured=at_level.epsilon_lower,
-        promised=promise.epsilon if told is None else min(promise.epsilon, told),
-        limit=limit,
-        more={"delta": promise.delta},
-    )
-    return judged_by_one(
-        test, is_conclusive, (bound.epsilon_lower, at_level.epsilon_lower),
-        run.facts.confidence, str(TestName.CANARIES), at_level.method.assumption, limit,
-    )  # fmt: skip
+    promised, more = promise.epsilon if told is None else min(promise.epsilon, told), {"delta": promise.delta}
+    lower, p_value = at_level.epsilon_lower, 0.0 if is_broken else 1.0
+    test = TestResult(TestName.CANARIES, lower, p_value, lower, promised, limit, more=more)
+    bounds, assumption = (bound.epsilon_lower, lower), at_level.method.assumption
+    judged = judged_by_one(test, bounds, run.facts.confidence, promise, str(TestName.CANARIES), assumption)
+    return replace(judged, limit_of_detection=limit, conclusive=is_conclusive)
 
 
 def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: float) -> OneRunFinding:

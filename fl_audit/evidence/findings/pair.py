@@ -1,12 +1,11 @@
-"""What the beliefs say of the audited pair beyond counting: advantage, delta(epsilon) and epsilon with intervals."""
+"""The audited pair: what beliefs say of it beyond counting, and how much a crafted record changes of what one may."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fl_audit.evidence.belief.advantage import AdvantageEstimate
-from fl_audit.evidence.belief.bounded_mean import MeanInterval
+from fl_audit.evidence.belief.advantage import AdvantageEstimate, MeanInterval
 from fl_audit.evidence.belief.calibration import Calibration, calibration
 from fl_audit.evidence.belief.expected import (
     PairInterval,
@@ -15,9 +14,10 @@ from fl_audit.evidence.belief.expected import (
     delta_from_beliefs,
     epsilon_from_beliefs,
 )
-from fl_audit.evidence.findings.found import Findings, finite
+from fl_audit.evidence.findings.found import Findings, finite, json_of
 from fl_audit.evidence.findings.insider import InsiderNumbers
 from fl_audit.evidence.finished_run import FinishedRun
+from fl_audit.game.crafted import CraftedMeasures
 
 CURVE_POINTS = 9
 
@@ -50,30 +50,22 @@ class PairNumbers:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `pair`."""
+        advantage, epsilon, beliefs = self.advantage, self.epsilon, json_of(self.calibration)
+        beliefs.pop("confidence")
         return {
             "pair": {
-                "advantage": _interval_json(self.advantage.mean, self.advantage),
-                "advantage_standard_error": finite(self.advantage.standard_error),
-                "epsilon": None if self.epsilon is None else _interval_json(self.epsilon.value, self.epsilon),
-                "delta_of_epsilon": [asdict(point) for point in self.curve],
-                "calibration": {
-                    "wins": self.calibration.wins,
-                    "expected_wins": self.calibration.expected_wins,
-                    "wins_p_value": self.calibration.wins_p_value,
-                    "p_value": self.calibration.p_value,
-                    "bins": [asdict(part) for part in self.calibration.bins],
-                },
+                "advantage": _interval_json(advantage.mean, advantage),
+                "advantage_standard_error": finite(advantage.standard_error),
+                "epsilon": None if epsilon is None else _interval_json(epsilon.value, epsilon),
+                "delta_of_epsilon": json_of(self.curve),
+                "calibration": beliefs,
             }
         }
 
 
 def _interval_json(value: float, found: MeanInterval | PairInterval) -> dict[str, Any]:
-    return {
-        "value": finite(value),
-        "low": finite(found.low),
-        "high": finite(found.high),
-        "confidence": found.confidence,
-    }
+    numbers: dict[str, Any] = json_of({"value": value, "low": found.low, "high": found.high})
+    return numbers | {"confidence": found.confidence}
 
 
 def measure_pair(run: FinishedRun, findings: Findings) -> PairNumbers | None:
@@ -81,10 +73,8 @@ def measure_pair(run: FinishedRun, findings: Findings) -> PairNumbers | None:
 
     Parameters
     ----------
-    run
-        A finished run.
-    findings
-        What was found of it before.
+    run, findings
+        A finished run, and what was found of it before.
     """
     promise, insider = run.facts.guarantee, findings.find(InsiderNumbers)
     # Beliefs say this of the pair where they come from the exact likelihood ratio, and nowhere else.
@@ -113,3 +103,40 @@ def _point(run: FinishedRun, epsilon: float) -> CurvePoint:
         for estimate in (delta_from_beliefs, counted_delta)
     )
     return CurvePoint(epsilon, told.value, told.low, told.high, counted.value, counted.low, counted.high)
+
+
+@dataclass(frozen=True)
+class CraftedNumbers:
+    """What the crafted record came to."""
+
+    initial: CraftedMeasures  # at the initial weights
+    # `first`, `mean`: local sensitivity over the global one, mean over worlds: in the first round, and over all rounds.
+    # None where no insider measured it.
+    first: float | None
+    mean: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `crafted`."""
+        return {
+            "crafted": {
+                "label": self.initial.label,
+                "clipped_gradient_norm": self.initial.length,
+                "shortest_clipped_gradient_norm": self.initial.shortest,
+                "cosine_to_others": self.initial.cosine,
+                "initial_sensitivity": self.initial.sensitivity,
+                "weights_looked_at": self.initial.models,
+                "first_round_sensitivity": self.first,
+                "mean_sensitivity": self.mean,
+            }
+        }
+
+
+def measure_crafted(run: FinishedRun, _: Findings) -> CraftedNumbers | None:
+    """Return what the crafted record came to; None where none was crafted."""
+    facts = run.facts
+    if facts.crafted is None:
+        return None
+    if not run.has_insider or not facts.game.law.weighs_exactly:
+        return CraftedNumbers(facts.crafted, None, None)
+    share = run.by_world("local_sensitivity") / facts.global_sensitivity
+    return CraftedNumbers(facts.crafted, float(share[:, 0].mean()), float(share.mean()))

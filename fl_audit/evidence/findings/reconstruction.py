@@ -8,7 +8,7 @@ import numpy as np
 
 from fl_audit.arrays import Floats, Integers
 from fl_audit.evidence.belief.advantage import clopper_pearson
-from fl_audit.evidence.findings.found import Findings
+from fl_audit.evidence.findings.found import Findings, json_of
 from fl_audit.evidence.finished_run import FinishedRun
 
 _GUESSES = (1, 5, 10, 100)
@@ -56,17 +56,12 @@ class ReconstructionNumbers:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `reconstruction`."""
-        told = [
-            {"guesses": one.guesses, "share": one.share, "low": one.low, "high": one.high, "chance": one.chance,
-             "bound": one.bound}
-            for one in self.successes
-        ]  # fmt: skip
         return {
             "reconstruction": {
                 "candidates": self.candidates,
                 "worlds": len(self.ranks),
                 "confidence": self.confidence,
-                "success": told,
+                "success": json_of(self.successes),
                 "mean_rank": float(np.mean(self.ranks)),
                 "largest_mu": self.longest,
                 "median_mu": self.median,

@@ -1,7 +1,7 @@
 """What each record is promised by itself, where owners randomise their records before anything is trained on them."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, assert_never
 
 import numpy as np
@@ -11,7 +11,7 @@ from fl_audit.arrays import Floats
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser, pure_epsilon
 from fl_audit.errors import require
 from fl_audit.evidence.belief.advantage import clopper_pearson
-from fl_audit.evidence.findings.found import Findings
+from fl_audit.evidence.findings.found import Findings, json_of
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.game.record_pair import RecordClaim
 from fl_audit.privacy.events import RandomizedResponse, ReleaseEvent
@@ -63,18 +63,8 @@ class RecordPromise:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `record_promise`."""
-        told = {
-            "randomiser": self.randomiser.kind,
-            "accountant": ACCOUNTANT,
-            "delta": 0.0,
-            "epsilon": self.epsilon,
-            "unit": unit_of(self.randomiser),
-            "counted": self.counted,
-            "counted_epsilon": self.counted_epsilon,
-            "whole_epsilon": self.whole_epsilon,
-            "pair": None if self.pair is None else asdict(self.pair),
-        }
-        return {"record_promise": told}
+        told = {"randomiser": self.randomiser.kind, "accountant": ACCOUNTANT, "delta": 0.0}
+        return {"record_promise": json_of(self) | told | {"unit": unit_of(self.randomiser)}}
 
 
 def unit_of(randomiser: RecordRandomiser) -> str:
@@ -114,11 +104,9 @@ def measured_advantage(of_first: Floats, of_second: Floats, confidence: float) -
 
     Parameters
     ----------
-    of_first
-        Log-odds of the first record against the second in worlds where the first was randomised, (worlds,), at least
-        one.
-    of_second
-        The same log-odds in worlds where the second was randomised, likewise.
+    of_first, of_second
+        Log-odds of the first record against the second in worlds where the first was randomised, and in as many where
+        the second was, (worlds,), at least one.
     confidence
         Above 0 and below 1. Either share has an interval that misses with half of the rest.
 

@@ -1,34 +1,32 @@
-"""The released model: how well it does its job, and what it gives away by its losses alone (Epsilon*)."""
+"""The released model: how well it does its job, what its losses alone give away (Epsilon*), and where it comes from."""
 
 import math
 from dataclasses import dataclass
 from typing import Any
 
-from fl_audit.evidence.findings.found import Findings, finite
+from fl_audit.evidence.findings.found import Findings, finite, json_of
 from fl_audit.evidence.finished_run import FinishedRun
-from fl_audit.evidence.origin import Unprotected
-from fl_audit.evidence.star.epsilon_star import StarSettings
+from fl_audit.evidence.run_tables import Provenance, Timing, Unprotected
 
 
 @dataclass(frozen=True)
 class StarNumbers:
     """Epsilon* of the final releases."""
 
-    # `mean`, `largest`: over the worlds, in nats; infinite or NaN where it was not determined.
+    # `mean`, `max`: over the worlds, in nats; infinite or NaN where it was not determined.
     mean: float
-    largest: float
-    # `untrained_mean`, `untrained_largest`: the same of the initial models, which cannot leak: what chance alone
-    # reaches with so many losses. NaN where it was not computed for them.
+    max: float
+    # `delta`, `cut`: at which it was computed, and the error rates that were left out.
+    delta: float
+    cut: float
+    # `untrained_mean`, `untrained_max`: the same of the initial models, which cannot leak: what chance alone reaches
+    # with so many losses. NaN where it was not computed for them.
     untrained_mean: float
-    untrained_largest: float
-    settings: StarSettings  # its delta, and the error rates that were left out
+    untrained_max: float
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `epsilon_star`."""
-        found = {"mean": finite(self.mean), "max": finite(self.largest)}
-        chance = {"untrained_mean": finite(self.untrained_mean), "untrained_max": finite(self.untrained_largest)}
-        settings = {"delta": self.settings.delta, "cut": self.settings.cut}
-        return {"epsilon_star": found | settings | chance}
+        return {"epsilon_star": json_of(self)}
 
 
 @dataclass(frozen=True)
@@ -69,8 +67,26 @@ def measure_star(run: FinishedRun, _: Findings) -> StarNumbers | None:
     untrained = releases.loc[releases["round"] == 0, "epsilon_star"]
     return StarNumbers(
         mean=float(values.mean()),
-        largest=float(values.max()),
+        max=float(values.max()),
+        delta=run.facts.star.delta,
+        cut=run.facts.star.cut,
         untrained_mean=float(untrained.mean()),
-        untrained_largest=float(untrained.max()),
-        settings=run.facts.star,
+        untrained_max=float(untrained.max()),
     )
+
+
+@dataclass(frozen=True)
+class OriginNumbers:
+    """Where the run comes from, None where that was not noted, and how long it took."""
+
+    provenance: Provenance | None
+    timing: Timing
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `timing`: the same run has the same summary wherever it is made, but for that."""
+        return {"timing": json_of(self.timing)}
+
+
+def measure_origin(run: FinishedRun, _: Findings) -> OriginNumbers:
+    """Return where a run comes from, and how long it took."""
+    return OriginNumbers(run.provenance, run.timing)

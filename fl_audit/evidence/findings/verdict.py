@@ -1,12 +1,13 @@
-"""The verdict: what became of the promise, which test broke it, and what a verdict covers."""
+"""The verdict: what became of the promise, which test broke it, what it covers, and how much noise there really is."""
 
 import math
 from dataclasses import dataclass
 from typing import Any
 
 from fl_audit.evidence.belief.family import TestName
-from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, judge_scores, unjudged
-from fl_audit.evidence.findings.found import Findings, finite
+from fl_audit.evidence.belief.noise_estimate import NoiseEstimate
+from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, judge_scores
+from fl_audit.evidence.findings.found import Findings, finite, json_of
 from fl_audit.evidence.findings.one_run import judge_canaries
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.evidence.reconstruction import judge_hits
@@ -61,7 +62,7 @@ def measure_verdict(run: FinishedRun, _: Findings) -> VerdictNumbers:
     scores, targets, ranks = run.insider_scores, run.target_scores, run.candidate_ranks
     nothing = scores is None and targets is None and ranks is None and not run.has_insider
     if promise is None or nothing:
-        return VerdictNumbers(unjudged(promise), None)
+        return VerdictNumbers(Verdict.NO_PROMISE if promise is None else Verdict.NOT_AUDITED, None)
     said = (promise, facts.confidence)
     if ranks is not None:
         chance = float(facts.game.prior_of_candidates.max())
@@ -83,3 +84,36 @@ def _seconds_needed(found: Judgement, run: FinishedRun) -> float | None:
     if found.worlds_needed is None or not speed:
         return None
     return found.worlds_needed / speed + (setup or 0.0)
+
+
+@dataclass(frozen=True)
+class NoiseNumbers:
+    """What the insider measured of the noise."""
+
+    estimate: NoiseEstimate  # measured over promised noise
+    judgement: Judgement  # the tests of the promise
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `noise`; what was not measured is None."""
+        names = ("ratio", "low", "high", "confidence", "along_record", "along_low", "along_high")
+        tensors = [dict(zip(("name", *names[:3]), part, strict=True)) for part in self.estimate.tensors]
+        told = {name: getattr(self.estimate, name) for name in names}
+        return {"noise": json_of(told | {"tensors": tensors, "level": self.judgement.level})}
+
+    @property
+    def main(self) -> tuple[float, float, float] | None:
+        """Ratio and interval over all directions, or along the unit's where nothing else was measured."""
+        found = self.estimate
+        if math.isfinite(found.ratio):
+            return found.ratio, found.low, found.high
+        if math.isfinite(found.along_record):
+            return found.along_record, found.along_low, found.along_high
+        return None
+
+
+def measure_noise(_: FinishedRun, findings: Findings) -> NoiseNumbers | None:
+    """Return what the insider measured of the noise; None where nothing was judged."""
+    verdict = findings.find(VerdictNumbers)
+    if verdict is None or verdict.judgement is None:
+        return None
+    return NoiseNumbers(verdict.judgement.noise, verdict.judgement)

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from fl_audit.evidence.findings.attacks import AttackNumbers
+from fl_audit.evidence.findings.attacks import AttackNumbers, MembershipNumbers
 from fl_audit.evidence.findings.insider import InsiderNumbers
-from fl_audit.evidence.findings.membership import MembershipNumbers
 from fl_audit.evidence.findings.pair import PairNumbers
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.report.finding import RunContents

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fl_audit.evidence.findings.attributes import (
+from fl_audit.evidence.findings.attacks import (
     GUESSED,
     GUESSED_BLINDLY,
     GUESSED_BY_LAW,

@@ -61,8 +61,8 @@ def _draw_bit(axes: Axes, contents: RunContents, bit: int) -> None:
         axes.plot(rounds, middle, style.line, color=style.colour, linewidth=2.4, marker=style.marker,
                   label=f"{style.short}: their median", **markers_for(len(rounds)))  # fmt: skip
     if run.has_even_rounds:
-        law = belief_band(facts.mu, facts.game.rounds, bit, facts.prior, 0.9)
-        for index, curve in enumerate((law.low, law.high)):
+        least, _, most = belief_band(facts.mu, facts.game.rounds, bit, facts.prior, 0.9)
+        for index, curve in enumerate((least, most)):
             axes.plot(rounds, curve, ":", color=INK, linewidth=1.4,
                       label="law: 90 % of worlds" if (bit, index) == (1, 0) else None)  # fmt: skip
 

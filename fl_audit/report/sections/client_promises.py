@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from fl_audit.evidence.findings.client_promises import ClientPromises, measure_client_promises
+from fl_audit.evidence.findings.clients import ClientPromises, measure_client_promises
 from fl_audit.report.finding import RunContents, Section, Table
 from fl_audit.report.sections.promise import at_delta
 

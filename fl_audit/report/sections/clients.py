@@ -3,6 +3,7 @@
 from typing import Any
 
 from fl_audit.evidence.findings.clients import ClientNumbers, measure_clients
+from fl_audit.evidence.findings.found import json_of
 from fl_audit.report.finding import RunContents, Section, Table
 from fl_audit.report.wording import plural
 
@@ -18,7 +19,7 @@ def _sentence(numbers: ClientNumbers, _: RunContents) -> str:
 
 def _tables(numbers: ClientNumbers, _: RunContents) -> list[Table]:
     columns: tuple[str, ...] = ("Client", "Worlds with 2 records or more", "5 %", "Median", "95 %", "Largest")
-    rows: tuple[tuple[Any, ...], ...] = tuple(tuple(client.to_json().values()) for client in numbers.clients)
+    rows: tuple[tuple[Any, ...], ...] = tuple(tuple(json_of(client).values()) for client in numbers.clients)
     if (shards := numbers.shards) is not None:
         columns = (columns[0], "Records", *columns[1:])
         rows = tuple((row[0], shards[row[0]], *row[1:]) for row in rows)

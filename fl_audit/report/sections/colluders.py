@@ -2,8 +2,8 @@
 
 from dataclasses import asdict
 
-from fl_audit.evidence.findings.colluders import ColludersNumbers, Left, measure_colluders
 from fl_audit.evidence.findings.found import finite
+from fl_audit.evidence.findings.promise import ColludersNumbers, Left, measure_colluders
 from fl_audit.report.finding import RunContents, Section, Table
 from fl_audit.report.wording import number_text
 

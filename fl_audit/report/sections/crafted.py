@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from fl_audit.evidence.findings.crafted import CraftedNumbers, measure_crafted
+from fl_audit.evidence.findings.pair import CraftedNumbers, measure_crafted
 from fl_audit.report.finding import Picture, Row, RunContents, Section
 from fl_audit.report.style import finish_axes
 from fl_audit.report.wording import plural

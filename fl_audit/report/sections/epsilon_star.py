@@ -20,17 +20,18 @@ def _sentence(star: StarNumbers, contents: RunContents) -> str:
         return "How much a released model gives away by its losses was not determined."
     text = (
         f"Judged by its losses alone, a released model scores {number_text(star.mean, 3)} on the leakage scale "
-        f"Epsilon* (at most {number_text(star.largest, 3)}), where 0 means that it treats people in the training data "
+        f"Epsilon* (at most {number_text(star.max, 3)}), where 0 means that it treats people in the training data "
         "like others."
     )
     if math.isfinite(star.untrained_mean):
-        start = "pretrained" if contents.facts.is_pretrained else "untrained"
+        is_pretrained = contents.facts.configuration.get("model", {}).get("initial") == "pretrained"
+        start = "pretrained" if is_pretrained else "untrained"
         text += (
             f" Chance alone reaches {number_text(star.untrained_mean, 3)} (at most "
-            f"{number_text(star.untrained_largest, 3)}): that is what {start} models score, which cannot leak."
+            f"{number_text(star.untrained_max, 3)}): that is what {start} models score, which cannot leak."
         )
     promise = contents.facts.guarantee
-    if promise is not None and star.largest > promise.epsilon:
+    if promise is not None and star.max > promise.epsilon:
         text += (
             " The promised epsilon is another quantity, over all repetitions: single models may exceed it by chance."
         )
@@ -50,27 +51,25 @@ def _losses_text(contents: RunContents) -> str:
 
 
 def _rows(star: StarNumbers, _: RunContents) -> list[Row]:
-    cut = f", error rates within {star.settings.cut:g} of 0 and 1 left out" if star.settings.cut else ""
+    cut = f", error rates within {star.cut:g} of 0 and 1 left out" if star.cut else ""
     how = (
-        f"Negoescu et al. 2023{at_delta(star.settings.delta)}{cut}; losses of members and of a population sample are "
+        f"Negoescu et al. 2023{at_delta(star.delta)}{cut}; losses of members and of a population sample are "
         "normal after a logit transform"
     )
     chance = "the same of release 0, which cannot leak: what chance reaches"
     return [
         Row("Epsilon*, mean over worlds (nats)", finite(star.mean), f"of the final release, {how}", on_page=True),
-        Row("Epsilon*, largest world (nats)", finite(star.largest), "an extreme value"),
+        Row("Epsilon*, largest world (nats)", finite(star.max), "an extreme value"),
         Row("Epsilon* of untrained models, mean (nats)", finite(star.untrained_mean), chance),
-        Row(
-            "Epsilon* of untrained models, largest (nats)", finite(star.untrained_largest), "likewise, an extreme value"
-        ),
-        Row("Delta of Epsilon* (probability)", star.settings.delta, "chosen before the run"),
-        Row("Error rates left out", star.settings.cut, "chosen before the run"),
+        Row("Epsilon* of untrained models, largest (nats)", finite(star.untrained_max), "likewise, an extreme value"),
+        Row("Delta of Epsilon* (probability)", star.delta, "chosen before the run"),
+        Row("Error rates left out", star.cut, "chosen before the run"),
     ]
 
 
 def _caption(star: StarNumbers, contents: RunContents) -> str:
     spread = "" if contents.run.worlds == 1 else " Median, middle half and range of the worlds."
-    at, promise = number_text(star.settings.delta), contents.facts.guarantee
+    at, promise = number_text(star.delta), contents.facts.guarantee
     text = f"Measured from losses alone at δ = {at}.{spread} Under the floor chance decides."
     if promise is None or promise_fits(contents):
         return text
@@ -96,7 +95,7 @@ def _star_figure(figure: Figure, star: StarNumbers, contents: RunContents) -> No
         label = f"floor by chance: {number_text(star.untrained_mean, 2)}"
         axes.axhline(star.untrained_mean, color=MUTED, linestyle=":", linewidth=1.8, label=label)
     axes.set_ylim(0, 1.05 * max(axes.get_ylim()[1], 1e-3))
-    name = f"Epsilon* (nats)\nat δ = {number_text(star.settings.delta)}"
+    name = f"Epsilon* (nats)\nat δ = {number_text(star.delta)}"
     finish_axes(axes, "Epsilon* of each released model", "Release (number; 0 = initial model)", name)
 
 

@@ -1,7 +1,7 @@
 """Several insiders at once: what the best of them achieved, and how far they lie apart."""
 
 from fl_audit.evidence.belief.advantage import AdvantageEstimate
-from fl_audit.evidence.findings.insiders import InsidersNumbers, measure_insiders
+from fl_audit.evidence.findings.insider import InsidersNumbers, measure_insiders
 from fl_audit.report.finding import Row, RunContents, Section, Table
 from fl_audit.report.wording import percent, plural
 

@@ -40,12 +40,12 @@ def law_tables(facts: RunFacts) -> list[Table]:
         (f"{capital(words.many)} that are protected", plural(facts.units, words.one)),
         ("What a round adds up", contribution_text(facts)),
         ("Who takes part", participation_text(facts)),
-        (f"Sampling rate of {words.many}", facts.sampling_rate),
+        (f"Sampling rate of {words.many}", facts.game.law.sampling_rate),
         ("Clipping", clipping_text(facts)),
         *_noise_rows(facts),
         ("Where the insider sits", standpoint_text(facts) if game.with_insider else "no insider was asked"),
         ("Prior belief in D", percent(facts.prior)),
-        ("Optimizer", facts.optimizer),
+        ("Optimizer", str(facts.game.law.optimizer.kind)),
         ("Released to clients", str(game.view)),
         ("Partition", str(game.partition)),
         ("Training records used", game.records),
@@ -64,7 +64,7 @@ def _noise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = [
         ("Noise", noise_source_text(facts)),
         ("Noise scaled to", scaling_text(facts)),
-        ("Private release", "yes" if facts.is_private_release else "no"),
+        ("Private release", "yes" if facts.game.law.is_private_release else "no"),
         ("Global sensitivity" + " in the first round" * facts.game.law.is_adaptive, facts.global_sensitivity),
     ]
     if facts.has_promise:
@@ -114,13 +114,13 @@ def _sentence(_: PromiseNumbers, contents: RunContents) -> str:
 
 def _caption(_: PromiseNumbers, contents: RunContents) -> str:
     facts = contents.facts
-    match facts.scaling:
+    match facts.game.law.scaling:
         case NoiseScaling.LOCAL:
             scaled = "The noise of each round was scaled to this curve."
         case NoiseScaling.GLOBAL:
             scaled = "The noise was scaled to the limit; the gap below it is noise spent on the worst case."
         case _:
-            assert_never(facts.scaling)
+            assert_never(facts.game.law.scaling)
     return f"How far the {contents.words.sum} moves between the two data sets, at the weights of that round. {scaled}"
 
 
@@ -129,7 +129,7 @@ def _local_sensitivity_figure(figure: Figure, _: PromiseNumbers, contents: RunCo
     axes = figure.add_subplot()
     median = draw_spread(axes, rounds, "local_sensitivity")
     _draw_limits(axes, contents)
-    if median.max() < SMALL_SENSITIVITY * contents.facts.clipping_norm:
+    if median.max() < SMALL_SENSITIVITY * contents.facts.game.law.clipping_norm:
         axes.set_yscale("log", nonpositive="clip")
     else:
         axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
@@ -144,7 +144,7 @@ def _draw_limits(axes: Axes, contents: RunContents) -> None:
         label = "global sensitivity, which follows the clipping norm (median)"
         axes.plot(rounds, facts.relation.sensitivity_of_sum(1.0) * norms, label=label, **LIMIT)
         return
-    clip, highest = facts.clipping_norm, facts.largest_difference
+    clip, highest = facts.game.law.clipping_norm, facts.largest_difference
     if highest != clip:
         axes.axhline(clip, color=INK, linestyle=":", linewidth=1.8, label=f"clipping norm C = {number_text(clip, 3)}")
     name = "global sensitivity" if highest == facts.global_sensitivity else "largest difference of a round"

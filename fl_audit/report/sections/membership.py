@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fl_audit.adjacency import Relation, Unit
+from fl_audit.evidence.findings.attacks import MembershipNumbers, measure_membership
 from fl_audit.evidence.findings.found import finite
 from fl_audit.evidence.findings.insider import InsiderNumbers
-from fl_audit.evidence.findings.membership import MembershipNumbers, measure_membership
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
 from fl_audit.report.finding import Row, RunContents, Section
 from fl_audit.report.law_words import exact_accountant, noise_text
@@ -21,7 +21,7 @@ def scope_of(facts: RunFacts) -> str:
     if not facts.has_promise:
         return "Nothing was promised, so nothing but certainty bounds the advantage."
     words = unit_words(facts.relation)
-    if not facts.is_private_release:
+    if not facts.game.law.is_private_release:
         return (
             f"No bound for members and others holds here: the noise follows {words.differing}, and no other "
             f"{words.one} is promised anything. The bounds say what the same promise would be worth to every one."

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fl_audit.evidence.belief.verdict import Judgement, depends_on_secret
-from fl_audit.evidence.findings.noise import NoiseNumbers, measure_noise
+from fl_audit.evidence.findings.verdict import NoiseNumbers, measure_noise
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, SMALL_TEXT_SIZE, finish_axes

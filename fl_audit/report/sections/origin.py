@@ -3,8 +3,8 @@
 from datetime import date
 from typing import Any
 
-from fl_audit.evidence.findings.origin import OriginNumbers, measure_origin
-from fl_audit.evidence.origin import Provenance, Session
+from fl_audit.evidence.findings.released_model import OriginNumbers, measure_origin
+from fl_audit.evidence.run_tables import Provenance, Session
 from fl_audit.report.finding import RunContents, Section, Table, TableLook
 from fl_audit.report.wording import SPACE
 

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
-from fl_audit.evidence.findings.other_promises import OtherPromises, measure_other_promises
+from fl_audit.evidence.findings.promise import OtherPromises, measure_other_promises
 from fl_audit.report.finding import Picture, RunContents, Section, Table
 from fl_audit.report.style import BIT_STYLES, INK, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.report.wording import number_text, percent

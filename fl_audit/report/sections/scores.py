@@ -1,7 +1,7 @@
 """The scores of an insider who has no beliefs, because the law of what it sees cannot be written down."""
 
+from fl_audit.evidence.findings.empirical_epsilon import ScoreNumbers, measure_scores
 from fl_audit.evidence.findings.found import finite
-from fl_audit.evidence.findings.scores import ScoreNumbers, measure_scores
 from fl_audit.report.finding import Row, RunContents, Section
 from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.wording import percent

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from fl_audit.evidence.findings.tradeoff import TradeoffNumbers, curve_of, measure_tradeoff
+from fl_audit.evidence.findings.empirical_epsilon import TradeoffNumbers, curve_of, measure_tradeoff
 from fl_audit.evidence.membership.limits import largest_tpr
 from fl_audit.report.finding import Picture, Row, RunContents, Section
 from fl_audit.report.style import BIT_STYLES, LIMIT, MUTED, PALE, draw_band, finish_axes

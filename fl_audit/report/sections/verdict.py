@@ -138,7 +138,7 @@ def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
         case _:
             assert_never(numbers.verdict)
     text += _looks_text(numbers.judgement, contents.facts)
-    if contents.facts.is_private_release:
+    if contents.facts.game.law.is_private_release:
         return text
     return f"{text} The models of this run are test pieces and must not be handed out: their noise depends on the data."
 
