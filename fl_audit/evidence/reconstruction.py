@@ -86,7 +86,7 @@ def judge_hits(
     low, at_level = (
         epsilon_of_hits(hits, worlds, chance, guarantee.delta, one) for one in (confidence, 1 - test.level)
     )
-    said = (confidence, guarantee, _METHOD, _ASSUMPTION)
+    said = (confidence, _METHOD, _ASSUMPTION)
     alone = judged_by_one(test, (low, at_level), *said, Missing.CANDIDATES_ALONE)
     return judged_with_noise(alone, noise, guarantee)
 

@@ -50,20 +50,6 @@ def law_in_words(claim: Claim) -> str:
 
 
 @dataclass(frozen=True)
-class Excess:
-    """Noise above the promise."""
-
-    # `ratio`, `low`, `high`: real over claimed noise with its interval.
-    ratio: float
-    low: float
-    high: float
-    # `kept`, `promised`: the epsilon that so much noise keeps, and that of the claimed noise, both at the claim's
-    # delta.
-    kept: float
-    promised: float
-
-
-@dataclass(frozen=True)
 class NoiseEstimate:
     """The measured over the promised standard deviation of the noise, with exact chi-square intervals."""
 
@@ -77,7 +63,7 @@ class NoiseEstimate:
     along_low: float
     along_high: float
     tensors: tuple[tuple[str, float, float, float], ...]  # name, ratio, low and high of every parameter tensor
-    excess: Excess | None  # what noise above the promise gives away, where it is above it beyond doubt; else None
+    excess: float | None  # the ratio where noise is above the promise beyond doubt, and gives accuracy away; else None
 
 
 def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
@@ -108,7 +94,6 @@ def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
 
 def estimate_noise(
     confidence: float,
-    claim: Claim,
     total: SquareSum | None = None,
     along: SquareSum | None = None,
     tensors: Mapping[str, SquareSum] | None = None,
@@ -119,8 +104,6 @@ def estimate_noise(
     ----------
     confidence
         Confidence of the intervals, above 0 and below 1.
-    claim
-        What is promised of which releases, with Gaussian noise.
     total, along, tensors
         The noise over all directions but the record's, along it, and on each tensor; None where it was not measured.
 
@@ -130,7 +113,7 @@ def estimate_noise(
         If a number is out of its range.
     """
     parts = tuple((name, one.ratio, *ratio_interval(one, confidence)) for name, one in (tensors or {}).items())
-    across, excess = _with_interval(total, confidence), _excess(total or along, confidence, claim)
+    across, excess = _with_interval(total, confidence), _excess(total or along)
     return NoiseEstimate(*across, confidence, *_with_interval(along, confidence), parts, excess)
 
 
@@ -138,12 +121,10 @@ def _with_interval(found: SquareSum | None, confidence: float) -> tuple[float, f
     return (math.nan,) * 3 if found is None else (found.ratio, *ratio_interval(found, confidence))
 
 
-def _excess(found: SquareSum | None, confidence: float, claim: Claim) -> Excess | None:
-    """Return what is given away; nothing unless chance explains the excess in less than one of 1,000 runs."""
-    if found is None or ratio_interval(found, 1 - 2 * FAMILY_LEVEL)[0] <= 1:
-        return None
-    kept, promised = (epsilon_at(claim, ratio) for ratio in (found.ratio, 1.0))
-    return Excess(found.ratio, *ratio_interval(found, confidence), kept, promised)
+def _excess(found: SquareSum | None) -> float | None:
+    """Return the ratio of noise above the promise; None unless chance explains it in less than one of 1,000 runs."""
+    beyond_doubt = found is not None and ratio_interval(found, 1 - 2 * FAMILY_LEVEL)[0] > 1
+    return found.ratio if found is not None and beyond_doubt else None
 
 
 def epsilon_at(claim: Claim, ratio: float) -> float:

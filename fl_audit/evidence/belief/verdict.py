@@ -145,7 +145,7 @@ def judge(measured: Measured, guarantee: Guarantee, confidence: float) -> Judgem
     total, along = noise_scale.total_squares(measured), noise_scale.record_squares(measured)
     return Judgement(
         *run_family(measured),
-        estimate_noise(confidence, claim, total, along, noise_scale.tensor_squares(measured)),
+        estimate_noise(confidence, total, along, noise_scale.tensor_squares(measured)),
         epsilon_lower_bound_from_noise(measured, confidence, claim),
         epsilon_lower_bound_from_noise(measured, 1 - FAMILY_LEVEL, claim),
         confidence,
@@ -201,7 +201,7 @@ def judge_scores(
         )
         ceiling = bound_limit(_SCORES_METHOD, *sizes, guarantee.delta, 1 - level)
     alone = judged_by_one(
-        _scores_test(at_level, ceiling, guarantee), (bound, at_level), confidence, guarantee, str(_SCORES_METHOD),
+        _scores_test(at_level, ceiling, guarantee), (bound, at_level), confidence, str(_SCORES_METHOD),
         _SCORES_METHOD.assumption, Missing.SCORES_ALONE,
     )  # fmt: skip
     return judged_with_noise(alone, noise, guarantee)
@@ -235,7 +235,7 @@ def judged_with_noise(alone: Judgement, noise: NoiseAlong | None, guarantee: Gua
         alone,
         tests=tests,
         not_offered=tuple((name, reasons.get(name, Missing.TARGETS_ALONE)) for name in FAMILY if name not in names),
-        noise=estimate_noise(alone.confidence, guarantee.claim, along=noise.total),
+        noise=estimate_noise(alone.confidence, along=noise.total),
         **vars(epsilon_limit(noise.total.freedom, noise.members.size, along.level, guarantee)),
     )
 
@@ -244,7 +244,6 @@ def judged_by_one(
     test: TestResult,
     lower_bounds: tuple[float, float],
     confidence: float,
-    guarantee: Guarantee,
     method: str,
     assumption: str,
     missing: Missing | None = None,
@@ -253,17 +252,15 @@ def judged_by_one(
 
     Parameters
     ----------
-    test, guarantee
-        The test, and the promise.
-    lower_bounds
-        On epsilon, with `confidence` and with 1 - `FAMILY_LEVEL`.
+    test, lower_bounds
+        The test, and lower bounds on epsilon with `confidence` and with 1 - `FAMILY_LEVEL`.
     confidence, method, assumption
         As of `Judgement`.
     missing
         Why no test of the family is offered; None names none.
     """
     not_offered = () if missing is None else tuple((name, missing) for name in FAMILY)
-    nothing = estimate_noise(confidence, guarantee.claim)
+    nothing = estimate_noise(confidence)
     return Judgement((test,), not_offered, nothing, *lower_bounds, confidence, method, assumption)
 
 

@@ -90,12 +90,6 @@ class ClientPromises:
         """Return the entry `client_promises`."""
         return {"client_promises": json_of(self.clients)}
 
-    @property
-    def range(self) -> tuple[float, float]:
-        """The smallest and the largest epsilon."""
-        each = [client.epsilon for client in self.clients]
-        return min(each), max(each)
-
 
 def measure_client_promises(run: FinishedRun, _: Findings) -> ClientPromises | None:
     """Return what every client promises; None where clients do not train privately."""

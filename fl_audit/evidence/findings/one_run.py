@@ -91,7 +91,7 @@ def judge_canaries(run: FinishedRun) -> Judgement | None:
     lower, p_value = at_level.epsilon_lower, 0.0 if is_broken else 1.0
     test = TestResult(TestName.CANARIES, lower, p_value, lower, promised, limit, more=more)
     bounds, assumption = (bound.epsilon_lower, lower), at_level.method.assumption
-    judged = judged_by_one(test, bounds, run.facts.confidence, promise, str(TestName.CANARIES), assumption)
+    judged = judged_by_one(test, bounds, run.facts.confidence, str(TestName.CANARIES), assumption)
     return replace(judged, limit_of_detection=limit, conclusive=is_conclusive)
 
 

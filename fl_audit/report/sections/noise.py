@@ -71,7 +71,7 @@ def excess_text(found: Judgement) -> str:
         return ""
     if depends_on_secret(found):
         return "That is no harmless surplus, for its size depends on the secret."
-    spare = percent(1 - 1 / found.noise.excess.ratio)
+    spare = percent(1 - 1 / found.noise.excess)
     return (
         f"More than was promised breaks no promise; it gives accuracy away, for {spare} less noise would keep the "
         "promise too."
