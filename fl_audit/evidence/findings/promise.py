@@ -124,15 +124,14 @@ class Left:
 
 @dataclass(frozen=True)
 class ColludersNumbers:
-    """What is left against 1 to m - 1 clients, against the server, and against the run's own insider."""
+    """What is left against 1 to m - 1 clients, and against the server."""
 
     groups: tuple[Left, ...]
     server: Left
-    here: Left
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `colluders`."""
-        return {"colluders": json_of({"groups": self.groups, "server": self.server})}
+        return {"colluders": json_of(self)}
 
 
 def measure_colluders(run: FinishedRun, _: Findings) -> ColludersNumbers | None:
@@ -145,7 +144,7 @@ def measure_colluders(run: FinishedRun, _: Findings) -> ColludersNumbers | None:
     most = facts.game.clients - 1
     counts = np.unique(np.linspace(1, most, min(most, MOST_POINTS)).round().astype(int))
     groups = tuple(_left(facts, Standpoint(colluders=int(count) - 1)) for count in counts)
-    return ColludersNumbers(groups, _left(facts, Standpoint(Place.SERVER)), _left(facts, facts.game.standpoint))
+    return ColludersNumbers(groups, _left(facts, Standpoint(Place.SERVER)))
 
 
 def _left(facts: RunFacts, standpoint: Standpoint) -> Left:
