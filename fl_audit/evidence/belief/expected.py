@@ -7,7 +7,6 @@ E[(1 - e^(eps - L))+ | D] is the true delta(eps) of the pair. These means vary f
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,12 +76,8 @@ def advantage_from_beliefs(log_odds: Floats, confidence: float, prior: float = 0
     InputError
         If there is no world or a number is out of its range.
     """
-    return mean_interval(2 * chance_of_being_right(log_odds, prior, coin) - 1, confidence, *_range(prior, coin))
-
-
-def _range(prior: float, coin: float) -> tuple[float, float]:
-    """Return between what 2 P(right) - 1 lies: never negative for one who knows the coin."""
-    return (0.0, 1.0) if prior == coin else (-1.0, 1.0)
+    smallest = 0.0 if prior == coin else -1.0  # never negative for one who knows the coin
+    return mean_interval(2 * chance_of_being_right(log_odds, prior, coin) - 1, confidence, smallest)
 
 
 def towards_truth(log_odds: Floats, members: Flags) -> tuple[Floats, ...]:
@@ -220,7 +215,9 @@ def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tupl
         return stakes.on(_delta_terms(log_odds, epsilon)).refutes_too_large(delta)
 
     low = last_true(is_too_small, 0.0, largest)
-    high = 0.0 if is_too_large(0.0) else _first_true(is_too_large, low, largest)
+    high = 0.0 if is_too_large(0.0) else math.inf
+    if high > 0 and is_too_large(largest):
+        high = -last_true(lambda number: is_too_large(-number), -largest, -low)
     return _plug_in_epsilon(log_odds, delta, largest), low, high
 
 
@@ -245,8 +242,3 @@ def _plug_in_epsilon(log_odds: Floats, delta: float, largest: float) -> float:
         return float(_delta_terms(log_odds, epsilon).mean()) - delta
 
     return falling_root(excess, largest, largest, xtol=1e-10)
-
-
-def _first_true(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Return where `holds` begins to hold between `low` and `high`, from above; infinity where it never does."""
-    return -last_true(lambda number: holds(-number), -high, -low) if holds(high) else math.inf

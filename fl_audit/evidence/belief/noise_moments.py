@@ -153,7 +153,9 @@ def serial_correlation(measured: Measured) -> TestResult:
     steps = _steps(sample)
     only_if(steps.size >= 3, Missing.TOO_FEW)
     t, p_value = _student_p(steps)
-    length = _mean_length(sample.shape[-1])
+    # The mean length of a standard normal vector is sqrt(2) Gamma((J + 1)/2) / Gamma(J/2).
+    places = sample.shape[-1]
+    length = math.sqrt(2) * math.exp(math.lgamma((places + 1) / 2) - math.lgamma(places / 2))
     scale = math.sqrt(float(np.mean(np.square(sample))))
     limit = min(1.0, _detectable_mean(steps.size, TestName.SERIAL_CORRELATION.level) / length)
     correlation = float(steps.mean()) / length / scale
@@ -166,8 +168,3 @@ def _steps(projections: Floats) -> Floats:
     lengths = np.linalg.norm(before, axis=-1)
     some = lengths > 0
     return np.asarray(np.einsum("wij,wij->wi", before, after)[some] / lengths[some], dtype=np.float64)
-
-
-def _mean_length(dimensions: int) -> float:
-    """Return the mean length of a standard normal vector, sqrt(2) Gamma((J + 1)/2) / Gamma(J/2)."""
-    return math.sqrt(2) * math.exp(math.lgamma((dimensions + 1) / 2) - math.lgamma(dimensions / 2))

@@ -200,8 +200,11 @@ def judge_scores(
             for one in (confidence, 1 - level)
         )
         ceiling = bound_limit(_SCORES_METHOD, *sizes, guarantee.delta, 1 - level)
+    # The p-value is not computed, only on which side of the level it lies.
+    p_value, more = 0.0 if at_level > guarantee.epsilon else 1.0, {"delta": guarantee.delta, "ceiling": ceiling}
+    test = TestResult(TestName.SCORES, at_level, p_value, measured=at_level, promised=guarantee.epsilon, more=more)
     alone = judged_by_one(
-        _scores_test(at_level, ceiling, guarantee), (bound, at_level), confidence, str(_SCORES_METHOD),
+        test, (bound, at_level), confidence, str(_SCORES_METHOD),
         _SCORES_METHOD.assumption, Missing.SCORES_ALONE,
     )  # fmt: skip
     return judged_with_noise(alone, noise, guarantee)
@@ -262,12 +265,6 @@ def judged_by_one(
     not_offered = () if missing is None else tuple((name, missing) for name in FAMILY)
     nothing = estimate_noise(confidence)
     return Judgement((test,), not_offered, nothing, *lower_bounds, confidence, method, assumption)
-
-
-def _scores_test(at_level: float, ceiling: float, guarantee: Guarantee) -> TestResult:
-    """Return the one test: its p-value is not computed, only on which side of the level it lies."""
-    p_value, more = 0.0 if at_level > guarantee.epsilon else 1.0, {"delta": guarantee.delta, "ceiling": ceiling}
-    return TestResult(TestName.SCORES, at_level, p_value, measured=at_level, promised=guarantee.epsilon, more=more)
 
 
 def verdict_on(is_broken: bool, is_conclusive: bool) -> Verdict:
