@@ -187,10 +187,10 @@ def test_the_server_faces_one_client_s_noise(make_contents):
 def test_both_releases_of_adaptive_clipping_are_told(make_contents):
     contents = make_contents(**CLIENT | {"adaptive": True})
     numbers = contents.find(ClippingNumbers)
-    assert (numbers.first, numbers.last) == (3.0, 1.5)
-    assert numbers.count_multiplier == pytest.approx(5 * numbers.sum_multiplier)
-    assert numbers.together == pytest.approx(contents.facts.guarantee.noise_multiplier)
-    assert contents.facts.guarantee.mu == pytest.approx(2 / numbers.together)
+    assert (numbers.first_norm, numbers.last_norm) == (3.0, 1.5)
+    assert numbers.count_noise_multiplier == pytest.approx(5 * numbers.sum_noise_multiplier)
+    assert numbers.noise_multiplier == pytest.approx(contents.facts.guarantee.noise_multiplier)
+    assert contents.facts.guarantee.mu == pytest.approx(2 / numbers.noise_multiplier)
     assert make_contents(**CLIENT).find(ClippingNumbers) is None
 
 
