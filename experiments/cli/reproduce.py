@@ -29,7 +29,7 @@ def reproduce(
             "Bernau et al. 2019: minutes within which worlds are added where claims lack them.",
             min=1,
         ),
-    ] = 120.0,
+    ] = 65.0,
     ray_address: AddressOption = None,
 ) -> None:
     """Compute a table or figure of a paper again, beside what is printed or what theory says.

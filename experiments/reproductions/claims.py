@@ -58,13 +58,26 @@ class PaperClaim:
     # With how many worlds the interval narrows: its width falls as worlds to this power. 1 for a share of 0 or 1.
     narrows: float = 0.5
     runs: tuple[str, ...] = ()  # names of the settings behind it, where worlds can be added to each
+    shares: tuple[float, ...] = ()  # how much of the squared width of the interval is due to each of them; empty: alike
     second_look: str = ""  # what a second look showed, where it does not hold; empty before
+    # What has to hold for the sentence to speak of anything, whatever it says. A claim with a premise that fails cannot
+    # be tested; one that is not decided leaves it as it is.
+    premises: "tuple[PaperClaim, ...]" = ()
+
+    @property
+    def untestable(self) -> str:
+        """Why it cannot be tested; empty if it can."""
+        failed = [one for one in self.premises if one.verdict is ClaimVerdict.FAILS]
+        return self.why or "; ".join(
+            f"not so: {one.statement} ({one.quantity} {one.found.value:.3f}, {one.found.low:.3f} to "
+            f"{one.found.high:.3f}, where {one.range_text} would count)" for one in failed
+        )  # fmt: skip
 
     @property
     def verdict(self) -> ClaimVerdict:
         """Whether the whole interval lies in the range, or all of it outside, or neither."""
         low, high = self.found.low, self.found.high
-        if self.why:
+        if self.untestable:
             return ClaimVerdict.UNTESTED
         if not (isfinite(low) and isfinite(high)):
             return ClaimVerdict.OPEN
@@ -106,8 +119,8 @@ class PaperClaim:
     @property
     def note(self) -> str:
         """The verdict, the sentence, and what would decide it."""
-        if self.why:
-            return f"{self.verdict}: {self.statement}; {self.why}"
+        if why := self.untestable:
+            return f"{self.verdict}: {self.statement}; {why}"
         more = self.worlds_to_decide
         decided = "" if more is None else f"; about {more:,} worlds would decide"
         look = f"; {self.second_look}" if self.second_look else ""
@@ -121,7 +134,7 @@ class PaperClaim:
         }
         numbers = {name: float(value) if isfinite(value) else None for name, value in ends.items()}
         more = {"claimed": self.range_text, "verdict": str(self.verdict), "worlds_to_decide": self.worlds_to_decide}
-        return texts | numbers | more | {"worlds": self.worlds}
+        return texts | {"why": self.untestable} | numbers | more | {"worlds": self.worlds}
 
 
 def untested(section: str, statement: str, why: str, where: str = "") -> PaperClaim:
@@ -129,10 +142,8 @@ def untested(section: str, statement: str, why: str, where: str = "") -> PaperCl
 
     Parameters
     ----------
-    section
-        Where the paper says so.
-    statement
-        What it says.
+    section, statement
+        Where the paper says so; what it says.
     why
         Why it cannot be tested.
     where

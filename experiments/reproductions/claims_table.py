@@ -20,17 +20,15 @@ def claims_table(
 
     Parameters
     ----------
-    claims
-        The claims, at least one that can be tested.
-    looks
-        What second looks at those that do not hold showed.
+    claims, looks
+        The claims, at least one that can be tested; what second looks at those that do not hold showed.
     remarks
         What else is to be said of the claims.
     data
         Titles of the data sets that they were tested on.
     """
     claims = looked_at(claims, looks)
-    shown = [claim for claim in claims if isfinite(claim.found.value)]
+    shown = [claim for claim in claims if isfinite(claim.found.value) and not claim.untestable]
     figure = new_figure(2.6 + 0.27 * len(shown))
     _draw_all(figure, shown)
     return ItemResult(

@@ -60,21 +60,18 @@ class ItemResult:
     @property
     def differences(self) -> tuple[str, ...]:
         """One line for every published number outside our interval."""
-        frame = self.frame
-        outside = frame[(frame["published"] < frame["low"]) | (frame["published"] > frame["high"])]
-        return tuple(
-            f"{row.setting}: {row.quantity} is {row.published:.4g} in print, here {row.measured:.4g} "
-            f"({row.low:.4g} to {row.high:.4g})"
-            for row in outside.itertuples()
-        )
+        return self._outside("published", "in print")
 
     @property
     def theory_misses(self) -> tuple[str, ...]:
         """One line for every number of theory outside our interval."""
+        return self._outside("theory", "by theory")
+
+    def _outside(self, column: str, said: str) -> tuple[str, ...]:
         frame = self.frame
-        outside = frame[(frame["theory"] < frame["low"]) | (frame["theory"] > frame["high"])]
+        outside = frame[(frame[column] < frame["low"]) | (frame[column] > frame["high"])]
         return tuple(
-            f"{row.setting}: {row.quantity} is {row.theory:.4g} by theory, here {row.measured:.4g} "
+            f"{row.setting}: {row.quantity} is {getattr(row, column):.4g} {said}, here {row.measured:.4g} "
             f"({row.low:.4g} to {row.high:.4g})"
             for row in outside.itertuples()
         )
@@ -82,8 +79,7 @@ class ItemResult:
     @property
     def held_against_theory(self) -> int:
         """Number of intervals of ours beside which theory says a number."""
-        frame = self.frame
-        return int(np.sum(np.isfinite(frame["theory"]) & np.isfinite(frame["low"]) & np.isfinite(frame["high"])))
+        return self._beside("theory")
 
     @property
     def computed(self) -> tuple[int, int]:
@@ -111,8 +107,10 @@ class ItemResult:
     @property
     def compared(self) -> int:
         """Number of published numbers for which we have an interval."""
-        frame = self.frame
-        return int(np.sum(np.isfinite(frame["published"]) & np.isfinite(frame["low"]) & np.isfinite(frame["high"])))
+        return self._beside("published")
+
+    def _beside(self, column: str) -> int:
+        return int(np.isfinite(self.frame[[column, "low", "high"]].to_numpy(dtype=np.float64)).all(axis=1).sum())
 
 
 def _in_full(number: float) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.cbook import boxplot_stats
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -17,6 +18,10 @@ from fl_audit.report.style import INK, SMALL_TEXT_SIZE, finish_axes
 
 PUBLISHED = "as published"
 THEORY = "theory"
+_DIAMOND: dict[str, Any] = {
+    "linestyle": "none", "marker": "D", "markersize": 6.5, "markerfacecolor": "white", "label": PUBLISHED,
+}  # fmt: skip
+_DOTS = 60  # as many outliers fit beside each other over the range of a box
 
 
 @dataclass(frozen=True)
@@ -46,19 +51,12 @@ def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) ->
 
     Parameters
     ----------
-    axes
-        Where to draw.
-    colour
-        In which colour.
-    x
-        Where the values stand.
-    y
-        The values, as many.
+    axes, colour
+        Where to draw; in which colour.
+    x, y
+        Where the values stand; the values, as many.
     """
-    axes.plot(
-        x, y, linestyle="none", marker="D", markersize=6.5, markerfacecolor="white", markeredgecolor=colour,
-        markeredgewidth=1.6, label=PUBLISHED, zorder=4,
-    )  # fmt: skip
+    axes.plot(x, y, markeredgecolor=colour, markeredgewidth=1.6, zorder=4, **_DIAMOND)
 
 
 def draw_measured(
@@ -77,14 +75,10 @@ def draw_measured(
 
     Parameters
     ----------
-    axes
-        Where to draw.
-    look
-        Colour, line and marker of the curve.
-    label
-        Its name in the legend.
-    x
-        Where the values stand.
+    axes, look
+        Where to draw; colour, line and marker of the curve.
+    label, x
+        Its name in the legend; where the values stand.
     y
         The values, as many.
     low
@@ -114,17 +108,20 @@ def draw_boxes(axes: Axes, values: Sequence[ArrayLike], places: Sequence[float],
     ----------
     axes
         Where to draw.
-    look
-        Colour, fill and hatch of the boxes.
     values
-        The samples, one for each box.
-    places
-        Where the boxes stand.
+        The samples, one for each box. Of outliers that would cover each other one is drawn.
+    places, look
+        Where the boxes stand; colour, fill and hatch of the boxes.
     width
         How wide a box is.
     """
-    axes.boxplot(
-        [np.asarray(one) for one in values],
+    boxes = boxplot_stats([np.asarray(one) for one in values])
+    for box, one in zip(boxes, values, strict=True):
+        apart = max(float(np.ptp(one)) / _DOTS, 1e-12)
+        _, kept = np.unique(np.round(box["fliers"] / apart), return_index=True)
+        box["fliers"] = box["fliers"][kept]
+    axes.bxp(
+        boxes,
         positions=list(places),
         widths=width,
         patch_artist=True,
@@ -144,10 +141,7 @@ def box_key(look: CurveLook) -> Patch:
 
 def published_key() -> Line2D:
     """Return the legend entry of published values."""
-    return Line2D(
-        [], [], linestyle="none", marker="D", markersize=6.5, markerfacecolor="white", markeredgecolor=INK,
-        markeredgewidth=1.4, label=PUBLISHED,
-    )  # fmt: skip
+    return Line2D([], [], markeredgecolor=INK, markeredgewidth=1.4, **_DIAMOND)
 
 
 def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = (), columns: int = 2) -> None:
@@ -155,10 +149,8 @@ def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = 
 
     Parameters
     ----------
-    figure
-        The figure.
-    panels
-        Its panels, with named lines.
+    figure, panels
+        The figure; its panels, with named lines.
     columns
         In how many columns the legend is set.
     extra
@@ -181,14 +173,10 @@ def name_panel(axes: Axes, letter: str, title: str, x_name: str, y_name: str) ->
 
     Parameters
     ----------
-    axes
-        The panel.
-    letter
-        Its letter.
-    title
-        Its title.
-    x_name
-        Name of the lower axis, with its unit.
+    axes, letter
+        The panel; its letter.
+    title, x_name
+        Its title; name of the lower axis, with its unit.
     y_name
         Name of the left axis, with its unit.
     """
@@ -200,10 +188,8 @@ def empty_panel(axes: Axes, title: str, reason: str) -> None:
 
     Parameters
     ----------
-    axes
-        The panel.
-    title
-        Its title.
+    axes, title
+        The panel; its title.
     reason
         Why there is nothing in it.
     """

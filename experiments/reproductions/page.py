@@ -36,14 +36,10 @@ def render_page(name: str, extent: Extent, paper: Paper[Any], made: MadeItems, p
 
     Parameters
     ----------
-    name
-        Name of the paper or item that was asked for.
-    extent
-        Full or quick.
-    paper
-        The paper that is reproduced.
-    made
-        The items that were made.
+    name, extent
+        Name of the paper or item that was asked for; full or quick.
+    paper, made
+        The paper that is reproduced; the items that were made.
     pictures
         PNG bytes by the key of the item.
     """
@@ -162,10 +158,8 @@ def rows_html(shown: pd.DataFrame, rows: int, file: str, look: str = "numbers") 
 
     Parameters
     ----------
-    shown
-        The rows that are shown.
-    rows
-        How many rows there are.
+    shown, rows
+        The rows that are shown; how many rows there are.
     file
         Name of the CSV file.
     look

@@ -22,7 +22,7 @@ class Extent(StrEnum):
     QUICK = "quick"
 
 
-MINUTES = 120.0
+MINUTES = 65.0
 """Within which worlds are added, unless another number is named; a first part of everything is played in any case."""
 
 
@@ -112,10 +112,8 @@ def make_each(items: Sequence[SingleItem], context: Context) -> MadeItems:
 
     Parameters
     ----------
-    items
-        What to make.
-    context
-        What the items may depend on besides the paper.
+    items, context
+        What to make; what the items may depend on besides the paper.
     """
     results: list[tuple[Item, ItemResult]] = []
     left_out: list[str] = []

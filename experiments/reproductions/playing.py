@@ -48,8 +48,8 @@ class PlannedRun:
     config: RunConfig
     path: Path
     label: str
-    pair: NeighbourPair | None = None  # where D and D' differ, if that is known
-    with_report: bool = False  # whether its report is written
+    # Finds where D and D' differ, in the process that plays: it may search for minutes. None leaves it to the run.
+    pair: Callable[[], NeighbourPair] | None = None
 
     @property
     def directory(self) -> RunDirectory:
@@ -82,13 +82,13 @@ class PlannedRun:
         """
         begun = time.monotonic()
         run_audit(
-            resolve(self.config, self.pair),
+            resolve(self.config, self.pair and self.pair()),
             self.path,
             engine,
             ray_address if engine is Engine.RAY else None,
             resume=self.directory.configuration.exists(),
             progress=part_of(on_round, self.world_rounds),
-            with_report=self.with_report,
+            with_report=False,  # `fl-audit report` writes it of those that somebody looks at
         )
         note_seconds(self.path, time.monotonic() - begun)
 
@@ -102,10 +102,8 @@ def planned_runs(
     ----------
     settings
         What is to be run.
-    configure
-        Returns the configuration of a setting.
-    context
-        Where runs are kept, and how much is computed.
+    configure, context
+        Returns the configuration of a setting; where runs are kept, and how much is computed.
 
     Raises
     ------

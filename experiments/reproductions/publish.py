@@ -21,7 +21,7 @@ import pandas as pd
 from experiments.reproductions.catalogue import PAPERS
 from experiments.reproductions.page import rows_html
 from experiments.reproductions.papers import Extent, Paper
-from experiments.reproductions.records import SCHEMA
+from experiments.reproductions.reproduce import SCHEMA
 from fl_audit.errors import InputError, require
 from fl_audit.report.wording import plural
 from fl_audit.whole_files import whole_file
@@ -31,6 +31,7 @@ MADE = "published.json"
 CLAIMS = "claims.csv"
 CLAIM_COLUMNS = ("paper", "item", "claim", "verdict", "measured", "low", "high", "worlds")
 MOST_BYTES = 3_000_000  # of all files together
+DIGITS = 6  # of every number in their CSV files
 _ROWS_AT_ONCE = 60
 _LEFT_OUT = ("title", "caption", "said", "played", "differences")  # what stands on the page
 _QUICK = (
@@ -48,10 +49,8 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
 
     Parameters
     ----------
-    runs
-        Where finished reproductions lie, at any depth.
-    docs
-        Where the pages are written.
+    runs, docs
+        Where finished reproductions lie, at any depth; where the pages are written.
 
     Returns
     -------
@@ -152,7 +151,7 @@ def _page(paper: Paper[Any], own: Sequence[tuple[Path, Record]], docs: Path) -> 
     for path, record in own:
         frame = pd.read_csv(path.with_suffix(".csv"))
         place = docs / paper.key / record["item"]
-        files[place.with_suffix(".csv")] = path.with_suffix(".csv").read_bytes()
+        files[place.with_suffix(".csv")] = frame.to_csv(index=False, float_format=f"%.{DIGITS}g").encode()
         files[place.with_suffix(".svg")] = smaller(path.with_suffix(".svg").read_text(encoding="utf-8")).encode()
         parts.append(_section(record, frame))
     files[docs / f"{paper.key}.md"] = ("\n\n".join(part for part in parts if part) + "\n").encode()
@@ -171,6 +170,7 @@ def smaller(svg: str) -> str:
     used = set(re.findall(r"#([\w-]+)", bare))
     bare = re.sub(r' id="([^"]*)"', lambda name: name[0] if name[1] in used else "", bare)
     bare = re.sub(r">\s+<", "><", re.sub(r"\s+", " ", bare))
+    bare = re.sub(r' d="[^"]*"', lambda path: re.sub(r" ?\b([A-Za-z])\b ", r"\1", path[0]), bare)
     styles = {style: f"s{number}" for number, style in enumerate(dict.fromkeys(re.findall(r' style="([^"]*)"', bare)))}
     bare = re.sub(r' style="([^"]*)"', lambda style: f' class="{styles[style[1]]}"', bare)
     sheet = "".join(f".{name}{{{style}}}" for style, name in styles.items())
@@ -228,7 +228,7 @@ def _claims_csv(records: Iterable[Record]) -> str:
                 continue
             known.add((record["paper"], said))
             numbers = (claim[name] for name in ("measured", "low", "high"))
-            cells = ("" if number is None else f"{number:.6g}" for number in numbers)
+            cells = ("" if number is None else f"{number:.{DIGITS}g}" for number in numbers)
             writer.writerow((record["paper"], record["item"], said, claim["verdict"], *cells, claim["worlds"]))
     return file.getvalue()
 

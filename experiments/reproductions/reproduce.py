@@ -1,21 +1,28 @@
 """Reproduces what a name stands for: writes CSV files, pictures and one page."""
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from experiments.reproductions.catalogue import PAPERS, chosen_items
 from experiments.reproductions.items import ItemResult
-from experiments.reproductions.page import render_page
+from experiments.reproductions.page import differences_html, render_page
 from experiments.reproductions.papers import MINUTES, Context, Extent, Item, MadeItems, Paper
-from experiments.reproductions.records import record_of
 from experiments.runs.engines import Engine
 from experiments.runs.progress import RunsProgress, no_runs_progress
+from experiments.runs.provenance import commit_of_sources
 from fl_audit.errors import require
 from fl_audit.report.style import to_png, to_svg
 from fl_audit.whole_files import whole_file
+
+SCHEMA = 1
+"""Version of what is kept of a finished table or figure, so that a page can be made of it without its runs."""
+_IN_BRACKETS = re.compile(r" \((?:[^()]|\([^()]*\))*\)")
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,7 @@ def _require_free(directory: Path, paper: Paper[Any]) -> None:
 
 def _write(context: Context, name: str, paper: Paper[Any], made: MadeItems) -> Path:
     """Draw and render everything first, then write the files, and return the path of the page."""
-    records = {item.key: record_of(context, paper, made, item, result) for item, result in made.results}
+    records = {item.key: _record_of(context, paper, made, item, result) for item, result in made.results}
     drawings = {item.key: to_svg(result.figure).encode() for item, result in made.results}
     pictures = {item.key: to_png(result.figure) for item, result in made.results}
     page = render_page(name, context.extent, paper, made, pictures)
@@ -110,3 +117,29 @@ def _write(context: Context, name: str, paper: Paper[Any], made: MadeItems) -> P
     with whole_file(path) as file:
         file.write_text(page, encoding="utf-8")
     return path
+
+
+def _record_of(
+    context: Context, paper: Paper[Any], made: MadeItems, item: Item, result: ItemResult
+) -> Mapping[str, Any]:
+    """Return what is kept of a finished item, as JSON."""
+    spent = result.spent
+    return {
+        "schema": SCHEMA,
+        "paper": paper.key,
+        "item": item.key,
+        "title": item.title,
+        "caption": result.caption,
+        "extent": str(context.extent),
+        "settings": paper.digest(context.extent),
+        "commit": commit_of_sources(),
+        "run_commits": spent.commits,
+        "worlds": spent.worlds,
+        "minutes": round(spent.minutes, 1) if isfinite(spent.minutes) else None,
+        "made": datetime.now(UTC).date().isoformat(),
+        # Reasons in brackets name places of the machine that played.
+        "said": (*made.warnings, *(_IN_BRACKETS.sub("", line) for line in (*made.remarks, *made.left_out))),
+        "played": result.played,
+        "differences": differences_html(result),
+        "claims": [claim.to_json() for claim in result.claims],
+    }

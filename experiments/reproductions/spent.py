@@ -26,10 +26,8 @@ def note_seconds(run: Path, seconds: float) -> None:
 
     Parameters
     ----------
-    run
-        The run directory.
-    seconds
-        How long this part took, in seconds.
+    run, seconds
+        The run directory; how long this part took, in seconds.
     """
     file = _seconds_file(run)
     before = float(read_json(file)["seconds"]) if file.exists() else 0.0

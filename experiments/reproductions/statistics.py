@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import expit, logit, ndtr, ndtri, stdtrit
 from scipy.stats import binomtest, ttest_ind
 
-from experiments.reproductions.items import CONFIDENCE
+from experiments.reproductions.items import CONFIDENCE, ItemRow
 from fl_audit.arrays import Floats
 from fl_audit.privacy.scores import gaussian_advantage
 
@@ -26,10 +26,8 @@ def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.r
     ----------
     values
         Shape (worlds, ...).
-    statistic
-        Computes the statistic from an array of this shape.
-    random
-        Source of the resamples.
+    statistic, random
+        Computes the statistic from an array of this shape; source of the resamples.
     """
     worlds = len(values)
     found = [statistic(values[random.integers(worlds, size=worlds)]) for _ in range(RESAMPLES)]
@@ -43,14 +41,29 @@ def t_interval(values: Floats, confidence: float = CONFIDENCE) -> tuple[float, f
 
     Parameters
     ----------
-    values
-        Shape (repetitions,), at least two of them.
-    confidence
-        Confidence of the interval, above 0 and below 1.
+    values, confidence
+        Shape (repetitions,), at least two of them; confidence of the interval, above 0 and below 1.
     """
     mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(values.size)
     reach = float(stdtrit(values.size - 1, (1 + confidence) / 2)) * error
     return mean - reach, mean + reach
+
+
+def mean_row(setting: str, quantity: str, values: Floats, note: str = "", **more: float) -> ItemRow:
+    """Return the row of the mean of repetitions with its t interval.
+
+    Parameters
+    ----------
+    setting, quantity, note
+        As of `ItemRow`.
+    values
+        One of each repetition, (repetitions,), at least two.
+    **more
+        The published number and that of theory, if there are any.
+    """
+    low, high = t_interval(values)
+    return ItemRow(setting, quantity, measured=float(np.mean(values)), low=low, high=high, repetitions=len(values),
+                   note=note, **more)  # fmt: skip
 
 
 def predicted_advantage(mu: Floats) -> float:
@@ -73,14 +86,29 @@ def predicted_exceedance(mu: Floats, belief: float) -> float:
 
     Parameters
     ----------
-    mu
-        mu of each world, (worlds,).
-    belief
-        The belief that is passed, in (0, 1).
+    mu, belief
+        mu of each world, (worlds,); the belief that is passed, in (0, 1).
     """
     positive = mu[mu > 0]
     tails = ndtr(positive / 2 - logit(belief) / positive)
     return float(np.sum(tails) / len(mu))
+
+
+def largest_exceedance(mu: float, belief: float) -> float:
+    """Return what P(belief in the truth > `belief`) is at most, however the rounds' mu depend on what was seen.
+
+    Parameters
+    ----------
+    mu, belief
+        Root of the largest sum over rounds of mu_i^2, above 0; the belief that is passed, above .5.
+
+    Notes
+    -----
+    The log-odds of the truth are a Brownian motion with drift 1/2 at the time sum mu_i^2, which is mu^2 at most: what
+    they exceed at an end that was chosen on the way, they exceed somewhere before mu^2 (reflection principle).
+    """
+    passed = float(logit(belief))
+    return float(ndtr(mu / 2 - passed / mu) + np.exp(passed) * ndtr(-mu / 2 - passed / mu))
 
 
 def mean_belief(mu: float, points: int = 2001) -> float:
@@ -88,10 +116,8 @@ def mean_belief(mu: float, points: int = 2001) -> float:
 
     Parameters
     ----------
-    mu
-        At least 0.
-    points
-        How many quantiles are averaged.
+    mu, points
+        At least 0; how many quantiles are averaged.
     """
     quantiles = ndtri((np.arange(points) + 0.5) / points)
     return float(np.mean(expit(mu * mu / 2 + mu * quantiles)))
@@ -102,10 +128,8 @@ def median_of_largest(mu: float, worlds: int) -> float:
 
     Parameters
     ----------
-    mu
-        At least 0.
-    worlds
-        How many log-odds there are, at least 1.
+    mu, worlds
+        At least 0; how many log-odds there are, at least 1.
     """
     return max(0.0, mu * mu / 2 - mu * float(ndtri(-math.expm1(-math.log(2) / worlds))))
 
@@ -115,10 +139,8 @@ def z_against(advantage: float, expected: float, worlds: int) -> float:
 
     Parameters
     ----------
-    advantage
-        The measured advantage, in [-1, 1].
-    expected
-        The expected advantage, in [-1, 1].
+    advantage, expected
+        The measured advantage, in [-1, 1]; the expected advantage, in [-1, 1].
     worlds
         Number of games.
     """
@@ -130,14 +152,10 @@ def z_between(advantage: float, worlds: int, other: float, other_worlds: int) ->
 
     Parameters
     ----------
-    advantage
-        One advantage, in [-1, 1].
-    worlds
-        Number of its games.
-    other
-        The other advantage, in [-1, 1].
-    other_worlds
-        Number of its games.
+    advantage, worlds
+        One advantage, in [-1, 1]; number of its games.
+    other, other_worlds
+        The other advantage, in [-1, 1]; number of its games.
     """
     variance = (1 - advantage**2) / worlds + (1 - other**2) / other_worlds
     return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
@@ -150,10 +168,8 @@ def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -
     ----------
     one
         Independent values, shape (n,), at least two.
-    other
-        Independent values, shape (m,), at least two.
-    confidence
-        Confidence of the interval, above 0 and below 1.
+    other, confidence
+        Independent values, shape (m,), at least two; confidence of the interval, above 0 and below 1.
     """
     found = ttest_ind(one, other, equal_var=False).confidence_interval(confidence)
     return float(np.mean(one) - np.mean(other)), float(found.low), float(found.high)
@@ -175,10 +191,8 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
 
     Parameters
     ----------
-    successes
-        How many trials succeeded.
-    trials
-        Number of trials.
+    successes, trials
+        How many trials succeeded; number of trials.
     """
     found = binomtest(successes, trials).proportion_ci(CONFIDENCE)
     return float(found.low), float(found.high)

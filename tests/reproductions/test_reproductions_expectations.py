@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from experiments.reproductions.bernau2021.expectations import table_3
 from experiments.reproductions.bernau2021.published import TABLE_2, TABLE_3
@@ -14,6 +14,7 @@ from experiments.reproductions.bernau2021.settings import RELATIONS, SCALINGS, I
 from experiments.reproductions.items import COLUMNS, ItemResult, ItemRow, table
 from experiments.reproductions.statistics import (
     bootstrap,
+    largest_exceedance,
     mean_belief,
     median_of_largest,
     predicted_advantage,
@@ -22,6 +23,7 @@ from experiments.reproductions.statistics import (
     z_against,
     z_between,
 )
+from fl_audit.privacy.scores import gaussian_advantage
 from fl_audit.report.style import new_figure
 
 
@@ -116,3 +118,24 @@ def test_differences_name_published_numbers_outside_our_interval() -> None:
     assert tuple(result.frame.columns) == COLUMNS
     assert result.differences == ("a: x is 0.5 in print, here 0.1 (0 to 0.2)",)
     assert result.compared == 2
+
+
+def test_no_choice_of_rounds_exceeds_a_belief_more_often_than_is_said() -> None:
+    # Rounds of mu_i = mu / 5 while the belief is below the threshold, and none after: the worst that adaptivity can do.
+    mu, belief, games = 1.5, 0.9, 40_000
+    random, odds = np.random.default_rng(0), np.zeros(games)
+    for _ in range(25):
+        each = np.where(odds > logit(belief), 0.0, mu / 5)
+        odds += each**2 / 2 + each * random.normal(size=games)
+    counted, most = float(np.mean(odds > logit(belief))), largest_exceedance(mu, belief)
+    assert predicted_exceedance(np.array([mu]), belief) + 0.02 < counted < most
+    assert counted > 0.6 * most
+
+
+def test_what_beliefs_say_of_the_advantage_is_what_wins_count() -> None:
+    random, mu = np.random.default_rng(0), 0.7
+    belief = expit(mu**2 / 2 + mu * random.normal(size=40_000))
+    said = float(np.mean(np.abs(2 * belief - 1)))
+    assert said == pytest.approx(gaussian_advantage(mu), abs=0.005)
+    assert said == pytest.approx(2 * np.mean(belief > 0.5) - 1, abs=0.02)
+    assert np.std(np.abs(2 * belief - 1)) < 0.25 * np.std(2.0 * (belief > 0.5))

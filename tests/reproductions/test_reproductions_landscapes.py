@@ -16,7 +16,7 @@ from scipy import stats
 
 from experiments.reproductions.claims import ClaimVerdict
 from experiments.reproductions.negoescu2023 import fits, landscapes
-from experiments.reproductions.negoescu2023.fits import chosen_points, label_of, training_scores
+from experiments.reproductions.negoescu2023.fits import _chosen_points, _training_scores, label_of
 from experiments.reproductions.negoescu2023.landscapes import (
     Landscape,
     _claims,
@@ -79,7 +79,7 @@ def test_the_quick_form_has_the_same_kinds_of_points() -> None:
 
 
 def test_looked_at_are_the_extremes() -> None:
-    labels = [label_of(one) for one in chosen_points(ADULT, None)]
+    labels = [label_of(one) for one in _chosen_points(ADULT, None)]
     assert labels == ["no privacy, 1 epoch", "no privacy, 20 epochs", "epsilon = 1", "epsilon = 100"]
 
 
@@ -233,7 +233,7 @@ def test_training_scores_are_those_of_epsilon_star(tmp_path: Path) -> None:
     models = [load_file(path)["models"] for path in sorted((tmp_path / "run" / "public").glob("models-*"))]
     population = game.losses(torch.cat(models), game.population)
     training = game.losses(torch.cat(models), game.training)
-    for world, scores in enumerate(training_scores(tmp_path / "run")):
+    for world, scores in enumerate(_training_scores(tmp_path / "run")):
         everything = np.concatenate([training[world], population[world]])
         others = loss_scores(population[world], everything.min(), everything.max())
         star = epsilon_star_gaussian(scores.mean(), scores.std(), others.mean(), others.std(), 0.01)

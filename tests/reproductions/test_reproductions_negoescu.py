@@ -11,7 +11,7 @@ from experiments.reproductions.catalogue import chosen_items
 from experiments.reproductions.items import COLUMNS, ItemResult
 from experiments.reproductions.names import item_names
 from experiments.reproductions.negoescu2023.paper import PAPER
-from experiments.reproductions.negoescu2023.ratios import CUT, DELTA, exact_curves
+from experiments.reproductions.negoescu2023.ratios import CUT, DELTA, _exact_curves
 from experiments.reproductions.negoescu2023.simulation import (
     EMPIRICAL,
     PARAMETRIC,
@@ -78,7 +78,7 @@ def test_figure_3_follows_the_normal_laws(made: Reproduction) -> None:
     assert frame["theory"].iloc[1] == pytest.approx(frame["theory"].iloc[0], abs=1e-6)
     assert frame["measured"].iloc[3] > frame["measured"].iloc[2] > 0
     thresholds = np.linspace(0, 3, 20)
-    curves = exact_curves(thresholds)
+    curves = _exact_curves(thresholds)
     whole = epsilon_star_of_rates(curves.fpr, curves.fnr, DELTA)
     assert np.nanmax(curves.values) == pytest.approx(float(whole), rel=1e-9)
 

@@ -14,11 +14,11 @@ from experiments.reproductions.bernau2021.settings import (
     PURCHASE,
     InsiderSetting,
     InsiderStudy,
+    _worlds_of,
     audit_settings,
     configuration,
     main_settings,
     neighbour_settings,
-    worlds_of,
 )
 from experiments.reproductions.catalogue import chosen_items
 from experiments.reproductions.names import item_names
@@ -92,9 +92,9 @@ def test_which_runs_an_item_needs() -> None:
     assert (len(main), len(audit), len(neighbours)) == (12, 24, 16)
     assert len(main & audit) == 6
     assert len(main & neighbours) == 6
-    assert {worlds_of(one, Extent.FULL) for one in audit - main} == {250}
-    assert {worlds_of(one, Extent.FULL) for one in neighbours - main} == {250}
-    assert {worlds_of(one, Extent.FULL) for one in main} == {1000}
+    assert {_worlds_of(one, Extent.FULL) for one in audit - main} == {250}
+    assert {_worlds_of(one, Extent.FULL) for one in neighbours - main} == {100}
+    assert {_worlds_of(one, Extent.FULL) for one in main} == {1000}
     assert sorted({one.belief for one in audit if one.data is MNIST}) == [0.52, 0.75, 0.9, 0.99]
     assert sorted({one.belief for one in audit if one.data is ADULT}) == [0.53, 0.75, 0.9, 0.99]
     assert {one.relation for one in audit} == {B}

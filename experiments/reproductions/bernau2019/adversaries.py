@@ -26,10 +26,8 @@ def adversaries_item(data: Sequence[MembershipData], runs: Runs) -> ItemResult:
 
     Parameters
     ----------
-    data
-        The data sets whose central runs an insider watched.
-    runs
-        Finished runs.
+    data, runs
+        The data sets whose central runs an insider watched; finished runs.
     """
     figure = new_figure(2.4 + 2.4 * ((len(data) + 1) // 2))
     panels = figure.subplots((len(data) + 1) // 2, 2, sharey=True, squeeze=False).ravel()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from experiments.reproductions.bernau2019.confidences import surest
-from experiments.reproductions.bernau2019.figures import ATTACK_NAMES, Runs, is_at_chance, phi_of, runs_of_method
+from experiments.reproductions.bernau2019.figures import ATTACK_NAMES, Runs, is_at_chance, runs_of_method
 from experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, MembershipStudy
 from experiments.reproductions.bernau2019.runs import MembershipFindings
 from experiments.reproductions.bernau2019.second_looks import SECOND_LOOKS
@@ -21,7 +21,10 @@ from experiments.reproductions.bernau2019.tradeoffs import (
     gain,
     interval_of,
     mean_interval,
+    phi,
     phis,
+    shares_of,
+    shares_of_gain,
 )
 from experiments.reproductions.claims import PaperClaim, untested
 from experiments.reproductions.claims_table import claims_table
@@ -81,6 +84,23 @@ def _claim(played: Played, runs: Sequence[MembershipFindings], **told: Any) -> P
                       runs=names)  # fmt: skip
 
 
+def _is_attacked(played: Played, attack: str) -> PaperClaim:
+    """Return the premise that an attack finds anything in the original model, which no kind of privacy has touched."""
+    return _claim(
+        played, [played.original], section="3", statement="the attack finds something in the original model",
+        quantity=ATTACK_NAMES[attack], found=area_of(played.original, attack, CONFIDENCE), lowest=0.5 + MARGIN,
+    )  # fmt: skip
+
+
+def _is_learned(played: Played) -> PaperClaim:
+    """Return the premise that the original model does better than guessing, so that there is accuracy to lose."""
+    return _claim(
+        played, [played.original], section="3", statement="the original model does better than guessing",
+        quantity="test accuracy", found=mean_interval(played.original.test_accuracy, CONFIDENCE),
+        lowest=1 / played.data.classes + MARGIN,
+    )  # fmt: skip
+
+
 def at_chance(played: Played) -> Iterator[PaperClaim]:
     """Yield whether attacks do no better than guessing where section 6 says so."""
     for run in played.private:
@@ -89,21 +109,23 @@ def at_chance(played: Played) -> Iterator[PaperClaim]:
                 yield _claim(
                     played, [run], statement="attacks do no better than guessing at this noise",
                     where=run.setting.label, quantity=ATTACK_NAMES[attack], found=area_of(run, attack, CONFIDENCE),
-                    lowest=0.5 - MARGIN, highest=0.5 + MARGIN,
+                    lowest=0.5 - MARGIN, highest=0.5 + MARGIN, premises=(_is_attacked(played, attack),),
                 )  # fmt: skip
 
 
 def white_over_black(played: Played) -> Iterator[PaperClaim]:
-    """Yield whether the view inside helps, and only a little."""
+    """Yield whether the view inside helps by more than what counts as the same, and only a little."""
     if WHITE_BOX not in played.attacks:
         return
     runs = (played.original, *played.private)
-    found = gain(runs, WHITE_BOX, BLACK_BOX, CONFIDENCE)
-    claim = partial(_claim, played, runs, quantity="white-box AUC less black-box AUC, mean over settings", found=found)
+    claim = partial(
+        _claim, played, runs, quantity="white-box AUC less black-box AUC, mean over settings",
+        found=gain(runs, WHITE_BOX, BLACK_BOX, CONFIDENCE), shares=shares_of_gain(runs, WHITE_BOX, BLACK_BOX),
+    )  # fmt: skip
     if played.data.study is MembershipStudy.COLLAB:
         yield claim(statement="both attacks achieve the same on COLLAB", lowest=-MARGIN, highest=MARGIN)
         return
-    yield claim(statement="white-box attacks achieve more than black-box ones", lowest=0.0)
+    yield claim(statement="white-box attacks achieve more than black-box ones", lowest=MARGIN)
     yield claim(statement="what they achieve more is small", highest=WHITE_BOX_GAIN[1])
 
 
@@ -111,36 +133,71 @@ def alike(played: Played) -> Iterator[PaperClaim]:
     """Yield whether local and central DP give the same AUC at the same accuracy."""
     if not played.local or not played.central:
         return
+    runs = (played.original, *played.central, *played.local)
+    statistic = partial(difference_at_like_accuracy, split=1 + len(played.central), near=MARGIN)
     for attack in played.attacks:
-        found = difference_at_like_accuracy(
-            played.original, played.local, played.central, attack, _random("alike", played, attack), CONFIDENCE
-        )
+        drawn = curve(runs, attack, _random("alike", played, attack))
         yield _claim(
-            played, (played.original, *played.private),
+            played, runs,
             statement="local and central DP trade privacy for accuracy alike",
-            quantity=f"{ATTACK_NAMES[attack]} under LDP less under CDP, at the same test accuracy", found=found,
-            lowest=-MARGIN, highest=MARGIN,
+            quantity=f"{ATTACK_NAMES[attack]} under LDP less under CDP, at the same test accuracy",
+            found=interval_of(drawn, statistic, CONFIDENCE), shares=shares_of(drawn, statistic),
+            lowest=-MARGIN, highest=MARGIN, premises=(_is_attacked(played, attack), _is_learned(played)),
         )  # fmt: skip
 
 
+def _is_guessing(played: Played, run: MembershipFindings) -> bool:
+    """Whether a model has no more accuracy left than what counts as none."""
+    return mean_interval(run.test_accuracy, CONFIDENCE).high <= 1 / played.data.classes + MARGIN
+
+
+def _is_spent(played: Played, run: MembershipFindings) -> bool:
+    """Whether neither attack nor model is better than guessing: there phi is 1, whoever added noise."""
+    area = area_of(run, played.of_phi, CONFIDENCE)
+    return _is_guessing(played, run) and max(area.high - 0.5, 0.5 - area.low) <= MARGIN
+
+
 def phi_above_one(played: Played) -> Iterator[PaperClaim]:
-    """Yield whether phi exceeds 1 for some epsilon; intervals of all levels hold together (Bonferroni)."""
+    """Yield whether phi exceeds 1 for some epsilon; intervals of all levels hold together (Bonferroni).
+
+    Levels at which nothing is left say nothing (`_is_spent`). They are counted among those that hold together.
+    """
     for method in (Method.LOCAL, Method.CENTRAL):
         runs = played.of(method)
         if not runs:
             continue
         confidence = 1 - (1 - CONFIDENCE) / len(runs)
-        found = [phi_of(played.original, run, played.of_phi, confidence) for run in runs]
-        known = [one for one in found if isfinite(one.low)] or [Interval(nan, nan, nan)]
+        left = [run for run in runs if not _is_spent(played, run)]
+        found = {run: phi(played.original, run, played.of_phi, confidence) for run in left}
+        known = {run: one for run, one in found.items() if isfinite(one.low)}
         # That some phi is above 1 is shown by one lower end; that none is, by all upper ends.
-        largest = Interval(*(max(getattr(one, end) for one in known) for end in ("value", "low", "high")))
+        largest = Interval(*(max((getattr(one, end) for one in known.values()), default=nan) for end in _ENDS))
+        # More worlds tell most at the level that comes nearest to showing what the largest number says.
+        above = largest.value > 1
+        nearest = max(
+            known, default=runs[0],
+            key=lambda run: (known[run].value > 1, known[run].low) if above else (False, known[run].high),
+        )  # fmt: skip
         below = played.data.study is MembershipStudy.COLLAB
         said = "phi is above 1 for no epsilon on COLLAB" if below else "phi is above 1 for some epsilon"
+        drawn = curve((played.original, nearest), played.of_phi, _random("phi", played, played.of_phi))
         yield _claim(
-            played, (played.original, *runs), statement=said, where=f"{played.data.title}, {method}",
+            played, (played.original, nearest), statement=said, where=f"{played.data.title}, {method}",
             quantity=f"largest phi ({ATTACK_NAMES[played.of_phi]})", found=largest,
+            shares=shares_of(drawn, partial(_mean_phi, played, 1)),
             lowest=-inf if below else 1.0, highest=1.0 if below else inf,
+            why="" if left else "at every level neither model nor attack is better than guessing, where phi is 1",
+            premises=(_is_attacked(played, played.of_phi), _is_learned(played)),
         )  # fmt: skip
+
+
+_ENDS = ("value", "low", "high")
+
+
+def _mean_phi(played: Played, ahead: int, auc: Floats, accuracy: Floats) -> float:
+    """Return the mean phi of the first runs after the original, less that of the others if there are any."""
+    found = phis(auc, accuracy, played.data.classes)
+    return float(np.mean(found[:ahead]) - (np.mean(found[ahead:]) if found[ahead:] else 0.0))
 
 
 _HIGHER_PHI = {
@@ -158,32 +215,34 @@ def order_of_phi(played: Played) -> Iterator[PaperClaim]:
     if better is None or not played.local or not played.central:
         return
     worse = Method.LOCAL if better is Method.CENTRAL else Method.CENTRAL
-    ahead, classes = len(played.of(better)), played.data.classes
     runs = (played.original, *played.of(better), *played.of(worse))
-
-    def difference(auc: Floats, accuracy: Floats) -> float:
-        found = phis(auc, accuracy, classes)
-        return float(np.mean(found[:ahead]) - np.mean(found[ahead:]))
-
-    attack = played.of_phi
-    found = interval_of(curve(runs, attack, _random("order", played, attack)), difference, CONFIDENCE)
+    attack, statistic = played.of_phi, partial(_mean_phi, played, len(played.of(better)))
+    drawn = curve(runs, attack, _random("order", played, attack))
     yield _claim(
         played, runs, statement=f"phi is higher under {better}",
-        quantity=f"mean phi ({ATTACK_NAMES[attack]}) under {better} less under {worse}", found=found, lowest=0.0,
+        quantity=f"mean phi ({ATTACK_NAMES[attack]}) under {better} less under {worse}",
+        found=interval_of(drawn, statistic, CONFIDENCE), shares=shares_of(drawn, statistic), lowest=0.0,
+        premises=(_is_attacked(played, attack), _is_learned(played)),
     )  # fmt: skip
 
 
 def accuracy_on_skewed(played: Played) -> Iterator[PaperClaim]:
-    """Yield whether local DP keeps a higher test accuracy at every level; intervals hold together (Bonferroni)."""
+    """Yield whether local DP keeps a higher test accuracy at every level; intervals hold together (Bonferroni).
+
+    Levels at which both kinds of privacy leave a model that guesses say nothing. They are counted among those levels.
+    """
     pairs = list(zip(played.local, played.central, strict=False))
     if played.data.study is not MembershipStudy.SKEWED or not pairs:
         return
     confidence = 1 - (1 - CONFIDENCE) / len(pairs)
+    pairs = [pair for pair in pairs if not all(_is_guessing(played, run) for run in pair)] or pairs
     found = [welch_interval(one.test_accuracy, other.test_accuracy, confidence) for one, other in pairs]
+    narrowest = pairs[int(np.argmin([one[1] for one in found]))]
     yield _claim(
-        played, played.private, section="5.5", statement="test accuracy under LDP is higher at every level",
+        played, narrowest, section="5.5", statement="test accuracy under LDP is higher at every level",
         quantity="smallest difference of test accuracies, LDP less CDP, level by level",
         found=Interval(*(min(one[end] for one in found) for end in range(3))), lowest=0.0,
+        premises=(_is_learned(played),),
     )  # fmt: skip
 
 
@@ -243,10 +302,8 @@ def claims_of(data: Sequence[MembershipData], runs: Runs) -> list[PaperClaim]:
 
     Parameters
     ----------
-    data
-        The data sets.
-    runs
-        Their finished runs.
+    data, runs
+        The data sets; their finished runs.
     """
     played = [_played_of(one, runs) for one in data]
     return [claim for test in TESTS for one in played for claim in test(one)]
@@ -257,17 +314,25 @@ def claims_item(data: Sequence[MembershipData], runs: Runs) -> ItemResult:
 
     Parameters
     ----------
-    data
-        The data sets.
-    runs
-        Their finished runs.
+    data, runs
+        The data sets; their finished runs.
     """
     said = (
         f"Differences of up to {MARGIN:g} count as none: the smallest that the paper speaks of. Intervals are "
         f"Student's or of resampled worlds, each at {CONFIDENCE:.1%}: worlds are added where claims are open, which "
         f"are looked at {LOOKS} times at most, so that a verdict is wrong with about 5 %. Of twenty one or more may be."
     )
-    return claims_table([*claims_of(data, runs), *UNTESTED], SECOND_LOOKS, (said,), [one.title for one in data])
+    premises = (
+        "Whether a claim can be tested is decided by the original model alone, which no kind of privacy has touched: "
+        f"where the whole interval of its attack's AUC lies below {0.5 + MARGIN:g}, or that of its test accuracy below "
+        f"guessing and {MARGIN:g}, there is nothing to be traded, and phi is a ratio of two numbers that are 0 but "
+        f"for chance. Where noise has left neither attack nor model more than {MARGIN:g} above guessing phi is 1 by "
+        "its formula, whatever the kind of privacy: such levels are left out of whether phi is above 1, and those "
+        "where both kinds leave no accuracy out of which kind keeps more."
+    )
+    return claims_table(
+        [*claims_of(data, runs), *UNTESTED], SECOND_LOOKS, (said, premises), [one.title for one in data]
+    )
 
 
 def _random(what: str, played: Played, attack: str) -> np.random.Generator:

@@ -22,10 +22,8 @@ def draw_confidences(axes: Axes, data: MembershipData, local: Sequence[Membershi
 
     Parameters
     ----------
-    axes
-        The panel to draw in.
-    data
-        The data set.
+    axes, data
+        The panel to draw in; the data set.
     local
         Its runs under local DP.
     panel
@@ -57,10 +55,8 @@ def surest(local: Sequence[MembershipFindings], level: float = CONFIDENCE) -> In
 
     Parameters
     ----------
-    local
-        Runs under local DP.
-    level
-        Confidence of the interval.
+    local, level
+        Runs under local DP; confidence of the interval.
     """
     own = next((one for one in local if one.setting.level == SUREST_LEVEL), None)
     others = [one for one in local if one is not own]

@@ -36,10 +36,8 @@ def configuration(part: WorldPart, extent: Extent, data_dir: Path | None) -> Run
 
     Parameters
     ----------
-    part
-        Which run.
-    extent
-        The full or the quick form.
+    part, extent
+        Which run; the full or the quick form.
     data_dir
         Where data sets lie; None is the default place.
 
@@ -59,10 +57,8 @@ def seed_of(part: WorldPart, size: Size) -> int:
 
     Parameters
     ----------
-    part
-        Which run.
-    size
-        How many worlds and targets it has.
+    part, size
+        Which run; how many worlds and targets it has.
     """
     for more in count():
         seed = zlib.crc32(f"{part.name}{f'-seed{more}' if more else ''}".encode())

@@ -73,38 +73,15 @@ def _members_of(study: MembershipStudy, recipe: Recipe) -> int:
     return recipe.members
 
 
-def central_epsilon(members: int, batch: int, steps: float, noise_multiplier: float) -> float:
-    """Return epsilon at delta = 1/n of DP-SGD by the authors' accountant, classic Rényi DP with Poisson sampling.
-
-    Parameters
-    ----------
-    members
-        n.
-    batch
-        Records of a step on average, at most n: the sampling rate is batch / n.
-    steps
-        Number of steps, which may be no whole number.
-    noise_multiplier
-        z, positive.
-    """
+def _central_epsilon(members: int, batch: int, steps: float, noise_multiplier: float) -> float:
+    """Return epsilon at delta = 1/n of DP-SGD by the authors' accountant, classic Rényi DP with Poisson sampling."""
     return rdp_epsilon(Accountant.RDP_CLASSIC, steps * _of_one_step(members, batch, noise_multiplier), 1 / members)
 
 
-def steps_for(members: int, batch: int, noise_multiplier: float, epsilon: float) -> float:
+def _steps_for(members: int, batch: int, noise_multiplier: float, epsilon: float) -> float:
     """Return the largest number of steps with at most this epsilon; 0 if the accountant reports more without any.
 
     epsilon <= min over orders of steps D + ln(1/delta) / (alpha - 1), solved for the steps order by order.
-
-    Parameters
-    ----------
-    members
-        Number of records.
-    batch
-        How many of them a step takes.
-    noise_multiplier
-        Noise over the clipping norm.
-    epsilon
-        What may be spent.
     """
     overhead = math.log(members) / (RDP_ORDERS - 1)
     steps = (epsilon - overhead) / _of_one_step(members, batch, noise_multiplier)
@@ -122,9 +99,9 @@ def promises() -> Iterator[Promise]:
         recipe = RECIPES[study, classes]
         members, batch, epochs = _members_of(study, recipe), recipe.central_batch, recipe.central_epochs
         for z, printed in zip(NOISE_MULTIPLIERS, column.epsilon, strict=True):
-            ours = central_epsilon(members, batch, epochs * members // batch, z)
+            ours = _central_epsilon(members, batch, epochs * members // batch, z)
             fewest, most = (
-                steps_for(members, batch, z, printed + side * _HALF_A_DIGIT) * batch / members for side in (-1, 1)
+                _steps_for(members, batch, z, printed + side * _HALF_A_DIGIT) * batch / members for side in (-1, 1)
             )
             yield Promise(study, classes, z, printed, ours, epochs, fewest, most)
 
@@ -194,7 +171,7 @@ _SAID = {
 
 def _draw_ratios(axes: Axes, found: list[Promise]) -> None:
     axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
-    for place, _, one in _places(found):
+    for place, one in _places(found):
         look = STUDY_LOOKS[one.study]
         axes.plot(
             place, one.printed / one.ours, marker=look.marker, color=look.colour, linestyle="none", markersize=4.5,
@@ -206,7 +183,7 @@ def _draw_ratios(axes: Axes, found: list[Promise]) -> None:
 
 def _draw_epochs(axes: Axes, found: list[Promise]) -> None:
     axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
-    for place, _, one in _places(found):
+    for place, one in _places(found):
         look = STUDY_LOOKS[one.study]
         ends = max(one.fewest / one.epochs, 0.02), one.most / one.epochs
         axes.plot([place, place], ends, color=look.colour, linewidth=1.2)
@@ -216,13 +193,13 @@ def _draw_epochs(axes: Axes, found: list[Promise]) -> None:
     name_panel(axes, "b", "Epochs that fit", "Noise multiplier z", "Share of the stated epochs")
 
 
-def _places(found: list[Promise]) -> Iterator[tuple[float, int, Promise]]:
+def _places(found: list[Promise]) -> Iterator[tuple[float, Promise]]:
     """Yield a horizontal place for every number: columns of the table stand side by side at each z."""
     columns = list(TABLE_3)
     for one in found:
         column = columns.index((one.study, one.classes))
         number = NOISE_MULTIPLIERS.index(one.noise_multiplier)
-        yield number + 0.8 * ((column + 0.5) / len(columns) - 0.5), column, one
+        yield number + 0.8 * ((column + 0.5) / len(columns) - 0.5), one
 
 
 def _name_multipliers(axes: Axes) -> None:

@@ -31,7 +31,6 @@ from experiments.reproductions.looks import (
     legend_below,
     name_panel,
 )
-from experiments.reproductions.statistics import resampling
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, new_figure
 
@@ -65,10 +64,8 @@ def figure_of(study: MembershipStudy, data: Sequence[MembershipData], runs: Runs
 
     Parameters
     ----------
-    study
-        The data set of the paper.
-    data
-        What was played for it, in one or several forms.
+    study, data
+        The data set of the paper; what was played for it, in one or several forms.
     runs
         The runs.
     """
@@ -90,7 +87,7 @@ def figure_of(study: MembershipStudy, data: Sequence[MembershipData], runs: Runs
             draw_confidences(panels[7, column], shown, runs_of_method(runs, shown, Method.LOCAL)[1:], column)
     _class_legend(figure, panels, data)
     return ItemResult(
-        table(row for one in data for row in rows_of(one, runs)),
+        table(row for one in data for row in _rows_of(one, runs)),
         figure,
         _caption(shown),
         tuple(_remarks(study, data, runs)),
@@ -108,10 +105,8 @@ def runs_of_method(runs: Runs, data: MembershipData, method: Method) -> list[Mem
 
     Parameters
     ----------
-    runs
-        Finished runs.
-    data
-        The data set.
+    runs, data
+        Finished runs; the data set.
     method
         The kind of privacy.
     """
@@ -120,33 +115,8 @@ def runs_of_method(runs: Runs, data: MembershipData, method: Method) -> list[Mem
     return sorted(chosen, key=lambda run: run.setting.position)
 
 
-def phi_of(original: MembershipFindings, run: MembershipFindings, attack: str, confidence: float = 0.95) -> Interval:
-    """Return phi of a run; the same for every call.
-
-    Parameters
-    ----------
-    original
-        The run without privacy.
-    run
-        The run with it.
-    attack
-        Name of the attack.
-    confidence
-        Confidence of the interval.
-    """
-    return phi(original, run, attack, resampling(f"phi {run.setting.name} {attack}"), confidence)
-
-
-def rows_of(data: MembershipData, runs: Runs) -> Iterator[ItemRow]:
-    """Yield what was measured of one data set: accuracies, epochs, every attack, phi.
-
-    Parameters
-    ----------
-    data
-        The data set.
-    runs
-        Finished runs.
-    """
+def _rows_of(data: MembershipData, runs: Runs) -> Iterator[ItemRow]:
+    """Yield what was measured of one data set: accuracies, epochs, every attack, phi."""
     own = [run for setting, run in runs.items() if setting.data == data]
     original = next(run for run in own if run.setting.method is Method.ORIGINAL)
     for run in own:
@@ -160,7 +130,7 @@ def rows_of(data: MembershipData, runs: Runs) -> Iterator[ItemRow]:
             )  # fmt: skip
         if run is not original:
             yield from (
-                _row(run, f"phi, {ATTACK_NAMES[attack].removesuffix(' AUC')}", phi_of(original, run, attack))
+                _row(run, f"phi, {ATTACK_NAMES[attack].removesuffix(' AUC')}", phi(original, run, attack))
                 for attack in (BLACK_BOX, WHITE_BOX)
                 if attack in run.areas_of_worlds
             )
@@ -253,7 +223,7 @@ def _phis(axes: Axes, own: Mapping[MembershipData, list[MembershipFindings]], me
         original, private = runs[0], runs[1:]
         attack = WHITE_BOX if WHITE_BOX in original.areas_of_worlds else BLACK_BOX
         if private:
-            found = [phi_of(original, run, attack) for run in private]
+            found = [phi(original, run, attack) for run in private]
             _draw(axes, _places(private, number), found, look, _form(data))
     printed = PHI_AT_CHANCE.get(next(iter(own)).study, (None, None))[method is Method.CENTRAL]
     if printed is not None:

@@ -35,10 +35,8 @@ def dgcnn(feature_shape: Sequence[int], classes: int, sorted_nodes: int | None =
 
     Parameters
     ----------
-    feature_shape
-        Shape of a packed graph.
-    classes
-        Number of classes.
+    feature_shape, classes
+        Shape of a packed graph; number of classes.
     sorted_nodes
         k, number of nodes that sort pooling keeps, see `GraphNetwork`; 130 if None, or as many as a graph can have
         where these are fewer. For another number, name a function of your own as the model, which calls this one.

@@ -18,10 +18,8 @@ def small_faces(feature_shape: Sequence[int], classes: int) -> nn.Module:
 
     Parameters
     ----------
-    feature_shape
-        Channels, height and width of an image.
-    classes
-        Number of people.
+    feature_shape, classes
+        Channels, height and width of an image; number of people.
     """
     convolved = nn.Sequential(
         nn.Conv2d(feature_shape[0], _CHANNELS, _KERNEL, stride=_STRIDE), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()

@@ -10,7 +10,7 @@ from experiments.reproductions.bernau2019.claims import claims_item, claims_of
 from experiments.reproductions.bernau2019.configurations import EPOCHS_A_ROUND, PATIENCE, all_values
 from experiments.reproductions.bernau2019.epsilons import EpsilonVerdict, promises, table_2, table_3
 from experiments.reproductions.bernau2019.figures import Runs, figure_of
-from experiments.reproductions.bernau2019.planning import play
+from experiments.reproductions.bernau2019.planning import MOST_OPEN, play
 from experiments.reproductions.bernau2019.published import MembershipStudy
 from experiments.reproductions.bernau2019.runs import MembershipFindings, most_epochs
 from experiments.reproductions.bernau2019.settings import (
@@ -20,7 +20,7 @@ from experiments.reproductions.bernau2019.settings import (
     MembershipData,
     WorldPart,
 )
-from experiments.reproductions.claims import ClaimVerdict, PaperClaim, verdicts_said
+from experiments.reproductions.claims import verdicts_said
 from experiments.reproductions.items import ItemResult
 from experiments.reproductions.papers import Context, Extent, Item, MadeItems, Paper
 from experiments.reproductions.sources import find_data
@@ -73,10 +73,8 @@ def make(items: Sequence[MembershipItem], context: Context) -> MadeItems:
 
     Parameters
     ----------
-    items
-        What is asked for.
-    context
-        Where and how it is played.
+    items, context
+        What is asked for; where and how it is played.
 
     Raises
     ------
@@ -155,40 +153,15 @@ def _of_central_and_claims(data: Sequence[MembershipData], runs: Runs) -> str:
     )
     if not runs:
         return epsilons
-    claims = claims_of(data, runs)
     return " ".join(
         [
             epsilons,
-            verdicts_said(claims),
-            *_by_statement(claims),
+            verdicts_said(claims_of(data, runs)),
             "Its test accuracies, AUCs and phi are printed as pictures only, so that no number of ours stands beside "
             "them.",
             *_missing(data),
         ]
     )
-
-
-def _by_statement(claims: Sequence[PaperClaim]) -> Iterator[str]:
-    """Yield which sentences of the paper hold wherever they were tested, which nowhere, which in some places."""
-    of: dict[str, list[ClaimVerdict]] = {}
-    for claim in claims:
-        of.setdefault(claim.statement, []).append(claim.verdict)
-    agree, differ, nothing, split = [], [], [], []
-    for statement, verdicts in of.items():
-        holds, fails = verdicts.count(ClaimVerdict.HOLDS), verdicts.count(ClaimVerdict.FAILS)
-        if holds == len(verdicts):
-            agree.append(statement)
-        elif fails == len(verdicts):
-            differ.append(statement)
-        elif not holds and not fails:
-            nothing.append(statement)
-        else:
-            split.append(f"{statement} ({holds} yes, {fails} no, {len(verdicts) - holds - fails} open)")
-    for begin, statements in (
-        ("Holds", agree), ("Does not hold", differ), ("Not decided", nothing), ("Depends on where one looks", split)
-    ):  # fmt: skip
-        if statements:
-            yield f"{begin}: {'; '.join(statements)}."
 
 
 def _missing(data: Sequence[MembershipData]) -> Iterator[str]:
@@ -215,7 +188,7 @@ def _played(runs: Sequence[MembershipFindings]) -> str:
         "on perturbed records, and asked about true ones. What was cut: n, epochs, the number of shadow models, and of "
         "some data sets the levels between the largest and the smallest epsilon. Every setting is played in parts of "
         "equally many worlds, which are each other's shadow models: one part everywhere, then more where claims are "
-        "not decided, as long as the time lasts that was given."
+        f"not decided, until no more than {MOST_OPEN} are open or the time that was given is over."
     )
     rows = [
         (run.setting.label, run.setting.data.model.rpartition(":")[2], f"{run.config.data.records:,}",

@@ -4,20 +4,26 @@ from collections.abc import Mapping, Sequence
 from math import ceil, isfinite
 from pathlib import Path
 
+import numpy as np
+
 from experiments.reproductions.bernau2019.claims import LOOKS, claims_of
 from experiments.reproductions.bernau2019.runs import MembershipFindings, carry_out, joined, read_part
 from experiments.reproductions.bernau2019.settings import MembershipData, MembershipSetting, WorldPart, settings_of
-from experiments.reproductions.claims import PaperClaim
+from experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from experiments.reproductions.papers import Context, Extent
 from experiments.reproductions.playing import cores
 from experiments.reproductions.spent import seconds_of
 from experiments.runs.store import write_json
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.stored_json import read_json
 
 PLAN = "plan.json"
 ROOM = 1.25
 """More worlds than a claim seems to lack, since its number moves as worlds are added."""
+MOST_OPEN, SPARE = 8, 2
+"""No worlds are added where so few claims are open. Where more are, so many claims more are meant to be decided: some
+stay open with the worlds that they seem to lack."""
 Parts = dict[str, int]  # how many parts of each setting, by its name
 Runs = dict[MembershipSetting, MembershipFindings]
 
@@ -26,15 +32,14 @@ def play(data: Sequence[MembershipData], context: Context, adding: bool) -> Runs
     """Carry out what is planned and not finished yet, and read what all settings found.
 
     Every setting is played once. Then, in the full form, claims that are not decided are given the worlds that they
-    seem to lack, cheapest first: at the second look for half of the time that is left, at the last for all of it. What
-    was planned stands in `plan.json`, so that an interrupted reproduction goes on with the same plan.
+    seem to lack, cheapest first, until no more than `MOST_OPEN` are open: at the second look for half of the time that
+    is left, at the last for all of it. What was planned stands in `plan.json`, so that an interrupted reproduction goes
+    on with the same plan.
 
     Parameters
     ----------
-    data
-        The data sets.
-    context
-        Where the runs are kept, how much is computed, and within how many minutes.
+    data, context
+        The data sets; where the runs are kept, how much is computed, and within how many minutes.
     adding
         Whether worlds are added: where all claims are asked for. Worlds that were added before are read in any case.
 
@@ -60,53 +65,79 @@ def play(data: Sequence[MembershipData], context: Context, adding: bool) -> Runs
 
 
 def planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, float], budget: float) -> Parts:
-    """Return how many parts of each setting there should be: as claims lack them, cheapest first.
+    """Return how many parts of each setting there should be: as claims lack them, cheapest first, until few are open.
 
     Parameters
     ----------
-    claims
-        All claims, as they stand.
-    before
-        How many parts each setting has, by its name.
+    claims, before
+        All claims, as they stand; how many parts each setting has, by its name.
     seconds
         How many seconds a part of each setting takes, by its name.
     budget
         How many seconds may be spent on new parts, all cores together.
     """
     parts = dict(before)
-    wanted = [
-        {run: ceil(ROOM * before[run] * more / claim.worlds) for run in claim.runs}
-        for claim in claims if (more := claim.worlds_to_decide) is not None and claim.runs
-    ]  # fmt: skip
+    left = sum(claim.verdict is ClaimVerdict.OPEN for claim in claims)
+    if left <= MOST_OPEN:
+        return parts
+    wanted = [need for claim in claims if (need := _wanted(claim, before, seconds))]
 
-    def price(need: Parts) -> float:
-        return sum(max(0, count - parts[run]) * seconds[run] for run, count in need.items())
-
-    while wanted:
-        cheapest = min(wanted, key=price)
-        if (cost := price(cheapest)) > budget:
+    while wanted and left > MOST_OPEN - SPARE:
+        cheapest = min(wanted, key=lambda need: _price(need, parts, seconds))
+        if (cost := _price(cheapest, parts, seconds)) > budget:
             break
         budget -= cost
+        left -= 1
         wanted.remove(cheapest)
         parts |= {run: max(count, parts[run]) for run, count in cheapest.items()}
     return parts
 
 
-def parts_of(settings: Sequence[MembershipSetting], plan: Parts) -> list[WorldPart]:
-    """Return the parts of a plan.
+def _wanted(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) -> Parts:
+    """Return how many parts would decide a claim: by itself, or by showing that its premise fails if that is cheaper.
 
-    Parameters
-    ----------
-    settings
-        The settings.
-    plan
-        How many parts of each there are, by its name.
+    Empty where none are known to.
     """
+    ways = [_narrowed(one, before, seconds) for one in (claim, *claim.premises)
+            if one is claim or one.found.value < one.lowest] if claim.verdict is ClaimVerdict.OPEN else []  # fmt: skip
+    return min(filter(None, ways), key=lambda need: _price(need, before, seconds), default={})
+
+
+def _price(need: Parts, parts: Parts, seconds: Mapping[str, float]) -> float:
+    return sum(max(0, count - parts[run]) * seconds[run] for run, count in need.items())
+
+
+def _narrowed(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) -> Parts:
+    """Return the cheapest numbers of parts with which the interval is as narrow as the claim lacks; empty if unknown.
+
+    A run whose worlds make the share s of the squared width is played m times as often: the sum of s / m is what is to
+    be left of it, and seconds are least where m goes with the root of s over seconds (Neyman).
+    """
+    more = claim.worlds_to_decide
+    if more is None or not claim.runs:
+        return {}
+    left = claim.worlds / (ROOM * more)
+    shares = np.array(claim.shares or [1 / len(claim.runs)] * len(claim.runs))
+    own = np.array([before[run] for run in claim.runs], dtype=np.float64)
+    worth = np.sqrt(shares / (own * np.array([max(seconds[run], 1.0) for run in claim.runs])))
+
+    def times(scale: float) -> Floats:
+        return np.maximum(1.0, scale * worth)
+
+    low, high = 0.0, float(1 / (left * worth[worth > 0].min()))
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.sum(shares / times(middle)) > left else (low, middle)
+    return {run: ceil(count - 1e-9) for run, count in zip(claim.runs, own * times(high), strict=True)}
+
+
+def _parts_of(settings: Sequence[MembershipSetting], plan: Parts) -> list[WorldPart]:
+    """Return the parts of a plan."""
     return [WorldPart(one, number) for one in settings for number in range(plan.get(one.name, 1))]
 
 
 def _played(settings: Sequence[MembershipSetting], plan: Parts, context: Context) -> Runs:
-    runs = carry_out(parts_of(settings, plan), context)
+    runs = carry_out(_parts_of(settings, plan), context)
     of: dict[MembershipSetting, list[MembershipFindings]] = {}
     for part, run in runs.items():
         of.setdefault(part.setting, []).append(read_part(part, run.config, run.directory))

@@ -130,14 +130,10 @@ def reduced(
 
     Parameters
     ----------
-    part
-        Which run it is.
-    config
-        Its configuration.
-    summary
-        Its summary.
-    membership
-        Who was in.
+    part, config
+        Which run it is; its configuration.
+    summary, membership
+        Its summary; who was in.
     scores
         The scores of each attack by its name, (worlds, targets).
     confidence
@@ -213,10 +209,8 @@ def read_part(part: WorldPart, config: RunConfig, run: RunDirectory) -> Membersh
 
     Parameters
     ----------
-    part
-        Which run it is.
-    config
-        Its configuration.
+    part, config
+        Which run it is; its configuration.
     run
         Its directory.
 

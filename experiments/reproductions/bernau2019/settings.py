@@ -64,24 +64,18 @@ class MembershipData:
 
     Parameters
     ----------
-    study
-        The data set of the paper.
-    name
-        Its name in a configuration.
+    study, name
+        The data set of the paper; its name in a configuration.
     options
         More settings of `[data]`.
     title
         Its name in tables; it says where one data set stands in for another.
-    classes
-        Number of classes.
-    model
-        The model.
+    classes, model
+        Number of classes; the model.
     column
         The column of Table 3 whose hyper-parameters are used.
-    values
-        Values in a record, as the paper counts them for epsilon of local DP.
-    full
-        What the full form plays.
+    values, full
+        Values in a record, as the paper counts them for epsilon of local DP; what the full form plays.
     quick
         What the quick form plays; None leaves the data set out of it.
     rates
@@ -283,10 +277,8 @@ def settings_of(data: MembershipData, extent: Extent) -> tuple[MembershipSetting
 
     Parameters
     ----------
-    data
-        The data set.
-    extent
-        Full or quick.
+    data, extent
+        The data set; full or quick.
     """
     size = data.size(extent)
     if size is None:

@@ -5,15 +5,16 @@ from dataclasses import dataclass
 from math import nan, sqrt
 
 import numpy as np
+from scipy.special import stdtrit
 
 from experiments.reproductions.bernau2019.runs import CONFIDENCE, MembershipFindings
 from experiments.reproductions.bernau2019.settings import INSIDER
-from experiments.reproductions.statistics import t_interval
+from experiments.reproductions.statistics import resampling, t_interval
 from fl_audit.arrays import Floats
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.evidence.membership.relative_tradeoff import relative_tradeoff
 
-_RESAMPLES = 1000
+_RESAMPLES, _RESAMPLES_OF_SHARES = 1000, 100
 _FEWEST_DEFINED = 0.5  # share of the resamples in which a number must be defined for its interval to be stated
 
 
@@ -34,10 +35,8 @@ def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Gen
     ----------
     runs
         The runs; the worlds of each are drawn again by themselves.
-    attack
-        Name of the attack.
-    random
-        Source of the resamples.
+    attack, random
+        Name of the attack; source of the resamples.
 
     Notes
     -----
@@ -64,10 +63,8 @@ def interval_of(found: Curve, statistic: Callable[[Floats, Floats], float], conf
     ----------
     found
         AUCs and accuracies over runs, with their resamples.
-    statistic
-        What is computed of AUCs and accuracies, each (runs,).
-    confidence
-        Confidence of its interval.
+    statistic, confidence
+        What is computed of AUCs and accuracies, each (runs,); confidence of its interval.
     """
     values = np.array([statistic(*pair) for pair in zip(found.auc, found.accuracy, strict=True)])
     drawn = values[1:][np.isfinite(values[1:])]
@@ -77,28 +74,43 @@ def interval_of(found: Curve, statistic: Callable[[Floats, Floats], float], conf
     return Interval(float(values[0]), float(min(low, values[0])), float(max(high, values[0])))
 
 
-def phi(
-    original: MembershipFindings,
-    private: MembershipFindings,
-    attack: str,
-    random: np.random.Generator,
-    confidence: float = CONFIDENCE,
-) -> Interval:
-    """Return phi of a run with privacy against the original model, with its interval; NaN where it is not defined.
+def shares_of(found: Curve, statistic: Callable[[Floats, Floats], float]) -> tuple[float, ...]:
+    """Return how much of the variance of a statistic is due to the worlds of each run; empty where that is not known.
 
     Parameters
     ----------
-    original
-        The run without privacy.
-    private
-        The run with it.
-    attack
-        Name of the attack.
-    confidence
-        Confidence of the interval.
-    random
-        Source of the resamples.
+    found
+        AUCs and accuracies over runs, with their resamples.
+    statistic
+        As of `interval_of`.
     """
+    variances = []
+    for run in range(found.auc.shape[1]):
+        values = []
+        for drawn in range(1, 1 + _RESAMPLES_OF_SHARES):
+            auc, accuracy = found.auc[0].copy(), found.accuracy[0].copy()
+            auc[run], accuracy[run] = found.auc[drawn, run], found.accuracy[drawn, run]
+            values.append(statistic(auc, accuracy))
+        variances.append(np.var(values))
+    total = float(np.sum(variances))
+    return tuple(float(one) / total for one in variances) if np.isfinite(total) and total > 0 else ()
+
+
+def phi(
+    original: MembershipFindings, private: MembershipFindings, attack: str, confidence: float = CONFIDENCE
+) -> Interval:
+    """Return phi of a run with privacy against the original model, with its interval: the same for every call.
+
+    NaN where it is not defined.
+
+    Parameters
+    ----------
+    original, private
+        The run without privacy; the run with it.
+    attack, confidence
+        Name of the attack; confidence of the interval.
+    """
+    random = resampling(f"phi {private.setting.name} {attack}")
     found, classes = curve((original, private), attack, random), original.setting.data.classes
     return interval_of(found, lambda auc, accuracy: phis(auc, accuracy, classes)[0], confidence)
 
@@ -108,10 +120,8 @@ def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
 
     Parameters
     ----------
-    auc
-        AUC of every run, in [0, 1], (..., runs).
-    accuracy
-        Test accuracy of every run, likewise.
+    auc, accuracy
+        AUC of every run, in [0, 1], (..., runs); test accuracy of every run, likewise.
     classes
         Number of classes, whose chance level counts as no accuracy.
     """
@@ -121,14 +131,7 @@ def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
     ]
 
 
-def difference_at_like_accuracy(
-    original: MembershipFindings,
-    local: Sequence[MembershipFindings],
-    central: Sequence[MembershipFindings],
-    attack: str,
-    random: np.random.Generator,
-    confidence: float = CONFIDENCE,
-) -> Interval:
+def difference_at_like_accuracy(auc: Floats, accuracy: Floats, split: int, near: float) -> float:
     """Return by how much the AUC under local DP exceeds that under central DP at the same test accuracy.
 
     The mean over the runs with local DP whose accuracy central DP reaches, between whose points the AUC is taken to run
@@ -136,30 +139,19 @@ def difference_at_like_accuracy(
 
     Parameters
     ----------
-    original
-        The run without privacy.
-    local
-        The runs with local DP.
-    central
-        The runs with central DP.
-    attack
-        Name of the attack.
-    random
-        Source of the resamples.
-    confidence
-        Confidence of the interval.
+    auc, accuracy
+        Of the original model, then of central DP, then of local DP, (runs,).
+    split
+        How many of them come before local DP.
+    near
+        An accuracy that lies so far beyond the smallest or the largest one that central DP reaches counts as that one.
     """
-    split = 1 + len(central)
-
-    def difference(auc: Floats, accuracy: Floats) -> float:
-        order = np.argsort(accuracy[:split], kind="stable")
-        reached, area = accuracy[:split][order], auc[:split][order]
-        asked = (accuracy[split:] >= reached[0]) & (accuracy[split:] <= reached[-1])
-        if not asked.any():
-            return nan
-        return float(np.mean(auc[split:][asked] - np.interp(accuracy[split:][asked], reached, area)))
-
-    return interval_of(curve((original, *central, *local), attack, random), difference, confidence)
+    order = np.argsort(accuracy[:split], kind="stable")
+    reached, area = accuracy[:split][order], auc[:split][order]
+    asked = (accuracy[split:] >= reached[0] - near) & (accuracy[split:] <= reached[-1] + near)
+    if not asked.any():
+        return nan
+    return float(np.mean(auc[split:][asked] - np.interp(accuracy[split:][asked], reached, area)))
 
 
 def mean_interval(values: Floats, confidence: float = CONFIDENCE, shadows_of_each_other: bool = False) -> Interval:
@@ -167,10 +159,8 @@ def mean_interval(values: Floats, confidence: float = CONFIDENCE, shadows_of_eac
 
     Parameters
     ----------
-    values
-        The value of each world, (worlds,).
-    confidence
-        Confidence of the interval.
+    values, confidence
+        The value of each world, (worlds,); confidence of the interval.
     shadows_of_each_other
         Whether worlds are each other's shadow models: the interval is then wider by the square root of 2
         (`fl_audit.evidence.membership.rates`).
@@ -184,10 +174,8 @@ def area_of(run: MembershipFindings, attack: str, confidence: float = CONFIDENCE
 
     Parameters
     ----------
-    run
-        The run.
-    attack
-        Name of the attack.
+    run, attack
+        The run; name of the attack.
     confidence
         Confidence of the interval.
     """
@@ -198,20 +186,42 @@ def area_of(run: MembershipFindings, attack: str, confidence: float = CONFIDENCE
 def gain(runs: Sequence[MembershipFindings], stronger: str, weaker: str, confidence: float = CONFIDENCE) -> Interval:
     """Return by how much one attack's AUC exceeds another's, the mean over runs and worlds.
 
-    Both attacks see the same models, so that differences are taken world by world. The interval is that of a mean over
-    as many worlds as the smallest run has.
+    Both attacks see the same models, so that differences are taken world by world, and runs are independent: the
+    variance is the mean of theirs over their number, and its degrees of freedom are Welch's and Satterthwaite's.
+
+    Parameters
+    ----------
+    runs, stronger
+        The runs; name of the attack whose AUC is taken.
+    weaker, confidence
+        Name of the attack whose AUC is taken away; confidence of the interval.
+    """
+    each = [run.areas_of_worlds[stronger] - run.areas_of_worlds[weaker] for run in runs]
+    value = float(np.mean([one.mean() for one in each]))
+    variances, freedom = _variances(each), np.array([len(one) - 1 for one in each])
+    total = variances.sum()
+    if total == 0:
+        return Interval(value, value, value)
+    reach = (
+        float(stdtrit(total**2 / np.sum(variances**2 / freedom), (1 + confidence) / 2)) * sqrt(2 * total) / len(each)
+    )
+    return Interval(value, value - reach, value + reach)
+
+
+def shares_of_gain(runs: Sequence[MembershipFindings], stronger: str, weaker: str) -> tuple[float, ...]:
+    """Return how much of the variance of a gain is due to the worlds of each run; empty where all is known.
 
     Parameters
     ----------
     runs
         The runs.
-    stronger
-        Name of the attack whose AUC is taken.
-    weaker
-        Name of the attack whose AUC is taken away.
-    confidence
-        Confidence of the interval.
+    stronger, weaker
+        As of `gain`.
     """
-    worlds = min(run.worlds for run in runs)
-    each = [(run.areas_of_worlds[stronger] - run.areas_of_worlds[weaker])[:worlds] for run in runs]
-    return mean_interval(np.mean(each, axis=0), confidence, shadows_of_each_other=True)
+    variances = _variances([run.areas_of_worlds[stronger] - run.areas_of_worlds[weaker] for run in runs])
+    return tuple((variances / variances.sum()).tolist()) if variances.sum() > 0 else ()
+
+
+def _variances(values: Sequence[Floats]) -> Floats:
+    """Return the variance of each mean."""
+    return np.array([one.var(ddof=1) / len(one) for one in values])

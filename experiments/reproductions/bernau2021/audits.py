@@ -59,10 +59,8 @@ def audit_of_epsilon(data: InsiderData, runs: Mapping[InsiderSetting, InsiderFin
 
     Parameters
     ----------
-    data
-        The data set.
-    runs
-        What was found in each run.
+    data, runs
+        The data set; what was found in each run.
     """
     settings = audit_settings([data])
     rows = {setting: audit_rows(runs[setting]) for setting in settings}

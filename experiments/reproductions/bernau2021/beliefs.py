@@ -19,7 +19,15 @@ from experiments.reproductions.bernau2021.settings import (
 )
 from experiments.reproductions.bernau2021.slips import explained
 from experiments.reproductions.items import CONFIDENCE, ItemResult, ItemRow, table
-from experiments.reproductions.looks import SCALING_LOOKS, box_key, draw_boxes, empty_panel, legend_below, name_panel
+from experiments.reproductions.looks import (
+    SCALING_LOOKS,
+    CurveLook,
+    box_key,
+    draw_boxes,
+    empty_panel,
+    legend_below,
+    name_panel,
+)
 from experiments.reproductions.statistics import bootstrap, mean_belief, predicted_exceedance, resampling
 from fl_audit.evidence.belief.advantage import clopper_pearson
 from fl_audit.mechanisms.noise import NoiseScaling
@@ -33,10 +41,8 @@ def figure_6(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderF
 
     Parameters
     ----------
-    data
-        The data sets.
-    runs
-        What was found in each run.
+    data, runs
+        The data sets; what was found in each run.
     """
     figure = new_figure(7.2)
     panels = figure.subplots(2, 2).ravel()
@@ -94,11 +100,7 @@ def _draw_accuracies(axes: Axes, data: Sequence[InsiderData], runs: Mapping[Insi
         values = [100 * runs[setting].worlds["test_accuracy"].to_numpy() for setting in settings]
         places = np.arange(len(settings)) + 0.27 * (index - (len(data) - 1) / 2)
         shade = _SHADES[index]
-        axes.boxplot(
-            values, positions=places, widths=0.23, patch_artist=True, manage_ticks=False,
-            boxprops={"facecolor": shade, "edgecolor": INK}, medianprops={"color": INK, "linewidth": 2},
-            flierprops={"marker": ".", "markersize": 2, "markeredgecolor": INK, "alpha": 0.4},
-        )  # fmt: skip
+        draw_boxes(axes, values, list(places), CurveLook(one.title, INK, shade, "", "", ""), 0.23)
         axes.bar([np.nan], [np.nan], color=shade, edgecolor=INK, label=f"d: {one.title}")
     axes.set_xticks(range(4), [_name(setting) for setting in main_settings(data[:1])])
     axes.set_xlim(-0.6, 3.6)

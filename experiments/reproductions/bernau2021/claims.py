@@ -1,20 +1,14 @@
 """What Bernau et al. 2021 say in words, each held against closed forms or our runs with an interval."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import inf, log, sqrt
 
 import numpy as np
 from scipy.special import ndtr
 
-from experiments.reproductions.bernau2021.audits import (
-    ADVANTAGE,
-    BELIEF,
-    INSIDER,
-    MEMBERSHIP,
-    SENSITIVITIES,
-    audit_rows,
-)
+from experiments.reproductions.bernau2021.audits import ADVANTAGE, BELIEF, MEMBERSHIP, SENSITIVITIES, audit_rows
 from experiments.reproductions.bernau2021.expectations import calibrated, table_3
 from experiments.reproductions.bernau2021.identification import identified
 from experiments.reproductions.bernau2021.published import TABLE_3
@@ -34,7 +28,13 @@ from experiments.reproductions.bernau2021.settings import (
 from experiments.reproductions.claims import PaperClaim, difference, exact, untested
 from experiments.reproductions.claims_table import claims_table
 from experiments.reproductions.items import ItemResult, ItemRow
-from experiments.reproductions.statistics import bootstrap, resampling
+from experiments.reproductions.statistics import (
+    bootstrap,
+    largest_exceedance,
+    predicted_advantage,
+    resampling,
+    t_interval,
+)
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
 from fl_audit.evidence.membership.rates import Interval
@@ -156,15 +156,30 @@ def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
         yield PaperClaim("6.2", "the mean belief is only slightly above 0.5", setting.label, "mean belief in the truth",
                          _resampled(found, values, lambda x: float(np.mean(x))), 0.5, SLIGHTLY,
                          worlds=found.repetitions)  # fmt: skip
-        _, exceeded = identified(found)
+        counted = _found(identified(found)[1])
+        bound = largest_exceedance(found.promised_mu, setting.belief)
+        exceeded = replace(counted, high=min(counted.high, bound)) if counted.low <= bound else counted
         yield PaperClaim("6.2", "a belief exceeds rho_beta no more often than delta", setting.label,
-                         "share of beliefs above rho_beta", _found(exceeded), highest=data.delta,
-                         worlds=found.repetitions, narrows=0.5 if exceeded.measured else 1.0)  # fmt: skip
+                         "share of beliefs above rho_beta", exceeded, highest=data.delta,
+                         worlds=found.repetitions, narrows=0.5 if counted.value else 1.0)  # fmt: skip
+
+
+def _insider_advantage(found: InsiderFindings) -> Interval:
+    """Return the advantage of the insider by what it believes: of beliefs b in the truth or not, the mean of |2b - 1|.
+
+    The log-odds are the exact likelihood ratio, so that a game with belief b is won with probability max(b, 1 - b): the
+    same mean as that of wins less losses, without the chance of their coins. Where noise follows the local sensitivity
+    and every round differs, the law of the log-odds is the same in every world, and the advantage known.
+    """
+    if found.setting.scaling is LS and found.floored_share == 0:
+        return exact(predicted_advantage(found.mu_of_worlds))
+    values = np.abs(2 * found.worlds["belief"].to_numpy(dtype=np.float64) - 1)
+    return Interval(float(values.mean()), *t_interval(values))
 
 
 def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield how the advantage depends on the noise (section 6.2, Table 2)."""
-    of = {(one.scaling, one.relation): _found(identified(runs[one])[0]) for one in main_settings([data])}
+    of = {(one.scaling, one.relation): _insider_advantage(runs[one]) for one in main_settings([data])}
     worlds = runs[main_settings([data])[0]].repetitions
     bound = rho_alpha(epsilon_from_belief(0.9), data.delta)
     for relation, letter in ((REPLACED, "B"), (REMOVED, "U")):
@@ -238,7 +253,7 @@ def _adversaries(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield whether the insider learns more than Yeom's adversary on the same worlds, whose bound is loose (6.3)."""
     for setting in audit_settings([data]):
         rows, worlds = audit_rows(runs[setting]), runs[setting].repetitions
-        insider, member = _found(rows[INSIDER]), _found(rows[MEMBERSHIP])
+        insider, member = _insider_advantage(runs[setting]), _found(rows[MEMBERSHIP])
         yield PaperClaim("6.3", "the insider has a larger advantage than the membership adversary", setting.label,
                          "advantage of the insider less that of Yeom's adversary", difference(insider, member), 0.0,
                          worlds=worlds)  # fmt: skip
@@ -271,10 +286,8 @@ def claims_of(data: Sequence[InsiderData], runs: Runs) -> list[PaperClaim]:
 
     Parameters
     ----------
-    data
-        The data sets.
-    runs
-        Their finished runs.
+    data, runs
+        The data sets; their finished runs.
     """
     tested = [claim for test in TESTS for one in data for claim in test(one, runs)]
     return [*closed_forms(), *tested, *UNTESTED]
@@ -285,10 +298,8 @@ def claims_item(data: Sequence[InsiderData], runs: Runs) -> ItemResult:
 
     Parameters
     ----------
-    data
-        The data sets.
-    runs
-        Their finished runs.
+    data, runs
+        The data sets; their finished runs.
     """
     return claims_table(
         claims_of(data, runs),
@@ -296,6 +307,9 @@ def claims_item(data: Sequence[InsiderData], runs: Runs) -> ItemResult:
         (
             f"Where the paper states no number: an advantage is the same within {CLOSE:g}, a mean belief is slightly "
             f"above .5 up to {SLIGHTLY:g}, and a sensitivity is close to C from {NEAR:g} C on.",
+            "The insider's advantage is the mean of what its beliefs say of each game: its log-odds are the exact "
+            "likelihood ratio. Counted wins stand in Table 2. How often a belief exceeds rho_beta is bounded by the "
+            "noise as well, whatever the sensitivities depend on.",
             "Differences of runs have square-and-add intervals; distances from epsilon have all that their intervals "
             "allow, so that they decide late. Epsilon' from the largest belief is an extreme value, whose distance "
             "does not go to 0 with more worlds.",

@@ -40,10 +40,8 @@ def table_2(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderFi
 
     Parameters
     ----------
-    data
-        The data sets.
-    runs
-        What was found in each run.
+    data, runs
+        The data sets; what was found in each run.
     """
     rows = [row for setting in main_settings(data) for row in identified(runs[setting])]
     frame = table(rows)

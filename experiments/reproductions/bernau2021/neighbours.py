@@ -1,6 +1,7 @@
 """The neighbours of the settings, each searched for only once: a search over all pairs of images takes minutes."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import lru_cache
 
 from experiments.runs.config import RunConfig
@@ -11,6 +12,7 @@ from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity, Measure
 from fl_audit.data.neighbours import NeighbourChoice, ranked_neighbours
 from fl_audit.data.split import select_records
+from fl_audit.errors import InputError
 
 RANKS = 3  # how many most and how many least dissimilar neighbours one search keeps: as many as Figure 4 shows
 
@@ -28,7 +30,8 @@ def neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirector
     asked = _question(config)
     for other, run in begun:
         if _question(other) == asked and run.configuration.exists():
-            return read_public(run.path)[0].pair
+            with suppress(InputError):  # it is just being written, by another process
+                return read_public(run.path)[0].pair
     *search, rank = asked
     return _ranked(*search)[rank - 1]
 
@@ -38,10 +41,8 @@ def labels_of(config: RunConfig, pair: NeighbourPair) -> tuple[int, ...]:
 
     Parameters
     ----------
-    config
-        The configuration of a run.
-    pair
-        How D' differs.
+    config, pair
+        The configuration of a run; how D' differs.
     """
     data = config.data
     split = select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)

@@ -93,10 +93,8 @@ def make(items: Sequence[InsiderItem], context: Context) -> MadeItems:
 
     Parameters
     ----------
-    items
-        What to make.
-    context
-        Where runs are kept, how much is computed, and where the clients run.
+    items, context
+        What to make; where runs are kept, how much is computed, and where the clients run.
 
     Raises
     ------

@@ -83,10 +83,8 @@ def simulate(query: NoisyQuery, random: np.random.Generator, games: int = GAMES)
 
     Parameters
     ----------
-    query
-        The query with its noise.
-    games
-        How many games.
+    query, games
+        The query with its noise; how many games.
     random
         Source of bits and noise.
     """
@@ -195,7 +193,7 @@ def _shade_errors(axes: Axes, query: NoisyQuery, grid: Floats) -> None:
         name = "D taken for D'" if bit else "D' taken for D"
         axes.fill_between(
             grid[region], stats.norm.pdf(grid[region], centre, query.sigma), facecolor=style.fill,
-            edgecolor=style.colour, hatch=style.hatch or "....", linewidth=0.5, label=name,
+            edgecolor=style.colour, hatch=style.hatch or "\\\\\\\\", linewidth=0.5, label=name,
         )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 
 from experiments.reproductions.bernau2021.neighbours import neighbour_of
 from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, InsiderSetting, configuration
-from experiments.reproductions.papers import Context, Extent
+from experiments.reproductions.papers import Context
 from experiments.reproductions.playing import carry_out_all, planned_runs
 from experiments.runs.config import RunConfig
 from experiments.runs.run_directory import RunDirectory, read_public
@@ -89,30 +90,13 @@ def play(settings: Iterable[InsiderSetting], context: Context) -> dict[InsiderSe
     planned = planned_runs(settings, configuration, context)
     known = [(run.config, run.directory) for run in planned.values()]
     pending = [run for run in planned.values() if not run.is_finished]
-    with_report = context.extent is Extent.FULL
-    carry_out_all(
-        [replace(run, pair=neighbour_of(run.config, known), with_report=with_report) for run in pending], context
-    )
-    return {one: read_findings(one, run.config, run.directory) for one, run in planned.items()}
+    # Once the first run has begun that has a neighbour, the others read it there instead of searching again.
+    carry_out_all([replace(run, pair=partial(neighbour_of, run.config, known)) for run in pending], context)
+    return {one: _read_findings(one, run.config, run.directory) for one, run in planned.items()}
 
 
-def read_findings(setting: InsiderSetting, config: RunConfig, run: RunDirectory) -> InsiderFindings:
-    """Read what a finished run found.
-
-    Parameters
-    ----------
-    setting
-        Which run it is.
-    config
-        Its configuration.
-    run
-        Its directory.
-
-    Raises
-    ------
-    InputError
-        If the run is not finished.
-    """
+def _read_findings(setting: InsiderSetting, config: RunConfig, run: RunDirectory) -> InsiderFindings:
+    """Read what a finished run found."""
     frames = {label: read_frame(run.path / f"{label}.parquet") for label in ("worlds", "rounds")}
     public, _ = read_public(run.path)
     return InsiderFindings(setting, config, read_json(run.summary), **frames, pair=public.pair)

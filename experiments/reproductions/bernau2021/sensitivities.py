@@ -57,10 +57,8 @@ def figure_4(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderF
 
     Parameters
     ----------
-    data
-        The data sets.
-    runs
-        What was found in each run.
+    data, runs
+        The data sets; what was found in each run.
     """
     figure = new_figure(4.6)
     widths = [len(neighbours_shown(one, _REPLACE)) + 1.5 for one in data]
@@ -142,10 +140,8 @@ def figure_5(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderF
 
     Parameters
     ----------
-    data
-        The data sets.
-    runs
-        What was found in each run.
+    data, runs
+        The data sets; what was found in each run.
     """
     figure = new_figure(4.2)
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True)[0]

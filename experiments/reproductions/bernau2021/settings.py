@@ -145,20 +145,15 @@ class InsiderSetting:
         return zlib.crc32(self.name.encode())
 
 
-def worlds_of(setting: InsiderSetting, extent: Extent) -> int:
+def _worlds_of(setting: InsiderSetting, extent: Extent) -> int:
     """Return the number of worlds; the full form has as many as the paper: 1000 at rho_beta = 0.9, else about 250.
 
-    Parameters
-    ----------
-    setting
-        Which run it is.
-    extent
-        Full or quick.
+    Of the other neighbours of Figure 4, of which the paper states no number, it has 100: 3,000 sensitivities of each.
     """
     main = setting.belief == MAIN_BELIEF
     match extent:
         case Extent.FULL:
-            return 1000 if main and setting.is_standard_neighbour else 250
+            return 100 if not setting.is_standard_neighbour else 1000 if main else 250
         case Extent.QUICK:
             quick = setting.data.quick
             return quick.neighbour if not setting.is_standard_neighbour else quick.main if main else quick.other
@@ -219,7 +214,7 @@ def _values_of(setting: InsiderSetting, extent: Extent, data_dir: Path | None) -
             "adjacency": str(setting.relation),
         },
         "audit": {
-            "worlds": worlds_of(setting, extent),
+            "worlds": _worlds_of(setting, extent),
             "neighbour": setting.neighbour,
             "dissimilarity": data.quick_dissimilarity if quick else data.dissimilarity,
             "epsilon-star": False,
@@ -268,10 +263,8 @@ def neighbours_shown(data: InsiderData, relation: Adjacency) -> tuple[tuple[str,
 
     Parameters
     ----------
-    data
-        The data set of the panel.
-    relation
-        The neighbouring relation of the panel.
+    data, relation
+        The data set of the panel; the neighbouring relation of the panel.
     """
     three = data.study is InsiderStudy.MNIST and relation is Adjacency.REPLACE_RECORD
     ranks = (1, 2, 3) if three else (1,)

@@ -119,10 +119,8 @@ def explained(keys: Iterable[str], stands_in: bool = False) -> tuple[str, ...]:
 
     Parameters
     ----------
-    keys
-        Which explanations are wanted.
-    stands_in
-        Whether a stand-in data set is used.
+    keys, stands_in
+        Which explanations are wanted; whether a stand-in data set is used.
     """
     chosen = [SLIPS[key] for key in keys]
     return (*chosen, SLIPS["stand-in"]) if stands_in else tuple(chosen)

@@ -23,7 +23,7 @@ from experiments.reproductions.negoescu2023.simulation import (
     summary,
 )
 from experiments.reproductions.papers import Context, Extent
-from experiments.reproductions.statistics import paired_interval, t_interval, welch_interval
+from experiments.reproductions.statistics import mean_row, paired_interval, t_interval, welch_interval
 from fl_audit.arrays import Floats
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.report.style import INK, new_figure
@@ -211,18 +211,15 @@ def _rows_of_ten(found: Simulated) -> list[ItemRow]:
     means, spreads = [], []
     for (separation, size, name), cell in _shown(found.ten):
         estimates = cell["estimate"].to_numpy(dtype="float64")
-        setting, count = f"{_law(separation)}, {size:,} losses", estimates.size
-        low, high = t_interval(estimates)
-        spread = float(estimates.std(ddof=1))
+        setting, spread = f"{_law(separation)}, {size:,} losses", float(estimates.std(ddof=1))
         cut = f"; theory within its own cut {cell['narrow_truth'].iloc[0]:.3f}" if name == EMPIRICAL else ""
         means.append(
-            ItemRow(setting, f"mean Epsilon*, {name} form", theory=float(cell["truth"].iloc[0]),
-                measured=float(estimates.mean()), low=low, high=high, repetitions=count,
-                note=f"nats; t interval; standard deviation {spread:.3f}{cut}")
+            mean_row(setting, f"mean Epsilon*, {name} form", estimates, theory=float(cell["truth"].iloc[0]),
+                     note=f"nats; t interval; standard deviation {spread:.3f}{cut}")
         )  # fmt: skip
         spreads.append(
-            ItemRow(setting, f"standard deviation of Epsilon*, {name} form", measured=spread, repetitions=count,
-                note="nats; over repetitions")
+            ItemRow(setting, f"standard deviation of Epsilon*, {name} form", measured=spread,
+                repetitions=estimates.size, note="nats; over repetitions")
         )  # fmt: skip
     return [*means, *spreads]
 
@@ -233,12 +230,11 @@ def _rows_of_many(found: Simulated) -> list[ItemRow]:
     errors = summary(found.more)
     for (separation, size, name), cell in _shown(found.more):
         setting, count = f"{_law(separation)}, {size:,} losses, {len(cell)} repetitions", len(cell)
-        error = errors[separation, size, name]
-        low, high = t_interval((cell["estimate"] - cell["truth"]).to_numpy(dtype="float64"))
-        form = f"of Epsilon*, {name} form"
+        error, form = errors[separation, size, name], f"of Epsilon*, {name} form"
+        apart = (cell["estimate"] - cell["truth"]).to_numpy(dtype="float64")
         rows += [
-            ItemRow(setting, f"bias {form}", theory=0.0, measured=error.bias, low=low, high=high,
-                repetitions=count, note="nats; mean less truth; more repetitions than the paper's"),
+            mean_row(setting, f"bias {form}", apart, "nats; mean less truth; more repetitions than the paper's",
+                     theory=0.0),
             ItemRow(setting, f"standard deviation {form}", measured=error.std, repetitions=count, note="nats"),
             ItemRow(setting, f"root mean squared error {form}", measured=error.rmse, repetitions=count,
                 note="nats"),

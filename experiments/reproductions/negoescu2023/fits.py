@@ -44,16 +44,8 @@ _FITTED = 10_000
 _LOOKS = {100: ("-", "o", "#12426e"), 300: ("--", "s", "#5c5c5c"), 1000: (":", "v", "#b35806")}
 
 
-def chosen_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
-    """Return the points whose models are examined: shortest and longest baseline, smallest and largest epsilon.
-
-    Parameters
-    ----------
-    study
-        The study.
-    data_dir
-        Where data sets lie; None is the default place.
-    """
+def _chosen_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
+    """Return the points whose models are examined: shortest and longest baseline, smallest and largest epsilon."""
     baselines, private = baseline_points(study, data_dir), private_points(study, data_dir)
     alike = [
         one
@@ -67,7 +59,7 @@ def chosen_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point
 def figure_6(context: Context) -> ItemResult:
     """Return p-values of two-sample Kolmogorov-Smirnov tests over the number of components."""
     study = available_study(EpsilonStarTask.ADULT, context)
-    points = chosen_points(study, context.data_dir)
+    points = _chosen_points(study, context.data_dir)
     directory = context.runs / study.key
     # The models are points of figure 2, so figures 2 and 6 use the same runs, whichever is made first.
     known = tuple(one for one in all_points(study, context.data_dir) if (directory / RUNS / one.name).is_dir())
@@ -111,7 +103,7 @@ def label_of(one: Point) -> str:
 def _checks(one: Point, run: Path, extent: Extent) -> pd.DataFrame:
     """Return a row for every check of the models of a point: model, components, number of scores and p-value."""
     rows = []
-    for world, scores in enumerate(training_scores(run)):
+    for world, scores in enumerate(_training_scores(run)):
         random = np.random.default_rng([world, *one.name.encode()])
         for size in SIZES[extent]:
             used = random.permutation(scores)[: _FITTED + size]
@@ -121,14 +113,11 @@ def _checks(one: Point, run: Path, extent: Extent) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["point", "private", "world", "components", "size", "p_value"])
 
 
-def training_scores(run: Path) -> list[Floats]:
+def _training_scores(run: Path) -> list[Floats]:
     """Return the transformed losses on the training set, one array for each model of a finished run.
 
-    Parameters
-    ----------
-    run
-        Directory of the run. Losses are normalised by the range of training and population losses together, as for
-        Epsilon*. The training set is D in every world, also in worlds that were trained on D', which lacks one record.
+    Losses are normalised by the range of training and population losses together, as for Epsilon*. The training set is
+    D in every world, also in worlds that were trained on D', which lacks one record.
     """
     public, _ = read_public(run)
     game = load_game(public)

@@ -20,7 +20,14 @@ from experiments.reproductions.negoescu2023.studies import (
 )
 from experiments.reproductions.papers import Context, NoDataError
 from experiments.reproductions.spent import spent_on
-from experiments.reproductions.statistics import mean_of_shares, paired_interval, resampling, t_interval, welch_interval
+from experiments.reproductions.statistics import (
+    mean_of_shares,
+    mean_row,
+    paired_interval,
+    resampling,
+    t_interval,
+    welch_interval,
+)
 from experiments.runs.engines import RayOptions
 from experiments.runs.plan import resolve
 from experiments.runs.run_directory import RunDirectory
@@ -61,10 +68,8 @@ class Landscape:
 
         Parameters
         ----------
-        models
-            Rows of `models_table`.
-        column
-            The column that is read.
+        models, column
+            Rows of `models_table`; the column that is read.
         """
         return {
             str(name): own.sort_values("world")[column].to_numpy(dtype=np.float64)
@@ -77,10 +82,8 @@ def available_study(task: EpsilonStarTask, context: Context) -> EpsilonStarStudy
 
     Parameters
     ----------
-    task
-        Which task.
-    context
-        Where data sets lie.
+    task, context
+        Which task; where data sets lie.
 
     Raises
     ------
@@ -173,8 +176,7 @@ def _point_rows(sweep: Sweep, found: Landscape) -> Iterator[ItemRow]:
             note = ["on the frontier"] if row.on_frontier else []
             note += [f"{value:g} in print, on {task}"] if found.study.stands_in and np.isfinite(value) else []
             published = np.nan if found.study.stands_in else value
-            yield ItemRow(setting, quantity, published, np.nan, float(values.mean()), *t_interval(values), len(values),
-                      "; ".join(note))  # fmt: skip
+            yield mean_row(setting, quantity, values, "; ".join(note), published=published)
 
 
 def _claims(found: Landscape) -> Iterator[PaperClaim]:
@@ -261,9 +263,8 @@ def _level_rows(found: Landscape) -> Iterator[ItemRow]:
     yield _floor(found.study)
     for epsilon, own in found.private.groupby("privacy.epsilon"):
         values = own.groupby("world")["epsilon_star"].mean().to_numpy(dtype=np.float64)
-        yield ItemRow(found.study.title, f"Epsilon* of private models at epsilon = {float(str(epsilon)):g}", np.nan,
-                  np.nan, float(values.mean()), *t_interval(values), len(values),
-                  "mean over clipping norms and batches")  # fmt: skip
+        yield mean_row(found.study.title, f"Epsilon* of private models at epsilon = {float(str(epsilon)):g}", values,
+                       "mean over clipping norms and batches")  # fmt: skip
 
 
 def _floor(study: EpsilonStarStudy) -> ItemRow:

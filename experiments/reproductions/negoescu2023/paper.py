@@ -65,10 +65,8 @@ def make(items: Sequence[Item], context: Context) -> MadeItems:
 
     Parameters
     ----------
-    items
-        What is asked for.
-    context
-        Where and how it is played.
+    items, context
+        What is asked for; where and how it is played.
     """
     wanted = [figure for figure in _FIGURES if figure in items or _CLAIMS in items]
     made = make_each(wanted, context)

@@ -1,5 +1,6 @@
 """Figure 3 of Negoescu et al. 2023: where the log ratios of Epsilon* are large, and where they are noisy."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from experiments.reproductions.claims import exact as known
 from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import legend_below, name_panel
 from experiments.reproductions.papers import Context, Extent
-from experiments.reproductions.statistics import paired_interval, resampling, t_interval
+from experiments.reproductions.statistics import mean_row, paired_interval, resampling
 from fl_audit.arrays import Floats
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.evidence.star.empirical_star import largest_ratio, threshold_counts
@@ -45,37 +46,14 @@ def _curves(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, cut: float) -> C
     return Curves(fpr, fnr, np.where(kept, both, np.nan))
 
 
-def exact_curves(thresholds: Floats, cut: float = CUT) -> Curves:
-    """Return the quantities of the two normal laws at thresholds, shape (..., thresholds).
-
-    Parameters
-    ----------
-    thresholds
-        Thresholds of the losses.
-    cut
-        Error rates below this, or above 1 less this, do not count.
-    """
+def _exact_curves(thresholds: Floats, cut: float = CUT) -> Curves:
+    """Return the quantities of the two normal laws at thresholds, shape (..., thresholds)."""
     from_population = thresholds - POPULATION_MEAN
     return _curves(ndtr(from_population), ndtr(-from_population), ndtr(-thresholds), ndtr(thresholds), cut)
 
 
-def sampled_curves(losses: int, samples: int, random: np.random.Generator) -> tuple[Floats, Curves]:
-    """Return all thresholds that samples of both laws offer, and the quantities by their empirical distributions.
-
-    Parameters
-    ----------
-    losses
-        Number of losses in each set.
-    samples
-        Number of pairs of sets that are drawn.
-    random
-        Source of the draws.
-
-    Returns
-    -------
-    tuple
-        Thresholds (samples, thresholds), and the curves at them.
-    """
+def _sampled_curves(losses: int, samples: int, random: np.random.Generator) -> tuple[Floats, Curves]:
+    """Return all thresholds that samples of both laws offer, (samples, thresholds), and the curves at them."""
     members = random.standard_normal((samples, losses))
     population = POPULATION_MEAN + random.standard_normal((samples, losses))
     counts = threshold_counts(members, population)
@@ -86,9 +64,9 @@ def sampled_curves(losses: int, samples: int, random: np.random.Generator) -> tu
 def figure_3(context: Context) -> ItemResult:
     """Return both quantities over the FPR, from the laws and from samples of them."""
     losses, samples = LOSSES[context.extent], SAMPLES[context.extent]
-    exact = exact_curves(np.linspace(POPULATION_MEAN + ndtri(CUT), -ndtri(CUT), 2001), cut=0.0)
-    thresholds, sampled = sampled_curves(losses, samples, resampling("negoescu2023-fig3"))
-    distances = np.abs(sampled.values - exact_curves(thresholds, cut=0.0).values)
+    exact = _exact_curves(np.linspace(POPULATION_MEAN + ndtri(CUT), -ndtri(CUT), 2001), cut=0.0)
+    thresholds, sampled = _sampled_curves(losses, samples, resampling("negoescu2023-fig3"))
+    distances = np.abs(sampled.values - _exact_curves(thresholds, cut=0.0).values)
     errors = np.max(np.where(np.isfinite(sampled.values), distances, 0.0), axis=0)
     figure = new_figure(4.1)
     panels = figure.subplots(1, 2, sharey=True)
@@ -137,36 +115,21 @@ def _draw(axes: Axes, curves: Curves) -> None:
     axes.set_xscale("log")
 
 
-def _rows_of_largest(exact: Curves, sampled: Curves, losses: int) -> list[ItemRow]:
-    rows = []
+def _rows_of_largest(exact: Curves, sampled: Curves, losses: int) -> Iterator[ItemRow]:
     for index, name in enumerate(NAMES):
-        top = int(np.nanargmax(exact.values[index]))
-        largest = np.nanmax(sampled.values[index], axis=-1)
-        low, high = t_interval(largest)
-        rows.append(
-            ItemRow(
-                _setting(losses), f"largest {name}", theory=float(exact.values[index, top]),
-                measured=float(largest.mean()), low=low, high=high, repetitions=largest.size,
-                note=f"nats; mean over samples, standard deviation {number_text(float(largest.std(ddof=1)))}; by the "
-                f"laws it stands at FPR {number_text(float(exact.fpr[top]))}, FNR {number_text(float(exact.fnr[top]))}",
-            )
+        top, largest = int(np.nanargmax(exact.values[index])), np.nanmax(sampled.values[index], axis=-1)
+        yield mean_row(
+            _setting(losses), f"largest {name}", largest, theory=float(exact.values[index, top]),
+            note=f"nats; mean over samples, standard deviation {number_text(float(largest.std(ddof=1)))}; by the laws "
+            f"it stands at FPR {number_text(float(exact.fpr[top]))}, FNR {number_text(float(exact.fnr[top]))}",
         )  # fmt: skip
-    return rows
 
 
-def _rows_of_errors(in_middle: Floats, at_ends: Floats, losses: int) -> list[ItemRow]:
+def _rows_of_errors(in_middle: Floats, at_ends: Floats, losses: int) -> Iterator[ItemRow]:
     places = {f"both rates at least {MIDDLE:g}": in_middle, f"one rate below {MIDDLE:g}": at_ends}
-    rows = []
+    note = "nats; distance from the laws at the same threshold, mean over samples"
     for place, largest in places.items():
-        low, high = t_interval(largest)
-        rows.append(
-            ItemRow(
-                _setting(losses), f"largest error of the two quantities, {place}", theory=0.0,
-                measured=float(largest.mean()), low=low, high=high, repetitions=largest.size,
-                note="nats; distance from the laws at the same threshold, mean over samples",
-            )
-        )  # fmt: skip
-    return rows
+        yield mean_row(_setting(losses), f"largest error of the two quantities, {place}", largest, note, theory=0.0)
 
 
 def _setting(losses: int) -> str:

@@ -124,10 +124,8 @@ def study_for(study: EpsilonStarStudy, extent: Extent) -> EpsilonStarStudy:
 
     Parameters
     ----------
-    study
-        The study.
-    extent
-        Full or quick.
+    study, extent
+        The study; full or quick.
     """
     return study if extent is Extent.FULL else quick_form(study)
 
@@ -137,10 +135,8 @@ def baseline_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Poi
 
     Parameters
     ----------
-    study
-        The study.
-    data_dir
-        Where data sets lie; None is the default place.
+    study, data_dir
+        The study; where data sets lie, None is the default place.
     """
     return baselines(values_of(study, data_dir), [Axis("training.epochs", study.baseline_epochs)])
 
@@ -150,10 +146,8 @@ def private_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Poin
 
     Parameters
     ----------
-    study
-        The study.
-    data_dir
-        Where data sets lie; None is the default place.
+    study, data_dir
+        The study; where data sets lie, None is the default place.
     """
     axes = (
         Axis("privacy.epsilon", study.epsilons),
@@ -168,10 +162,8 @@ def all_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, .
 
     Parameters
     ----------
-    study
-        The study.
-    data_dir
-        Where data sets lie; None is the default place.
+    study, data_dir
+        The study; where data sets lie, None is the default place.
     """
     return baseline_points(study, data_dir) + private_points(study, data_dir)
 
@@ -181,10 +173,8 @@ def values_of(study: EpsilonStarStudy, data_dir: Path | None) -> dict[str, Any]:
 
     Parameters
     ----------
-    study
-        The study.
-    data_dir
-        Where data sets lie; None is the default place.
+    study, data_dir
+        The study; where data sets lie, None is the default place.
     """
     values: dict[str, dict[str, Any]] = {
         "data": {
