@@ -16,8 +16,9 @@ from experiments.runs.config_file import load_config
 from experiments.runs.plan import data_spec, resolve
 from experiments.runs.run import run_audit
 from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.columns import is_number
 from fl_audit.data.records import Source
-from fl_audit.data.table_text import is_number, read_table_text
+from fl_audit.data.tables import read_table_text
 from fl_audit.errors import InputError, Remedy
 
 

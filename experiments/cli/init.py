@@ -113,7 +113,7 @@ def _asked_rest(
 ) -> tuple[str, str | None, int | None, int]:
     """Return data, label, clients and rounds, with what no option says asked for, where somebody is there."""
     from experiments.runs.new_config import data_name
-    from fl_audit.data.table_text import read_table_text
+    from fl_audit.data.tables import read_table_text
 
     data = data or _asked("--data", "Your data: a CSV file, an archive .npz, a directory of pictures, or a data set")
     if data_name(data) == "csv" and label is None and is_asking():

@@ -17,7 +17,7 @@ from experiments.runs.run import require_playable
 from fl_audit.data.catalogue import PREFIX, DataSpec, available, load_source
 from fl_audit.data.files import data_directory
 from fl_audit.data.records import Caution
-from fl_audit.data.table_text import read_table_text
+from fl_audit.data.tables import read_table_text
 from fl_audit.errors import InputError, Remedy, require
 
 _OF_FILES = ("csv", "npz", "idx", "images")

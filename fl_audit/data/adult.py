@@ -12,62 +12,43 @@ from fl_audit.data.files import locate, read_text
 from fl_audit.data.records import Source, side_by_side
 from fl_audit.errors import InputError, require
 
-
-def _levels(names: str) -> tuple[str, ...]:
-    return tuple(names.split())
-
-
-# Columns of the published files in order. Numeric columns have no levels. The levels are those that occur in complete
-# rows: with "Never-worked" (whose rows all lack an occupation) there would be 105 features instead of the usual 104.
-COLUMNS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("age", ()),
-    ("workclass", _levels("Federal-gov Local-gov Private Self-emp-inc Self-emp-not-inc State-gov Without-pay")),
-    ("fnlwgt", ()),
-    (
-        "education",
-        _levels(
-            "10th 11th 12th 1st-4th 5th-6th 7th-8th 9th Assoc-acdm Assoc-voc Bachelors Doctorate HS-grad Masters "
-            "Preschool Prof-school Some-college"
-        ),
-    ),
-    ("education-num", ()),
-    (
-        "marital-status",
-        _levels("Divorced Married-AF-spouse Married-civ-spouse Married-spouse-absent Never-married Separated Widowed"),
-    ),
-    (
-        "occupation",
-        _levels(
-            "Adm-clerical Armed-Forces Craft-repair Exec-managerial Farming-fishing Handlers-cleaners "
-            "Machine-op-inspct Other-service Priv-house-serv Prof-specialty Protective-serv Sales Tech-support "
-            "Transport-moving"
-        ),
-    ),
-    ("relationship", _levels("Husband Not-in-family Other-relative Own-child Unmarried Wife")),
-    ("race", _levels("Amer-Indian-Eskimo Asian-Pac-Islander Black Other White")),
-    ("sex", _levels("Female Male")),
-    ("capital-gain", ()),
-    ("capital-loss", ()),
-    ("hours-per-week", ()),
-    (
-        "native-country",
-        _levels(
-            "Cambodia Canada China Columbia Cuba Dominican-Republic Ecuador El-Salvador England France Germany Greece "
-            "Guatemala Haiti Holand-Netherlands Honduras Hong Hungary India Iran Ireland Italy Jamaica Japan Laos "
-            "Mexico Nicaragua Outlying-US(Guam-USVI-etc) Peru Philippines Poland Portugal Puerto-Rico Scotland South "
-            "Taiwan Thailand Trinadad&Tobago United-States Vietnam Yugoslavia"
-        ),
-    ),
-)
-LABELS = ("<=50K", ">50K")
-MISSING = "?"
-_ONLY_INCOMPLETE = {"workclass": ("Never-worked",)}  # levels that occur in incomplete rows alone
-_FIELDS = len(COLUMNS) + 1
+# Columns of the published files in order, each with its levels; numeric columns have none. The levels are those that
+# occur in complete rows: with "Never-worked" (whose rows all lack an occupation) there would be 105 features instead of
+# the usual 104.
+_Columns = dict[str, tuple[str, ...]]
+_COLUMNS: _Columns = {
+    name: tuple(levels.split())
+    for name, levels in {
+        "age": "",
+        "workclass": "Federal-gov Local-gov Private Self-emp-inc Self-emp-not-inc State-gov Without-pay",
+        "fnlwgt": "",
+        "education": "10th 11th 12th 1st-4th 5th-6th 7th-8th 9th Assoc-acdm Assoc-voc Bachelors Doctorate HS-grad "
+        "Masters Preschool Prof-school Some-college",
+        "education-num": "",
+        "marital-status": "Divorced Married-AF-spouse Married-civ-spouse Married-spouse-absent Never-married Separated "
+        "Widowed",
+        "occupation": "Adm-clerical Armed-Forces Craft-repair Exec-managerial Farming-fishing Handlers-cleaners "
+        "Machine-op-inspct Other-service Priv-house-serv Prof-specialty Protective-serv Sales Tech-support "
+        "Transport-moving",
+        "relationship": "Husband Not-in-family Other-relative Own-child Unmarried Wife",
+        "race": "Amer-Indian-Eskimo Asian-Pac-Islander Black Other White",
+        "sex": "Female Male",
+        "capital-gain": "",
+        "capital-loss": "",
+        "hours-per-week": "",
+        "native-country": "Cambodia Canada China Columbia Cuba Dominican-Republic Ecuador El-Salvador England France "
+        "Germany Greece Guatemala Haiti Holand-Netherlands Honduras Hong Hungary India Iran Ireland Italy Jamaica "
+        "Japan Laos Mexico Nicaragua Outlying-US(Guam-USVI-etc) Peru Philippines Poland Portugal Puerto-Rico Scotland "
+        "South Taiwan Thailand Trinadad&Tobago United-States Vietnam Yugoslavia",
+    }.items()
+}
+_LABELS, _MISSING = ("<=50K", ">50K"), "?"
+_FIELDS = len(_COLUMNS) + 1
 
 
 def find_adult(directory: Path | None) -> list[Path]:
     """Return the paths of `adult.data` and `adult.test`; raise `InputError` if one is missing."""
-    return [locate(directory, "adult", name) for name in ("adult.data", "adult.test")]
+    return locate(directory, "adult", "adult.data", "adult.test")
 
 
 def load_adult(directory: Path | None, incomplete: bool = False) -> Source:
@@ -89,35 +70,26 @@ def load_adult(directory: Path | None, incomplete: bool = False) -> Source:
         If a file is missing or damaged, or a row is not of the published format.
     """
     paths = find_adult(directory)
-    columns = _with_missing() if incomplete else COLUMNS
+    columns = _with_missing() if incomplete else _COLUMNS
     rows, test_rows = (_read_rows(path, incomplete) for path in paths)
     numbers, test_numbers = min_max(_numeric(rows, paths[0]), _numeric(test_rows, paths[1]))
     assert test_numbers is not None
     pool, test = (
-        build_records(_features(part, scaled, path, columns), _labels(part, path), len(LABELS), path)
+        build_records(_features(part, scaled, path, columns), _labels(part, path), len(_LABELS), path)
         for part, scaled, path in zip((rows, test_rows), (numbers, test_numbers), paths, strict=True)
     )
     features = pool.features.shape[1]
     description = f"UCI Adult, {len(pool):,} + {len(test):,} records, {features} features, 2 classes"
-    placed = side_by_side((name, max(1, len(levels))) for name, levels in sorted(columns, key=_is_of_words))
+    # Columns with levels stand behind those of numbers, otherwise as in the file.
+    in_order = sorted(columns.items(), key=lambda column: bool(column[1]))
+    placed = side_by_side((name, max(1, len(levels))) for name, levels in in_order)
     return Source("adult-all" if incomplete else "adult", pool, test, description, placed=placed)
-
-
-def _is_of_words(column: tuple[str, tuple[str, ...]]) -> bool:
-    """Return whether a column has levels: these stand behind those of numbers, otherwise as in the file."""
-    return bool(column[1])
-
-
-_Columns = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def _with_missing() -> _Columns:
     """Return the columns with the levels of incomplete rows, `?` last where it occurs."""
-    with_gaps = ("workclass", "occupation", "native-country")
-    return tuple(
-        (name, (*levels, *_ONLY_INCOMPLETE.get(name, ()), MISSING) if name in with_gaps else levels)
-        for name, levels in COLUMNS
-    )
+    added = {"workclass": ("Never-worked", _MISSING), "occupation": (_MISSING,), "native-country": (_MISSING,)}
+    return {name: (*levels, *added.get(name, ())) for name, levels in _COLUMNS.items()}
 
 
 def _read_rows(path: Path, incomplete: bool) -> list[tuple[int, list[str]]]:
@@ -134,7 +106,7 @@ def _read_rows(path: Path, incomplete: bool) -> list[tuple[int, list[str]]]:
                 len(fields) == _FIELDS,
                 f"{path} has {len(fields)} fields in line {reader.line_num}: accepted are {_FIELDS}",
             )
-            if incomplete or MISSING not in fields:
+            if incomplete or _MISSING not in fields:
                 rows.append((reader.line_num, fields))
     except csv.Error as error:
         raise InputError(f"{path} is no CSV in line {reader.line_num} ({error})") from error
@@ -143,7 +115,7 @@ def _read_rows(path: Path, incomplete: bool) -> list[tuple[int, list[str]]]:
 
 
 def _numeric(rows: list[tuple[int, list[str]]], path: Path) -> Floats:
-    positions = [position for position, (_, levels) in enumerate(COLUMNS) if not levels]
+    positions = [position for position, levels in enumerate(_COLUMNS.values()) if not levels]
     values = np.empty((len(rows), len(positions)))
     for index, (line, fields) in enumerate(rows):
         try:
@@ -157,7 +129,7 @@ def _numeric(rows: list[tuple[int, list[str]]], path: Path) -> Floats:
 def _features(rows: list[tuple[int, list[str]]], numbers: Floats, path: Path, columns: _Columns) -> Floats32:
     """Return numeric columns first, then the one-hot columns, each in the order of the file."""
     parts = [numbers.astype(np.float32)]
-    for position, (name, levels) in enumerate(columns):
+    for position, (name, levels) in enumerate(columns.items()):
         if levels:
             codes = _codes(rows, position, levels, f"{path} has {name}")
             parts.append(np.eye(len(levels), dtype=np.float32)[codes])
@@ -167,7 +139,7 @@ def _features(rows: list[tuple[int, list[str]]], numbers: Floats, path: Path, co
 def _labels(rows: list[tuple[int, list[str]]], path: Path) -> Integers:
     # Labels of the published test file end in a full stop.
     bare = [(line, [fields[-1].removesuffix(".")]) for line, fields in rows]
-    return _codes(bare, 0, LABELS, f"{path} has label")
+    return _codes(bare, 0, _LABELS, f"{path} has label")
 
 
 def _codes(rows: list[tuple[int, list[str]]], position: int, levels: tuple[str, ...], what: str) -> Integers:

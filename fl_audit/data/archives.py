@@ -24,10 +24,8 @@ def load_npz(directory: Path | None, path: str, owner: str | None = None) -> Sou
 
     Parameters
     ----------
-    directory
-        Where a relative path that is not in the working directory is looked for, or None.
-    path
-        Archive as `numpy.savez` or `numpy.savez_compressed` writes it, without Python objects.
+    directory, path
+        As for `resolve`: an archive as `numpy.savez` or `numpy.savez_compressed` writes it, without Python objects.
     owner
         Key of the array that says whose each record of `x` is, such as `client`: whole numbers or text, shape (n,).
         None: that is not known.

@@ -8,8 +8,6 @@ from fl_audit.arrays import Floats, Floats32, Integers
 from fl_audit.data.records import Records, Source, TableColumn
 from fl_audit.errors import InputError, require
 
-Features = Floats32
-
 MOST_VALUES = 100  # a column with more values is a measurement; each value costs a query a record and a model
 _NAMES_SHOWN = 10
 
@@ -19,17 +17,11 @@ class Attribute:
     """A column, the values that it can have, and how common each is."""
 
     column: TableColumn  # where it stands among the features
-    values: Features  # every value as features, ascending, shape (values, width), two values or more
+    values: Floats32  # every value as features, ascending, shape (values, width), two values or more
     prior: Floats  # share of each among records that no model is trained on, from 0, with a sum of 1, shape (values,)
 
-    def codes(self, features: Features) -> Integers:
-        """Return which of the values records have, from 0, shape (n,).
-
-        Parameters
-        ----------
-        features
-            Features of records of the same data set, shape (n, features).
-        """
+    def codes(self, features: Floats32) -> Integers:
+        """Return which of the values records of the same data set have, from 0, shape (n,), by all their features."""
         return _codes(features[:, self.column.places], self.values)
 
 
@@ -73,12 +65,12 @@ def _of_two_values(source: Source) -> list[TableColumn]:
     return [one for one in source.table_columns if one.width <= 2 and bool(is_two[one.places].all())]
 
 
-def _with_prior(column: TableColumn, values: Features, outside: Records) -> Attribute:
+def _with_prior(column: TableColumn, values: Floats32, outside: Records) -> Attribute:
     counts = np.bincount(_codes(outside.features[:, column.places], values), minlength=len(values))
     return Attribute(column, values, counts / counts.sum())
 
 
-def _codes(own: Features, values: Features) -> Integers:
+def _codes(own: Floats32, values: Floats32) -> Integers:
     same = (own[:, np.newaxis, :] == values).all(axis=2)
     require(
         bool(same.any(axis=1).all()),
@@ -87,15 +79,13 @@ def _codes(own: Features, values: Features) -> Integers:
     return np.asarray(same.argmax(axis=1), dtype=np.int64)
 
 
-def values_of(source: Source, column: TableColumn) -> Features:
+def values_of(source: Source, column: TableColumn) -> Floats32:
     """Return every value of a column as features, ascending, shape (values, width).
 
     Parameters
     ----------
-    source
-        A table.
-    column
-        One of its columns.
+    source, column
+        A table, and one of its columns.
 
     Raises
     ------
@@ -108,19 +98,15 @@ def values_of(source: Source, column: TableColumn) -> Features:
     return values
 
 
-def with_values(records: Records, index: int, column: TableColumn, values: Features) -> Records:
+def with_values(records: Records, index: int, column: TableColumn, values: Floats32) -> Records:
     """Return records with one of them in as many versions as a column has values, and nothing else changed.
 
     Parameters
     ----------
-    records
-        The records, n of them.
-    index
-        Which of them, from 0: the first value stands in its place, the others come after all records, from n.
-    column
-        The column that is varied.
-    values
-        Its values as features, (values, width).
+    records, index
+        n records, and which of them: the first value stands in its place, the others come after all records, from n.
+    column, values
+        The column that is varied, and its values as features, (values, width).
     """
     found = records.take([*range(len(records)), *[index] * (len(values) - 1)])
     found.features[[index, *range(len(records), len(found))], column.places] = values
@@ -128,14 +114,12 @@ def with_values(records: Records, index: int, column: TableColumn, values: Featu
 
 
 def named_column(source: Source, named: str) -> TableColumn:
-    """Return a column of a table by its name, or by its number from 0.
+    """Return a column of a table.
 
     Parameters
     ----------
-    source
-        The table.
-    named
-        Name of the column, or its number from 0.
+    source, named
+        The table, and the name of the column, or its number from 0.
 
     Raises
     ------

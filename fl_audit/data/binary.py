@@ -43,28 +43,14 @@ class BinaryTable:
         arrays = f"{self.name}.npz"
         return (arrays,) if self.archive is None else (self.archive, arrays)
 
+    def find(self, directory: Path | None) -> Path:
+        """Return the path of the archive or the .npz file; raise `InputError` if there is neither."""
+        return locate_any(directory, self.name, self.files)
+
 
 LOCATION30 = BinaryTable("location30", "Location-30", "dataset_location.tgz", 30)
 PURCHASE100 = BinaryTable("purchase100", "Purchase-100", "dataset_purchase.tgz", 100)
 TEXAS100 = BinaryTable("texas100", "Texas-100", "dataset_texas.tgz", 100, labels_apart=True)
-
-
-def find_binary(directory: Path | None, table: BinaryTable) -> Path:
-    """Return the path of a table's archive or .npz file.
-
-    Parameters
-    ----------
-    directory
-        With the published data files; None where none is named.
-    table
-        Which one.
-
-    Raises
-    ------
-    InputError
-        If there is no data directory, or neither file in it.
-    """
-    return locate_any(directory, table.name, table.files)
 
 
 def load_binary(directory: Path | None, table: BinaryTable) -> Source:
@@ -72,17 +58,15 @@ def load_binary(directory: Path | None, table: BinaryTable) -> Source:
 
     Parameters
     ----------
-    directory
-        Directory with one of the accepted files, or with a folder of the table's name that holds one.
-    table
-        Which table.
+    directory, table
+        Which table, and a directory with one of its files, or with a folder of the table's name that holds one.
 
     Raises
     ------
     InputError
         If the file is missing or damaged, a row is ragged, a feature is not 0 or 1, or a label is out of range.
     """
-    path = find_binary(directory, table)
+    path = table.find(directory)
     features, labels = _from_npz(path, table) if path.suffix == ".npz" else _from_tar(path, table)
     pool = build_records(features, labels, table.classes, path)
     description = (
@@ -131,8 +115,7 @@ def _labelled_rows(content: IO[bytes], where: str, classes: int) -> tuple[Featur
             labels.append(_label(label, where, row, classes))
             yield row, rest
 
-    features = _rows(without_labels(), where)
-    return features, np.array(labels, dtype=np.int64)
+    return _rows(without_labels(), where), np.array(labels, dtype=np.int64)
 
 
 def _lines(content: IO[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -227,10 +210,9 @@ def _numbered(labels: NDArray[np.generic], path: Path, classes: int) -> Labels:
     numbers = labels.astype(np.float64)
     lowest = 1 if numbers.max() == classes else 0
     known = np.isin(numbers, np.arange(lowest, lowest + classes))
-    if not known.all():
-        first = int((~known).argmax())
-        raise InputError(
-            f"{path}: label {first + 1} is {numbers[first]:g}: accepted are 0 to {classes - 1}, or 1 to {classes}"
-        )
-    codes: Labels = numbers.astype(np.int64) - lowest
-    return codes
+    first = int((~known).argmax())
+    require(
+        bool(known.all()),
+        f"{path}: label {first + 1} is {numbers[first]:g}: accepted are 0 to {classes - 1}, or 1 to {classes}",
+    )
+    return np.asarray(numbers.astype(np.int64) - lowest)

@@ -1,7 +1,6 @@
 """Data sets that come with scikit-learn, so that a first run needs no files."""
 
-import importlib.util
-from pathlib import Path
+from importlib.metadata import distribution
 
 import numpy as np
 
@@ -39,9 +38,6 @@ def _bundled(name: str, skipped_lines: int) -> tuple[Floats, Integers]:
 
     Its file is read as it stands: scikit-learn takes two seconds to import, and every client process would pay for it.
     """
-    package = importlib.util.find_spec("sklearn")
-    assert package is not None, "a dependency of this package"
-    assert package.origin is not None, "it is installed as files"
-    path = Path(package.origin).parent / "datasets" / "data" / name
-    table = np.loadtxt(path, delimiter=",", skiprows=skipped_lines)
+    path = distribution("scikit-learn").locate_file(f"sklearn/datasets/data/{name}")
+    table = np.loadtxt(str(path), delimiter=",", skiprows=skipped_lines)
     return table[:, :-1], table[:, -1].astype(np.int64)

@@ -4,7 +4,7 @@ import difflib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from inspect import Parameter, formatannotation, signature
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, get_type_hints
 import numpy as np
 
 from fl_audit.data.adult import find_adult, load_adult
-from fl_audit.data.binary import LOCATION30, PURCHASE100, TEXAS100, BinaryTable, find_binary, load_binary
+from fl_audit.data.binary import LOCATION30, PURCHASE100, TEXAS100, BinaryTable, load_binary
 from fl_audit.data.builtin import load_breast_cancer, load_digits
 from fl_audit.data.femnist import FEMNIST_FILE, find_femnist, load_femnist
 from fl_audit.data.files import data_directory
@@ -61,12 +61,13 @@ class _Entry:
     optional: tuple[str, ...] = ()
 
 
+def _published(description: str, load: Callable[[Path | None], Source], find: _Finder) -> _Entry:
+    return _Entry(description, lambda directory, _: load(directory), find=find)
+
+
 def _binary_entry(table: BinaryTable) -> _Entry:
-    return _Entry(
-        f"{table.title}, 0/1 features, {table.classes} classes: {' or '.join(table.files)}",
-        lambda directory, _: load_binary(directory, table),
-        find=lambda directory: find_binary(directory, table),
-    )
+    description = f"{table.title}, 0/1 features, {table.classes} classes: {' or '.join(table.files)}"
+    return _published(description, lambda directory: load_binary(directory, table), table.find)
 
 
 # A table of names is wanted at once, by whoever lists or misspells one: what needs pandas or torch is imported later.
@@ -76,7 +77,7 @@ def _csv(directory: Path | None, given: Mapping[str, Any]) -> Source:
     from fl_audit.data.frames import TableSettings
     from fl_audit.data.tables import load_csv
 
-    return load_csv(directory, given["path"], given["label"], given.get("test-path"), TableSettings.of(given))
+    return load_csv(directory, given["path"], given.get("test-path"), TableSettings.of(given))
 
 
 def _npz(directory: Path | None, given: Mapping[str, Any]) -> Source:
@@ -95,8 +96,8 @@ _TABLE_OPTIONS = ("owner", "drop", "missing", "max-levels", "ignore-case", "uniq
 _IMAGE_OPTIONS = ("image-size", "grey")
 PREFIX = "hf:"
 """How the name of a data set of the hub begins."""
-HUB_NAME = f"{PREFIX}OWNER/NAME"
-HUB_DESCRIPTION = (
+_HUB_NAME = f"{PREFIX}OWNER/NAME"
+_HUB_DESCRIPTION = (
     "a data set of the Hugging Face hub, or a directory in its formats: label and, if need be, subset, split, "
     "test-split, owner, drop, missing, max-levels, ignore-case, unique, image-size, grey"
 )
@@ -105,24 +106,12 @@ HUB_DESCRIPTION = (
 _CATALOGUE: Mapping[str, _Entry] = {
     "digits": _Entry("handwritten digits 8x8, built in", lambda _, __: load_digits(), needs_files=False),
     "breast-cancer": _Entry("tumour measurements, built in", lambda _, __: load_breast_cancer(), needs_files=False),
-    "adult": _Entry(
-        "UCI Adult: adult.data and adult.test, plain or gzipped",
-        lambda directory, _: load_adult(directory),
-        find=find_adult,
+    "adult": _published("UCI Adult: adult.data and adult.test, plain or gzipped", load_adult, find_adult),
+    "adult-all": _published(
+        "the same with its incomplete rows, ? a level of its own", partial(load_adult, incomplete=True), find_adult
     ),
-    "adult-all": _Entry(
-        "the same with its incomplete rows, ? a level of its own",
-        lambda directory, _: load_adult(directory, incomplete=True),
-        find=find_adult,
-    ),
-    "mnist": _Entry(
-        "MNIST: the four IDX files, plain or gzipped", lambda directory, _: load_mnist(directory), find=find_mnist
-    ),
-    "femnist": _Entry(
-        f"FEMNIST digits of 12 natural clients: {FEMNIST_FILE}",
-        lambda directory, _: load_femnist(directory),
-        find=find_femnist,
-    ),
+    "mnist": _published("MNIST: the four IDX files, plain or gzipped", load_mnist, find_mnist),
+    "femnist": _published(f"FEMNIST digits of 12 natural clients: {FEMNIST_FILE}", load_femnist, find_femnist),
     **{table.name: _binary_entry(table) for table in (LOCATION30, PURCHASE100, TEXAS100)},
     "csv": _Entry(
         "your CSV file: path, label and, if need be, test-path, separator, decimal, encoding, owner, drop, missing, "
@@ -159,13 +148,13 @@ def _hub_entry(name: str) -> _Entry:
 
     def load(_: Path | None, given: Mapping[str, Any]) -> Source:
         from fl_audit.data.frames import TableSettings
-        from fl_audit.data.hub import HubSettings, load_hub
+        from fl_audit.data.hub import HubSplits, load_hub
 
-        chosen = HubSettings(given["label"], given.get("subset"), given.get("split", "train"), given.get("test-split"))
+        chosen = HubSplits(given.get("subset"), given.get("split", "train"), given.get("test-split"))
         return load_hub(name, chosen, TableSettings.of(given), ImageSettings.of(given))
 
     return _Entry(
-        HUB_DESCRIPTION,
+        _HUB_DESCRIPTION,
         load,
         required=("label",),
         optional=("subset", "split", "test-split", *_TABLE_OPTIONS, *_IMAGE_OPTIONS),
@@ -219,7 +208,7 @@ def _of_type(loader: str, option: str, value: OptionValue, hints: Mapping[str, A
 def available() -> list[Available]:
     """Return name, description and whether files are needed of every data set that can be loaded."""
     listed = [Available(name, entry.description, entry.needs_files) for name, entry in _CATALOGUE.items()]
-    return [*listed, Available(HUB_NAME, HUB_DESCRIPTION, needs_files=True)]
+    return [*listed, Available(_HUB_NAME, _HUB_DESCRIPTION, needs_files=True)]
 
 
 def _entry(name: str) -> _Entry:
@@ -229,19 +218,19 @@ def _entry(name: str) -> _Entry:
         return _own_entry(name)
     require_unmoved(name, "data set")
     if name not in _CATALOGUE:
-        raise InputError(f"data set is {name!r}: {_accepted(name, (*_CATALOGUE, HUB_NAME))}")
+        raise InputError(f"data set is {name!r}: {_accepted(name, (*_CATALOGUE, _HUB_NAME))}")
     return _CATALOGUE[name]
 
 
 def is_found(name: str, data_dir: str | None = None) -> bool:
     """Return whether the files of a published data set are in the data directory, without reading them.
 
+    Data sets whose files the user names count as not found, built-in ones as found.
+
     Parameters
     ----------
-    name
-        Name in the catalogue. Data sets whose files the user names count as not found, built-in ones as found.
-    data_dir
-        Data directory; None means that of the environment variable FL_AUDIT_DATA, if set.
+    name, data_dir
+        Name in the catalogue, and data directory; None means that of the environment variable FL_AUDIT_DATA, if set.
     """
     entry = _entry(name)
     if entry.find is None:
@@ -262,10 +251,8 @@ def bring_source(spec: DataSpec, source: Source) -> None:
 
     Parameters
     ----------
-    spec
-        What is asked for.
-    source
-        What is returned.
+    spec, source
+        What is asked for, and what is returned.
     """
     _BROUGHT.clear()
     _BROUGHT[spec] = source
@@ -297,12 +284,10 @@ def _load(spec: DataSpec) -> Source:
     options = _checked_options(spec, entry)
     source = entry.load(None if spec.data_dir is None else Path(spec.data_dir), options)
     require(np.unique(source.pool.labels).size >= 2, f"data set {spec.name} has one class only: at least 2 are needed")
-    for records in (source.pool, source.test):
-        if records is not None:
-            records.features.setflags(write=False)
-            records.labels.setflags(write=False)
-            if records.owner is not None:
-                records.owner.setflags(write=False)
+    for records in filter(None, (source.pool, source.test)):
+        for array in (records.features, records.labels, records.owner):
+            if array is not None:
+                array.setflags(write=False)
     return source
 
 

@@ -20,10 +20,8 @@ def cautions(frame: pd.DataFrame, label: str, features: Floats32, repeats: int) 
 
     Parameters
     ----------
-    frame
-        Label, owner and features of all records, none missing.
-    label
-        Name of the label column.
+    frame, label
+        Label, owner and features of all records, none missing; and the name of the label column.
     features
         What the columns became, shape (records, features).
     repeats
@@ -63,9 +61,11 @@ def _spellings(frame: pd.DataFrame) -> Iterator[Caution]:
     for name, column in frame.items():
         if pd.api.types.is_numeric_dtype(column):
             continue
-        words: list[str] = sorted(column.astype(str).str.strip().unique().tolist())
-        twins = _twins(words)
-        if twins:
+        folded: dict[str, list[str]] = {}
+        for word in sorted(column.astype(str).str.strip().unique().tolist()):
+            folded.setdefault(_folded(word), []).append(word)
+        # Words that differ from another one by case or spaces only, next to those that they resemble.
+        if twins := [word for alike in folded.values() if len(alike) > 1 for word in alike]:
             found[str(name)] = twins
     if found:
         remedy = Remedy("ignore-case", True)
@@ -75,14 +75,6 @@ def _spellings(frame: pd.DataFrame) -> Iterator[Caution]:
             "one",
             (remedy,),
         )
-
-
-def _twins(words: Sequence[str]) -> list[str]:
-    """Return all words that differ from another one by case or spaces only, next to those that they resemble."""
-    folded: dict[str, list[str]] = {}
-    for word in words:
-        folded.setdefault(_folded(word), []).append(word)
-    return [word for alike in folded.values() if len(alike) > 1 for word in alike]
 
 
 def _tell_tales(frame: pd.DataFrame, label: str) -> Iterator[Caution]:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from fl_audit.arrays import Floats, Floats32, Integers
 from fl_audit.data.encoding import min_max
 from fl_audit.data.records import ColumnKind, ColumnUse
-from fl_audit.data.table_text import DECIMAL_MARKS, is_number, plain_numbers, without_groups
 from fl_audit.errors import InputError, Remedy, require
 
 DEFAULT_MAX_LEVELS = 100  # levels of a column, and classes of a label, that are accepted unless the user says otherwise
@@ -21,6 +20,15 @@ LARGEST_TABLE = 2**30  # numbers in the features of all records: 4 GiB
 ENOUGH_TO_TELL = 20  # in a table of fewer records, values that are all different say nothing about what the column is
 _SHARE_OF_NUMBERS = 0.5
 _EXAMPLES, _CLASSES = 3, 10
+
+DECIMAL_MARKS = (".", ",")
+_GROUPS = r"[1-9]\d{0,2}(?:%s\d{3})+"
+_SPACES = re.compile(r"(?<=\d)['\u2019\u00a0\u202f ](?=\d{3}(?!\d))")
+"""What else stands between thousands, and between nothing else."""
+_NUMBER = {
+    ".": re.compile(rf"[+-]?(?:\d*|{_GROUPS % ','})(?:(?<=\d)\.|\.?\d+)?(?:[eE][+-]?\d+)?\s*%?"),
+    ",": re.compile(rf"[+-]?(?:\d*|{_GROUPS % '[.]'})(?:(?<=\d),|,?\d+)?(?:[eE][+-]?\d+)?\s*%?"),
+}
 
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?")
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
@@ -49,19 +57,15 @@ class Origin:
 
         Parameters
         ----------
-        position
-            Position of the record, from 0.
-        column
-            Name of the cell's column.
-        value
-            What stands in the cell.
+        position, column, value
+            Position of the record, from 0, name of the cell's column, and what stands in the cell.
         """
         file = self.file if position < self.train else self.test_file
         return f"{file} has {value} in column {column}, row {self.rows[position]}"
 
 
 def encode_column(
-    column: "pd.Series[Any]", name: str, origin: Origin, max_levels: int, before: int = 0, decimal: str = "."
+    column: "pd.Series[Any]", name: str, origin: Origin, max_levels: int, before: int, decimal: str
 ) -> Encoded:
     """Turn a column without missing cells into features.
 
@@ -71,12 +75,8 @@ def encode_column(
 
     Parameters
     ----------
-    column
-        Cells of all records, those of the test file last.
-    name
-        Name of the column.
-    origin
-        Where the records come from.
+    column, name, origin
+        Cells of all records, those of the test file last; its name; and where the records come from.
     max_levels
         Largest number of levels that a column of words may have.
     before
@@ -100,6 +100,7 @@ def encode_column(
         f"name, or leave it out with {drop_remedy(name)}",
         drop_remedy(name),
     )
+    _check_width(before + 1, len(numbers), name, origin.file)
     scaled, rest = min_max(numbers[:train, np.newaxis], numbers[train:, np.newaxis])
     assert rest is not None
     low, high = numbers[:train].min(), numbers[:train].max()
@@ -111,25 +112,8 @@ def encode_column(
     return Encoded(use, np.concatenate([scaled, rest]).astype(np.float32))
 
 
-def check_width(width: int, records: int, name: str, file: str) -> None:
-    """Refuse more features than can be held, before they are made.
-
-    Parameters
-    ----------
-    width
-        Number of features of each record.
-    records
-        Number of records.
-    name
-        The last of the columns, for the message.
-    file
-        The file that they stand in, for the message.
-
-    Raises
-    ------
-    InputError
-        If they are too many.
-    """
+def _check_width(width: int, records: int, name: str, file: str) -> None:
+    """Refuse more features than can be held, before they are made."""
     require(
         width * records <= LARGEST_TABLE,
         f"{file}: the columns up to {name} become {width:,} features of {records:,} records, more than "
@@ -142,10 +126,8 @@ def column_lines(columns: Sequence[ColumnUse], most: int = 20) -> list[str]:
 
     Parameters
     ----------
-    columns
-        What became of each column, in their order.
-    most
-        How many columns are listed one by one.
+    columns, most
+        What became of each column, in their order, and how many are listed one by one.
 
     Examples
     --------
@@ -165,10 +147,8 @@ def describe_label(name: str, values: NDArray[np.generic]) -> ColumnUse:
 
     Parameters
     ----------
-    name
-        Name of the column.
-    values
-        The label of each record, shape (n,).
+    name, values
+        Name of the column, and the label of each record, shape (n,).
     """
     levels = np.unique(values)
     return ColumnUse(name, ColumnKind.LABEL, f"{len(levels)} classes: {_some(levels, _CLASSES)}")
@@ -179,10 +159,8 @@ def describe_owners(name: str, owners: Sequence[str]) -> ColumnUse:
 
     Parameters
     ----------
-    name
-        Name of the column.
-    owners
-        The owner of each record.
+    name, owners
+        Name of the column, and those of the owners.
     """
     return ColumnUse(name, ColumnKind.OWNER, f"{len(owners)} of them: {_some(owners)}")
 
@@ -192,10 +170,8 @@ def check_classes(values: NDArray[np.generic], what: str, max_classes: int | Non
 
     Parameters
     ----------
-    values
-        Labels of all records, shape (n,).
-    what
-        Where the labels stand, for the message.
+    values, what
+        Labels of all records, shape (n,), and where they stand, for the message.
     max_classes
         Largest number of classes; None sets no limit but half the records.
 
@@ -233,7 +209,7 @@ def _numbers(column: "pd.Series[Any]", name: str, origin: Origin, decimal: str) 
     if written.all():
         marks = [mark for mark in ("%", other) if text.str.contains(mark, regex=False).any()]
         note = f" ({' and '.join(repr(mark) for mark in marks)} left out)" if marks else ""
-        return plain_numbers(text, decimal).to_numpy(dtype=np.float64), note
+        return _plain_numbers(text, decimal).to_numpy(dtype=np.float64), note
     odd = int(np.argmin(written))
     word = text.iloc[odd]
     drop = drop_remedy(name)
@@ -253,6 +229,33 @@ def _numbers(column: "pd.Series[Any]", name: str, origin: Origin, decimal: str) 
             (drop,),
         )
     return None, ""
+
+
+def without_groups(text: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Return cells without spaces around them, and without spaces and apostrophes between thousands."""
+    return text.astype(str).str.strip().str.replace(_SPACES, "", regex=True)
+
+
+def is_number(cell: str, decimal: str) -> bool:
+    """Return whether a cell is a number where decimals have this mark, and thousands may have the other.
+
+    Parameters
+    ----------
+    cell, decimal
+        What stands in the cell, without spaces around it, and the mark of decimals, "." or ",".
+
+    Examples
+    --------
+    >>> is_number("1.234,5", ","), is_number("1.234,5", "."), is_number("12 %", ".")
+    (True, False, True)
+    """
+    return _NUMBER[decimal].fullmatch(cell) is not None and any(map(str.isdigit, cell))
+
+
+def _plain_numbers(text: "pd.Series[Any]", decimal: str) -> "pd.Series[Any]":
+    """Return cells that `is_number` accepts as Python writes numbers."""
+    other = DECIMAL_MARKS[decimal == "."]
+    return text.str.replace(rf"[{other}%\s]", "", regex=True).str.replace(",", ".", regex=False)
 
 
 def _days(column: "pd.Series[Any]") -> Floats | None:
@@ -300,7 +303,7 @@ def _levels(text: "pd.Series[Any]", name: str, file: str, max_levels: int, befor
             (drop,),
             (more,),
         )
-    check_width(before + len(levels), len(values), name, file)
+    _check_width(before + len(levels), len(values), name, file)
     detail = f"{len(levels)} of them, a feature each: {_some(levels)}"
     features = np.zeros((len(values), len(levels)), dtype=np.float32)
     features[np.arange(len(values)), codes] = 1

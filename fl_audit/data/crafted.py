@@ -17,10 +17,8 @@ def told_record(features: Floats32, label: int) -> CraftedRecord:
 
     Parameters
     ----------
-    features
-        Shape (*shape).
-    label
-        Its class, from 0.
+    features, label
+        Shape (*shape), and its class, from 0.
     """
     raw = np.ascontiguousarray(features, dtype="<f4").tobytes()
     return CraftedRecord(base64.b64encode(raw).decode("ascii"), label)
@@ -31,10 +29,8 @@ def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) ->
 
     Parameters
     ----------
-    records
-        The records.
-    index
-        The place, from 0.
+    records, index
+        The records, and the place, from 0.
     crafted
         What stands there; None leaves all as it is.
 
@@ -56,15 +52,8 @@ def alone(crafted: CraftedRecord, like: Records) -> Records:
 
     Parameters
     ----------
-    crafted
-        The record.
-    like
-        Records of the same shape and classes.
-
-    Raises
-    ------
-    InputError
-        If it is not of that shape, or of none of the classes.
+    crafted, like
+        The record, and records of the same shape and classes; `InputError` if it is of another one.
     """
     features = _features(crafted, like.shape)[np.newaxis]
     return Records(features, np.array([crafted.label]), like.classes, graphs=like.graphs)

@@ -23,6 +23,13 @@ from fl_audit.user_modules import import_function
 BLOCK_BYTES = 64 * 2**20  # largest size of one array of a search; it holds a few at a time
 
 _EPS = float(np.finfo(np.float64).eps)
+_METRICS: dict[Dissimilarity, Literal["cityblock", "euclidean", "hamming", "cosine"]] = {
+    Dissimilarity.MANHATTAN: "cityblock",
+    Dissimilarity.EUCLIDEAN: "euclidean",
+    Dissimilarity.HAMMING: "hamming",
+    Dissimilarity.COSINE: "cosine",
+}
+"""Names of scipy's metrics; it has none for SSIM."""
 
 Prepared = Floats | Patches  # a block of records in the form that a measure works on
 
@@ -32,10 +39,8 @@ def check_measurable(records: Records, measure: Measure) -> None:
 
     Parameters
     ----------
-    records
-        The records that are to be compared.
-    measure
-        How dissimilar two records are.
+    records, measure
+        The records that are to be compared, and how dissimilar two of them are.
 
     Raises
     ------
@@ -64,24 +69,20 @@ def rows_in_block(records: Records, measure: Measure) -> int:
 
     Parameters
     ----------
-    records
-        The records that are to be compared.
-    measure
-        How dissimilar two records are.
+    records, measure
+        As for `check_measurable`.
     """
     numbers = int(records.features[0].size) * (WINDOW**2 if measure is Dissimilarity.SSIM else 1)
     return max(1, min(BLOCK_BYTES // (8 * numbers), math.isqrt(BLOCK_BYTES // 8)))
 
 
 def prepare(features: Floats32, measure: Measure) -> Prepared:
-    """Return records, shape (n, *shape), in the form that a measure works on.
+    """Return records in the form that a measure works on.
 
     Parameters
     ----------
-    features
-        Features of n records, (n, *shape).
-    measure
-        What they are prepared for.
+    features, measure
+        Features of n records, (n, *shape), and what they are prepared for.
     """
     if measure is Dissimilarity.SSIM:
         return patches_of(features)
@@ -89,14 +90,12 @@ def prepare(features: Floats32, measure: Measure) -> Prepared:
 
 
 def taken(block: Prepared, positions: Integers) -> Prepared:
-    """Return the records of a prepared block at `positions`.
+    """Return some records of a prepared block.
 
     Parameters
     ----------
-    block
-        As `prepare` returns it.
-    positions
-        In the block, shape (m,).
+    block, positions
+        As `prepare` returns it, and positions in it, shape (m,).
     """
     if isinstance(block, Patches):
         return Patches(block.deviations[:, positions], block.mean[:, positions], block.variance[:, positions])
@@ -105,8 +104,7 @@ def taken(block: Prepared, positions: Integers) -> Prepared:
 
 def directions(vectors: Floats) -> Floats:
     """Return vectors, shape (n, d), divided by their length."""
-    units: Floats = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return units
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
 def exact_block(left: Prepared, right: Prepared, measure: Measure) -> Floats:
@@ -116,34 +114,22 @@ def exact_block(left: Prepared, right: Prepared, measure: Measure) -> Floats:
 
     Parameters
     ----------
-    left
-        n records, prepared for the measure.
-    right
-        m records, prepared for the measure.
-    measure
-        How dissimilar two records are.
+    left, right, measure
+        n and m records, prepared for the measure.
     """
-    if isinstance(left, Patches) or isinstance(right, Patches):
-        assert isinstance(left, Patches)
-        assert isinstance(right, Patches)
-        return structural_dissimilarity(left, right)
+    if isinstance(left, Patches):
+        return structural_dissimilarity(left, _patches(right))
+    assert not isinstance(right, Patches)
     if not isinstance(measure, Dissimilarity):
         return _own_block(left, right, measure)
     # Half a second to import, which every client process would pay: only whoever chooses the differing record needs it.
     from scipy.spatial.distance import cdist
 
-    distances: Floats = cdist(left, right, _metric(measure))
-    return distances
+    return np.asarray(cdist(left, right, _METRICS[measure]))
 
 
 def _own_block(left: Floats, right: Floats, name: str) -> Floats:
-    """Return the user's own dissimilarities of every pair, shape (n, m), of flattened records.
-
-    Raises
-    ------
-    InputError
-        If the function cannot be had or raises, or does not return a finite number for every pair.
-    """
+    """Return the user's own dissimilarities of every pair, shape (n, m), of flattened records: finite numbers."""
     found = np.asarray(import_function(name, "dissimilarity")(left, right))
     accepted = f"accepted is a finite number for each of {len(left)} x {len(right)} pairs"
     good = found.shape == (len(left), len(right)) and np.issubdtype(found.dtype, np.number)
@@ -163,17 +149,12 @@ def screening_block(left: Prepared, right: Prepared, measure: Measure) -> tuple[
 
     Parameters
     ----------
-    left
-        n records, prepared for the measure.
-    right
-        m records, prepared for the measure.
-    measure
-        How dissimilar two records are.
+    left, right, measure
+        As for `exact_block`.
     """
-    if isinstance(left, Patches) or isinstance(right, Patches):
-        assert isinstance(left, Patches)
-        assert isinstance(right, Patches)
-        return fast_structural_dissimilarity(left, right)
+    if isinstance(left, Patches):
+        return fast_structural_dissimilarity(left, _patches(right))
+    assert not isinstance(right, Patches)
     match measure:
         case Dissimilarity.EUCLIDEAN:
             return _euclidean(left, right)
@@ -198,17 +179,6 @@ def _euclidean(left: Floats, right: Floats) -> tuple[Floats, float]:
     return squares, reach * ((2 * terms * _EPS) ** 0.5 + terms * _EPS)
 
 
-def _metric(measure: Dissimilarity) -> Literal["cityblock", "euclidean", "hamming", "cosine"]:
-    match measure:
-        case Dissimilarity.MANHATTAN:
-            return "cityblock"
-        case Dissimilarity.EUCLIDEAN:
-            return "euclidean"
-        case Dissimilarity.HAMMING:
-            return "hamming"
-        case Dissimilarity.COSINE:
-            return "cosine"
-        case Dissimilarity.SSIM:
-            raise ValueError("ssim is no metric of scipy")
-        case _:
-            assert_never(measure)
+def _patches(block: Prepared) -> Patches:
+    assert isinstance(block, Patches), "both blocks are prepared for one measure"
+    return block

@@ -26,12 +26,8 @@ def load_femnist(directory: Path | None) -> Source:
     """Return FEMNIST digits: images of shape (1, 28, 28) in [0, 1], 10 classes, 5,997 records of 12 owners.
 
     The file has black ink on white paper. It is turned round, 1 - pixel / 255, so that paper is 0 and ink up to 1 as in
-    MNIST. There is no official test split.
-
-    Parameters
-    ----------
-    directory
-        Directory with the archive, whose keys are `x`, `y` and `client`, or with a folder `femnist` that holds it.
+    MNIST. There is no official test split. The archive, whose keys are `x`, `y` and `client`, lies in the directory or
+    in a folder `femnist` there.
 
     Raises
     ------

@@ -5,14 +5,15 @@ import os
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, require
 
 DATA_DIRECTORY_VARIABLE = "FL_AUDIT_DATA"  # environment variable that names the data directory where no other is given
 
@@ -21,35 +22,22 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 def data_directory(given: str | None) -> Path | None:
-    """Return the data directory as an absolute path: the given one, else that of FL_AUDIT_DATA, else None.
-
-    Parameters
-    ----------
-    given
-        Path from the configuration or the command line; `~` is expanded. None or empty means not given.
-    """
+    """Return the data directory, absolute and with `~` expanded: the given one, else that of FL_AUDIT_DATA, or None."""
     chosen = given or os.environ.get(DATA_DIRECTORY_VARIABLE)
     return Path(chosen).expanduser().absolute() if chosen else None
 
 
-def locate(directory: Path | None, folder: str, name: str) -> Path:
-    """Return the path of a published file, plain or gzipped, in `directory`/`folder` or in `directory` itself.
+def locate(directory: Path | None, folder: str, *names: str) -> list[Path]:
+    """Return the paths of published files, plain or gzipped.
 
     Parameters
     ----------
-    directory
-        Data directory, or None if there is none.
-    folder
-        Usual name of the data set's own folder.
-    name
-        Published file name without `.gz`.
-
-    Raises
-    ------
-    InputError
-        If there is no data directory, or no such file in it.
+    directory, folder
+        As for `locate_any`.
+    names
+        File names without `.gz`.
     """
-    return locate_any(directory, folder, (name, f"{name}.gz"))
+    return [locate_any(directory, folder, (name, f"{name}.gz")) for name in names]
 
 
 def locate_any(directory: Path | None, folder: str, names: Sequence[str]) -> Path:
@@ -57,10 +45,8 @@ def locate_any(directory: Path | None, folder: str, names: Sequence[str]) -> Pat
 
     Parameters
     ----------
-    directory
-        Data directory, or None if there is none.
-    folder
-        Usual name of the data set's own folder.
+    directory, folder
+        Data directory, or None if there is none, and the usual name of the data set's own folder.
     names
         Accepted file names.
 
@@ -81,8 +67,8 @@ def locate_any(directory: Path | None, folder: str, names: Sequence[str]) -> Pat
     raise InputError(f"{wanted} not found in {directory / folder} or {directory}: {_HOW}")
 
 
-def resolve(directory: Path | None, path: str) -> Path:
-    """Return the absolute path of a file that the user named.
+def resolve(directory: Path | None, path: str, what: Literal["file", "folder"] = "file") -> Path:
+    """Return the absolute path of a file or a folder that the user named.
 
     Parameters
     ----------
@@ -90,33 +76,18 @@ def resolve(directory: Path | None, path: str) -> Path:
         Data directory: a relative path that is not found in the working directory is looked for there.
     path
         Path as the user wrote it; `~` is expanded.
+    what
+        What it has to be.
 
     Raises
     ------
     InputError
         If there is no such file.
     """
-    return _resolved(directory, path, Path.is_file, "file")
-
-
-def resolve_directory(directory: Path | None, path: str) -> Path:
-    """Return the absolute path of a folder that the user named, as `resolve` does that of a file.
-
-    Parameters
-    ----------
-    directory
-        Where relative paths begin; None for the working directory.
-    path
-        As the user wrote it.
-    """
-    return _resolved(directory, path, Path.is_dir, "folder")
-
-
-def _resolved(directory: Path | None, path: str, is_there: Callable[[Path], bool], what: str) -> Path:
     first = Path(path).expanduser().absolute()
     candidates = [first] if directory is None else [first, directory / path]
     for candidate in candidates:
-        if is_there(candidate):
+        if candidate.is_file() if what == "file" else candidate.is_dir():
             return candidate
     tried = " or ".join(str(candidate) for candidate in dict.fromkeys(candidates))
     raise InputError(
@@ -126,23 +97,11 @@ def _resolved(directory: Path | None, path: str, is_there: Callable[[Path], bool
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return a file's content, unpacked if it is gzipped (told by its first two bytes, whatever its name).
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is empty, or its gzip data is damaged or incomplete.
-    """
-    try:
+    """Return a file's content, unpacked if its first bytes say gzip; `InputError` if it is empty or cannot be read."""
+    with _readable(path, (gzip.BadGzipFile, zlib.error, EOFError), "damaged gzip data", "a complete file"):
         content = path.read_bytes()
-        if content.startswith(_GZIP_MAGIC):
-            content = gzip.decompress(content)
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise InputError(f"{path} is damaged gzip data ({error}): accepted is a complete file") from error
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): accepted is a readable file") from error
-    if not content:
-        raise InputError(f"{path} is empty: accepted is a complete file")
+        content = gzip.decompress(content) if content.startswith(_GZIP_MAGIC) else content
+    require(bool(content), f"{path} is empty: accepted is a complete file")
     return content
 
 
@@ -162,37 +121,40 @@ def read_text(path: Path) -> str:
         ) from error
 
 
-def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
-    """Pass the name and the content of each regular file of a gzipped tar archive to `read`, in their order.
+@contextmanager
+def _readable(path: Path, damaged: tuple[type[Exception], ...], what: str, accepted: str) -> Iterator[None]:
+    """Say in one line what is wrong with a file that is read."""
+    try:
+        yield
+    except damaged as error:
+        raise InputError(f"{path} is {what} ({error}): accepted is {accepted}") from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): accepted is a readable file") from error
 
-    The archive is streamed; nothing is written to disk.
+
+def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
+    """Pass name and open content of each regular file of a gzipped tar archive, which is streamed, to `read` in turn.
 
     Parameters
     ----------
-    path
-        Path of the archive.
-    read
-        Takes the name and the open content of one file.
+    path, read
+        The archive, and what takes the name and the content of one file.
 
     Raises
     ------
     InputError
         If the file cannot be read, is damaged or incomplete, or no such archive; or where `read` does.
     """
-    try:
-        with gzip.open(path) as unpacked:
-            with tarfile.open(fileobj=unpacked, mode="r|") as archive:
-                for member in archive:
-                    content = archive.extractfile(member) if member.isfile() else None
-                    if content is not None:
-                        read(member.name, content)
-            # The checksum comes last, behind the end of the archive.
-            while unpacked.read(2**20):
-                pass
-    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise InputError(f"{path} is a damaged archive ({error}): accepted is a complete gzipped tar file") from error
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): accepted is a readable file") from error
+    broken = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
+    with _readable(path, broken, "a damaged archive", "a complete gzipped tar file"), gzip.open(path) as unpacked:
+        with tarfile.open(fileobj=unpacked, mode="r|") as archive:
+            for member in archive:
+                content = archive.extractfile(member) if member.isfile() else None
+                if content is not None:
+                    read(member.name, content)
+        # The checksum comes last, behind the end of the archive.
+        while unpacked.read(2**20):
+            pass
 
 
 def read_zip_member(path: Path, member: str) -> bytes:
@@ -200,25 +162,20 @@ def read_zip_member(path: Path, member: str) -> bytes:
 
     Parameters
     ----------
-    path
-        The archive.
-    member
-        Name of the file inside, with its folders.
+    path, member
+        The archive, and the name of the file inside, with its folders.
 
     Raises
     ------
     InputError
         If the archive cannot be read or is damaged, or has no such file.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
+    broken = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+    with _readable(path, broken, "a damaged archive", "a complete zip file"), zipfile.ZipFile(path) as archive:
+        try:
             return archive.read(member)
-    except KeyError as error:
-        raise InputError(f"{path} has no file {member}: accepted is the archive as published") from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise InputError(f"{path} is a damaged archive ({error}): accepted is a complete zip file") from error
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): accepted is a readable file") from error
+        except KeyError as error:
+            raise InputError(f"{path} has no file {member}: accepted is the archive as published") from error
 
 
 def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generic]]:
@@ -226,10 +183,8 @@ def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generi
 
     Parameters
     ----------
-    path
-        Path of the archive.
-    keys
-        Names of the arrays that are wanted.
+    path, keys
+        The archive, and the names of the arrays that are wanted.
 
     Raises
     ------

@@ -10,24 +10,25 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from fl_audit.arrays import Flags
 from fl_audit.data.cautions import cautions, one_spelling
 from fl_audit.data.columns import (
+    DECIMAL_MARKS,
     DEFAULT_MAX_LEVELS,
     Encoded,
     Origin,
     check_classes,
-    check_width,
     describe_label,
     describe_owners,
     drop_remedy,
     encode_column,
 )
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
-from fl_audit.data.gaps import complete_records
-from fl_audit.data.records import ColumnKind, ColumnUse, Source, side_by_side
-from fl_audit.data.table_text import DECIMAL_MARKS
+from fl_audit.data.records import Caution, ColumnKind, ColumnUse, Source, side_by_side
 from fl_audit.errors import InputError, Remedy, require
 
+_LEAST_KEPT = 0.5  # share of the records of every class that is left at least where records are left out
+_CLASSES_NAMED = 5
 _USUAL = {"encoding": ("utf-8", "utf-8-sig"), "separator": (",",), "decimal": (".",)}  # how tables are mostly written
 
 
@@ -41,6 +42,7 @@ class TableSettings:
         If the separator is not one character, decimal is no mark of decimals, or the owner is dropped.
     """
 
+    label: str  # name of the label column: whole numbers or words
     drop: tuple[str, ...] = ()  # names of columns that are left out
     separator: str | None = None  # the character between cells; None is to be found
     # Words that stand for a missing value, beside empty cells and the usual ones (NA, null, NaN): records with a
@@ -75,6 +77,11 @@ class TableSettings:
         found = {key: getattr(self, key) for key in _USUAL}
         return tuple(Remedy(key, value) for key, value in found.items() if value not in (None, *_USUAL[key]))
 
+    @property
+    def kept(self) -> list[str]:
+        """The columns that say what a record is, and are never left out: the label and, if there is one, the owner."""
+        return [self.label] if self.owner is None else [self.label, self.owner]
+
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "TableSettings":
         """Return the settings among options, whose names have hyphens, such as max-levels; others are passed over."""
@@ -82,17 +89,13 @@ class TableSettings:
         return cls(**{one.name: given[one.name] for one in fields(cls) if one.name in given})
 
 
-def chosen_columns(frame: pd.DataFrame, path: Path, label: str, settings: TableSettings) -> pd.DataFrame:
+def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> pd.DataFrame:
     """Return a table without the columns that are to be dropped.
 
     Parameters
     ----------
-    frame
-        The table as it was read.
-    path
-        Where it comes from, for messages.
-    label
-        Name of the label column.
+    frame, path
+        The table as it was read, and where it comes from, for messages.
     settings
         How the table is read.
 
@@ -101,20 +104,18 @@ def chosen_columns(frame: pd.DataFrame, path: Path, label: str, settings: TableS
     InputError
         If a column that is named is missing, or nothing is left beside label and owner.
     """
-    columns = [str(column) for column in frame.columns]
+    columns, label, owner = [str(column) for column in frame.columns], settings.label, settings.owner
     listed = ", ".join(columns[:20])
     require(label in columns, f"{path} has no label column {label!r}: {_near(label, columns)}{listed}")
     for name in settings.drop:
         require(name != label, f"drop names {name!r}, the label column: accepted are other columns")
         require(name in columns, f"drop names {name!r}, but {path} has no such column: {_near(name, columns)}{listed}")
-    owner = settings.owner
     require(owner != label, f"owner is {owner!r}, the label column: accepted are other columns")
     if owner is not None and owner not in columns:
         raise InputError(f"{path} has no owner column {owner!r}: {_near(owner, columns)}{listed}")
     frame = frame.drop(columns=list(settings.drop))
     beside = f"the label {label!r}" if owner is None else f"the label {label!r} and the owner {owner!r}"
-    fewest = 1 if owner is None else 2
-    require(len(frame.columns) > fewest, f"{path} has no column beside {beside}: at least 1 is needed")
+    require(len(frame.columns) > len(settings.kept), f"{path} has no column beside {beside}: at least 1 is needed")
     require(len(frame) > 0, f"{path} has 0 records: at least 1 is needed")
     return frame
 
@@ -127,41 +128,31 @@ def _near(name: str, columns: Sequence[str]) -> str:
 
 
 def source_of_frames(
-    frames: Sequence[pd.DataFrame],
-    paths: Sequence[Path],
-    label: str,
-    settings: TableSettings,
-    name: str = "csv",
-    title: str = "CSV",
+    frames: Sequence[pd.DataFrame], paths: Sequence[Path], settings: TableSettings, name: str, title: str
 ) -> Source:
     """Return the records of a table, or of two of which the second has the official test records.
 
     Parameters
     ----------
-    frames
-        One table, or two with the same columns; those that are to be dropped are gone.
-    paths
-        Where each comes from, for messages.
-    label
-        Name of the label column: whole numbers or strings.
+    frames, paths
+        One table, or two with the same columns, those that are to be dropped gone; and where each comes from.
     settings
         How the tables are read.
-    name
-        Name of the source in the catalogue.
-    title
-        What kind of data this is, in words for people.
+    name, title
+        Name of the source in the catalogue, and what kind of data this is, in words for people.
 
     Raises
     ------
     InputError
         If a column cannot be used, or a cell is missing or not finite.
     """
-    _check_columns(frames, paths)
-    read = sum(map(len, frames))
+    label, read = settings.label, sum(map(len, frames))
     parts, warned = [], []
-    for frame, file in zip(frames, paths, strict=True):
-        leave_out = settings.missing is not None
-        part, halved = complete_records(frame, file, label, settings.owner, leave_out, settings.max_levels)
+    for frame, path in zip(frames, paths, strict=True):
+        odd = sorted(set(frame.columns) ^ set(frames[0].columns))
+        require(not odd, f"{path} differs from {paths[0]} in column {', '.join(odd[:5])}: accepted are equal columns")
+    for frame, path in zip(frames, paths, strict=True):
+        part, halved = _complete_records(frame, path, settings)
         parts.append(part)
         warned += halved
     complete = sum(map(len, parts))
@@ -195,7 +186,7 @@ def source_of_frames(
         describe_label(label, labels),
         *owner_use.values(),
         *(column.use for column in encoded),
-        *_dropped(settings.drop),
+        *(ColumnUse(name, ColumnKind.DROPPED, "as the configuration says") for name in settings.drop),
     )
     placed = side_by_side((column.use.name, column.features.shape[1]) for column in encoded)
     warned += cautions(joint, label, features, repeats)
@@ -213,16 +204,6 @@ def _owners(joint: pd.DataFrame, origin: Origin, settings: TableSettings) -> tup
     return owners, {name: describe_owners(name, owners.names)}
 
 
-def _dropped(names: Sequence[str]) -> list[ColumnUse]:
-    return [ColumnUse(name, ColumnKind.DROPPED, "as the configuration says") for name in names]
-
-
-def _check_columns(frames: Sequence[pd.DataFrame], paths: Sequence[Path]) -> None:
-    for frame, path in zip(frames[1:], paths[1:], strict=True):
-        odd = sorted(set(frame.columns) ^ set(frames[0].columns))
-        require(not odd, f"{path} differs from {paths[0]} in column {', '.join(odd[:5])}: accepted are equal columns")
-
-
 def _label_values(column: "pd.Series[Any]", label: str, origin: Origin) -> NDArray[np.generic]:
     """Return labels or owners: numbers as they are and everything else as strings."""
     if not pd.api.types.is_numeric_dtype(column):
@@ -234,20 +215,19 @@ def _label_values(column: "pd.Series[Any]", label: str, origin: Origin) -> NDArr
 
 def _encode(frame: pd.DataFrame, origin: Origin, settings: TableSettings) -> list[Encoded]:
     encoded, width, refused = [], 0, []
-    for name in frame.columns:
+    for name, column in frame.items():
         try:
-            if pd.api.types.is_numeric_dtype(frame[name]):
-                _refuse_infinite(frame[name], str(name), origin)
-            column = encode_column(frame[name], str(name), origin, settings.max_levels, width, settings.decimal or ".")
+            if pd.api.types.is_numeric_dtype(column):
+                _refuse_infinite(column, str(name), origin)
+            found = encode_column(column, str(name), origin, settings.max_levels, width, settings.decimal or ".")
         except InputError as error:
             # Columns that a setting mends are collected, so that the user learns of all of them at once.
             if not error.remedies:
                 raise
             refused.append(error)
             continue
-        encoded.append(column)
-        width += column.features.shape[1]
-        check_width(width, len(frame), str(name), origin.file)
+        encoded.append(found)
+        width += found.features.shape[1]
     if refused:
         raise _together(refused)
     return encoded
@@ -274,3 +254,88 @@ def _refuse_infinite(column: "pd.Series[Any]", name: str, origin: Origin) -> Non
         cell = origin.cell(position, name, str(column.iloc[position]))
         drop = drop_remedy(name)
         raise InputError(f"{cell}: accepted are finite numbers; {drop} leaves out the column", (drop,))
+
+
+def _complete_records(frame: pd.DataFrame, path: Path, settings: TableSettings) -> tuple[pd.DataFrame, list[Caution]]:
+    """Return the records without a missing cell, and a warning of each class that loses most of its records."""
+    # Where none may be left out, or a class would have no record left, remedies leave out columns, those that lack most
+    # first, until every class keeps half of its records. With more than `max_levels` labels no class is looked after.
+    gaps = frame.isna()
+    missing: Flags = gaps.to_numpy(dtype=np.bool_)
+    if not missing.any():
+        return frame, []
+    kept, fixed = ~missing.any(axis=1), settings.kept
+    usable = ~gaps[fixed].any(axis=1).to_numpy(dtype=np.bool_)
+    classes = frame[settings.label].astype(str).str.strip().to_numpy(dtype=np.str_)
+    if len(np.unique(classes[usable])) > settings.max_levels:
+        classes = np.full(len(frame), "")
+    beside = gaps.drop(columns=fixed)
+    columns = _lacking(beside[usable], classes[usable])
+    if settings.missing is None:
+        raise _refusal(gaps, path, fixed, columns)
+    names, totals = np.unique(classes[usable], return_counts=True)
+    left = np.array([np.count_nonzero(kept & (classes == name)) for name in names])
+    gone = [str(name) for name in names[left == 0]]
+    drop = Remedy("drop", tuple(columns))
+    if gone and columns:
+        what = f"every record of class {', '.join(map(repr, gone[:_CLASSES_NAMED]))}" if gone[0] else "every record"
+        without = Remedy("missing", tuple(gone))
+        text = f"{path}: {what} lacks a value in some column: {drop} leaves out the columns that lack most"
+        raise InputError(f"{text}, {without} such classes" if gone[0] else text, (drop,), (without,))
+    require(bool(kept.any()), f"{path} has no label in any record: accepted are labels")
+    halved = [
+        Caution(
+            f"{total - few:,} of the {total:,} records of class {name!r} in {path.name} lack a value and are left out; "
+            f"{drop} would keep more",
+            (drop,),
+        )
+        for name, few, total in zip(names.tolist(), left.tolist(), totals.tolist(), strict=True)
+        if name and few < _LEAST_KEPT * total
+    ]
+    return frame.take(np.flatnonzero(kept)), halved
+
+
+def _refusal(gaps: pd.DataFrame, path: Path, fixed: Sequence[str], columns: Sequence[str]) -> InputError:
+    missing = gaps.to_numpy(dtype=np.bool_)
+    row, position = (int(axis[0]) for axis in np.nonzero(missing))
+    name = str(gaps.columns[position])
+    text = (
+        f"{path} has a missing value in column {name}, row {row + 1}: accepted are values throughout, and "
+        f"{missing.any(axis=1).sum():,} of {len(gaps):,} records lack one; "
+    )
+    records, first = Remedy("missing", ()), Remedy("drop", (name,))
+    if not columns:
+        other = "" if name in fixed else f", or the column with {first}"
+        return InputError(
+            f"{text}leave out the records where one is missing with {records}{other}", (records,), (first,)
+        )
+    rest = gaps.drop(columns=list(columns)).to_numpy(dtype=np.bool_).any(axis=1)
+    drop = Remedy("drop", tuple(columns))
+    most = ", ".join(f"{column} ({gaps[column].mean():.0%})" for column in columns[:_CLASSES_NAMED])
+    text += (
+        f"without them a class would lose most of its records, so leave out the columns that lack most, {most}, with "
+        f"{drop}"
+    )
+    if not rest.any():
+        return InputError(text, (drop,))
+    return InputError(f"{text}, and the {rest.sum():,} records that then lack a value with {records}", (drop, records))
+
+
+def _lacking(gaps: pd.DataFrame, classes: NDArray[np.str_]) -> list[str]:
+    """Return the columns without which every class keeps half of its records, those that lack most first."""
+    missing = gaps.to_numpy(dtype=np.bool_)
+    _, codes = np.unique(classes, return_inverse=True)
+    totals = np.bincount(codes)
+    of_class = np.zeros((len(totals), missing.shape[1]), dtype=np.int64)
+    np.add.at(of_class, codes, missing)
+    per_record, columns = missing.sum(axis=1), []
+    while len(totals):
+        share = np.bincount(codes[per_record == 0], minlength=len(totals)) / totals
+        worst = int(np.argmin(share))
+        if share[worst] >= _LEAST_KEPT:
+            break
+        most = int(np.argmax(of_class[worst]))
+        columns.append(str(gaps.columns[most]))
+        per_record = per_record - missing[:, most]
+        of_class[:, most] = -1
+    return columns

@@ -25,16 +25,15 @@ _LONGEST_SEQUENCE = 10_000
 
 
 @dataclass(frozen=True)
-class HubSettings:
+class HubSplits:
     """Which part of a data set is read."""
 
-    label: str  # name of the label column
     subset: str | None = None  # configuration of the data set; None where it has one only
     split: str = "train"  # split that training sets are drawn from
     test_split: str | None = None  # split of the official test records; None is `test` where there is one
 
 
-def load_hub(name: str, chosen: HubSettings, table: TableSettings, images: ImageSettings) -> Source:
+def load_hub(name: str, chosen: HubSplits, table: TableSettings, images: ImageSettings) -> Source:
     """Return the records of a data set: its pictures if it has a column of them, else its columns as a table.
 
     Numbers, truth values, dates and lists of numbers are scaled to [0, 1], words become a feature for each level; see
@@ -42,14 +41,10 @@ def load_hub(name: str, chosen: HubSettings, table: TableSettings, images: Image
 
     Parameters
     ----------
-    name
-        `hf:` and `OWNER/NAME` on the hub, or a directory with files that `datasets.load_dataset` reads.
-    chosen
-        Which part of it.
-    table
-        How columns are read; `owner` names the column that says whose each record is.
-    images
-        How pictures are read.
+    name, chosen
+        `hf:` and `OWNER/NAME` on the hub, or a directory with files that `datasets.load_dataset` reads; and which part.
+    table, images
+        How columns are read; `owner` names the column that says whose each record is. And how pictures are read.
 
     Raises
     ------
@@ -65,12 +60,12 @@ def load_hub(name: str, chosen: HubSettings, table: TableSettings, images: Image
         "leaves out columns",
     )
     if pictures and pictures[0] not in table.drop:
-        return _of_pictures(pictures[0], parts, chosen.label, table, images)
-    frames = [chosen_columns(_frame(data), path, chosen.label, table) for path, data in parts]
-    return source_of_frames(frames, [path for path, _ in parts], chosen.label, table, name, "data set")
+        return _of_pictures(pictures[0], parts, table, images)
+    frames = [chosen_columns(_frame(data), path, table) for path, data in parts]
+    return source_of_frames(frames, [path for path, _ in parts], table, name, "data set")
 
 
-def _splits(name: str, chosen: HubSettings) -> "dict[str, Dataset]":
+def _splits(name: str, chosen: HubSplits) -> "dict[str, Dataset]":
     """Return the splits that are read, the training one first."""
     from datasets import disable_progress_bars, enable_progress_bars
     from flwr_datasets import FederatedDataset
@@ -144,10 +139,11 @@ def _rows_of_numbers(column: "pd.Series[Any]", name: str) -> np.ndarray[Any, np.
 
 
 def _of_pictures(
-    column: str, parts: "list[tuple[Path, Dataset]]", label: str, table: TableSettings, images: ImageSettings
+    column: str, parts: "list[tuple[Path, Dataset]]", table: TableSettings, images: ImageSettings
 ) -> Source:
+    label = table.label
     for path, data in parts:
-        chosen_columns(pd.DataFrame(columns=data.column_names, index=[0]), path, label, table)
+        chosen_columns(pd.DataFrame(columns=data.column_names, index=[0]), path, table)
     labels = [_names(data, label) for _, data in parts]
     path = parts[0][0]
     check_classes(labels[0], f"{path}: label column {label}", table.max_levels)

@@ -16,31 +16,29 @@ from fl_audit.errors import require
 # Third byte of an IDX file: type of the values, most significant byte first.
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _MNIST_FILES = (
-    ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
-    ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
+    *("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
+    *("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
 )
 _HIGHEST_PIXEL = np.float32(255)
 
 
-def find_mnist(directory: Path | None) -> list[tuple[Path, Path]]:
+def find_mnist(directory: Path | None) -> list[Path]:
     """Return the paths of images and labels, training and test; raise `InputError` if one is missing."""
-    return [(locate(directory, "mnist", images), locate(directory, "mnist", labels)) for images, labels in _MNIST_FILES]
+    return locate(directory, "mnist", *_MNIST_FILES)
 
 
 def load_mnist(directory: Path | None) -> Source:
     """Return MNIST: images of shape (1, 28, 28) in [0, 1], 10 classes, 60,000 and 10,000 records.
 
-    Parameters
-    ----------
-    directory
-        Directory with the four published files, plain or gzipped, or with a folder `mnist` that holds them.
+    The four published files, plain or gzipped, lie in the directory or in a folder `mnist` there.
 
     Raises
     ------
     InputError
         If a file is missing, damaged, or no IDX file.
     """
-    pool, test = (_read_pair(images, labels, classes=10) for images, labels in find_mnist(directory))
+    images, labels, test_images, test_labels = find_mnist(directory)
+    pool, test = _read_pair(images, labels, classes=10), _read_pair(test_images, test_labels, classes=10)
     return Source("mnist", pool, test, f"MNIST digits, {len(pool):,} + {len(test):,} images of 28x28, 10 classes")
 
 
@@ -53,14 +51,10 @@ def load_idx(
     ----------
     directory
         Where relative paths that are not in the working directory are looked for, or None.
-    images
-        Path of the training images, plain or gzipped.
-    labels
-        Path of their labels, plain or gzipped.
-    test_images
-        Path of the official test images; None where there are none.
-    test_labels
-        Path of their labels; given where `test_images` is, and only there.
+    images, labels
+        Paths of the training images and of their labels, plain or gzipped.
+    test_images, test_labels
+        The same of the official test images; both None where there are none.
 
     Raises
     ------
@@ -81,17 +75,9 @@ def load_idx(
 
 
 def read_idx(path: Path) -> NDArray[np.generic]:
-    """Return the array of one IDX file, plain or gzipped.
+    """Return the array of one IDX file, plain or gzipped; `InputError` if it is none or damaged.
 
-    Parameters
-    ----------
-    path
-        File: two zero bytes, type, number of axes, the length of each axis as big-endian uint32, the values.
-
-    Raises
-    ------
-    InputError
-        If the file is damaged, no IDX file, or its length is not what its header says.
+    The file has two zero bytes, type, number of axes, the length of each axis as big-endian uint32, the values.
     """
     content = read_bytes(path)
     magic = content[:4]

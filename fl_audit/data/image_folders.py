@@ -9,7 +9,7 @@ import numpy as np
 
 from fl_audit.data.columns import describe_label
 from fl_audit.data.encoding import build_records, encode_labels
-from fl_audit.data.files import resolve_directory
+from fl_audit.data.files import resolve
 from fl_audit.data.images import ImageSettings, described, image_features
 from fl_audit.data.records import ColumnKind, ColumnUse, Source
 from fl_audit.errors import InputError, require
@@ -29,10 +29,8 @@ def load_image_folder(
     ----------
     directory
         Where relative paths that are not in the working directory are looked for, or None.
-    path
-        Folder with a folder of pictures for each class, at least two.
-    test_path
-        The same for official test records; or None.
+    path, test_path
+        Folder with a folder of pictures for each class, at least two; and one of official test records, or None.
     settings
         How pictures are read; None is `ImageSettings()`.
 
@@ -42,7 +40,7 @@ def load_image_folder(
         If a folder is missing or empty, a picture cannot be read, or pictures differ in size and no size is set.
     """
     settings = settings or ImageSettings()
-    places = [resolve_directory(directory, name) for name in (path, test_path) if name is not None]
+    places = [resolve(directory, name, "folder") for name in (path, test_path) if name is not None]
     found = [_pictures(place) for place in places]
     names = [np.array([file.parent.name for file in files], dtype=np.str_) for files in found]
     codes, test_codes, classes = encode_labels(names[0], names[1] if len(names) > 1 else None, places[-1])

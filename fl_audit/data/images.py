@@ -36,10 +36,8 @@ def image_features(pictures: Iterable[tuple[str, "Image"]], settings: ImageSetti
 
     Parameters
     ----------
-    pictures
-        Name, for messages, and picture; at least one.
-    settings
-        How they are read.
+    pictures, settings
+        Name, for messages, and picture, at least one; and how they are read.
 
     Raises
     ------
@@ -69,10 +67,8 @@ def described(features: Floats32, settings: ImageSettings) -> str:
 
     Parameters
     ----------
-    features
-        The pictures, float32 (n, *shape).
-    settings
-        How they were read.
+    features, settings
+        The pictures, float32 (n, *shape), and how they were read.
     """
     channels, height, width = features.shape[1:]
     scaled = ", scaled to that size" if settings.size is not None else ""

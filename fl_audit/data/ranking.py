@@ -32,14 +32,10 @@ def ranked_records(records: Records, measure: Measure, count: int, farthest: boo
 
     Parameters
     ----------
-    records
-        n records.
-    measure
-        How dissimilar two records are.
-    count
-        How many are asked for, 1 to n.
-    farthest
-        The largest sums first; otherwise the smallest first.
+    records, measure
+        n records, and how dissimilar two of them are.
+    count, farthest
+        How many are asked for, 1 to n; the largest sums first, otherwise the smallest first.
 
     Raises
     ------
@@ -67,24 +63,17 @@ def ranked_pairs(
 
     Parameters
     ----------
-    inside
-        n records.
-    outside
-        m records of the same shape.
-    measure
-        How dissimilar two records are.
-    count
-        How many pairs are asked for, 1 to n m.
-    farthest
-        The farthest first; otherwise the nearest first.
+    inside, outside, measure
+        n records, m of the same shape, and how dissimilar two of them are.
+    count, farthest
+        How many pairs are asked for, 1 to n m; the farthest first, otherwise the nearest first.
 
     Raises
     ------
     InputError
         If the shapes differ, there are fewer pairs, or the records do not suit the measure.
     """
-    inside, outside = comparable(inside), comparable(outside)
-    _check_pairs(inside, outside, measure, count)
+    inside, outside = _checked_pairs(inside, outside, measure, count)
     best = _first_pairs(inside, outside, _Search(measure, count, farthest))
     return tuple(zip(best.rows.tolist(), best.columns.tolist(), strict=True))
 
@@ -102,14 +91,8 @@ def pair_of_rank(
         As for `ranked_pairs`.
     rank
         From 1 to the number of pairs.
-
-    Raises
-    ------
-    InputError
-        As `ranked_pairs`.
     """
-    inside, outside = comparable(inside), comparable(outside)
-    _check_pairs(inside, outside, measure, rank)
+    inside, outside = _checked_pairs(inside, outside, measure, rank)
     last = None
     for passed in range(0, rank, _KEPT):
         found = _first_pairs(inside, outside, _Search(measure, min(_KEPT, rank - passed), farthest, last))
@@ -118,7 +101,8 @@ def pair_of_rank(
     return last.row, last.column
 
 
-def _check_pairs(inside: Records, outside: Records, measure: Measure, count: int) -> None:
+def _checked_pairs(inside: Records, outside: Records, measure: Measure, count: int) -> tuple[Records, Records]:
+    inside, outside = comparable(inside), comparable(outside)
     require(
         inside.shape == outside.shape,
         f"outside records have shape {outside.shape}: accepted is that of the inside records, {inside.shape}",
@@ -130,6 +114,7 @@ def _check_pairs(inside: Records, outside: Records, measure: Measure, count: int
     )
     for records in (inside, outside):
         check_measurable(records, measure)
+    return inside, outside
 
 
 class _Place(NamedTuple):

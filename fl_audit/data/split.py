@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fl_audit.arrays import Integers
 from fl_audit.data.records import Records, Source
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
@@ -37,10 +36,8 @@ def used_sizes(split: Split, population_records: int, taken: int) -> UsedSizes:
 
     Parameters
     ----------
-    split
-        The records.
-    population_records
-        The most records that are wanted for the population sample, at least 2.
+    split, population_records
+        The records, and the most that are wanted for the population sample, at least 2.
     taken
         How many records from outside D are in D', which then cannot be in the population sample: 0, 1 for a replaced
         record, or the size of a stand-in shard.
@@ -59,14 +56,10 @@ def select_records(source: Source, records: int, test_records: int, seed: int) -
 
     Parameters
     ----------
-    source
-        The data set.
-    records
-        Size n of D, at least 1.
-    test_records
-        Largest number of test records, at least 1.
-    seed
-        Seed of the run.
+    source, seed
+        The data set, and the seed of the run.
+    records, test_records
+        Size n of D, and largest number of test records, each at least 1.
 
     Raises
     ------
@@ -84,7 +77,8 @@ def select_records(source: Source, records: int, test_records: int, seed: int) -
         require(number >= 1, f"number of {name} is {number}: accepted are whole numbers from 1")
     random = generator(seed, Purpose.RECORD_SELECTION)
     order = random.permutation(len(source.pool))
-    held_out = 0 if source.test is not None else _held_out(len(source.pool), test_records)
+    most = int(_LARGEST_HELD_OUT_SHARE * len(source.pool))
+    held_out = 0 if source.test is not None else max(1, min(test_records, most))
     free = len(source.pool) - held_out
     require(
         records <= free,
@@ -100,15 +94,7 @@ def select_records(source: Source, records: int, test_records: int, seed: int) -
     )
     # In the pool's order, so that the position of a replacement is easy to trace.
     outside = source.pool.take(np.sort(order[records:free])) if records < free else None
-    return Split(inside, outside, _test(source, order[free:], test_records, random))
-
-
-def _held_out(pool: int, test_records: int) -> int:
-    return max(1, min(test_records, int(_LARGEST_HELD_OUT_SHARE * pool)))
-
-
-def _test(source: Source, held_out: Integers, test_records: int, random: np.random.Generator) -> Records:
     if source.test is None:
-        return source.pool.take(np.sort(held_out))
-    number = min(test_records, len(source.test))
-    return source.test.take(np.sort(random.permutation(len(source.test))[:number]))
+        return Split(inside, outside, source.pool.take(np.sort(order[free:])))
+    tested = random.permutation(len(source.test))[: min(test_records, len(source.test))]
+    return Split(inside, outside, source.test.take(np.sort(tested)))

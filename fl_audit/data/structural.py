@@ -17,8 +17,6 @@ _STABLE_LUMINANCE = (0.01 * DATA_RANGE) ** 2
 _STABLE_CONTRAST = (0.03 * DATA_RANGE) ** 2
 _PIXELS = WINDOW * WINDOW
 
-_Single = Floats32
-
 
 @dataclass(frozen=True)
 class Patches:
@@ -65,10 +63,8 @@ def structural_dissimilarity(left: Patches, right: Patches) -> Floats:
 
     Parameters
     ----------
-    left
-        n images, cut into windows.
-    right
-        m images of the same shape, cut into windows.
+    left, right
+        n and m images of one shape, cut into windows.
     """
     total = np.empty((left.mean.shape[1], right.mean.shape[1]))
     for index in range(len(total)):
@@ -89,10 +85,8 @@ def fast_structural_dissimilarity(left: Patches, right: Patches) -> tuple[Floats
 
     Parameters
     ----------
-    left
-        n images, cut into windows.
-    right
-        m images of the same shape, cut into windows.
+    left, right
+        As for `structural_dissimilarity`.
     """
     windows = len(left.mean)
     mine, yours = _single(left.deviations), _single(right.deviations).transpose(0, 2, 1)
@@ -110,13 +104,13 @@ def fast_structural_dissimilarity(left: Patches, right: Patches) -> tuple[Floats
     return 1 - total.astype(np.float64) / windows, (80 + windows) * float(np.finfo(np.float32).eps)
 
 
-def _luminance(left: Floats, right: Floats) -> tuple[_Single, _Single]:
+def _luminance(left: Floats, right: Floats) -> tuple[Floats32, Floats32]:
     """Return factors, shapes (w, n, 2) and (w, 2, m), of 2 mean(x) mean(y) + C1."""
     mine = [2 * left, np.full_like(left, _STABLE_LUMINANCE)]
     return _single(np.stack(mine, axis=-1)), _single(np.stack([right, np.ones_like(right)], axis=-2))
 
 
-def _denominator(left: Patches, right: Patches) -> tuple[_Single, _Single]:
+def _denominator(left: Patches, right: Patches) -> tuple[Floats32, Floats32]:
     """Return factors, shapes (w, n, 4) and (w, 4, m), of (mean(x)^2 + mean(y)^2 + C1)(var(x) + var(y) + C2)."""
     light, contrast = left.mean**2 + _STABLE_LUMINANCE, left.variance + _STABLE_CONTRAST
     mine = [light * contrast, light, contrast, np.ones_like(light)]
@@ -125,5 +119,5 @@ def _denominator(left: Patches, right: Patches) -> tuple[_Single, _Single]:
     return _single(np.stack(mine, axis=-1)), _single(np.stack(yours, axis=-2))
 
 
-def _single(values: Floats) -> _Single:
+def _single(values: Floats) -> Floats32:
     return values.astype(np.float32)

@@ -1,22 +1,126 @@
-"""CSV tables that users bring along."""
+"""CSV tables that users bring along: their encoding, the character between cells, the mark of decimals, their cells."""
 
+import codecs
+import csv
 import io
+import re
 import warnings
-from dataclasses import replace
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from fl_audit.data.files import resolve
+from fl_audit.data.columns import DECIMAL_MARKS, is_number, without_groups
+from fl_audit.data.files import read_bytes, resolve
 from fl_audit.data.frames import TableSettings, chosen_columns, source_of_frames
 from fl_audit.data.records import Source
-from fl_audit.data.table_text import TableText, decimal_mark, doubtful, read_table_text
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, Remedy
+
+_NAMED = Remedy("encoding", "cp1252")
+_SEPARATORS = (",", ";", "\t", "|")
+_ROWS_LOOKED_AT = 50
+_BYTES_LOOKED_AT = 2**18
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\r?\n')  # the first line of a file that a spreadsheet wrote for itself
+_WESTERN = ("cp1252", "latin_1")
+_ENCODINGS = (*_WESTERN, "cp1250", "cp1251", "cp1253", "cp1254", "utf_16_le", "utf_16_be", "shift_jis", "gb18030")
+"""Encodings of tables that are not UTF-8; with more candidates, short texts would be guessed worse."""
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 
 
-def load_csv(
-    directory: Path | None, path: str, label: str, test_path: str | None = None, settings: TableSettings | None = None
-) -> Source:
+@dataclass(frozen=True)
+class TableText:
+    """A file of text, and how it is written."""
+
+    path: Path  # the file, for messages
+    text: str  # its content
+    encoding: str  # its encoding
+    separator: str  # the character between its cells
+
+    @property
+    def header(self) -> list[str]:
+        """The names of its columns."""
+        return [name.strip() for name in next(csv.reader(self.text.splitlines()[:1], delimiter=self.separator), [])]
+
+
+def read_table_text(path: Path, encoding: str | None = None, separator: str | None = None) -> TableText:
+    """Read a table as text; what is not said of it is found.
+
+    A byte-order mark names the encoding; what is no UTF-8 is judged by the library charset-normalizer. The separator is
+    the character that divides the header and the first rows into equally many cells.
+
+    Parameters
+    ----------
+    path
+        The file, plain or gzipped.
+    encoding, separator
+        Its encoding, as Python names it, and the character between cells; None is to be found.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or not with that encoding.
+    """
+    content = read_bytes(path)
+    encoding = encoding or _encoding(content, path)
+    try:
+        text = content.decode(encoding).removeprefix("\ufeff")
+    except LookupError:
+        raise InputError(f"encoding is {encoding!r}: accepted are those of Python, such as 'cp1252'") from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path} has byte {error.object[error.start]:#x} at {error.start}, which {encoding} does not have: "
+            f"accepted is text, and {_NAMED}, or another name, says how it is written",
+            choices=(_NAMED,),
+        ) from error
+    own = _SEPARATOR_LINE.match(text)
+    text = text[own.end() :] if own else text
+    return TableText(path, text, encoding, separator or (own[1] if own else _separator(text)))
+
+
+def _encoding(content: bytes, path: Path) -> str:
+    for mark, name in _MARKS:
+        if content.startswith(mark):
+            return name
+    try:
+        if "\0" not in content.decode("utf-8"):
+            return "utf-8"
+    except UnicodeDecodeError:
+        pass
+    from charset_normalizer import from_bytes
+
+    found = from_bytes(content[:_BYTES_LOOKED_AT], cp_isolation=list(_ENCODINGS)).best()
+    if found is None:
+        raise InputError(
+            f"{path} is no text in an encoding that is known: accepted is a CSV file; {_NAMED}, or another name, says "
+            "how it is written",
+            choices=(_NAMED,),
+        )
+    # Where several read the text alike, the western ones are by far the most frequent.
+    return next((name for name in _WESTERN if name in found.could_be_from_charset), found.encoding)
+
+
+def _separator(text: str) -> str:
+    lines = [line for line in islice(text.splitlines(), _ROWS_LOOKED_AT) if line.strip()]
+
+    def cells(separator: str) -> tuple[float, int]:
+        widths = [len(row) for row in csv.reader(lines, delimiter=separator)]
+        if not widths or widths[0] == 1:
+            return 0.0, 0
+        return sum(width == widths[0] for width in widths) / len(widths), widths[0]
+
+    return max(_SEPARATORS, key=cells)
+
+
+def load_csv(directory: Path | None, path: str, test_path: str | None, settings: TableSettings) -> Source:
     """Return the records of a CSV file with a header line, and what each of its columns became.
 
     Numeric columns are scaled to [0, 1] by their range in `path`; columns of words are one-hot encoded over the levels
@@ -26,47 +130,38 @@ def load_csv(
     ----------
     directory
         Where relative paths that are not in the working directory are looked for, or None.
-    path
-        CSV file, plain or gzipped.
-    label
-        Name of the label column: whole numbers or strings.
-    test_path
-        CSV file with the same columns, the official test records; or None.
+    path, test_path
+        CSV file, plain or gzipped; and one with the same columns, the official test records, or None.
     settings
-        How the files are read; None is `TableSettings()`.
+        How the files are read.
 
     Raises
     ------
     InputError
         If a file is missing or damaged, its numbers could be read in two ways, a column is missing or cannot be used,
         or a cell is missing or not finite.
-
-    Examples
-    --------
-    >>> load_csv(None, "patients.csv", label="outcome")  # doctest: +SKIP
     """
-    settings = settings or TableSettings()
     paths = [resolve(directory, name) for name in (path, test_path) if name is not None]
     texts = [read_table_text(file, settings.encoding, settings.separator) for file in paths]
     found = replace(settings, encoding=texts[0].encoding, separator=texts[0].separator)
-    frames = [_frame(text, label, found) for text in texts]
+    frames = [_frame(text, found) for text in texts]
     if settings.decimal is None:
-        found = replace(found, decimal=_decimal(texts[0], frames[0], label, found))
+        found = replace(found, decimal=_decimal_of(texts[0], frames[0], found))
         # Points between thousands are no decimals: the parser must see none in them.
-        frames = frames if found.decimal == "." else [_frame(text, label, found) for text in texts]
-    return source_of_frames(frames, paths, label, found)
+        frames = frames if found.decimal == "." else [_frame(text, found) for text in texts]
+    return source_of_frames(frames, paths, found, "csv", "CSV")
 
 
-def _decimal(text: TableText, frame: pd.DataFrame, label: str, settings: TableSettings) -> str:
+def _decimal_of(text: TableText, frame: pd.DataFrame, settings: TableSettings) -> str:
     """Return the mark of the decimals of a file."""
-    cells = frame.drop(columns=[label])
+    cells = frame.drop(columns=[settings.label])
     # Where commas separate cells nobody writes points between thousands.
-    names = [] if text.separator == "," else doubtful(cells)
-    raw = _frame(text, label, settings, as_text=True)[names] if names else pd.DataFrame()
-    return decimal_mark(cells, raw, text.path)
+    names = [] if text.separator == "," else _doubtful(cells)
+    raw = _frame(text, settings, as_text=True)[names] if names else pd.DataFrame()
+    return _decimal_mark(cells, raw, text.path)
 
 
-def _frame(text: TableText, label: str, settings: TableSettings, as_text: bool = False) -> pd.DataFrame:
+def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> pd.DataFrame:
     """Read the cells of a file, and leave out the columns that are to be dropped."""
     # Surplus fields would become row names and shift every column; with index_col=False they are at least warned of.
     with warnings.catch_warnings():
@@ -89,4 +184,57 @@ def _frame(text: TableText, label: str, settings: TableSettings, as_text: bool =
                 f"{text.separator!r}"
             ) from error
     frame.columns = [str(column).strip() for column in frame.columns]
-    return chosen_columns(frame, text.path, label, settings)
+    return chosen_columns(frame, text.path, settings)
+
+
+def _decimal_mark(frame: pd.DataFrame, raw: pd.DataFrame, path: Path) -> str:
+    """Return which mark the decimals of a table have; refuse one all of whose marks could be meant either way."""
+    # `raw` has as text the columns of numbers with points of `frame`, none where points can only be decimal.
+    sure: Counter[str] = Counter()
+    unsure: tuple[str, str] | None = None
+    for name, column in (*frame.items(), *raw.items()):
+        if pd.api.types.is_float_dtype(column):
+            sure["."] += name not in raw.columns and bool((column.dropna() % 1 != 0).any())
+        elif not pd.api.types.is_numeric_dtype(column):
+            marks = _marks_of(column)
+            sure.update({only for only in marks.values() if only})
+            unsure = unsure or next(((str(name), cell) for cell, only in marks.items() if not only), None)
+    # Where numbers are written both ways, the columns with the rarer mark are refused when they are encoded.
+    if sure.total() or unsure is None:
+        return max(DECIMAL_MARKS, key=lambda mark: sure[mark])
+    where, cell = unsure
+    comma, point = (Remedy("decimal", mark) for mark in (",", "."))
+    of_decimals, of_thousands = (comma, point) if "," in cell else (point, comma)
+    raise InputError(
+        f"{path} has {cell!r} in column {where}, which can be {cell.replace(',', '.')} or {re.sub('[,.]', '', cell)}, "
+        f"and no number of the file tells which: {of_decimals} says the first, {of_thousands} the second",
+        choices=(comma, point),
+    )
+
+
+def _marks_of(column: "pd.Series[Any]") -> dict[str, str | None]:
+    """Return the numbers with a mark, and which mark is decimal if only one can be; none unless most cells are such."""
+    cells = without_groups(column.dropna()).unique().tolist()
+    found: dict[str, str | None] = {}
+    numbers = 0
+    for cell in cells:
+        ways = [mark for mark in DECIMAL_MARKS if is_number(cell, mark)]
+        if not ways and re.fullmatch(r"[\d.,:/ -]+", cell):
+            return {}  # dates, versions, several answers in one cell: whatever these are, they are no numbers
+        numbers += bool(ways)
+        if ways and ("," in cell or "." in cell):
+            found[cell] = ways[0] if len(ways) == 1 else None
+    return found if 2 * numbers > len(cells) else {}
+
+
+def _doubtful(frame: pd.DataFrame) -> list[str]:
+    """Return the columns of numbers whose points could stand between thousands: 1 to 999 and three decimals at most."""
+    names = []
+    for name, column in frame.items():
+        if not pd.api.types.is_float_dtype(column):
+            continue
+        numbers = column.dropna().to_numpy(dtype=np.float64)
+        parts = np.abs(numbers[numbers % 1 != 0])
+        if ((parts >= 1) & (parts < 1000) & (np.abs(parts - np.round(parts, 3)) < 1e-9)).all():
+            names.append(str(name))
+    return names

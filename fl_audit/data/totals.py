@@ -21,8 +21,6 @@ from fl_audit.data.records import Records
 
 _EPS = float(np.finfo(np.float64).eps)
 
-Totals = Floats
-
 
 def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | None = None) -> Floats:
     """Return the summed dissimilarity of records to all others, shape (n,) or (len(chosen),).
@@ -31,17 +29,10 @@ def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | N
 
     Parameters
     ----------
-    records
-        n records.
-    measure
-        How dissimilar two records are.
+    records, measure
+        n records, and how dissimilar two of them are; `InputError` where `check_measurable` refuses them.
     chosen
         Positions of the records whose sums are asked for; None means all.
-
-    Raises
-    ------
-    InputError
-        If the measure is cosine and a record has only zeros, or ssim and the records are no images.
     """
     check_measurable(records, measure)
     wanted = np.arange(len(records)) if chosen is None else chosen
@@ -52,25 +43,16 @@ def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | N
     return np.concatenate(parts)
 
 
-def approximate_totals(records: Records, measure: Measure) -> tuple[Totals, float]:
+def approximate_totals(records: Records, measure: Measure) -> tuple[Floats, float]:
     """Return `total_dissimilarity` of all records by faster arithmetic, and a bound on the difference.
+
+    The bound, at least 0, includes the rounding of both sides. Manhattan takes O(n log n) a feature, cosine O(n),
+    Euclidean and ssim n^2 / 2 pairs.
 
     Parameters
     ----------
-    records
-        n records.
-    measure
-        The measure. Manhattan takes O(n log n) a feature, cosine O(n), Euclidean and ssim n^2 / 2 pairs.
-
-    Returns
-    -------
-    tuple
-        The sums, shape (n,), and the bound, at least 0 (rounding of both sides included).
-
-    Raises
-    ------
-    InputError
-        If the measure is cosine and a record has only zeros, or ssim and the records are no images.
+    records, measure
+        As for `total_dissimilarity`.
     """
     check_measurable(records, measure)
     match measure:
@@ -86,7 +68,7 @@ def approximate_totals(records: Records, measure: Measure) -> tuple[Totals, floa
             assert_never(measure)
 
 
-def _exact(records: Records, measure: Measure, chosen: Integers) -> Totals:
+def _exact(records: Records, measure: Measure, chosen: Integers) -> Floats:
     mine, columns = prepare(records.features[chosen], measure), rows_in_block(records, measure)
     block = np.empty((len(chosen), len(records)))
     for first in range(0, len(records), columns):
@@ -96,11 +78,10 @@ def _exact(records: Records, measure: Measure, chosen: Integers) -> Totals:
     block[np.arange(len(chosen)), chosen] = 0.0
     # In one fixed order: ties must not be broken by the rounding of sums.
     block.sort(axis=1)
-    totals: Totals = block.sum(axis=1)
-    return totals
+    return np.asarray(block.sum(axis=1))
 
 
-def _pair_by_pair(records: Records, measure: Measure) -> tuple[Totals, float]:
+def _pair_by_pair(records: Records, measure: Measure) -> tuple[Floats, float]:
     """Sum blocks of one half of the symmetric matrix along both axes."""
     totals, error, rows = np.zeros(len(records)), 0.0, rows_in_block(records, measure)
     for start in range(0, len(records), rows):
@@ -117,14 +98,13 @@ def _pair_by_pair(records: Records, measure: Measure) -> tuple[Totals, float]:
     return totals, len(records) * (error + 4 * _EPS * float(totals.max()))
 
 
-def _manhattan(records: Records) -> tuple[Totals, float]:
+def _manhattan(records: Records) -> tuple[Floats, float]:
     """Sum feature by feature: among sorted values, those below and those above need only their sums."""
 
-    def spread(column: Floats) -> Totals:
+    def spread(column: Floats) -> Floats:
         levels, position, counts = np.unique(column, return_inverse=True, return_counts=True)
         below, mass = np.cumsum(counts), np.cumsum(counts * levels)
-        at_level: Totals = levels * (2 * below - len(column)) + mass[-1] - 2 * mass
-        return at_level[position]
+        return np.asarray(levels * (2 * below - len(column)) + mass[-1] - 2 * mass)[position]
 
     features = records.features.reshape(len(records), -1)
     reach = np.maximum(features.max(axis=0), -features.min(axis=0)).sum(dtype=np.float64)
@@ -132,7 +112,7 @@ def _manhattan(records: Records) -> tuple[Totals, float]:
     return _by_feature(records, spread), 8 * numbers * len(records) * _EPS * float(reach)
 
 
-def _cosine(records: Records) -> tuple[Totals, float]:
+def _cosine(records: Records) -> tuple[Floats, float]:
     """Sum 1 - u.v over v as n - u.(sum of v), for unit vectors u and v."""
     rows, width = rows_in_block(records, Dissimilarity.COSINE), records.features[0].size
 
@@ -147,18 +127,17 @@ def _cosine(records: Records) -> tuple[Totals, float]:
     return totals, 8 * (len(records) + width + 16) * len(records) * _EPS
 
 
-def _hamming(records: Records) -> Totals:
+def _hamming(records: Records) -> Floats:
     """Count unequal features, as whole numbers that no rounding can order."""
 
-    def unequal(column: Floats) -> Totals:
+    def unequal(column: Floats) -> Floats:
         _, position, counts = np.unique(column, return_inverse=True, return_counts=True)
-        others: Totals = (len(column) - counts).astype(np.float64)
-        return others[position]
+        return np.asarray((len(column) - counts).astype(np.float64)[position])
 
     return _by_feature(records, unequal) / int(records.features[0].size)
 
 
-def _by_feature(records: Records, part: Callable[[Floats], Totals]) -> Totals:
+def _by_feature(records: Records, part: Callable[[Floats], Floats]) -> Floats:
     totals = np.zeros(len(records))
     for column in records.features.reshape(len(records), -1).T:
         totals += part(column.astype(np.float64))
