@@ -58,29 +58,21 @@ __all__ = [
     "run_audit",
 ]
 
-_HOMES = {
-    "Accountant": "fl_audit.privacy.accounting",
-    "Adjacency": "fl_audit.adjacency",
-    "Claim": "fl_audit.privacy.claim",
-    "GaussianRelease": "fl_audit.privacy.events",
-    "Guarantee": "fl_audit.privacy.guarantee",
-    "InputError": "fl_audit.errors",
-    "LaplaceRelease": "fl_audit.privacy.events",
-    "RandomizedResponse": "fl_audit.privacy.events",
-    "Run": "fl_audit.api.stored_run",
-    "RunError": "fl_audit.api.running",
-    "SampledGaussianRelease": "fl_audit.privacy.events",
-    "Verdict": "fl_audit.evidence.belief.verdict",
-    "account": "fl_audit.api.promises",
-    "calibrate": "fl_audit.api.promises",
-    "epsilon_star": "fl_audit.api.measurements",
-    "gaussian_rounds": "fl_audit.privacy.events",
-    "guarantee": "fl_audit.privacy.guarantee",
-    "lower_bound": "fl_audit.api.measurements",
-    "one_run_bound": "fl_audit.canaries.bounds",
-    "read_run": "fl_audit.api.stored_run",
-    "run_audit": "fl_audit.api.running",
+_NAMES = {
+    "adjacency": "Adjacency",
+    "api.measurements": "epsilon_star lower_bound",
+    "api.promises": "account calibrate",
+    "api.running": "RunError run_audit",
+    "api.stored_run": "Run read_run",
+    "canaries.bounds": "one_run_bound",
+    "errors": "InputError",
+    "evidence.belief.verdict": "Verdict",
+    "privacy.accounting": "Accountant",
+    "privacy.claim": "Claim",
+    "privacy.events": "GaussianRelease LaplaceRelease RandomizedResponse SampledGaussianRelease gaussian_rounds",
+    "privacy.guarantee": "Guarantee guarantee",
 }
+_HOMES = {name: f"fl_audit.{module}" for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:

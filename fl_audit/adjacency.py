@@ -30,37 +30,17 @@ class Adjacency(StrEnum):
     @property
     def unit(self) -> Unit:
         """Whose data make the difference."""
-        match self:
-            case Adjacency.ADD_REMOVE_RECORD | Adjacency.REPLACE_RECORD:
-                return Unit.RECORD
-            case Adjacency.ADD_REMOVE_CLIENT | Adjacency.REPLACE_CLIENT:
-                return Unit.CLIENT
-            case _:
-                assert_never(self)
+        return Unit(self.rpartition("-")[2])
 
     @property
     def relation(self) -> Relation:
         """What happens to the unit."""
-        match self:
-            case Adjacency.ADD_REMOVE_RECORD | Adjacency.ADD_REMOVE_CLIENT:
-                return Relation.ADD_REMOVE
-            case Adjacency.REPLACE_RECORD | Adjacency.REPLACE_CLIENT:
-                return Relation.REPLACE
-            case _:
-                assert_never(self)
+        return Relation(self.rpartition("-")[0])
 
     def sensitivity_of_sum(self, norm: float) -> float:
-        """Return the largest L2 change of a sum of contributions between neighbours.
+        """Return the largest L2 change of a sum of contributions, each at most `norm` long, between neighbours.
 
-        Parameters
-        ----------
-        norm
-            Largest L2 norm of one unit's contribution, at least 0.
-
-        Returns
-        -------
-        float
-            The norm where a unit comes or goes, twice the norm where one is replaced.
+        It is the norm where a unit comes or goes, and twice the norm where one is replaced.
 
         Examples
         --------

@@ -13,13 +13,7 @@ class Device(StrEnum):
 
 
 def require_device(device: Device) -> None:
-    """Refuse a device that this machine does not offer.
-
-    Raises
-    ------
-    InputError
-        If there is none.
-    """
+    """Raise `InputError` if this machine does not offer a device."""
     # Commands that only name devices would wait for it.
     import torch
 

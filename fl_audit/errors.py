@@ -58,14 +58,12 @@ class InputError(ValueError):
 
 
 def require(condition: bool, message: str, *remedies: Remedy) -> None:
-    """Raise `InputError` with `message` unless `condition` holds.
+    """Raise `InputError` unless a condition holds.
 
     Parameters
     ----------
-    condition
-        What must hold.
-    message
-        What was wrong, the value, and what is accepted, in one line.
+    condition, message
+        What must hold; and what was wrong, the value, and what is accepted, in one line.
     remedies
         Settings that mend it, which the message names.
 
@@ -79,13 +77,7 @@ def require(condition: bool, message: str, *remedies: Remedy) -> None:
 
 
 def require_numbers(**given: object) -> None:
-    """Refuse what is no number where one belongs, such as a text or None.
-
-    Raises
-    ------
-    InputError
-        If one is no real number.
-    """
+    """Raise `InputError` if one of them is no real number, such as a text or None."""
     for name, value in given.items():
         is_number = isinstance(value, Real) and not isinstance(value, bool)
         require(is_number, f"{name.replace('_', ' ')} is {value!r}: accepted are numbers")
@@ -96,10 +88,8 @@ def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:
 
     Parameters
     ----------
-    what
-        What they are, for the message.
-    values
-        Numbers, of any shape.
+    what, values
+        What they are, for the message, and the numbers, of any shape.
 
     Raises
     ------
@@ -113,19 +103,12 @@ def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def as_whole(what: str, values: ArrayLike) -> NDArray[np.int64]:
-    """Return whole numbers as an array of 64-bit integers.
+    """Return whole numbers as an array of 64-bit integers; `InputError` if one is none.
 
     Parameters
     ----------
-    what
-        What they are, for the message.
-    values
-        Numbers, of any shape.
-
-    Raises
-    ------
-    InputError
-        If one of them is no whole number.
+    what, values
+        As for `as_floats`.
     """
     with np.errstate(invalid="ignore"):
         numbers = as_floats(what, values)
@@ -145,12 +128,8 @@ def choice(choices: type[Choice], what: str, name: object) -> Choice:
 
     Parameters
     ----------
-    choices
-        An enumeration whose values are names.
-    what
-        What is chosen, as a message names it.
-    name
-        The name, as a user gave it.
+    choices, what, name
+        An enumeration whose values are names; what is chosen, as a message names it; and the name that a user gave.
 
     Raises
     ------

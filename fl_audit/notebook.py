@@ -21,14 +21,10 @@ def html_table(
     ----------
     rows
         Cells, as many in each row: plain text, or `Markup`.
-    title
-        What the table is about, as plain text; empty for none.
-    notes
-        Sentences below the table, as plain text.
-    columns
-        Names of the columns, as plain text; none for pairs of a name and its value.
-    look
-        Class of the style sheet.
+    title, notes
+        What the table is about, and sentences below it, as plain text; empty for none.
+    columns, look
+        Names of the columns, as plain text, none for pairs of a name and its value; and class of the style sheet.
 
     Examples
     --------

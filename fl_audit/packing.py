@@ -43,13 +43,7 @@ class PackedArray(Protocol):
 
 
 def pack(values: NDArray[Any]) -> PackedFields:
-    """Return an array as a message holds it; the bytes are those of `numpy.save`.
-
-    Parameters
-    ----------
-    values
-        Array of any shape and of a type without objects.
-    """
+    """Return an array of any shape, of a type without objects, as a message holds it; the bytes are `numpy.save`'s."""
     values = np.asarray(values, order="C")
     name, header = _header(values.dtype, values.shape)
     data = b"".join((header, values.reshape(-1).view(np.uint8).data))
@@ -57,17 +51,9 @@ def pack(values: NDArray[Any]) -> PackedFields:
 
 
 def unpack(array: PackedArray) -> NDArray[Any]:
-    """Return the values of an array of a message, which nobody may write to; what `pack` would not write is copied.
+    """Return the values of an array of a message, which nobody may write to and which stays alive as long as they do.
 
-    Parameters
-    ----------
-    array
-        An array of a message; its values stay alive as long as the result does.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the bytes are no array.
+    What `pack` would not write is copied; `ValueError` or `TypeError` say that the bytes are no array.
     """
     if array.stype != _KIND or not array.data.startswith(_MAGIC):
         return array.numpy()

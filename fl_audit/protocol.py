@@ -85,12 +85,8 @@ def unpack_participation(packed: bytes, worlds: int, records: int) -> Flags:
 
     Parameters
     ----------
-    packed
-        Bits, each world's row filled up to whole bytes.
-    worlds
-        Number of worlds.
-    records
-        Number of records.
+    packed, worlds, records
+        Bits, each world's row filled up to whole bytes, and how many worlds and records there are.
     """
     rows = np.frombuffer(packed, dtype=np.uint8).reshape(worlds, -1)
     return np.unpackbits(rows, axis=1, count=records).astype(np.bool_)
@@ -102,13 +98,11 @@ def models_key(position: int) -> str:
 
 
 def earlier_key(key: str, back: int) -> str:
-    """Return the entry of what a round had, `back` rounds before the one that a message is about.
+    """Return the entry of what a round had, some rounds before the one that a message is about.
 
     Parameters
     ----------
-    key
-        Name of the entry.
-    back
-        Number of rounds, from 0.
+    key, back
+        Name of the entry, and number of rounds, from 0.
     """
     return f"earlier-{key}-{back}"

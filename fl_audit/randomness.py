@@ -53,17 +53,10 @@ def generator(seed: int, purpose: Purpose, *, world: int = 0, round: int = 0, cl
 
     Parameters
     ----------
-    seed
-        Seed of the run, 0 to 2**64 - 1.
-    purpose
-        What the numbers are for.
+    seed, purpose
+        Seed of the run, 0 to 2**64 - 1, or `InputError`; and what the numbers are for.
     world, round, client
         Coordinates of the draw, each at least 0.
-
-    Raises
-    ------
-    InputError
-        If the seed is out of range.
 
     Examples
     --------

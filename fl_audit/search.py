@@ -5,65 +5,49 @@ import sys
 from bisect import bisect_left
 from collections.abc import Callable
 
-from fl_audit.errors import InputError
+from fl_audit.errors import require
 
 _LARGEST = 1e12
 _BISECTIONS = 40
 
 
-def largest_kept(kept: Callable[[float], bool], start: float, relative: float = 1e-10) -> float:
-    """Return the largest number that is kept, to a relative tolerance; whatever is smaller is kept as well.
+def largest_kept(kept: Callable[[float], bool], start: float) -> float:
+    """Return the largest number that is kept, to a relative 1e-10; whatever is smaller is kept as well.
 
     Parameters
     ----------
-    kept
-        Whether a number keeps the promise.
-    start
-        A positive number near the answer.
-    relative
-        Relative width to which the answer is bracketed; the kept end is returned.
+    kept, start
+        Whether a number keeps the promise, and a positive number near the answer.
     """
-    return 1 / _smallest_kept(lambda inverse: kept(1 / inverse), 1 / start, relative)
-
-
-def _smallest_kept(kept: Callable[[float], bool], start: float, relative: float = 1e-10, lowest: float = 0.0) -> float:
-    """Return the smallest number, at least `lowest`, that is kept; whatever is larger is kept as well."""
-    low, high, factor = start, start, 1 + 1e-6
-    if kept(start):
-        while kept(low := low / factor):
+    # `low` and `high` are inverses of numbers: the smallest of them that is kept is looked for.
+    low, high, factor = 1 / start, 1 / start, 1 + 1e-6
+    if kept(1 / low):
+        while kept(1 / (low := low / factor)):
             high, factor = low, min(factor**4, 4.0)
     else:
-        while not kept(high := high * factor):
+        while not kept(1 / (high := high * factor)):
             low, factor = high, min(factor**4, 4.0)
-            if high > _LARGEST:
-                raise InputError(f"no noise multiplier up to {_LARGEST:g} keeps the promise")
-    while high > low * (1 + relative):
+            require(high <= _LARGEST, f"no noise multiplier up to {_LARGEST:g} keeps the promise")
+    while high > low * (1 + 1e-10):
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if kept(middle) else (middle, high)
-    return high
+        low, high = (low, middle) if kept(1 / middle) else (middle, high)
+    return 1 / high
 
 
 def smallest_root(gap: Callable[[float], float], start: float, relative: float, lowest: float = 0.0) -> float:
     """Return the smallest number, at least `lowest`, at which a decreasing function is at most 0.
 
     It needs few evaluations, for functions that are slow: false position in logarithms (Illinois). Evaluations may
-    wobble by rounding; the number returned has been evaluated and kept.
+    wobble by rounding; the number returned has been evaluated and kept. `InputError` if none up to 1e12 is.
 
     Parameters
     ----------
     gap
         Decreasing; at most 0 where the promise is kept.
-    start
-        A positive number near the answer, at least `lowest`.
-    relative
-        Relative width to which the answer is bracketed.
+    start, relative
+        A positive number near the answer, at least `lowest`, and the relative width to which it is bracketed.
     lowest
         Where the search ends. 0 is for functions that are positive somewhere: otherwise the search does not end.
-
-    Raises
-    ------
-    InputError
-        If no number up to 1e12 is kept.
     """
     low = high = start
     at_low = at_high = gap(start)
@@ -72,8 +56,7 @@ def smallest_root(gap: Callable[[float], float], start: float, relative: float, 
         low, at_low = high, at_high
         high *= factor
         at_high, factor = gap(high), min(factor**3, 4.0)
-        if high > _LARGEST:
-            raise InputError(f"no noise multiplier up to {_LARGEST:g} keeps the promise")
+        require(high <= _LARGEST, f"no noise multiplier up to {_LARGEST:g} keeps the promise")
     while at_low <= 0:
         if low == lowest:
             return lowest
@@ -103,10 +86,8 @@ def bracketed_root(function: Callable[[float], float], low: float, high: float, 
 
     Parameters
     ----------
-    function
+    function, low, high
         With finite values of opposite signs at the two points.
-    low, high
-        The points.
     xtol, rtol
         The root is found to `xtol + rtol |root|`.
     """
@@ -151,10 +132,8 @@ def falling_root(
 
     Parameters
     ----------
-    gap
-        The function.
-    high
-        Where it may be below 0; doubled until it is.
+    gap, high
+        The function, and where it may be below 0; doubled until it is.
     most
         Where doubling ends: the function is below 0 there, or at the next doubling.
     xtol, rtol
@@ -175,10 +154,8 @@ def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
 
     Parameters
     ----------
-    holds
-        Whether it holds at a number.
-    most
-        No number above it is tried.
+    holds, most
+        Whether it holds at a number; no number above `most` is tried.
     """
     high = 1
     while not holds(high):
@@ -194,10 +171,8 @@ def last_true(holds: Callable[[float], bool], low: float, high: float) -> float:
 
     Parameters
     ----------
-    holds
-        Whether it holds at a number; from some number on it does not.
-    low, high
-        The numbers.
+    holds, low, high
+        Whether it holds at a number, from some number on not; and the two numbers.
     """
     if not holds(low):
         return low

@@ -71,18 +71,10 @@ class _Finder(MetaPathFinder, InspectLoader):
 
 
 def sent_modules(names: Iterable[str]) -> SentModules:
-    """Return the modules of the user that what is named needs, and those beside them.
+    """Return the modules of the user that what is named needs, and those beside them; `InputError` if it is too much.
 
-    Parameters
-    ----------
-    names
-        Such as `package.module:name`, imported already; others are passed over. Of modules that are installed nothing
-        is sent: they have to be installed wherever they are needed.
-
-    Raises
-    ------
-    InputError
-        If there is too much of them.
+    Names such as `package.module:name` are imported already; others are passed over. Of modules that are installed
+    nothing is sent: they have to be installed wherever they are needed.
     """
     tops = {name.partition(":")[0].partition(".")[0] for name in names if ":" in name}
     tops = {top for top in tops if top.isidentifier()} - set(OWN_PACKAGES)

@@ -39,11 +39,7 @@ _searched: list[str] = []  # the directory that `search_last` put at the end, fo
 def search_last(directory: Path) -> None:
     """Let Python look for modules in a directory, but only for those that are nowhere else.
 
-    Parameters
-    ----------
-    directory
-        Where the user's modules are. Wherever it stood in `sys.path` before, it stands last now; the directory of
-        fl_audit itself stays where it is.
+    Wherever it stood in `sys.path` before, it stands last now; the directory of fl_audit itself stays where it is.
     """
     place = directory.resolve()
     if _searched == [str(place)] and sys.path[-1] == str(place):
@@ -82,15 +78,10 @@ def import_user_module(name: str) -> ModuleType:
 def require_named(name: str) -> None:
     """Refuse a name that cannot stand for a function of the user, before anything slow is imported.
 
-    Parameters
-    ----------
-    name
-        What should be `package.module:name`, of a module that there is.
-
     Raises
     ------
     InputError
-        If it has another form, or there is no such top-level module.
+        If it is not `package.module:name`, or there is no such top-level module.
     """
     module, _, attribute = name.partition(":")
     if not module or not attribute or module.startswith("."):
@@ -102,19 +93,17 @@ def require_named(name: str) -> None:
 
 
 def require_unmoved(name: str, what: str) -> None:
-    """Refuse a name that something had before it moved, and say how it is named now.
+    """Refuse a name that something had before it moved, one of `MOVED`, and say how it is named now.
 
     Parameters
     ----------
-    name
-        What a configuration names.
-    what
-        What it should be, "data set" or "model".
+    name, what
+        What a configuration names, and what it should be, "data set" or "model".
 
     Raises
     ------
     InputError
-        If it is one of `MOVED`.
+        If it moved.
     """
     if found := MOVED.get((what, name)):
         raise InputError(f"{what} is {name!r}, which moved to the reproduction of its paper: accepted is {found!r}")
@@ -136,10 +125,8 @@ def import_object(name: str, what: str) -> Any:
 
     Parameters
     ----------
-    name
-        Its name.
-    what
-        What it should be, as the message begins: "attack".
+    name, what
+        Its name, and what it should be, as the message begins: "attack".
 
     Raises
     ------

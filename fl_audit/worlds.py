@@ -31,17 +31,11 @@ def remaining_batches(worlds: int, per_batch: int, finished: Sequence[WorldBatch
 
     Parameters
     ----------
-    worlds
-        Number of worlds of the run.
-    per_batch
-        Largest number of worlds of a batch; batches are smaller where finished ones leave less room.
+    worlds, per_batch
+        Number of worlds of the run, and largest number of worlds of a batch; batches are smaller where finished ones
+        leave less room. Both are at least 1, or refused.
     finished
         Batches that need not be computed; none of them overlap.
-
-    Raises
-    ------
-    InputError
-        If there is no world.
 
     Examples
     --------
@@ -64,19 +58,12 @@ def remaining_batches(worlds: int, per_batch: int, finished: Sequence[WorldBatch
 
 
 def waves(batches: Sequence[WorldBatch], in_flight: int) -> list[tuple[WorldBatch, ...]]:
-    """Group batches that travel through the federation together, `in_flight` at a time.
+    """Group batches that travel through the federation together.
 
     Parameters
     ----------
-    batches
-        The batches, in their order.
-    in_flight
-        How many travel together, from 1.
-
-    Raises
-    ------
-    InputError
-        If `in_flight` is below 1.
+    batches, in_flight
+        The batches, in their order, and how many travel together: 1 and more, or `InputError`.
     """
     require(in_flight >= 1, f"batches-in-flight is {in_flight}: accepted are 1 and more")
     return [tuple(batches[start : start + in_flight]) for start in range(0, len(batches), in_flight)]

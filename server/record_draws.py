@@ -6,7 +6,6 @@ Only a simulation can measure it: the seeds are the owners' secrets, and the cha
 import numpy as np
 
 from fl_audit.arrays import Floats
-from fl_audit.data.record_stage import log_odds
 from fl_audit.game.columns import Columns
 from fl_audit.game.game import Game
 from fl_audit.game.randomised import randomised_records
@@ -47,5 +46,5 @@ class RecordDraws:
         seed, found = self._challenger.noise_seed(record.client), np.empty(batch.count)
         for row, world in enumerate(batch.worlds):
             told = randomised_records(game, record.client, seed, world, record.place + 1)[-1:]
-            found[row] = log_odds(game.public.randomiser, told, pair.first.features, pair.second.features)[0]
+            found[row] = game.public.randomiser.log_odds(told, pair.first.features, pair.second.features)[0]
         return found

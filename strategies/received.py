@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fl_audit.arrays import Floats, Floats32, Integers
 from fl_audit.game.public import PublicGame
-from fl_audit.learning.portions import cached_rows
+from fl_audit.learning.layout import cached_rows
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.mechanisms.standpoint import Place
 from fl_audit.protocol import Key

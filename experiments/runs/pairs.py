@@ -6,8 +6,7 @@ from experiments.runs.config import RunConfig
 from experiments.runs.laws import shards_of
 from fl_audit.adjacency import NeighbourPair, Relation, Unit
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.client_neighbours import choose_client
-from fl_audit.data.neighbours import CRAFTED, NeighbourChoice, choose_neighbour
+from fl_audit.data.neighbours import CRAFTED, NeighbourChoice, choose_client, choose_neighbour
 from fl_audit.data.records import Records
 from fl_audit.data.split import Split
 from fl_audit.errors import require

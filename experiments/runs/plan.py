@@ -22,8 +22,7 @@ from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.files import data_directory
 from fl_audit.data.partition import owners_of
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
-from fl_audit.data.record_stage import require_randomisable
-from fl_audit.data.split import Split, select_records, used_sizes
+from fl_audit.data.split import Split, population_size, select_records
 from fl_audit.errors import require
 from fl_audit.game.examples import model_for
 from fl_audit.game.public import PublicGame
@@ -212,13 +211,12 @@ def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: Neighbo
     is_reconstruction = audit.game == "reconstruction"
     column = str(audit.attribute) if is_reconstruction and audit.attribute is not None else None
     # The game says how many records are used, where a configuration names the most that are wanted.
-    used = used_sizes(split, data.population_records, _taken(config, split, pair))
     return PublicGame(
         data=data_spec(data),
         data_seed=data.seed,
         records=data.records,
-        test_records=used.test,
-        population_records=used.population,
+        test_records=len(split.test),
+        population_records=population_size(split, data.population_records, _taken(config, split, pair)),
         clients=clients_of(config),
         partition=data.partition,
         partition_parameters=tuple(sorted(partition_parameters(data).items())),
@@ -278,7 +276,7 @@ def _require_randomisable(config: RunConfig, split: Split) -> None:
         return
     for records in (split.inside, split.outside):
         if records is not None:
-            require_randomisable(randomiser, records)
+            randomiser.require_records(records)
 
 
 _USUAL_TARGETS = 200

@@ -22,10 +22,8 @@ def lower_bound(
 
     Parameters
     ----------
-    member_scores
-        Scores of trainings with the unit, shape (n,), at least one, no NaN.
-    nonmember_scores
-        Scores of trainings without it, shape (m,), at least one, no NaN.
+    member_scores, nonmember_scores
+        Scores of trainings with the unit, shape (n,), and without it, (m,), at least one of each, no NaN.
     delta
         The bound is on epsilon at this delta; from 0 to below 1.
     confidence
@@ -61,10 +59,9 @@ def epsilon_star(
 
     Parameters
     ----------
-    member_losses
-        Losses on training records, shape (m,), at least two, finite and at least 0.
-    population_losses
-        Losses on a sample of the population, shape (p,), at least two, finite and at least 0.
+    member_losses, population_losses
+        Losses on training records, shape (m,), and on a sample of the population, (p,), at least two of each, finite
+        and at least 0.
     delta
         From 0 to below 1; the paper recommends less than one over the number of members.
     method

@@ -80,39 +80,25 @@ def calibrate(
 
     Parameters
     ----------
-    rounds
-        Number of releases, at least 1.
-    delta
-        Delta of (epsilon, delta)-DP, and the probability with which the belief bound may be passed; above 0 and below
-        1.
-    adjacency
-        How neighbours differ: `add-remove-record`, `replace-record`, `add-remove-client` or `replace-client`.
+    rounds, delta, adjacency
+        As for `account`.
     belief
         Largest belief of the insider in the true data set, above the prior and below 1.
     advantage
         Largest advantage of the insider, above 0 and below 1.
     epsilon
         Largest epsilon, positive.
-    reconstruction
+    reconstruction, candidates
         Largest probability with which an attacker who knows all other records names the right one of some equally
-        likely candidates, above 1 / candidates and below 1.
-    candidates
-        How many, from 2; left out, 1000.
+        likely candidates, above 1 / candidates and below 1; and how many these are, from 2; left out, 1000.
     singling_out
         Largest probability with which an attacker's description of one person, which fits few of the population, fits
         the person it is about; above the population share and below 1. Exactly one of `belief`, `advantage`,
         `epsilon`, `reconstruction` and `singling_out` is given.
     population_share
         Share of the population that the description fits, above 0 and below 1; left out, 0.001.
-    sampling_rate
-        Probability with which a record or client takes part in a round, above 0 and at most 1.
-    prior
-        The insider's belief in the true data set before anything is seen, above 0 and below 1.
-    accountant
-        Who computes epsilon: `rdp-classic`, `rdp`, `pld` or `gdp`; left out, the exact one: `gdp` without sampling and
-        `pld` with it.
-    sensitivities
-        `adaptive`, or `fixed` where every round has the same signal-to-noise ratio; only beliefs depend on it.
+    sampling_rate, prior, accountant, sensitivities
+        As for `account`.
 
     Raises
     ------

@@ -130,9 +130,9 @@ def _tables(directory: Path) -> RunTables:
     require(not missing, f"{directory} lacks {', '.join(missing)}: accepted is the directory of a finished run")
     try:
         return RunTables(**{name: pd.read_parquet(path) for name, path in paths.items() if path.is_file()})
+    except InputError:
+        raise
     except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"a table of {directory} cannot be read: {str(error).splitlines()[0]}") from error
 
 

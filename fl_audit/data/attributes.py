@@ -30,10 +30,9 @@ def choose_attribute(source: Source, outside: Records, named: str | None = None)
 
     Parameters
     ----------
-    source
-        The data set; which values its columns can have is public.
-    outside
-        Records that no model is trained on. How common values are among them is all that is known beforehand.
+    source, outside
+        The data set, which values its columns can have being public; and records that no model is trained on: how
+        common values are among them is all that is known beforehand.
     named
         Name of a column, or its number from 0. None takes, of the columns with two values, the one whose rarer value
         is most common in `outside`, and the first of equal ones.
@@ -80,17 +79,12 @@ def _codes(own: Floats32, values: Floats32) -> Integers:
 
 
 def values_of(source: Source, column: TableColumn) -> Floats32:
-    """Return every value of a column as features, ascending, shape (values, width).
+    """Return every value of a column as features, ascending, shape (values, width); `InputError` unless 2 to 100.
 
     Parameters
     ----------
     source, column
         A table, and one of its columns.
-
-    Raises
-    ------
-    InputError
-        If it has another number of values than 2 to 100.
     """
     values = np.unique(source.pool.features[:, column.places], axis=0)
     accepted = f"accepted are columns of 2 to {MOST_VALUES} values"

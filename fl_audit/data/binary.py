@@ -60,11 +60,7 @@ def load_binary(directory: Path | None, table: BinaryTable) -> Source:
     ----------
     directory, table
         Which table, and a directory with one of its files, or with a folder of the table's name that holds one.
-
-    Raises
-    ------
-    InputError
-        If the file is missing or damaged, a row is ragged, a feature is not 0 or 1, or a label is out of range.
+        `InputError` if the file is missing or damaged, a row is ragged, a feature not 0 or 1, or a label out of range.
     """
     path = table.find(directory)
     features, labels = _from_npz(path, table) if path.suffix == ".npz" else _from_tar(path, table)

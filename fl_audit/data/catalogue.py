@@ -17,7 +17,6 @@ from fl_audit.data.builtin import load_breast_cancer, load_digits
 from fl_audit.data.femnist import FEMNIST_FILE, find_femnist, load_femnist
 from fl_audit.data.files import data_directory
 from fl_audit.data.idx import find_mnist, load_idx, load_mnist
-from fl_audit.data.images import ImageSettings
 from fl_audit.data.records import Source
 from fl_audit.errors import InputError, require
 from fl_audit.user_modules import import_function, require_unmoved, title_of_named
@@ -74,10 +73,9 @@ def _binary_entry(table: BinaryTable) -> _Entry:
 
 
 def _csv(directory: Path | None, given: Mapping[str, Any]) -> Source:
-    from fl_audit.data.frames import TableSettings
     from fl_audit.data.tables import load_csv
 
-    return load_csv(directory, given["path"], given.get("test-path"), TableSettings.of(given))
+    return load_csv(directory, given)
 
 
 def _npz(directory: Path | None, given: Mapping[str, Any]) -> Source:
@@ -87,7 +85,7 @@ def _npz(directory: Path | None, given: Mapping[str, Any]) -> Source:
 
 
 def _images(directory: Path | None, given: Mapping[str, Any]) -> Source:
-    from fl_audit.data.image_folders import load_image_folder
+    from fl_audit.data.image_folders import ImageSettings, load_image_folder
 
     return load_image_folder(directory, given["path"], given.get("test-path"), ImageSettings.of(given))
 
@@ -128,9 +126,7 @@ _CATALOGUE: Mapping[str, _Entry] = {
     ),
     "idx": _Entry(
         "your IDX images: options images, labels and optionally test-images, test-labels",
-        lambda directory, given: load_idx(
-            directory, given["images"], given["labels"], given.get("test-images"), given.get("test-labels")
-        ),
+        load_idx,
         required=("images", "labels"),
         optional=("test-images", "test-labels"),
     ),
@@ -144,14 +140,11 @@ _CATALOGUE: Mapping[str, _Entry] = {
 
 
 def _hub_entry(name: str) -> _Entry:
-    """Return the entry of a data set in the formats of the Hugging Face hub."""
 
     def load(_: Path | None, given: Mapping[str, Any]) -> Source:
-        from fl_audit.data.frames import TableSettings
-        from fl_audit.data.hub import HubSplits, load_hub
+        from fl_audit.data.hub import load_hub
 
-        chosen = HubSplits(given.get("subset"), given.get("split", "train"), given.get("test-split"))
-        return load_hub(name, chosen, TableSettings.of(given), ImageSettings.of(given))
+        return load_hub(name, given)
 
     return _Entry(
         _HUB_DESCRIPTION,

@@ -77,10 +77,8 @@ def encode_column(
     ----------
     column, name, origin
         Cells of all records, those of the test file last; its name; and where the records come from.
-    max_levels
-        Largest number of levels that a column of words may have.
-    before
-        Number of features that the columns before it became.
+    max_levels, before
+        Largest number of levels of a column of words, and number of features that the columns before it became.
     decimal
         Mark of decimals; the other one of point and comma can stand between thousands.
 
@@ -142,31 +140,20 @@ def column_lines(columns: Sequence[ColumnUse], most: int = 20) -> list[str]:
     return [*map(str, shown), *([f"and {rest.total()} further columns: {counted}"] if rest else [])]
 
 
-def describe_label(name: str, values: NDArray[np.generic]) -> ColumnUse:
-    """Return what the label column became: its classes in order, the first few by name.
+def described_names(name: str, kind: ColumnKind, levels: NDArray[np.generic] | Sequence[str]) -> ColumnUse:
+    """Return what a column of labels or owners became: how many classes or owners in order, the first few by name.
 
     Parameters
     ----------
-    name, values
-        Name of the column, and the label of each record, shape (n,).
+    name, kind, levels
+        Name of the column, what it is used as, and the classes or owners, each once.
     """
-    levels = np.unique(values)
-    return ColumnUse(name, ColumnKind.LABEL, f"{len(levels)} classes: {_some(levels, _CLASSES)}")
-
-
-def describe_owners(name: str, owners: Sequence[str]) -> ColumnUse:
-    """Return what the owner column became: how many owners, the first few by name.
-
-    Parameters
-    ----------
-    name, owners
-        Name of the column, and those of the owners.
-    """
-    return ColumnUse(name, ColumnKind.OWNER, f"{len(owners)} of them: {_some(owners)}")
+    what, most = ("classes", _CLASSES) if kind is ColumnKind.LABEL else ("of them", _EXAMPLES)
+    return ColumnUse(name, kind, f"{len(levels)} {what}: {_some(levels, most)}")
 
 
 def check_classes(values: NDArray[np.generic], what: str, max_classes: int | None = None) -> None:
-    """Refuse labels with so many classes that they are a quantity to predict, not a class.
+    """Raise `InputError` if labels have so many classes that they are a quantity to predict, not a class.
 
     Parameters
     ----------
@@ -174,11 +161,6 @@ def check_classes(values: NDArray[np.generic], what: str, max_classes: int | Non
         Labels of all records, shape (n,), and where they stand, for the message.
     max_classes
         Largest number of classes; None sets no limit but half the records.
-
-    Raises
-    ------
-    InputError
-        If there are more.
     """
     records, classes = len(values), len(np.unique(values))
     many = records >= ENOUGH_TO_TELL and 2 * classes > records

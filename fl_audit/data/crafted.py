@@ -32,12 +32,7 @@ def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) ->
     records, index
         The records, and the place, from 0.
     crafted
-        What stands there; None leaves all as it is.
-
-    Raises
-    ------
-    InputError
-        If the index is out of range, or the crafted record is not of the shape and the classes of the others.
+        What stands there, of the shape and the classes of the others, or `InputError`; None leaves all as it is.
     """
     if crafted is None:
         return records

@@ -12,7 +12,7 @@ from fl_audit.errors import InputError, require
 
 
 def min_max(fitted: Floats, test: Floats | None = None) -> tuple[Floats, Floats | None]:
-    """Scale every column to [0, 1] by the range it has in `fitted`: (v - min) / (max - min).
+    """Scale every column to [0, 1] by the range it has in `fitted`, (v - min) / (max - min), which has to be finite.
 
     Parameters
     ----------
@@ -20,11 +20,6 @@ def min_max(fitted: Floats, test: Floats | None = None) -> tuple[Floats, Floats 
         Finite numbers, shape (n, columns). A constant column becomes 0.
     test
         Finite numbers, shape (m, columns), scaled by the same ranges and clipped to [0, 1]; or None.
-
-    Raises
-    ------
-    InputError
-        If the range of a column is no finite number.
     """
     low = fitted.min(axis=0)
     with np.errstate(over="ignore"):
@@ -44,19 +39,14 @@ def encode_labels(
 ) -> tuple[Integers, Integers | None, int]:
     """Map labels to 0..c-1 in the sorted order of the labels of `fitted`.
 
+    Return codes of the pool, codes of the test records or None, and the number of classes.
+
     Parameters
     ----------
-    fitted
-        Labels of the pool, shape (n,): whole numbers, truth values or strings.
-    test
-        Labels of the test records, shape (m,), or None.
+    fitted, test
+        Labels of the pool, shape (n,), and of the test records or None: whole numbers, truth values or strings.
     path
         File to name in errors.
-
-    Returns
-    -------
-    tuple
-        Codes of the pool, codes of the test records or None, number of classes.
 
     Raises
     ------
@@ -89,10 +79,8 @@ def encode_owners(values: NDArray[np.generic], what: str) -> Owners:
 
     Parameters
     ----------
-    values
-        Owner of every record, shape (n,): whole numbers or text.
-    what
-        Where they stand, for errors.
+    values, what
+        Owner of every record, shape (n,), whole numbers or text; and where they stand, for errors.
 
     Raises
     ------
@@ -118,12 +106,10 @@ def build_records(
 
     Parameters
     ----------
-    features, labels, classes
+    features, labels, classes, owners
         As `Records` takes them.
     path
         File that they come from.
-    owners
-        Whose each record is.
 
     Raises
     ------

@@ -27,12 +27,7 @@ def load_femnist(directory: Path | None) -> Source:
 
     The file has black ink on white paper. It is turned round, 1 - pixel / 255, so that paper is 0 and ink up to 1 as in
     MNIST. There is no official test split. The archive, whose keys are `x`, `y` and `client`, lies in the directory or
-    in a folder `femnist` there.
-
-    Raises
-    ------
-    InputError
-        If the file is missing or damaged, or an array is missing or of another type or shape.
+    in a folder `femnist` there; `InputError` if it is missing or damaged, or an array is of another type or shape.
     """
     path = find_femnist(directory)
     arrays = read_archive(path, _KEYS)

@@ -74,15 +74,13 @@ def resolve(directory: Path | None, path: str, what: Literal["file", "folder"] =
     ----------
     directory
         Data directory: a relative path that is not found in the working directory is looked for there.
-    path
-        Path as the user wrote it; `~` is expanded.
-    what
-        What it has to be.
+    path, what
+        Path as the user wrote it, where `~` is expanded; and what it has to be.
 
     Raises
     ------
     InputError
-        If there is no such file.
+        If there is none.
     """
     first = Path(path).expanduser().absolute()
     candidates = [first] if directory is None else [first, directory / path]

@@ -18,8 +18,7 @@ from fl_audit.data.columns import (
     Encoded,
     Origin,
     check_classes,
-    describe_label,
-    describe_owners,
+    described_names,
     drop_remedy,
     encode_column,
 )
@@ -183,7 +182,7 @@ def source_of_frames(
     if complete > len(joint):
         description += f"; {complete - len(joint):,} records that repeat another one are left out"
     uses = (
-        describe_label(label, labels),
+        described_names(label, ColumnKind.LABEL, np.unique(labels)),
         *owner_use.values(),
         *(column.use for column in encoded),
         *(ColumnUse(name, ColumnKind.DROPPED, "as the configuration says") for name in settings.drop),
@@ -201,7 +200,7 @@ def _owners(joint: pd.DataFrame, origin: Origin, settings: TableSettings) -> tup
         return UNKNOWN_OWNERS, {}
     values = _label_values(joint[name], name, origin)[: origin.train]
     owners = encode_owners(values, f"{origin.file}: owner column {name}")
-    return owners, {name: describe_owners(name, owners.names)}
+    return owners, {name: described_names(name, ColumnKind.OWNER, owners.names)}
 
 
 def _label_values(column: "pd.Series[Any]", label: str, origin: Origin) -> NDArray[np.generic]:

@@ -1,4 +1,4 @@
-"""Graphs as records: cut to a largest number of nodes, packed, randomised, and compared node pair by node pair."""
+"""Graphs as records: cut to a largest number of nodes, packed, and compared node pair by node pair."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,8 +7,6 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fl_audit.arrays import Floats32
-from fl_audit.data.randomisers import RandomisedEdges
 from fl_audit.data.randomisers.edges import AdjacencyMatrix
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require
@@ -28,29 +26,17 @@ _GRAPH = "accepted is a symmetric matrix (nodes, nodes) of truth values, or of 0
 def graph_records(
     matrices: Sequence[AdjacencyMatrix], labels: ArrayLike, classes: int, nodes: int = GRAPH_NODES
 ) -> Records:
-    """Return graphs as packed records, those with more nodes cut by `cut_graph`.
+    """Return graphs as packed records, of shape `packed_shape(nodes)`, those with more nodes cut by `cut_graph`.
 
     Parameters
     ----------
     matrices
         Adjacency matrices of the graphs, at least one: symmetric, truth values or 0 and 1, each of one node or more.
-    labels
-        Class of each graph, shape (graphs,), whole numbers from 0 to `classes` - 1.
-    classes
-        Number of classes, at least 1.
+    labels, classes
+        Class of each graph, shape (graphs,), whole numbers from 0; and the number of classes, at least 1.
     nodes
         N, how many nodes a graph keeps at most, at least 2; no more than the largest graph has are stored. The time of
         a model that multiplies by adjacency matrices grows with N^2, and a graph takes 4 (N + N^2 / 24) bytes.
-
-    Returns
-    -------
-    Records
-        Features of shape `packed_shape(nodes)`, marked as graphs.
-
-    Raises
-    ------
-    InputError
-        If there is no graph or one is impossible, fewer nodes are to be kept, or the labels are refused by `Records`.
     """
     require(isinstance(nodes, Integral) and nodes >= 2, f"graph-nodes is {nodes!r}: accepted are whole numbers from 2")
     require(len(matrices) > 0, "there is no graph: accepted are 1 and more")
@@ -82,38 +68,13 @@ def cut_graph(adjacency: AdjacencyMatrix, nodes: int) -> AdjacencyMatrix:
 
     Parameters
     ----------
-    adjacency
-        Shape (m, m).
-    nodes
-        How many nodes may remain. A graph with no more is returned as it is.
+    adjacency, nodes
+        Shape (m, m), and how many nodes may remain. A graph with no more is returned as it is.
     """
     if len(adjacency) <= nodes:
         return adjacency
     kept = np.sort(np.argsort(-adjacency.sum(axis=1), kind="stable")[:nodes])
     return adjacency[np.ix_(kept, kept)]
-
-
-def randomised_graphs(features: Floats32, randomiser: RandomisedEdges, generator: np.random.Generator) -> Floats32:
-    """Return packed graphs whose adjacency matrices were randomised, graph after graph.
-
-    Parameters
-    ----------
-    features
-        Packed graphs, shape (graphs, *packed_shape(nodes)); each of at least two nodes.
-    randomiser
-        What is done to an adjacency matrix.
-    generator
-        Where all draws come from.
-
-    Returns
-    -------
-    NDArray
-        Of the same shape. Absent nodes stay absent: how many nodes a graph has is not hidden.
-    """
-    told = np.empty_like(features)
-    for number, packed in enumerate(features):
-        told[number] = pack_graph(randomiser.perturb(unpack_graph(packed), generator), len(packed))
-    return told
 
 
 def comparable(records: Records) -> Records:

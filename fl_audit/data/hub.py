@@ -1,18 +1,17 @@
 """Data sets of the Hugging Face hub, or in its formats on disk, through flwr-datasets: `name = "hf:OWNER/NAME"`."""
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from fl_audit.data.columns import check_classes, describe_label, describe_owners
+from fl_audit.data.columns import check_classes, described_names
 from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels, encode_owners
 from fl_audit.data.frames import TableSettings, chosen_columns, source_of_frames
-from fl_audit.data.images import ImageSettings, described, image_features
+from fl_audit.data.image_folders import ImageSettings, described, image_features
 from fl_audit.data.records import ColumnKind, ColumnUse, Source
 from fl_audit.errors import InputError, require
 
@@ -24,16 +23,7 @@ _PREFIX = "hf:"
 _LONGEST_SEQUENCE = 10_000
 
 
-@dataclass(frozen=True)
-class HubSplits:
-    """Which part of a data set is read."""
-
-    subset: str | None = None  # configuration of the data set; None where it has one only
-    split: str = "train"  # split that training sets are drawn from
-    test_split: str | None = None  # split of the official test records; None is `test` where there is one
-
-
-def load_hub(name: str, chosen: HubSplits, table: TableSettings, images: ImageSettings) -> Source:
+def load_hub(name: str, options: Mapping[str, Any]) -> Source:
     """Return the records of a data set: its pictures if it has a column of them, else its columns as a table.
 
     Numbers, truth values, dates and lists of numbers are scaled to [0, 1], words become a feature for each level; see
@@ -41,17 +31,19 @@ def load_hub(name: str, chosen: HubSplits, table: TableSettings, images: ImageSe
 
     Parameters
     ----------
-    name, chosen
-        `hf:` and `OWNER/NAME` on the hub, or a directory with files that `datasets.load_dataset` reads; and which part.
-    table, images
-        How columns are read; `owner` names the column that says whose each record is. And how pictures are read.
+    name
+        `hf:` and `OWNER/NAME` on the hub, or a directory with files that `datasets.load_dataset` reads.
+    options
+        `subset`, where there are several; `split` that training sets are drawn from, if not `train`; `test-split`, if
+        not `test` where there is one; and how columns and pictures are read, as in `TableSettings`, `ImageSettings`.
 
     Raises
     ------
     InputError
         If it cannot be had, a split or column is missing, or a column cannot be used.
     """
-    splits = _splits(name, chosen)
+    table, images = TableSettings.of(options), ImageSettings.of(options)
+    splits = _splits(name, options)
     parts = [(Path(name) / split, data) for split, data in splits.items()]
     pictures = _picture_columns(parts[0][1])
     require(
@@ -65,19 +57,20 @@ def load_hub(name: str, chosen: HubSplits, table: TableSettings, images: ImageSe
     return source_of_frames(frames, [path for path, _ in parts], table, name, "data set")
 
 
-def _splits(name: str, chosen: HubSplits) -> "dict[str, Dataset]":
+def _splits(name: str, options: Mapping[str, Any]) -> "dict[str, Dataset]":
     """Return the splits that are read, the training one first."""
     from datasets import disable_progress_bars, enable_progress_bars
     from flwr_datasets import FederatedDataset
 
+    split = options.get("split", "train")
     disable_progress_bars()
     try:
         # The library partitions no split here: which records are whose is the business of the game.
         federated = FederatedDataset(
-            dataset=name.removeprefix(_PREFIX), subset=chosen.subset, partitioners={chosen.split: 1}, shuffle=False
+            dataset=name.removeprefix(_PREFIX), subset=options.get("subset"), partitioners={split: 1}, shuffle=False
         )
-        found = {chosen.split: federated.load_split(chosen.split)}
-        test = chosen.test_split or ("test" if chosen.split != "test" and _has_split(federated, "test") else None)
+        found = {split: federated.load_split(split)}
+        test = options.get("test-split") or ("test" if split != "test" and _has_split(federated, "test") else None)
         return found if test is None else found | {test: federated.load_split(test)}
     # The libraries raise whatever the network, the file system and Arrow raise.
     except Exception as error:
@@ -156,8 +149,8 @@ def _of_pictures(
     test = None if test_codes is None else build_records(features[len(codes) :], test_codes, classes, parts[-1][0])
     uses = [
         ColumnUse(column, ColumnKind.IMAGE, described(features, images)),
-        describe_label(label, labels[0]),
-        *([] if table.owner is None else [describe_owners(table.owner, owners.names)]),
+        described_names(label, ColumnKind.LABEL, np.unique(labels[0])),
+        *([] if table.owner is None else [described_names(table.owner, ColumnKind.OWNER, owners.names)]),
         *(
             ColumnUse(name, ColumnKind.DROPPED, "beside pictures")
             for name in parts[0][1].column_names

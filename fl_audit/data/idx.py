@@ -2,7 +2,9 @@
 
 import math
 import struct
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,44 +32,29 @@ def find_mnist(directory: Path | None) -> list[Path]:
 def load_mnist(directory: Path | None) -> Source:
     """Return MNIST: images of shape (1, 28, 28) in [0, 1], 10 classes, 60,000 and 10,000 records.
 
-    The four published files, plain or gzipped, lie in the directory or in a folder `mnist` there.
-
-    Raises
-    ------
-    InputError
-        If a file is missing, damaged, or no IDX file.
+    The four published files, plain or gzipped, lie in the directory or in a folder `mnist` there; `InputError` if one
+    is missing, damaged, or no IDX file.
     """
     images, labels, test_images, test_labels = find_mnist(directory)
     pool, test = _read_pair(images, labels, classes=10), _read_pair(test_images, test_labels, classes=10)
     return Source("mnist", pool, test, f"MNIST digits, {len(pool):,} + {len(test):,} images of 28x28, 10 classes")
 
 
-def load_idx(
-    directory: Path | None, images: str, labels: str, test_images: str | None = None, test_labels: str | None = None
-) -> Source:
+def load_idx(directory: Path | None, options: Mapping[str, Any]) -> Source:
     """Return images from any IDX files; their labels are used as they are, classes are counted from 0 to the highest.
 
     Parameters
     ----------
-    directory
-        Where relative paths that are not in the working directory are looked for, or None.
-    images, labels
-        Paths of the training images and of their labels, plain or gzipped.
-    test_images, test_labels
-        The same of the official test images; both None where there are none.
-
-    Raises
-    ------
-    InputError
-        If a file is missing, damaged, or no IDX file, or only one of the test files is given.
+    directory, options
+        As for `resolve`, paths of `images` and `labels`, plain or gzipped, and of `test-images` and `test-labels`, if
+        there are any. `InputError` if a file is missing, damaged, or no IDX file, or only one of two is given.
     """
     require(
-        (test_images is None) == (test_labels is None),
+        ("test-images" in options) == ("test-labels" in options),
         "one of the options test-images and test-labels is given alone: accepted are both or neither",
     )
-    pairs = [(resolve(directory, images), resolve(directory, labels))]
-    if test_images is not None and test_labels is not None:
-        pairs.append((resolve(directory, test_images), resolve(directory, test_labels)))
+    keys = [("images", "labels"), *([("test-images", "test-labels")] if "test-images" in options else [])]
+    pairs = [(resolve(directory, options[images]), resolve(directory, options[labels])) for images, labels in keys]
     classes = max(int(_read_labels(path).max()) for _, path in pairs) + 1
     parts = [_read_pair(*pair, classes=classes) for pair in pairs]
     test = parts[1] if len(parts) > 1 else None

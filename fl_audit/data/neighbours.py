@@ -1,11 +1,14 @@
-"""Neighbouring training sets: which record makes the difference between D and D'."""
+"""Neighbouring federations: which record or client makes the difference, and whose records stand in for a client's."""
 
+from collections.abc import Sequence
 from typing import assert_never
 
 import numpy as np
 
 from fl_audit.adjacency import Adjacency, NeighbourPair, Relation
-from fl_audit.data.dissimilarity import Measure
+from fl_audit.arrays import Floats, Integers
+from fl_audit.data.dissimilarity import Dissimilarity, Measure, exact_block
+from fl_audit.data.graph_records import comparable
 from fl_audit.data.names import RANKED as RANKED
 from fl_audit.data.names import NeighbourChoice as NeighbourChoice
 from fl_audit.data.ranking import pair_of_rank, ranked_pairs, ranked_records
@@ -15,6 +18,10 @@ from fl_audit.randomness import Purpose, generator
 
 CRAFTED = (NeighbourChoice.CRAFTED, NeighbourChoice.CRAFTED_OPPOSITE)
 """The choices that put a crafted record in the place of a random one; the second crafts what replaces it as well."""
+_MEASURES = (Dissimilarity.EUCLIDEAN, Dissimilarity.MANHATTAN, Dissimilarity.COSINE)
+_DECIMALS = 9
+"""Dissimilarities that agree to so many decimals are ties: sums in another order differ in their last bits."""
+Shard = Integers  # positions of a client's records
 
 
 def ranked_neighbours(
@@ -33,23 +40,12 @@ def ranked_neighbours(
 
     Parameters
     ----------
-    adjacency
-        How D and D' differ.
-    inside
-        D, n records.
-    outside
-        m records that may replace one of D, or None; not used by add-or-remove.
-    dissimilarity
-        The measure d.
+    adjacency, inside, outside, dissimilarity
+        As for `choose_neighbour`; `InputError` if the records do not suit the measure.
     count
         How many neighbours are asked for: 1 to n for add-or-remove, 1 to n m for replace.
     farthest
         The most dissimilar neighbours; otherwise the least dissimilar ones.
-
-    Raises
-    ------
-    InputError
-        If there are fewer neighbours, or the records do not suit the measure.
     """
     match adjacency.relation:
         case Relation.ADD_REMOVE:
@@ -75,20 +71,16 @@ def choose_neighbour(
 
     Parameters
     ----------
-    adjacency
-        How D and D' differ.
-    inside
-        D, n records.
+    adjacency, inside
+        How D and D' differ, and D, n records.
     outside
-        Records that may replace one of D, or None; not used by add-or-remove.
+        m records that may replace one of D, or None; not used by add-or-remove.
     choice
         Most or least dissimilar (see `ranked_neighbours`), random, crafted, or the index of a record of D. A named
         record is replaced by the outside record most dissimilar to it. A crafted one takes the place of a random
         record, and a random outside record replaces it, unless its opposite does.
-    dissimilarity
-        The measure d.
-    seed
-        Seed of the run, for the random choice.
+    dissimilarity, seed
+        The measure d, and the seed of the run, for the random choice.
     rank
         Rank among the most or least dissimilar neighbours, from 1; 1 for any other choice.
 
@@ -98,25 +90,22 @@ def choose_neighbour(
         If index or rank is out of range, D has too few records, replace has no outside record, or the records do not
         suit the measure.
     """
-    if isinstance(choice, NeighbourChoice) and choice in RANKED:
+    if _is_ranked(choice, rank):
         farthest = choice is NeighbourChoice.MOST_DISSIMILAR
         if adjacency.relation is Relation.REPLACE:
             pool = _check_replacements(len(inside), outside)
             return NeighbourPair(*pair_of_rank(inside, pool, dissimilarity, rank, farthest))
         return ranked_neighbours(adjacency, inside, outside, dissimilarity, rank, farthest)[-1]
-    require(
-        rank == 1, f"neighbour-rank is {rank} and neighbour is {choice}: a rank needs neighbour = {' or '.join(RANKED)}"
-    )
-    random = generator(seed, Purpose.NEIGHBOUR_CHOICE)
+    random, records = generator(seed, Purpose.NEIGHBOUR_CHOICE), "indices of the records in D"
     match adjacency.relation:
         case Relation.ADD_REMOVE:
             _check_removable(inside)
-            return NeighbourPair(_one_of(inside, choice, random), None)
+            return NeighbourPair(_one_of(len(inside), choice, random, records), None)
         case Relation.REPLACE if choice is NeighbourChoice.CRAFTED_OPPOSITE:
-            return NeighbourPair(_one_of(inside, choice, random), None)
+            return NeighbourPair(_one_of(len(inside), choice, random, records), None)
         case Relation.REPLACE:
             pool = _check_replacements(len(inside), outside)
-            index = _one_of(inside, choice, random)
+            index = _one_of(len(inside), choice, random, records)
             if isinstance(choice, NeighbourChoice):
                 return NeighbourPair(index, int(random.integers(len(pool))))
             return NeighbourPair(index, ranked_pairs(inside.take([index]), pool, dissimilarity, 1)[0][1])
@@ -124,15 +113,20 @@ def choose_neighbour(
             assert_never(adjacency.relation)
 
 
-def _one_of(inside: Records, choice: NeighbourChoice | int, random: np.random.Generator) -> int:
-    if isinstance(choice, NeighbourChoice):
-        return int(random.integers(len(inside)))
-    index = int(choice)
+def _is_ranked(choice: NeighbourChoice | int, rank: int) -> bool:
+    ranked = isinstance(choice, NeighbourChoice) and choice in RANKED
     require(
-        0 <= index < len(inside),
-        f"neighbour is {index}: accepted are 0 to {len(inside) - 1}, the indices of the records in D",
+        rank == 1 or ranked,
+        f"neighbour-rank is {rank} and neighbour is {choice}: a rank needs neighbour = {' or '.join(RANKED)}",
     )
-    return index
+    return ranked
+
+
+def _one_of(count: int, choice: NeighbourChoice | int, random: np.random.Generator, what: str) -> int:
+    if isinstance(choice, NeighbourChoice):
+        return int(random.integers(count))
+    require(0 <= int(choice) < count, f"neighbour is {int(choice)}: accepted are 0 to {count - 1}, the {what}")
+    return int(choice)
 
 
 def _check_removable(inside: Records) -> None:
@@ -146,3 +140,165 @@ def _check_replacements(inside: int, outside: Records | None) -> Records:
             "add-remove-record as adjacency"
         )
     return outside
+
+
+def choose_client(
+    adjacency: Adjacency,
+    shards: Sequence[Shard],
+    records: Records,
+    choice: NeighbourChoice | int,
+    dissimilarity: Measure,
+    seed: int,
+    rank: int = 1,
+) -> NeighbourPair:
+    """Return the client by which two federations differ, with the first stand-in shard where it is replaced.
+
+    Parameters
+    ----------
+    adjacency
+        How they differ: add-remove-client or replace-client.
+    shards, records
+        Positions in D of every client's records, at least 2 clients; and D.
+    choice
+        Most or least dissimilar (see `client_dissimilarities`), random, or the number of a client. The stand-in has no
+        part in the choice.
+    dissimilarity
+        How far a client lies from the others: euclidean, manhattan or cosine.
+    seed
+        Public seed of the data, for the random choice.
+    rank
+        Rank among the most or least dissimilar clients, from 1; 1 for any other choice.
+
+    Raises
+    ------
+    InputError
+        If number or rank is out of range, there is one client only, or the measure does not suit clients.
+    """
+    require(len(shards) >= 2, f"there is {len(shards)} client: at least 2 are needed for one to make the difference")
+    if _is_ranked(choice, rank):
+        client = _ranked(shards, records, dissimilarity, rank, choice is NeighbourChoice.MOST_DISSIMILAR)
+    else:
+        random = generator(seed, Purpose.NEIGHBOUR_CHOICE)
+        client = _one_of(len(shards), choice, random, "numbers of the clients")
+    return NeighbourPair(client, None if adjacency.relation is Relation.ADD_REMOVE else 0)
+
+
+def client_dissimilarities(
+    shards: Sequence[Shard], records: Records, measure: Measure = Dissimilarity.EUCLIDEAN
+) -> Floats:
+    """Return how far each client's records lie from the records of all other clients, shape (clients,).
+
+    What is compared is one vector for the client and one for the others: the mean of their flattened features, followed
+    by the shares of the classes among their labels.
+
+    Parameters
+    ----------
+    shards, records
+        Positions of every client's records, at least 2 clients, none empty; and the records.
+    measure
+        Euclidean, manhattan or cosine; `InputError` for others: shares of unequal numbers and similarities of images
+        say nothing of means.
+    """
+    require(
+        measure in _MEASURES,
+        f"dissimilarity is {measure} between clients, which are compared by means: accepted are {', '.join(_MEASURES)}",
+    )
+    sums, sizes = _sums(shards, records), np.array([len(shard) for shard in shards], dtype=np.float64)[:, np.newaxis]
+    means, others = sums / sizes, (sums.sum(axis=0) - sums) / (sizes.sum() - sizes)
+    pairs = zip(means[:, np.newaxis], others[:, np.newaxis], strict=True)
+    return np.array([exact_block(mine, yours, measure)[0, 0] for mine, yours in pairs])
+
+
+def stand_in_shard(
+    outside: Records | None,
+    size: int,
+    seed: int,
+    number: int = 0,
+    *,
+    inside: Records | None = None,
+    replaced: Shard | None = None,
+) -> Shard:
+    """Return the records outside D that stand in for those of a replaced client; they are in no other sample.
+
+    A stand-in is drawn uniformly. Where owners are known, it is drawn from the records of one owner who has enough of
+    them outside D, so that it is a natural client as well: if possible one without records in D, else any. Only where
+    no owner has enough does it mix records of several. Two arguments say more, if they are given: a replaced client
+    whose records are those of one owner is never replaced by records of the same owner, and one whose records are
+    those of several owners is replaced by a mixture.
+
+    Parameters
+    ----------
+    outside, size
+        Records outside D, or None if there are none; and how many the replaced client has, at least 1.
+    seed, number
+        Public seed of the data, and number of the stand-in, from 0: others are other draws.
+    inside, replaced
+        D, where its owners are to be told from others, and positions in it of the replaced client's records.
+
+    Returns
+    -------
+    NDArray
+        Ascending positions in `outside`, shape (size,). They have to be left out of the population sample.
+
+    Raises
+    ------
+    InputError
+        If there are too few records outside D.
+    """
+    require(size >= 1, f"size of the stand-in shard is {size}: accepted are whole numbers from 1")
+    require(number >= 0, f"number of the stand-in shard is {number}: accepted are whole numbers from 0")
+    own = _owners_in(inside if replaced is not None else None, replaced)
+    free = _free(outside, own)
+    if outside is None or len(free) < size:
+        raise InputError(
+            f"the replaced client has {size} records, and {len(free)}{' of other owners' if len(own) == 1 else ''} are "
+            "left outside D for its stand-in: use fewer records in D, a client with fewer records, or "
+            "add-remove-client as adjacency"
+        )
+    draw = generator(seed, Purpose.STAND_IN_SHARD, client=number)
+    if outside.owner is not None and len(own) <= 1:
+        owners = _with_enough(outside.owner[free], size, _owners_in(inside, None))
+        if len(owners) > 0:
+            free = free[outside.owner[free] == draw.choice(owners)]
+    return np.sort(draw.choice(free, size=size, replace=False))
+
+
+def _ranked(shards: Sequence[Shard], records: Records, measure: Measure, rank: int, farthest: bool) -> int:
+    """Return the client of a rank, of ties the one with the lowest number first."""
+    require(
+        1 <= rank <= len(shards), f"neighbour-rank is {rank}: accepted are 1 to {len(shards)}, the number of clients"
+    )
+    scores = np.round(client_dissimilarities(shards, records, measure), _DECIMALS)
+    return int(np.argsort(-scores if farthest else scores, kind="stable")[rank - 1])
+
+
+def _sums(shards: Sequence[Shard], records: Records) -> Floats:
+    """Return the summed features and the number of labels of each class, side by side, a row for each client."""
+    features = comparable(records).features.reshape(len(records), -1)
+    summed = [features[shard].sum(axis=0, dtype=np.float64) for shard in shards]
+    counted = [np.bincount(records.labels[shard], minlength=records.classes) for shard in shards]
+    return np.hstack([np.stack(summed), np.stack(counted)])
+
+
+def _owners_in(records: Records | None, chosen: Shard | None) -> Shard:
+    """Return the owners of records, or of some of them; none where they are not known."""
+    if records is None or records.owner is None:
+        return np.empty(0, dtype=np.int64)
+    return np.unique(records.owner if chosen is None else records.owner[chosen])
+
+
+def _free(outside: Records | None, own: Shard) -> Shard:
+    """Return the records that may stand in: all but those of the one owner who is replaced."""
+    if outside is None:
+        return np.empty(0, dtype=np.int64)
+    if outside.owner is None or len(own) != 1:
+        return np.arange(len(outside))
+    return np.flatnonzero(outside.owner != own[0])
+
+
+def _with_enough(owner: Shard, size: int, inside: Shard) -> Shard:
+    """Return the owners with enough records: those without records in D if there are any, else all."""
+    owners, numbers = np.unique(owner, return_counts=True)
+    enough = owners[numbers >= size]
+    strangers = np.setdiff1d(enough, inside)
+    return strangers if len(strangers) > 0 else enough

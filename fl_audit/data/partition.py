@@ -17,37 +17,12 @@ Parameter = float | int | str | bool
 """Value of one partitioner parameter."""
 
 
-def _defaults(scheme: PartitionScheme) -> Mapping[str, Parameter | None]:
-    """Return the parameters of a scheme with their defaults, None where it follows from the others."""
-    match scheme:
-        case PartitionScheme.DIRICHLET:
-            return {"alpha": 0.5, "min_partition_size": 1, "self_balancing": False}
-        case PartitionScheme.PATHOLOGICAL:
-            return {"num_classes_per_partition": 2, "class_assignment_mode": "first-deterministic"}
-        case PartitionScheme.SHARD:
-            return {"num_shards_per_partition": None, "shard_size": None, "keep_incomplete_shard": True}
-        case (
-            PartitionScheme.IID
-            | PartitionScheme.LINEAR
-            | PartitionScheme.SQUARE
-            | PartitionScheme.EXPONENTIAL
-            | PartitionScheme.NATURAL
-        ):
-            return {}
-        case _:
-            assert_never(scheme)
-
-
-_TYPES: Mapping[str, type] = {
-    "alpha": float,
-    "min_partition_size": int,
-    "self_balancing": bool,
-    "num_classes_per_partition": int,
-    "class_assignment_mode": str,
-    "num_shards_per_partition": int,
-    "shard_size": int,
-    "keep_incomplete_shard": bool,
+_DEFAULTS: Mapping[PartitionScheme, Mapping[str, Parameter | type[int]]] = {
+    PartitionScheme.DIRICHLET: {"alpha": 0.5, "min_partition_size": 1, "self_balancing": False},
+    PartitionScheme.PATHOLOGICAL: {"num_classes_per_partition": 2, "class_assignment_mode": "first-deterministic"},
+    PartitionScheme.SHARD: {"num_shards_per_partition": int, "shard_size": int, "keep_incomplete_shard": True},
 }
+"""The parameters of schemes that have any, with their defaults; the type alone where these follow from the others."""
 
 
 def partition_records(
@@ -65,18 +40,14 @@ def partition_records(
 
     Parameters
     ----------
-    labels
-        Class of every record, shape (n,).
-    clients
-        Number of clients, 1 to n; for `natural` the number of owners.
-    scheme
-        How to divide.
-    parameters
-        Parameters of the flwr-datasets partitioner by name, with hyphens or underscores. `dirichlet`: alpha (0.5),
-        min-partition-size (1), self-balancing (false). `pathological`: num-classes-per-partition (2),
-        class-assignment-mode (first-deterministic; deterministic, random). `shard`: num-shards-per-partition (2; it
-        alone fixes a shard size that leaves no record over), shard-size, keep-incomplete-shard (true). The others
-        have none.
+    labels, clients
+        Class of every record, shape (n,); and the number of clients, 1 to n; for `natural` the number of owners.
+    scheme, parameters
+        How to divide, and parameters of the flwr-datasets partitioner by name, with hyphens or underscores.
+        `dirichlet`: alpha (0.5), min-partition-size (1), self-balancing (false). `pathological`:
+        num-classes-per-partition (2), class-assignment-mode (first-deterministic; deterministic, random). `shard`:
+        num-shards-per-partition (2; it alone fixes a shard size that leaves no record over), shard-size,
+        keep-incomplete-shard (true). The others have none.
     seed
         Seed of the run; `natural` does not depend on it.
     owner
@@ -126,15 +97,10 @@ def partition_records(
 def owners_of(owner: Integers | None) -> Integers:
     """Return the owners that have records, ascending: with the partition `natural` these are the clients.
 
-    Parameters
-    ----------
-    owner
-        Whose each record is, shape (n,), or None if that is not known.
-
     Raises
     ------
     InputError
-        If it is not known.
+        If it is not known whose each record is, shape (n,).
     """
     if owner is None:
         raise InputError(
@@ -158,33 +124,29 @@ def _by_owner(owner: Integers | None, clients: int) -> tuple[Integers, ...]:
 
 
 def _checked(scheme: PartitionScheme, parameters: Mapping[str, Parameter]) -> dict[str, Any]:
-    settings: dict[str, Any] = dict(_defaults(scheme))
+    defaults = _DEFAULTS.get(scheme, {})
+    kinds = {name: one if isinstance(one, type) else type(one) for name, one in defaults.items()}
+    settings: dict[str, Any] = {name: None if isinstance(one, type) else one for name, one in defaults.items()}
     names = ", ".join(name.replace("_", "-") for name in settings) or "none"
     for given, value in parameters.items():
         name = given.replace("-", "_")
         require(name in settings, f"partition {scheme} has no parameter {given!r}: accepted are {names}")
-        settings[name] = _typed(given, value, _TYPES[name])
+        settings[name] = _typed(given, value, kinds[name])
     return settings
 
 
 def _typed(name: str, value: Parameter, kind: type) -> Parameter:
     # bool is an int in Python, and `alpha = true` is surely a mistake.
-    if kind is bool:
-        require(isinstance(value, bool), f"partition parameter {name} is {_shown(value)}: accepted are true and false")
-    elif kind is str:
-        require(isinstance(value, str), f"partition parameter {name} is {_shown(value)}: accepted is text")
-    elif kind is int:
-        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-        require(whole, f"partition parameter {name} is {_shown(value)}: accepted are whole numbers from 1")
-    else:
-        positive = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
-        require(positive, f"partition parameter {name} is {_shown(value)}: accepted are positive finite numbers")
-        return float(value)
-    return value
-
-
-def _shown(value: Parameter) -> str:
-    return str(value).lower() if isinstance(value, bool) else repr(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    good, accepted = {
+        bool: (isinstance(value, bool), "are true and false"),
+        str: (isinstance(value, str), "is text"),
+        int: (is_number and isinstance(value, int) and value >= 1, "are whole numbers from 1"),
+        float: (is_number and 0 < float(value) < float("inf"), "are positive finite numbers"),
+    }[kind]
+    shown = str(value).lower() if isinstance(value, bool) else repr(value)
+    require(good, f"partition parameter {name} is {shown}: accepted {accepted}")
+    return float(value) if kind is float else value
 
 
 @contextmanager
@@ -207,36 +169,15 @@ def _quiet() -> Iterator[None]:
 def _partitioner(scheme: PartitionScheme, clients: int, settings: dict[str, Any], records: int, seed: int) -> Any:
     from flwr_datasets import partitioner as library
 
+    kind = getattr(library, f"{scheme.capitalize()}Partitioner")
+    if scheme not in _DEFAULTS:
+        return kind(clients)
+    if scheme is PartitionScheme.SHARD and settings["shard_size"] is None:
+        # A size rounded up where only a number is given: rounded down, it drops records.
+        size = -(-records // (clients * (settings["num_shards_per_partition"] or 2)))
+        settings = {**settings, "num_shards_per_partition": None, "shard_size": size}
     # Within-client order is ours to fix (sorted), so the partitioners' own shuffling is off.
-    by_label = {"num_partitions": clients, "partition_by": "label", "shuffle": False, "seed": seed}
-    match scheme:
-        case PartitionScheme.IID:
-            raise AssertionError("equal parts need no partitioner")
-        case PartitionScheme.DIRICHLET:
-            return library.DirichletPartitioner(**by_label, **settings)
-        case PartitionScheme.PATHOLOGICAL:
-            return library.PathologicalPartitioner(**by_label, **settings)
-        case PartitionScheme.SHARD:
-            return library.ShardPartitioner(**by_label, **_whole_shards(settings, clients, records))
-        case PartitionScheme.LINEAR:
-            return library.LinearPartitioner(clients)
-        case PartitionScheme.SQUARE:
-            return library.SquarePartitioner(clients)
-        case PartitionScheme.EXPONENTIAL:
-            return library.ExponentialPartitioner(clients)
-        case PartitionScheme.NATURAL:
-            raise ValueError("natural clients need no partitioner")
-        case _:
-            assert_never(scheme)
-
-
-def _whole_shards(settings: dict[str, Any], clients: int, records: int) -> dict[str, Any]:
-    """Return shard settings with a size rounded up where only a number is given: rounded down, it drops records."""
-    if settings["shard_size"] is not None:
-        return settings
-    shards = clients * (settings["num_shards_per_partition"] or 2)
-    size = -(-records // shards)
-    return {**settings, "num_shards_per_partition": None, "shard_size": size}
+    return kind(num_partitions=clients, partition_by="label", shuffle=False, seed=seed, **settings)
 
 
 def _divide(labels: Integers, order: Integers, partitioner: Any) -> tuple[Integers, ...]:

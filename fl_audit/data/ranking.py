@@ -1,18 +1,23 @@
 """The records and the pairs of records that lie farthest apart, or nearest: exact ranks in bounded memory.
 
 Fast arithmetic with a known error finds the candidates, exact arithmetic ranks them; of ties the lowest index is first.
+Records are ranked by their summed dissimilarity to the others (Bernau et al. 2021, Eq. 9).
 """
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, assert_never
 
 import numpy as np
 
-from fl_audit.arrays import Floats, Integers
+from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.data import dissimilarity as measures
 from fl_audit.data.dissimilarity import (
+    Dissimilarity,
     Measure,
     Prepared,
     check_measurable,
+    directions,
     exact_block,
     prepare,
     rows_in_block,
@@ -21,7 +26,6 @@ from fl_audit.data.dissimilarity import (
 )
 from fl_audit.data.graph_records import comparable
 from fl_audit.data.records import Records
-from fl_audit.data.totals import approximate_totals, total_dissimilarity
 from fl_audit.errors import require
 
 _KEPT = 2**21  # largest number of pairs that are kept at once to find the pair of a rank
@@ -33,14 +37,9 @@ def ranked_records(records: Records, measure: Measure, count: int, farthest: boo
     Parameters
     ----------
     records, measure
-        n records, and how dissimilar two of them are.
+        n records, and how dissimilar two of them are; `InputError` where `check_measurable` refuses them.
     count, farthest
         How many are asked for, 1 to n; the largest sums first, otherwise the smallest first.
-
-    Raises
-    ------
-    InputError
-        If there are fewer records, or they do not suit the measure.
     """
     require(
         1 <= count <= len(records),
@@ -64,14 +63,9 @@ def ranked_pairs(
     Parameters
     ----------
     inside, outside, measure
-        n records, m of the same shape, and how dissimilar two of them are.
+        n records, m of the same shape, and how dissimilar two of them are; `InputError` as for `ranked_records`.
     count, farthest
         How many pairs are asked for, 1 to n m; the farthest first, otherwise the nearest first.
-
-    Raises
-    ------
-    InputError
-        If the shapes differ, there are fewer pairs, or the records do not suit the measure.
     """
     inside, outside = _checked_pairs(inside, outside, measure, count)
     best = _first_pairs(inside, outside, _Search(measure, count, farthest))
@@ -87,10 +81,8 @@ def pair_of_rank(
 
     Parameters
     ----------
-    inside, outside, measure, farthest
-        As for `ranked_pairs`.
-    rank
-        From 1 to the number of pairs.
+    inside, outside, measure, rank, farthest
+        As for `ranked_pairs`; the rank is from 1 to the number of pairs.
     """
     inside, outside = _checked_pairs(inside, outside, measure, rank)
     last = None
@@ -124,9 +116,6 @@ class _Place(NamedTuple):
     row: int
     column: int
 
-    def shifted(self, row: int, column: int) -> "_Place":
-        return _Place(self.score, self.row + row, self.column + column)
-
 
 @dataclass(frozen=True)
 class _Search:
@@ -137,9 +126,6 @@ class _Search:
     farthest: bool
     after: _Place | None = None
 
-    def shifted(self, row: int, column: int) -> "_Search":
-        return self if self.after is None else replace(self, after=self.after.shifted(row, column))
-
 
 def _first_pairs(inside: Records, outside: Records, search: _Search) -> "_Ranked":
     best, size = _Ranked.none(), rows_in_block(inside, search.measure)
@@ -147,8 +133,7 @@ def _first_pairs(inside: Records, outside: Records, search: _Search) -> "_Ranked
         mine = prepare(inside.features[row : row + size], search.measure)
         for column in range(0, len(outside), size):
             yours = prepare(outside.features[column : column + size], search.measure)
-            found = _ranked_in_block(mine, yours, search.shifted(-row, -column), best)
-            best = best.merged(found.shifted(row, column), search.count)
+            best = best.merged(_ranked_in_block(mine, yours, (row, column), search, best), search.count)
     return best
 
 
@@ -163,13 +148,12 @@ class _Ranked(NamedTuple):
     def none(cls) -> "_Ranked":
         return cls(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
-    def shifted(self, row: int, column: int) -> "_Ranked":
-        return _Ranked(self.scores, self.rows + row, self.columns + column)
-
     def merged(self, other: "_Ranked", count: int) -> "_Ranked":
-        scores, rows, columns = (np.concatenate(both) for both in zip(self, other, strict=True))
-        order = np.lexsort((columns, rows, -scores))[:count]
-        return _Ranked(scores[order], rows[order], columns[order])
+        both = _Ranked(*(np.concatenate(parts) for parts in zip(self, other, strict=True)))
+        return both.take(np.lexsort((both.columns, both.rows, -both.scores))[:count])
+
+    def take(self, chosen: Integers | Flags) -> "_Ranked":
+        return _Ranked(self.scores[chosen], self.rows[chosen], self.columns[chosen])
 
     @property
     def last(self) -> _Place:
@@ -178,19 +162,16 @@ class _Ranked(NamedTuple):
     def after(self, place: _Place) -> "_Ranked":
         """Return those that rank behind a place."""
         later = (self.rows > place.row) | ((self.rows == place.row) & (self.columns > place.column))
-        kept = (self.scores < place.score) | ((self.scores == place.score) & later)
-        return _Ranked(self.scores[kept], self.rows[kept], self.columns[kept])
-
-    def entry_score(self, count: int) -> float:
-        """Return the score that a pair needs to be among the first `count`."""
-        return float(self.scores[-1]) if len(self.scores) == count else -np.inf
+        return self.take((self.scores < place.score) | ((self.scores == place.score) & later))
 
 
-def _ranked_in_block(mine: Prepared, yours: Prepared, search: _Search, best: _Ranked) -> _Ranked:
-    """Return the pairs of a block that may be among the first, ranked."""
+def _ranked_in_block(
+    mine: Prepared, yours: Prepared, start: tuple[int, int], search: _Search, best: _Ranked
+) -> _Ranked:
+    """Return the pairs of a block that may be among the first, ranked; `start` is where the block begins."""
     block, error = screening_block(mine, yours, search.measure)
     scores = (block if search.farthest else -block).ravel()
-    needed = best.entry_score(search.count) - error
+    needed = (best.last.score if len(best.scores) == search.count else -np.inf) - error
     wanted = search.count
     if search.after is not None:
         # Some of those within the error of the place, or equal to it, may rank before it: they are looked at besides.
@@ -204,13 +185,10 @@ def _ranked_in_block(mine: Prepared, yours: Prepared, search: _Search, best: _Ra
     if error > 0:
         exact = _exact_scores(mine, yours, rows, columns, search.measure)
         chosen = exact if search.farthest else -exact
-    found = _Ranked(chosen, rows, columns)
+    found = _Ranked(chosen, rows + start[0], columns + start[1])
     if search.after is not None:
         found = found.after(search.after)
-    if not len(found.scores):
-        return found
-    first = _top(found.scores, search.count)
-    return _Ranked(found.scores[first], found.rows[first], found.columns[first])
+    return found.take(_top(found.scores, search.count)) if len(found.scores) else found
 
 
 def _exact_scores(mine: Prepared, yours: Prepared, rows: Integers, columns: Integers, measure: Measure) -> Floats:
@@ -236,3 +214,126 @@ def _last_of_top(scores: Floats, count: int) -> float:
     """Return the smallest of the `count` largest scores, or of all if there are fewer."""
     place = max(0, len(scores) - count)
     return float(np.partition(scores, place)[place])
+
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | None = None) -> Floats:
+    """Return the summed dissimilarity of records to all others, shape (n,) or (len(chosen),).
+
+    Records with the same dissimilarities to the others, in whatever order, get the same sum to the last bit.
+
+    Parameters
+    ----------
+    records, measure, chosen
+        As for `ranked_records`; and positions of the records whose sums are asked for, None for all.
+    """
+    check_measurable(records, measure)
+    wanted = np.arange(len(records)) if chosen is None else chosen
+    if measure is Dissimilarity.HAMMING:
+        return _hamming(records)[wanted]
+    rows = max(1, min(rows_in_block(records, measure), measures.BLOCK_BYTES // (8 * len(records))))
+    parts = [_exact(records, measure, wanted[start : start + rows]) for start in range(0, len(wanted), rows)]
+    return np.concatenate(parts)
+
+
+def approximate_totals(records: Records, measure: Measure) -> tuple[Floats, float]:
+    """Return `total_dissimilarity` of all records by faster arithmetic, and a bound on the difference.
+
+    The bound, at least 0, includes the rounding of both sides. Manhattan takes O(n log n) a feature, cosine O(n),
+    Euclidean and ssim n^2 / 2 pairs.
+
+    Parameters
+    ----------
+    records, measure
+        As for `total_dissimilarity`.
+    """
+    check_measurable(records, measure)
+    match measure:
+        case Dissimilarity.HAMMING:
+            return _hamming(records), 0.0
+        case Dissimilarity.MANHATTAN:
+            return _manhattan(records)
+        case Dissimilarity.COSINE:
+            return _cosine(records)
+        case Dissimilarity.EUCLIDEAN | Dissimilarity.SSIM | str():
+            return _pair_by_pair(records, measure)
+        case _:
+            assert_never(measure)
+
+
+def _exact(records: Records, measure: Measure, chosen: Integers) -> Floats:
+    mine, columns = prepare(records.features[chosen], measure), rows_in_block(records, measure)
+    block = np.empty((len(chosen), len(records)))
+    for first in range(0, len(records), columns):
+        part = slice(first, first + columns)
+        block[:, part] = exact_block(mine, prepare(records.features[part], measure), measure)
+    # Rounding can leave a record a little away from itself under the cosine measure.
+    block[np.arange(len(chosen)), chosen] = 0.0
+    # In one fixed order: ties must not be broken by the rounding of sums.
+    block.sort(axis=1)
+    return np.asarray(block.sum(axis=1))
+
+
+def _pair_by_pair(records: Records, measure: Measure) -> tuple[Floats, float]:
+    """Sum blocks of one half of the symmetric matrix along both axes."""
+    totals, error, rows = np.zeros(len(records)), 0.0, rows_in_block(records, measure)
+    for start in range(0, len(records), rows):
+        mine = prepare(records.features[start : start + rows], measure)
+        for first in range(start, len(records), rows):
+            yours = mine if first == start else prepare(records.features[first : first + rows], measure)
+            block, block_error = screening_block(mine, yours, measure)
+            error = max(error, block_error)
+            if first == start:
+                np.fill_diagonal(block, 0.0)
+            else:
+                totals[first : first + rows] += block.sum(axis=0)
+            totals[start : start + rows] += block.sum(axis=1)
+    return totals, len(records) * (error + 4 * _EPS * float(totals.max()))
+
+
+def _manhattan(records: Records) -> tuple[Floats, float]:
+    """Sum feature by feature: among sorted values, those below and those above need only their sums."""
+
+    def spread(column: Floats) -> Floats:
+        levels, position, counts = np.unique(column, return_inverse=True, return_counts=True)
+        below, mass = np.cumsum(counts), np.cumsum(counts * levels)
+        return np.asarray(levels * (2 * below - len(column)) + mass[-1] - 2 * mass)[position]
+
+    features = records.features.reshape(len(records), -1)
+    reach = np.maximum(features.max(axis=0), -features.min(axis=0)).sum(dtype=np.float64)
+    numbers = len(records) + features.shape[1] + 16
+    return _by_feature(records, spread), 8 * numbers * len(records) * _EPS * float(reach)
+
+
+def _cosine(records: Records) -> tuple[Floats, float]:
+    """Sum 1 - u.v over v as n - u.(sum of v), for unit vectors u and v."""
+    rows, width = rows_in_block(records, Dissimilarity.COSINE), records.features[0].size
+
+    def units(start: int) -> Floats:
+        return directions(records.features[start : start + rows].reshape(-1, width).astype(np.float64))
+
+    starts = range(0, len(records), rows)
+    together = np.zeros(width)
+    for start in starts:
+        together += units(start).sum(axis=0)
+    totals = np.concatenate([len(records) - units(start) @ together for start in starts])
+    return totals, 8 * (len(records) + width + 16) * len(records) * _EPS
+
+
+def _hamming(records: Records) -> Floats:
+    """Count unequal features, as whole numbers that no rounding can order."""
+
+    def unequal(column: Floats) -> Floats:
+        _, position, counts = np.unique(column, return_inverse=True, return_counts=True)
+        return np.asarray((len(column) - counts).astype(np.float64)[position])
+
+    return _by_feature(records, unequal) / int(records.features[0].size)
+
+
+def _by_feature(records: Records, part: Callable[[Floats], Floats]) -> Floats:
+    totals = np.zeros(len(records))
+    for column in records.features.reshape(len(records), -1).T:
+        totals += part(column.astype(np.float64))
+    return totals

@@ -61,18 +61,7 @@ class Records:
         return self.features.shape[1:]
 
     def take(self, indices: ArrayLike) -> "Records":
-        """Return copies of the records at `indices`, in that order.
-
-        Parameters
-        ----------
-        indices
-            Positions from 0 to n - 1, shape (m,), m at least 1.
-
-        Raises
-        ------
-        InputError
-            If there is no index or one is out of range.
-        """
+        """Return copies of the records at `indices`, in that order; `InputError` if none is given or one is none."""
         chosen = np.asarray(indices, dtype=np.int64).reshape(-1)
         require(chosen.size > 0, "no record is chosen: at least 1 is needed")
         for index in (int(chosen.min()), int(chosen.max())):
@@ -81,18 +70,7 @@ class Records:
         return Records(self.features[chosen], self.labels[chosen], self.classes, owner, self.owners, self.graphs)
 
     def without(self, index: int) -> "Records":
-        """Return all records but the one at `index`, in the same order.
-
-        Parameters
-        ----------
-        index
-            Position from 0 to n - 1.
-
-        Raises
-        ------
-        InputError
-            If the index is out of range or no record would remain.
-        """
+        """Return all records but the one at `index`, in order; `InputError` if it is out of range or the only one."""
         self.check_index(index)
         return self.take(np.delete(np.arange(len(self)), index))
 

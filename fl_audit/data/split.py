@@ -1,7 +1,6 @@
 """The training set D, the records outside it, and the test records."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,17 +21,8 @@ class Split:
     test: Records  # records on which accuracy is measured, from the official test split if there is one
 
 
-class UsedSizes(NamedTuple):
-    """How many records a run really uses, where a configuration only names the most it wants."""
-
-    training: int  # records of D
-    test: int  # records on which accuracy is measured
-    population: int  # records that serve Epsilon* as the population sample
-    population_is_test: bool  # whether these are the test records, because too few records are left outside D and D'
-
-
-def used_sizes(split: Split, population_records: int, taken: int) -> UsedSizes:
-    """Return how many records a run uses.
+def population_size(split: Split, population_records: int, taken: int) -> int:
+    """Return how many records serve Epsilon* as the population sample: test records where too few are left outside.
 
     Parameters
     ----------
@@ -43,16 +33,15 @@ def used_sizes(split: Split, population_records: int, taken: int) -> UsedSizes:
         record, or the size of a stand-in shard.
     """
     left = 0 if split.outside is None else len(split.outside) - taken
-    if left < FEWEST_POPULATION:
-        return UsedSizes(len(split.inside), len(split.test), len(split.test), True)
-    return UsedSizes(len(split.inside), len(split.test), min(population_records, left), False)
+    return len(split.test) if left < FEWEST_POPULATION else min(population_records, left)
 
 
 def select_records(source: Source, records: int, test_records: int, seed: int) -> Split:
     """Draw the training set uniformly without replacement from the pool, and the test records.
 
     Without an official test split, min(test_records, 20 % of the pool) records, at least 1, are held out for the test.
-    The same seed gives the same D whatever the number of test records.
+    The same seed gives the same D whatever the number of test records. More records than there are, or of one class
+    only, are refused.
 
     Parameters
     ----------
@@ -60,11 +49,6 @@ def select_records(source: Source, records: int, test_records: int, seed: int) -
         The data set, and the seed of the run.
     records, test_records
         Size n of D, and largest number of test records, each at least 1.
-
-    Raises
-    ------
-    InputError
-        If more records are asked for than there are, a number is below 1, or D has one class only.
 
     Examples
     --------

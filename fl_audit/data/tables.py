@@ -6,6 +6,7 @@ import io
 import re
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -120,7 +121,7 @@ def _separator(text: str) -> str:
     return max(_SEPARATORS, key=cells)
 
 
-def load_csv(directory: Path | None, path: str, test_path: str | None, settings: TableSettings) -> Source:
+def load_csv(directory: Path | None, options: Mapping[str, Any]) -> Source:
     """Return the records of a CSV file with a header line, and what each of its columns became.
 
     Numeric columns are scaled to [0, 1] by their range in `path`; columns of words are one-hot encoded over the levels
@@ -128,12 +129,9 @@ def load_csv(directory: Path | None, path: str, test_path: str | None, settings:
 
     Parameters
     ----------
-    directory
-        Where relative paths that are not in the working directory are looked for, or None.
-    path, test_path
-        CSV file, plain or gzipped; and one with the same columns, the official test records, or None.
-    settings
-        How the files are read.
+    directory, options
+        As for `resolve`, a `path`, plain or gzipped, and, if there is one, a `test-path` to official test records with
+        the same columns; and how the files are read, as in `TableSettings`.
 
     Raises
     ------
@@ -141,7 +139,8 @@ def load_csv(directory: Path | None, path: str, test_path: str | None, settings:
         If a file is missing or damaged, its numbers could be read in two ways, a column is missing or cannot be used,
         or a cell is missing or not finite.
     """
-    paths = [resolve(directory, name) for name in (path, test_path) if name is not None]
+    settings = TableSettings.of(options)
+    paths = [resolve(directory, options[key]) for key in ("path", "test-path") if key in options]
     texts = [read_table_text(file, settings.encoding, settings.separator) for file in paths]
     found = replace(settings, encoding=texts[0].encoding, separator=texts[0].separator)
     frames = [_frame(text, found) for text in texts]

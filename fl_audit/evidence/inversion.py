@@ -15,9 +15,10 @@ from fl_audit.adversaries.inversion.attack import OtherPictures, drawn_pictures
 from fl_audit.adversaries.inversion.descent import USUAL, Descent
 from fl_audit.adversaries.inversion.shared import SharedUpdate
 from fl_audit.arrays import Flags, Floats, Floats32
-from fl_audit.data.structural import patches_of, structural_dissimilarity
+from fl_audit.data.dissimilarity import Dissimilarity, exact_block, prepare
 from fl_audit.errors import require
 
+_SSIM = Dissimilarity.SSIM
 WORST = 0.01
 """Share of the pictures that are told beside the mean: those that were drawn best."""
 
@@ -186,12 +187,8 @@ def likeness(true: Floats32, drawn: Floats32, population: Floats32) -> Likeness:
     error = np.square(true.astype(np.float64) - drawn).reshape(len(true), -1).mean(axis=1)
     with np.errstate(divide="ignore"):
         psnr = -10 * np.log10(error)
-    ssim = np.array(
-        [
-            1 - structural_dissimilarity(patches_of(one[None]), patches_of(other[None]))[0, 0]
-            for one, other in zip(true, drawn, strict=True)
-        ]
-    )
+    pairs = [(prepare(one[None], _SSIM), prepare(other[None], _SSIM)) for one, other in zip(true, drawn, strict=True)]
+    ssim = np.array([1 - exact_block(one, other, _SSIM)[0, 0] for one, other in pairs])
     return Likeness(psnr, ssim, _named(drawn, error, population), len(population) + 1)
 
 

@@ -13,8 +13,8 @@ from fl_audit.adjacency import Unit
 from fl_audit.arrays import Flags, Floats, Floats32, Integers
 from fl_audit.data.attributes import named_column, values_of, with_values
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.client_neighbours import stand_in_shard
 from fl_audit.data.crafted import alone, with_crafted
+from fl_audit.data.neighbours import stand_in_shard
 from fl_audit.data.partition import partition_records
 from fl_audit.data.records import Records
 from fl_audit.data.split import FEWEST_POPULATION, Split, select_records

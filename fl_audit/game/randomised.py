@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fl_audit.data.record_stage import Lean, randomised
+from fl_audit.data.randomisers import Lean
 from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game
 from fl_audit.game.private_training import OwnDraws
@@ -112,7 +112,7 @@ def randomised_records(game: Game, client: int, seed: int, world: int, first: in
     """
     assert game.public.randomiser is not None, "asked only where records are randomised"
     source = generator(seed, Purpose.RECORD_RANDOMISER, world=world, client=client)
-    return randomised(game.public.randomiser, game.raw_features(client)[:first], source)
+    return game.public.randomiser.perturb(game.raw_features(client)[:first], source)
 
 
 def _of_worlds(game: Game, client: int, draws: OwnDraws) -> list[Tensor]:

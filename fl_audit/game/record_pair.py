@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fl_audit.arrays import Floats32
-from fl_audit.data.randomisers import RecordRandomiser
-from fl_audit.data.record_stage import differing, pair_events, told_shape
+from fl_audit.data.randomisers import LaplacePixelation, RandomisedEdges, RecordRandomiser
 from fl_audit.game.game import Game
 from fl_audit.privacy.events import ReleaseEvent
 
@@ -51,11 +50,14 @@ def record_claim(game: Game) -> RecordClaim | None:
     randomiser = game.public.randomiser
     if randomiser is None or game.raw is None:
         return None
-    shape, pair = told_shape(randomiser, game.raw.inside.shape), record_pair(game)
+    records, pair = game.raw.inside, record_pair(game)
+    shape = (records.shape[0], records.shape[0]) if records.graphs else records.shape
     if pair is None:
         return RecordClaim(randomiser, shape, None, None)
-    events = pair_events(randomiser, pair.first.features, pair.second.features, _STEPS)
-    return RecordClaim(randomiser, shape, events, pair.differing)
+    first, second = pair.first.features, pair.second.features
+    if isinstance(randomiser, LaplacePixelation):
+        return RecordClaim(randomiser, shape, randomiser.pair_events(first, second, _STEPS), pair.differing)
+    return RecordClaim(randomiser, shape, randomiser.pair_events(first, second), pair.differing)
 
 
 def record_pair(game: Game) -> RecordPair | None:
@@ -106,4 +108,6 @@ def _farthest(game: Game, number: int) -> int | None:
 
 def _differing(game: Game, first: Floats32, second: Floats32) -> int | None:
     assert game.public.randomiser is not None, "asked only where records are randomised"
-    return differing(game.public.randomiser, first, second)
+    if isinstance(game.public.randomiser, RandomisedEdges):
+        return game.public.randomiser.differing(first, second)
+    return int(np.count_nonzero(first != second))

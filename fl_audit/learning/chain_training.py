@@ -34,30 +34,15 @@ def chain_updates(
     batches: Sequence[Integers],
     worlds_together: Callable[[int], int],
 ) -> Tensor:
-    """Return theta_start - theta_end of every world after one SGD step on the mean cross-entropy of each batch.
+    """Return what `local_updates` says, of a chain.
 
     Parameters
     ----------
-    layers
-        The chain.
-    models
-        Start of every world, float32 (worlds, parameters).
-    features
-        Features of the records, float32 (n, *shape); or each world's own, (worlds, n, *shape), of any type.
-    labels
-        Their classes, int64 (n,); or each world's own, (worlds, n).
-    rate
-        Learning rate.
-    batches
-        Indices of the records of each step, at least one step: (batch,). Where worlds have records of their own and
-        `fits_one_stretch` holds, each may have its own steps, (worlds, batch).
+    layers, models, features, labels, rate, batches
+        As for `fl_audit.learning.local_training.local_updates`; at least one step, features of any type, and steps of
+        each world's own where `fits_one_stretch` holds.
     worlds_together
         How many worlds should work together on so many records.
-
-    Returns
-    -------
-    Tensor
-        Float32 (worlds, parameters).
     """
     moved = models.new_empty(models.shape)  # stacked clients share one start, whose memory is that of one model
     is_own = labels.dim() == 2
@@ -66,16 +51,12 @@ def chain_updates(
         together = worlds_together(labels.shape[-1] if isinstance(chosen, slice) else len(chosen))
         for first in range(0, len(models), together):
             rows = slice(first, first + together)
-            stretch = shared or _OwnStretch.of(layers, features[rows, chosen], labels[rows, chosen], _of(steps, rows))
+            theirs = [step[rows] if step.ndim == 2 else step for step in steps]
+            stretch = shared or _OwnStretch.of(layers, features[rows, chosen], labels[rows, chosen], theirs)
             start = models[rows]
             now = start if number == 0 else start - moved[rows]
             _move(layers, start, now, moved[rows], stretch, rate)
     return moved
-
-
-def _of(steps: Sequence[Integers], rows: slice) -> list[Integers]:
-    """Return the steps of some worlds, where each has its own; steps of all worlds as they are."""
-    return [step[rows] if step.ndim == 2 else step for step in steps]
 
 
 def fits_one_stretch(records: int, used: int) -> bool:
@@ -83,10 +64,8 @@ def fits_one_stretch(records: int, used: int) -> bool:
 
     Parameters
     ----------
-    records
-        Number of records, from 0.
-    used
-        Records that all steps use together, each counted as often as it is used.
+    records, used
+        Number of records, from 0, and of those that all steps use together, each counted as often as it is used.
     """
     return records <= min(_STRETCH, used)
 
@@ -151,23 +130,18 @@ class _OwnStretch(_Stretch):
         return cls(flat, targets, products, tuple(torch.from_numpy((firsts + step).reshape(-1)) for step in steps))
 
     def inputs(self, worlds: int) -> Tensor:
-        """See `_Stretch`."""
         return self.features
 
     def picked(self, values: Tensor, step: Tensor) -> Tensor:
-        """See `_Stretch`."""
         return values.flatten(0, 1).index_select(0, step).view(len(values), -1, values.shape[2])
 
     def targets_of(self, step: Tensor) -> Tensor:
-        """See `_Stretch`."""
         return self.picked(self.targets, step)
 
     def products_with(self, step: Tensor, worlds: int) -> Tensor:
-        """See `_Stretch`."""
         return self.picked(self.products, step)
 
     def add(self, values: Tensor, step: Tensor, more: Tensor) -> None:
-        """See `_Stretch`."""
         values.view(-1, values.shape[2]).index_add_(0, step, more.flatten(0, 1))
 
 

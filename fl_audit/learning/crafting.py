@@ -21,7 +21,7 @@ from fl_audit.learning.module_checks import said
 from fl_audit.learning.sampling import Portion
 from fl_audit.learning.stacked import StackedModel
 
-STEPS = 150
+_STEPS = 150  # of Adam
 _RATE = 0.05  # step size of Adam, as a share of a feature's range
 _MARGIN = 2.0  # length that is aimed at, over the clipping norm: a gradient that begins longer stays clipped longer
 _NOTHING = 1e-12
@@ -80,7 +80,7 @@ Measured = tuple[Tensor, Tensor]
 """For every candidate what is minimised, and its rank: of two candidates the one with the smaller rank is better."""
 
 
-def craft_record(scene: CraftingScene, others: Tensor, starts: Candidates, steps: int = STEPS) -> CraftedFeatures:
+def craft_record(scene: CraftingScene, others: Tensor, starts: Candidates) -> CraftedFeatures:
     """Return the record whose gradient is clipped and nearest to right angles to what the others add up to.
 
     What is minimised is the mean over the models of cos(g, S)^2 + max(0, 2 - ||g|| / C)^2. Of all that were met, one
@@ -89,19 +89,11 @@ def craft_record(scene: CraftingScene, others: Tensor, starts: Candidates, steps
 
     Parameters
     ----------
-    scene
-        What it is crafted for.
-    others
-        S, the sums of the clipped gradients of all other records, float32 (m, parameters).
+    scene, others
+        What it is crafted for; and S, the sums of the clipped gradients of all other records, float32 (m, parameters).
+        `InputError` if the gradient of the model cannot be differentiated in its inputs.
     starts
         Where the search begins; their labels stay.
-    steps
-        Steps of Adam, at least 1.
-
-    Raises
-    ------
-    InputError
-        If the gradient of the model cannot be differentiated in its inputs.
     """
 
     def measure(gradients: Tensor) -> Measured:
@@ -112,29 +104,18 @@ def craft_record(scene: CraftingScene, others: Tensor, starts: Candidates, steps
         clipped = lengths.clamp(max=1).mean(0)
         return wanted, torch.where(lengths.amin(0) >= 1, cosines.abs().mean(0), 2 - clipped)
 
-    return _search(scene, starts, measure, steps)
+    return _search(scene, starts, measure)
 
 
-def craft_opposite(
-    scene: CraftingScene, record: CraftedFeatures, starts: Candidates, steps: int = STEPS
-) -> CraftedFeatures:
+def craft_opposite(scene: CraftingScene, record: CraftedFeatures, starts: Candidates) -> CraftedFeatures:
     """Return the record whose clipped gradient lies farthest from that of another: what replaces it to most effect.
 
     Parameters
     ----------
-    scene
-        What the record is crafted for.
+    scene, starts
+        As for `craft_record`, which raises the same.
     record
         The record that it is to replace.
-    starts
-        The records where the search begins.
-    steps
-        Steps of Adam, at least 1.
-
-    Raises
-    ------
-    InputError
-        As `craft_record`.
     """
     features, labels = record.features.unsqueeze(0), torch.tensor([record.label], device=record.features.device)
     own = scene.model.clipped_sum(scene.models, features, labels, scene.clipping_norm).unsqueeze(1)
@@ -147,23 +128,21 @@ def craft_opposite(
         short = (_MARGIN - lengths.squeeze(2) / scene.clipping_norm).clamp(min=0)
         return (missing + 0.1 * short.square()).mean(0), missing.mean(0)
 
-    return _search(scene, starts, measure, steps)
+    return _search(scene, starts, measure)
 
 
-def _search(
-    scene: CraftingScene, starts: Candidates, measure: Callable[[Tensor], Measured], steps: int
-) -> CraftedFeatures:
+def _search(scene: CraftingScene, starts: Candidates, measure: Callable[[Tensor], Measured]) -> CraftedFeatures:
     """Return the record of the smallest rank among all that descent passes, from groups of starts that fit memory."""
     together = max(1, stacked.GRADIENT_BUDGET // scene.models.numel())
     parts = [slice(first, first + together) for first in range(0, len(starts.labels), together)]
-    found = [_descend(scene, Candidates(starts.features[one], starts.labels[one]), measure, steps) for one in parts]
+    found = [_descend(scene, Candidates(starts.features[one], starts.labels[one]), measure) for one in parts]
     record, rank = min(found, key=lambda one: one[1])
     require(math.isfinite(rank), "no record could be crafted: the gradients of the model are not finite")
     return record
 
 
 def _descend(
-    scene: CraftingScene, starts: Candidates, measure: Callable[[Tensor], Measured], steps: int
+    scene: CraftingScene, starts: Candidates, measure: Callable[[Tensor], Measured]
 ) -> tuple[CraftedFeatures, float]:
     """Return the best record that descent from some starts passes, and its rank."""
     span = (scene.box.high - scene.box.low).clamp(min=0)
@@ -172,7 +151,7 @@ def _descend(
     optimizer = torch.optim.Adam([place], lr=_RATE)
     best = torch.full((len(starts.labels),), torch.inf, device=place.device)
     kept = torch.empty_like(starts.features)
-    for _ in range(steps):
+    for _ in range(_STEPS):
         features, rank, place.grad = _looked_at(scene, place, span, starts.labels, measure)
         better = rank < best
         best, kept[better] = torch.where(better, rank, best), features[better]

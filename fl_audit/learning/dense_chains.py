@@ -56,18 +56,15 @@ def dense_chain(
 
     Parameters
     ----------
-    module
-        The model's template.
-    feature_shape
-        Shape of one example.
-    layout
-        Where the module's parameters stand.
+    module, feature_shape, layout
+        The model's template, the shape of one example, and where the module's parameters stand.
     """
     columns, layers, is_flat = layout.slices(), list[ChainLayer](), len(feature_shape) == 1
     for name, part in _parts(module, ""):
         kind = None if _is_altered(part) else type(part)  # a subclass may compute anything
-        if kind is nn.Linear and is_flat and _is_trained(name, part, columns):
-            layers.append(_layer(name, part, columns))
+        if isinstance(part, nn.Linear) and kind is nn.Linear and is_flat and _is_trained(name, part, columns):
+            weight, bias = columns[f"{name}.weight"], columns.get(f"{name}.bias")
+            layers.append(ChainLayer(part.out_features, part.in_features, weight, bias))
         elif kind in _ACTIVATIONS and layers and layers[-1].activation is _NONE:
             layers[-1] = replace(layers[-1], activation=_ACTIVATIONS[kind])
         elif kind is nn.Flatten and part.start_dim == 1 and part.end_dim == -1:
@@ -98,8 +95,3 @@ def _is_altered(module: nn.Module) -> bool:
 def _is_trained(name: str, part: nn.Module, columns: Mapping[str, slice]) -> bool:
     """Whether nothing of a dense layer is frozen, and its weights are its own."""
     return f"{name}.weight" in columns and (part.bias is None or f"{name}.bias" in columns)
-
-
-def _layer(name: str, linear: nn.Module, columns: Mapping[str, slice]) -> ChainLayer:
-    assert isinstance(linear, nn.Linear)
-    return ChainLayer(linear.out_features, linear.in_features, columns[f"{name}.weight"], columns.get(f"{name}.bias"))

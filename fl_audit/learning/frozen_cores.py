@@ -75,15 +75,8 @@ def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:
 
     Parameters
     ----------
-    model
-        Name of the model.
-    feature_shape
-        Shape of one record.
-
-    Raises
-    ------
-    InputError
-        If the model has a frozen core and records are no images, or smaller than 32x32.
+    model, feature_shape
+        Name of the model, and shape of one record: an image of 32x32 and more if it has a frozen core.
 
     Examples
     --------
@@ -104,10 +97,8 @@ def find_weights(model: str, path: str | None) -> CoreWeights | None:
 
     Parameters
     ----------
-    model
-        Name of the model.
-    path
-        What the user named; None if nothing.
+    model, path
+        Name of the model, and what the user named; None if nothing.
 
     Raises
     ------
@@ -125,13 +116,7 @@ def find_weights(model: str, path: str | None) -> CoreWeights | None:
 
 @lru_cache(maxsize=1)
 def load_core(weights: CoreWeights) -> VggCore:
-    """Read a frozen core. Nothing in the file is run.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, is another file by now, or does not hold the tensors.
-    """
+    """Read a frozen core, of which nothing is run; `InputError` if it is another file by now, or lacks tensors."""
     path = Path(weights.path)
     found = _digest(path)
     require(

@@ -1,11 +1,26 @@
 """Where each parameter of a model is found in one flat vector, so that stacked models are plain matrices."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+
+_CACHED_SCALARS = 2**17  # whole stacks of large models would be moved to memory and back at every step
+
+
+def cached_rows(worlds: int, parameters: int) -> Iterator[slice]:
+    """Yield the rows of stacked models in portions of at least one world that stay in cache even in float64.
+
+    Parameters
+    ----------
+    worlds, parameters
+        Number of models, from 1, and of the parameters of each.
+    """
+    rows = max(1, _CACHED_SCALARS // parameters)
+    for first in range(0, worlds, rows):
+        yield slice(first, min(worlds, first + rows))
 
 
 @dataclass(frozen=True)
@@ -35,18 +50,9 @@ class ParameterLayout:
         return result
 
     def views(self, models: Tensor) -> dict[str, Tensor]:
-        """Return each parameter of stacked models as a view of shape (worlds, *shape).
-
-        Parameters
-        ----------
-        models
-            Tensor (worlds, parameters).
-        """
-        columns = self.slices()
-        return {
-            name: models[:, columns[name]].view(len(models), *shape)
-            for name, shape in zip(self.names, self.shapes, strict=True)
-        }
+        """Return each parameter of stacked models (worlds, parameters) as a view of shape (worlds, *shape)."""
+        placed = zip(self.slices().items(), self.shapes, strict=True)
+        return {name: models[:, columns].view(len(models), *shape) for (name, columns), shape in placed}
 
     def flatten(self, parameters: Mapping[str, Tensor]) -> Tensor:
         """Return one model's parameters as one float32 vector."""

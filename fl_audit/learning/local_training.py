@@ -18,8 +18,8 @@ from torch import Tensor
 from fl_audit.arrays import Integers
 from fl_audit.errors import require
 from fl_audit.learning.chain_training import chain_updates, fits_one_stretch
+from fl_audit.learning.layout import cached_rows
 from fl_audit.learning.names import LocalOptimizer as LocalOptimizer
-from fl_audit.learning.portions import cached_rows
 from fl_audit.learning.stacked import StackedModel
 
 
@@ -62,35 +62,26 @@ class LocalSchedule:
 
 
 def local_batches(records: int, schedule: LocalSchedule, draw: np.random.Generator) -> tuple[Integers, ...]:
-    """Draw which records each local step takes.
+    """Draw which records each local step takes: their indices, int64; no step where there is no record.
 
     Every epoch goes through the records in a fresh random order, cut into batches; the last batch of an epoch may be
     smaller. A schedule in steps begins a new epoch whenever one is used up and ends within one.
 
     Parameters
     ----------
-    records
-        How many records the client has, at least 0.
-    schedule
-        Size of the batches, and how many epochs or steps.
+    records, schedule
+        How many records the client has, at least 0; size of the batches, and how many epochs or steps.
     draw
         Source of the order (purpose `LOCAL_ORDER`).
-
-    Returns
-    -------
-    tuple of arrays
-        Indices of the records of each step, int64; no step where there is no record.
     """
-    if records == 0:
-        return ()
-    return tuple(islice(_endless_batches(records, schedule.batch, draw), schedule.steps_on(records)))
 
+    def endless() -> Iterator[Integers]:
+        while True:
+            order = draw.permutation(records).astype(np.int64, copy=False)
+            for first in range(0, records, schedule.batch):
+                yield order[first : first + schedule.batch]
 
-def _endless_batches(records: int, batch: int, draw: np.random.Generator) -> Iterator[Integers]:
-    while True:
-        order = draw.permutation(records).astype(np.int64, copy=False)
-        for first in range(0, records, batch):
-            yield order[first : first + batch]
+    return tuple(islice(endless(), schedule.steps_on(records))) if records else ()
 
 
 def local_updates(
@@ -103,27 +94,20 @@ def local_updates(
 ) -> Tensor:
     """Return theta_start - theta_end after one SGD step on the mean cross-entropy of each batch, in every world.
 
+    These are the client's pseudo-gradients, float32 (worlds, parameters); zeros where there is no step.
+
     Parameters
     ----------
-    model
-        The network.
-    models
-        Start of every world, float32 (worlds, parameters); it is not changed.
+    model, models
+        The network, and the start of every world, float32 (worlds, parameters), which is not changed.
     features
         Features of the client's records, float32 (n, *shape), n may be 0; or each world's own, (worlds, n, *shape),
         then of a type that may take less memory, see `Workload`.
     labels
         Their classes, int64 (n,); or each world's own, (worlds, n).
-    schedule
-        Gives the learning rate.
-    batches
-        Indices of the records of each step, as `local_batches` draws them. Where worlds have records of their own and
-        `trains_stacked` holds, steps may be each world's own too, (worlds, batch).
-
-    Returns
-    -------
-    Tensor
-        The client's pseudo-gradients, float32 (worlds, parameters); zeros where there is no step.
+    schedule, batches
+        Gives the learning rate; and indices of the records of each step, as `local_batches` draws them. Where worlds
+        have records of their own and `trains_stacked` holds, steps may be each world's own too, (worlds, batch).
     """
     if not batches or labels.shape[-1] == 0:
         return torch.zeros_like(models)
@@ -144,12 +128,8 @@ def trains_stacked(model: StackedModel, records: int, schedule: LocalSchedule) -
 
     Parameters
     ----------
-    model
-        What is trained.
-    records
-        Number of records in each world.
-    schedule
-        Steps, batches and optimizer of a client.
+    model, records, schedule
+        What is trained, number of records in each world, and what a client does on them.
     """
     if schedule.optimizer is not LocalOptimizer.SGD:
         return False
@@ -160,22 +140,14 @@ def trains_stacked(model: StackedModel, records: int, schedule: LocalSchedule) -
 def clip_updates(updates: Tensor, norm: float | Tensor) -> tuple[Tensor, Tensor]:
     """Scale each world's update g to g min(1, C / ||g||), ||g|| over all parameters together.
 
+    Return the clipped updates, in the memory of `updates`, and their norms before clipping, float32 (worlds,).
+
     Parameters
     ----------
     updates
         Float32 (worlds, parameters); it is overwritten.
     norm
-        C, positive: one number for all worlds or a tensor (worlds,) with one for each.
-
-    Returns
-    -------
-    tuple of tensors
-        The clipped updates, in the memory of `updates`, and their norms before clipping, float32 (worlds,).
-
-    Raises
-    ------
-    InputError
-        If a clipping norm is not above 0.
+        C, positive: one number for all worlds or a tensor (worlds,) with one for each; `InputError` if one is not.
     """
     norms = torch.empty(len(updates), dtype=updates.dtype)
     limits = torch.as_tensor(norm, dtype=updates.dtype).expand(len(updates))

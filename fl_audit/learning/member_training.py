@@ -5,7 +5,7 @@ step gathers every world's own batch. Worlds train in groups that fit the cache,
 so that models and the optimizer's moments are read from memory once.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import assert_never
 
 import numpy as np
@@ -26,22 +26,17 @@ Gradients = Callable[[Tensor, Tensor], Tensor]
 
 
 def member_batches(present: Flags, schedule: LocalSchedule, draw: np.random.Generator) -> tuple[Integers, ...]:
-    """Draw which records each world takes in each local step.
+    """Draw which records each world takes in each local step: int64 (worlds, batch) a step, padded with -1.
+
+    An epoch has as many steps as the world with the most members needs; others have smaller or empty batches at its
+    end.
 
     Parameters
     ----------
     present
         Which records each world trains on, (worlds, records).
-    schedule
-        Size of the batches, and how many epochs or steps.
-    draw
-        Source of the order (purpose `LOCAL_ORDER`), which is the same in all worlds.
-
-    Returns
-    -------
-    tuple of arrays
-        Indices of the records of each step, int64 (worlds, batch), padded with -1. An epoch has as many steps as the
-        world with the most members needs; others have smaller or empty batches at its end.
+    schedule, draw
+        As for `local_batches`; the order is the same in all worlds.
     """
     worlds, records = present.shape
     most = int(present.sum(axis=1).max(initial=0))
@@ -72,47 +67,35 @@ def member_updates(
 
     Parameters
     ----------
-    model
-        The network.
-    models
-        Start of every world, float32 (worlds, parameters); it is not changed.
-    features
-        Features of the client's records, float32 (n, *shape); or each world's own, (worlds, n, *shape), then of a type
-        that may take less memory, see `Workload`.
-    labels
-        Their classes, int64 (n,); or each world's own, (worlds, n).
-    schedule
-        Gives the optimizer and its learning rate; Adam begins anew in every round.
-    batches
-        As `member_batches` draws them.
-
-    Returns
-    -------
-    Tensor
-        Float32 (worlds, parameters); zeros where there is no step.
+    model, models, features, labels
+        As for `local_updates`.
+    schedule, batches
+        Gives the optimizer and its learning rate; and batches as `member_batches` draws them.
     """
     moved = torch.zeros_like(models)
     if not batches:
         return moved
     steps = [torch.from_numpy(batch).to(models.device) for batch in batches]
-    for rows in _groups(len(models), models.shape[1]):
+    together = max(1, _GROUP_SCALARS // models.shape[1])
+    for first in range(0, len(models), together):
+        rows = slice(first, min(len(models), first + together))
         some = (features[rows], labels[rows]) if labels.dim() == 2 else (features, labels)
         gradients = _gradients(model, *some, rows.stop - rows.start)
         moved[rows] = models[rows] - _trained(models[rows], [step[rows] for step in steps], schedule, gradients)
     return moved
 
 
-def _groups(worlds: int, parameters: int) -> Iterator[slice]:
-    together = max(1, _GROUP_SCALARS // parameters)
-    for first in range(0, worlds, together):
-        yield slice(first, min(worlds, first + together))
-
-
 def _trained(start: Tensor, steps: Sequence[Tensor], schedule: LocalSchedule, gradients: Gradients) -> Tensor:
     """Return where some worlds end."""
     weights = start.clone()
     worlds = list(weights.unbind())  # views, each of which the optimizer moves by itself, with a step count of its own
-    optimizer = _optimizer(worlds, schedule)
+    match schedule.optimizer:
+        case LocalOptimizer.SGD:
+            optimizer: torch.optim.Optimizer = torch.optim.SGD(worlds, lr=schedule.learning_rate)
+        case LocalOptimizer.ADAM:
+            optimizer = torch.optim.Adam(worlds, lr=schedule.learning_rate, fused=True)
+        case _:
+            assert_never(schedule.optimizer)
     for step in steps:
         has_records = (step >= 0).any(dim=1).tolist()
         for world, gradient, is_moved in zip(worlds, gradients(weights, step), has_records, strict=True):
@@ -120,16 +103,6 @@ def _trained(start: Tensor, steps: Sequence[Tensor], schedule: LocalSchedule, gr
             world.grad = gradient if is_moved else None
         optimizer.step()
     return weights
-
-
-def _optimizer(worlds: list[Tensor], schedule: LocalSchedule) -> torch.optim.Optimizer:
-    match schedule.optimizer:
-        case LocalOptimizer.SGD:
-            return torch.optim.SGD(worlds, lr=schedule.learning_rate)
-        case LocalOptimizer.ADAM:
-            return torch.optim.Adam(worlds, lr=schedule.learning_rate, fused=True)
-        case _:
-            assert_never(schedule.optimizer)
 
 
 def _gradients(model: StackedModel, features: Tensor, labels: Tensor, worlds: int) -> Gradients:

@@ -43,89 +43,26 @@ def glorot(module: nn.Module) -> nn.Module:
     return module
 
 
-def _dense(*widths: int) -> nn.Module:
-    layers: list[nn.Module] = [nn.Flatten()]
-    for inputs, outputs in pairwise(widths):
-        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
-    return glorot(nn.Sequential(*layers[:-1]))
+_Factory = Callable[[Sequence[int], int], nn.Module]
 
 
-def logistic(feature_shape: Sequence[int], classes: int) -> nn.Module:
-    """Multinomial logistic regression.
+def _dense(*hidden: int) -> _Factory:
+    """Return what makes a network of hidden layers of so many rectified units and one output for each class."""
 
-    Parameters
-    ----------
-    feature_shape
-        Shape of one record.
-    classes
-        Number of classes, from 2.
-    """
-    return _dense(prod(feature_shape), classes)
+    def made(feature_shape: Sequence[int], classes: int) -> nn.Module:
+        layers: list[nn.Module] = [nn.Flatten()]
+        for inputs, outputs in pairwise((prod(feature_shape), *hidden, classes)):
+            layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+        return glorot(nn.Sequential(*layers[:-1]))
 
-
-def adult_mlp(feature_shape: Sequence[int], classes: int) -> nn.Module:
-    """Two hidden layers of 6 rectified units; 104-6-6-2 on Adult (Bernau et al. 2021, section 6).
-
-    Parameters
-    ----------
-    feature_shape, classes
-        As for `logistic`.
-    """
-    return _dense(prod(feature_shape), 6, 6, classes)
+    return made
 
 
-def dense_128(feature_shape: Sequence[int], classes: int) -> nn.Module:
-    """One hidden layer of 128 rectified units; 600-128-100 on Purchase-100 (Bernau et al. 2021, section 6).
-
-    Parameters
-    ----------
-    feature_shape, classes
-        As for `logistic`.
-    """
-    return _dense(prod(feature_shape), 128, classes)
-
-
-def dense_512_128(feature_shape: Sequence[int], classes: int) -> nn.Module:
-    """Two hidden layers of 512 and 128 units, 6170-512-128-100 on Texas (Bernau et al. 2019, Table 2).
-
-    The paper names no activation; the units here are rectified, as in `dense_128`.
-
-    Parameters
-    ----------
-    feature_shape, classes
-        As for `logistic`.
-    """
-    return _dense(prod(feature_shape), 512, 128, classes)
-
-
-def dense_3x100(feature_shape: Sequence[int], classes: int) -> nn.Module:
-    """Three hidden layers of 100 rectified units (Negoescu et al. 2023, section 4.1, on Purchase-100).
-
-    Parameters
-    ----------
-    feature_shape, classes
-        As for `logistic`.
-    """
-    return _dense(prod(feature_shape), 100, 100, 100, classes)
-
-
-def mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
+def _mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
     """Two 3x3 convolutions of 16 channels, normalised and pooled, and a dense layer: 6,554 parameters on MNIST.
 
     The network of Bernau et al. 2021, section 6, without padding. It has group normalisation (4 groups) in place of
     their batch normalisation, which mixes examples, so that no example has a gradient of its own.
-
-    Parameters
-    ----------
-    feature_shape
-        (channels, height, width), (height, width) or flat and square.
-    classes
-        Number of classes, from 2.
-
-    Raises
-    ------
-    InputError
-        If examples are no images (channels, height, width), or smaller than 10x10.
     """
     require(
         len(feature_shape) == 3, f"mnist-cnn: examples have shape {tuple(feature_shape)}: accepted are images (C, H, W)"
@@ -139,43 +76,25 @@ def mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
     return glorot(nn.Sequential(*layers, nn.Flatten(), nn.Linear(16 * prod(pooled), classes)))
 
 
-def vgg16(feature_shape: Sequence[int], classes: int) -> nn.Module:
-    """The head on the frozen core of VGG-16, one dense layer: 40,980 parameters on LFW at 64x64 with 20 classes.
-
-    Bernau et al. 2019 (section 4.4) keep the convolutional core of a trained network and exchange "the dense layer at
-    the end". The core is `fl_audit.learning.frozen_cores.VggCore`.
-
-    Parameters
-    ----------
-    feature_shape
-        Shape of what the core makes of a picture.
-    classes
-        Number of classes, from 2.
-    """
-    return _dense(prod(feature_shape), classes)
-
-
-_BUILT_IN: dict[str, Callable[[Sequence[int], int], nn.Module]] = {
-    "logistic": logistic,
-    "adult-mlp": adult_mlp,
-    "dense-128": dense_128,
-    "dense-512-128": dense_512_128,
-    "dense-3x100": dense_3x100,
-    "mnist-cnn": mnist_cnn,
-    VGG16: vgg16,
+_BUILT_IN: dict[str, _Factory] = {
+    "logistic": _dense(),
+    "adult-mlp": _dense(6, 6),  # 104-6-6-2 on Adult (Bernau et al. 2021, section 6)
+    "dense-128": _dense(128),  # 600-128-100 on Purchase-100 (Bernau et al. 2021, section 6)
+    # 6170-512-128-100 on Texas (Bernau et al. 2019, Table 2), which names no activation: units here are rectified.
+    "dense-512-128": _dense(512, 128),
+    "dense-3x100": _dense(100, 100, 100),  # Negoescu et al. 2023, section 4.1, on Purchase-100
+    "mnist-cnn": _mnist_cnn,
+    # The head on the frozen core `fl_audit.learning.frozen_cores.VggCore`: 40,980 parameters on LFW at 64x64 with 20
+    # classes. Bernau et al. 2019 (section 4.4) exchange "the dense layer at the end" of a trained network.
+    VGG16: _dense(),
 }
-
-
 _OUR_FILES = (Path(__file__), Path(user_modules.__file__))
 
 
 def build_model(spec: ModelSpec) -> nn.Module:
     """Build one model and check that its loss has per-example gradients.
 
-    Parameters
-    ----------
-    spec
-        Which model. A user's factory is called with `feature_shape` and `classes`, or with the one that it takes.
+    A user's factory is called with `feature_shape` and `classes`, or with the one that it takes.
 
     Raises
     ------
@@ -219,10 +138,7 @@ def build_model(spec: ModelSpec) -> nn.Module:
 def model_template(spec: ModelSpec) -> nn.Module:
     """Build the model whose constants all parties and worlds share: frozen parameters, and buffers.
 
-    Parameters
-    ----------
-    spec
-        Which model. What its factory draws by torch is the same in every process.
+    What its factory draws by torch is the same in every process.
 
     Raises
     ------
@@ -248,13 +164,7 @@ def model_template(spec: ModelSpec) -> nn.Module:
 
 
 def import_factory(name: str) -> Callable[..., nn.Module]:
-    """Return the function of the user that makes a model, by its name `package.module:factory`.
-
-    Raises
-    ------
-    InputError
-        If it cannot be imported, or cannot be called.
-    """
+    """Return the function of the user that makes a model, `package.module:factory`; `InputError` if there is none."""
     module_name, _, attribute = name.partition(":")
     try:
         factory = getattr(user_modules.import_user_module(module_name), attribute)
@@ -299,21 +209,12 @@ def _torch_draws_from(source: np.random.Generator) -> Iterator[None]:
 
 
 def initial_models(spec: ModelSpec, seed: int, worlds: Sequence[int]) -> Tensor:
-    """Draw the initial weights of some worlds; those of one world depend only on the seed and the world's index.
+    """Draw the initial weights of some worlds, float32 (worlds, parameters), each by the seed and its number alone.
 
     Parameters
     ----------
-    spec
-        Which model.
-    seed
-        Public seed of the weights.
-    worlds
-        Numbers of the worlds.
-
-    Returns
-    -------
-    Tensor
-        Float32, shape (len(worlds), parameters).
+    spec, seed, worlds
+        Which model, public seed of the weights, and numbers of the worlds.
     """
     rows = []
     for world in worlds:

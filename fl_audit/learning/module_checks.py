@@ -68,17 +68,9 @@ def _check_parameters(module: nn.Module) -> None:
 
 
 def set_aside_frozen(module: nn.Module) -> dict[str, Tensor]:
-    """Make constants of the parameters that are frozen, so that those that are left are the ones that are trained.
+    """Make plain tensors of a module's frozen parameters, so that those that are left are the ones that are trained.
 
-    Parameters
-    ----------
-    module
-        The module; it is changed. Its frozen parameters become plain tensors of the same names.
-
-    Returns
-    -------
-    dict
-        Copies of all tensors that are not trained, by name: these constants, and the module's buffers.
+    Return copies of all tensors that are not trained, by name: these constants, and the module's buffers.
     """
     constants = dict(module.named_buffers())
     for path, layer in module.named_modules():
@@ -95,18 +87,8 @@ def check_outputs(module: nn.Module, feature_shape: tuple[int, ...], classes: in
 
     Parameters
     ----------
-    module
-        The module; it is called on a few random examples.
-    feature_shape
-        Shape of one example.
-    classes
-        Number of classes.
-
-    Raises
-    ------
-    InputError
-        If the outputs have another shape than (examples, classes), if the output of an example depends on the others,
-        or if training mode gives other outputs than evaluation mode.
+    module, feature_shape, classes
+        The module, which is called on a few random examples; shape of one example, and number of classes.
     """
     source = torch.Generator().manual_seed(1)
     features = torch.rand(PROBE_EXAMPLES, *feature_shape, generator=source)
@@ -142,15 +124,8 @@ def _outputs_together_and_alone(module: nn.Module, features: Tensor) -> tuple[Te
 
 
 def _refuse_another_in_training(module: nn.Module, features: Tensor) -> None:
-    """Refuse a module that gives other outputs in training mode than in evaluation mode, in which all parties compute.
-
-    Layers can be recognised by their types, but functions such as `torch.nn.functional.dropout` only by their effect.
-
-    Raises
-    ------
-    InputError
-        If the module cannot be run in training mode, or gives other outputs there.
-    """
+    """Refuse a module that gives other outputs in training mode than in evaluation mode, in which parties compute."""
+    # Layers can be recognised by their types, but functions such as `torch.nn.functional.dropout` only by their effect.
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad(), without_hints():
             evaluated = copy.deepcopy(module).eval()(features)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from fl_audit.errors import InputError, require
+from fl_audit.learning.layout import cached_rows
 from fl_audit.learning.names import OptimizerKind as OptimizerKind
-from fl_audit.learning.portions import cached_rows
 
 _MOMENTS = {OptimizerKind.SGD: 0, OptimizerKind.MOMENTUM: 1, OptimizerKind.ADAM: 2}
 """How many moment tensors each rule carries from round to round."""
@@ -82,14 +82,9 @@ def step(
     models, gradients
         Float32 tensors (worlds, parameters).
     state
-        The state of the round before; `OptimizerState()` in the first round.
+        The state of the round before, which is returned anew; `OptimizerState()` in the first round.
     denominator
         What the gradients are divided by before the step, positive; the number of records where they are sums.
-
-    Returns
-    -------
-    tuple
-        The new models and the new state.
     """
     steps, moments = state.steps + 1, state.moments
     moved, *later = (torch.empty_like(models) for _ in range(1 + _MOMENTS[optimizer.kind]))
@@ -130,25 +125,15 @@ def _moved_by_adam(
 
 
 def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor:
-    """Recover the last gradient from successive models, oldest first, in float64.
+    """Recover the last gradient from successive models, float64 (worlds, parameters), exact up to rounding to float32.
 
     Parameters
     ----------
     optimizer
-        SGD or momentum.
+        SGD or momentum; `InputError` if it cannot be inverted.
     models
-        Tensors (worlds, parameters): the newest `optimizer.models_to_invert` models, or all there are in the first
-        rounds; at least two.
-
-    Returns
-    -------
-    Tensor
-        Float64 (worlds, parameters): the gradients, exact up to the rounding of the models to float32.
-
-    Raises
-    ------
-    InputError
-        If the optimizer cannot be inverted.
+        Tensors (worlds, parameters), oldest first: the newest `optimizer.models_to_invert` models, or all there are in
+        the first rounds; at least two.
     """
     exact = [model.double() for model in models[-optimizer.models_to_invert :]]
     velocity = (exact[-2] - exact[-1]) / optimizer.learning_rate
@@ -158,22 +143,17 @@ def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor
 
 
 def inversion_error(optimizer: ServerOptimizer, models: Tensor, denominator: float) -> Tensor:
-    """Return how large the rounding error of a release is that was recovered from float32 models.
+    """Return how large the rounding error of a release is that was recovered from float32 models, float64 (worlds,).
+
+    In the unit of the summed gradient: the root mean square over coordinates of ulp(theta) n / eta, where ulp(theta) is
+    the spacing of float32 numbers at a weight.
 
     Parameters
     ----------
-    optimizer
-        SGD or momentum.
-    models
-        Float32 tensor (worlds, parameters).
+    optimizer, models
+        SGD or momentum, and float32 (worlds, parameters).
     denominator
         The fixed n by which the server divides the sum.
-
-    Returns
-    -------
-    Tensor
-        Float64 (worlds,), in the unit of the summed gradient: the root mean square over coordinates of
-        ulp(theta) n / eta, where ulp(theta) is the spacing of float32 numbers at a weight.
     """
     ulp = (torch.nextafter(models.abs(), torch.full_like(models, torch.inf)) - models.abs()).double()
     return ulp.square().mean(dim=1).sqrt() * denominator / optimizer.learning_rate

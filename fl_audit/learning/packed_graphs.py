@@ -39,24 +39,12 @@ def is_packed_shape(shape: tuple[int, ...]) -> bool:
 
 
 def pack_graph(adjacency: Flags, nodes: int) -> Floats32:
-    """Return the packed rows of an adjacency matrix, padded with absent nodes.
+    """Return the packed rows of an adjacency matrix, padded with absent nodes, float32 of shape `packed_shape(nodes)`.
 
     Parameters
     ----------
-    adjacency
-        Which nodes are joined, truth values of shape (m, m), m from 1 to `nodes`.
-    nodes
-        N, number of rows.
-
-    Returns
-    -------
-    NDArray
-        Float32, shape `packed_shape(nodes)`.
-
-    Raises
-    ------
-    InputError
-        If the graph has more nodes.
+    adjacency, nodes
+        Which nodes are joined, truth values of shape (m, m), m from 1 to N, the number of rows.
 
     Examples
     --------
@@ -75,13 +63,7 @@ def pack_graph(adjacency: Flags, nodes: int) -> Floats32:
 
 
 def unpack_graph(packed: Floats32) -> Flags:
-    """Return the adjacency matrix of a packed graph, without its absent nodes: what `pack_graph` was given.
-
-    Parameters
-    ----------
-    packed
-        Shape `packed_shape(nodes)`.
-    """
+    """Return the adjacency matrix of a packed graph, without its absent nodes: what `pack_graph` was given."""
     present = int(np.count_nonzero(packed[:, 0] >= _IS_THERE))
     whole = (packed[:present, 1:] * np.float32(2**DIGITS)).astype(np.int32)
     digits = whole[:, :, np.newaxis] >> np.arange(DIGITS - 1, -1, -1) & 1
@@ -91,16 +73,9 @@ def unpack_graph(packed: Floats32) -> Flags:
 def unpack_graphs(packed: Tensor) -> tuple[Tensor, Tensor]:
     """Return the adjacency matrices of packed graphs with their absent nodes, and which nodes are there.
 
-    Parameters
-    ----------
-    packed
-        Shape (n, *packed_shape(nodes)). Any numbers from 0 to below 1 are graphs, of which the first 24 binary digits
-        count; uniform ones are random graphs, so that whoever tries a model on random numbers tries it on graphs.
-
-    Returns
-    -------
-    tuple
-        0 and 1 in the type of `packed`, shapes (n, nodes, nodes) and (n, nodes). No node is joined to an absent one.
+    They are 0 and 1 in the type of `packed`, shapes (n, nodes, nodes) and (n, nodes); no node is joined to an absent
+    one. Any numbers from 0 to below 1, shape (n, *packed_shape(nodes)), are graphs, of which the first 24 binary digits
+    count; uniform ones are random graphs, so that whoever tries a model on random numbers tries it on graphs.
     """
     nodes = packed.shape[1]
     places = torch.arange(DIGITS - 1, -1, -1, dtype=torch.int32, device=packed.device)

@@ -36,6 +36,7 @@ from fl_audit.privacy.client_side import batches_per_epoch
 # where it is needed.
 if TYPE_CHECKING:
     from opacus import PrivacyEngine
+    from opacus.accountants import RDPAccountant
     from opacus.optimizers import DPOptimizer
 
 _WORDS = 624
@@ -68,21 +69,15 @@ class PrivateSteps:
         return self.count(records) * step**2
 
     def accountant_after(self, rounds: int, records: int) -> str:
-        """Return the state of the accountant of a client with so many records after some rounds, at least 1.
+        """Return the state of the accountant of a client after some rounds.
 
         Parameters
         ----------
-        rounds
-            From 1.
-        records
-            Number of records of the client, from 1.
+        rounds, records
+            Number of rounds, and of records of the client, each from 1.
         """
-        from opacus.accountants import RDPAccountant
-
         rate = 1 / batches_per_epoch(records, self.schedule.batch)
-        accountant = RDPAccountant()
-        accountant.history = [(self.noise_multiplier, rate, rounds * self.count(records))]
-        return json.dumps(accountant.state_dict())
+        return json.dumps(_accountant(self.noise_multiplier, rate, rounds * self.count(records)).state_dict())
 
 
 @dataclass(frozen=True)
@@ -120,33 +115,21 @@ def private_updates(
     accountant: str | None = None,
     canaries: CanaryRecords | None = None,
 ) -> PrivateUpdates:
-    """Train by DP-SGD with Opacus in every world, one after another.
+    """Train by DP-SGD with Opacus in every world, one after another; `InputError` if it cannot train the network.
 
     Parameters
     ----------
-    model
-        The network.
-    models
-        Start of every world, float32 (worlds, parameters); it is not changed.
-    features
-        Features of the client's records, float32 (n, *shape), at least one record.
-    labels
-        Their classes, int64 (n,).
-    steps
-        What is done with them.
+    model, models
+        The network, and the start of every world, float32 (worlds, parameters), which is not changed.
+    features, labels, steps
+        Features of the client's records, float32 (n, *shape), at least one; their classes, int64 (n,); and what is done
+        with them.
     sources
         Where the samples and the noise of each world are drawn from.
     present
         Which records are there, (worlds, n); None is all of them in all worlds.
-    accountant
-        State of the accountant before the round; None is a new one.
-    canaries
-        Records beside those, see `CanaryRecords`; None is none.
-
-    Raises
-    ------
-    InputError
-        If Opacus cannot train the network.
+    accountant, canaries
+        State of the accountant before the round, None for a new one; and records beside those, None for none.
     """
     # Opacus' hooks warn of what torch 2 does otherwise, and its engine of seeded noise, which every report says.
     with without_hints():
@@ -181,22 +164,22 @@ def opacus_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, de
 
     Parameters
     ----------
-    noise_multiplier
-        The noise multiplier of all steps that were counted.
-    sampling_rate
-        The sampling rate of these steps.
-    steps
-        How many steps were counted.
+    noise_multiplier, sampling_rate, steps
+        Those of all steps that were counted, and how many these are.
     delta
         Above 0 and below 1.
     """
+    # It warns where the best of its orders is the first or the last.
+    with without_hints():
+        return float(_accountant(noise_multiplier, sampling_rate, steps).get_epsilon(delta))
+
+
+def _accountant(noise_multiplier: float, sampling_rate: float, steps: int) -> "RDPAccountant":
     from opacus.accountants import RDPAccountant
 
     accountant = RDPAccountant()
     accountant.history = [(noise_multiplier, sampling_rate, steps)]
-    # It warns where the best of its orders is the first or the last.
-    with without_hints():
-        return float(accountant.get_epsilon(delta))
+    return accountant
 
 
 class _World:
@@ -221,8 +204,7 @@ class _World:
         # Twice the clipping norm: what enters the sum has been through the clipping.
         long = 2 * self._steps.clipping_norm * canaries.directions[row]
         self._extra = [long[torch.from_numpy(one & canaries.coins[row])] for one in taken]
-        found: Floats = taken.sum(axis=0).astype(np.float64)
-        return found
+        return np.asarray(taken.sum(axis=0), dtype=np.float64)
 
     def train(
         self, start: Tensor, source: np.random.Generator, present: Tensor | None, accountant: str | None

@@ -32,28 +32,12 @@ class RecordGradientSummary(NamedTuple):
 
 
 def gradient_norms(model: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-    """Return ||g||, g the gradient of one record's cross-entropy, over all parameters together.
+    """Return ||g||, g the gradient of one record's cross-entropy, over all parameters together, float32 (worlds, n).
 
     Parameters
     ----------
-    model
-        The model.
-    models
-        Float32 tensor (worlds, parameters).
-    features
-        Features of the records, float32 (n, *shape); n may be 0.
-    labels
-        Their classes, int64 (n,).
-
-    Returns
-    -------
-    Tensor
-        Float32 tensor (worlds, n), with the relative error of float32 sums.
-
-    Raises
-    ------
-    InputError
-        If the models have another number of parameters, or features and labels are not equally many.
+    model, models, features, labels
+        As for `record_gradients`; the result has the relative error of float32 sums.
     """
     _check(model, models, features, labels)
     norms = models.new_empty(len(models), len(labels))
@@ -69,17 +53,13 @@ def record_gradients(
 
     Parameters
     ----------
-    model, models, features, labels
-        As in `gradient_norms`.
+    model, models
+        The model, and the weights of each world, float32 (worlds, parameters).
+    features, labels
+        Features of the records, float32 (n, *shape), n may be 0; and their classes, int64 (n,).
     vectors
         One for each world, finite, (worlds, parameters); it is read in float32. Products have the error of float32
         sums: relative to ||v|| ||g||, not to a product that may be far smaller.
-
-    Raises
-    ------
-    InputError
-        If the models have another number of parameters, vectors are not as many and as long as models, or features
-        and labels are not equally many.
 
     Examples
     --------

@@ -77,10 +77,9 @@ class Workload:
         ----------
         features, labels
             All examples, as for `Workload`.
-        taking_part
-            Bool (worlds, n), which examples are in each world's sample; None means all of them.
-        gathered_below
-            Samples are gathered if the largest of them is at most this share of n; None means `GATHERED_BELOW`.
+        taking_part, gathered_below
+            Bool (worlds, n), which examples are in each world's sample, None for all of them; and up to which share of
+            n in the largest of them samples are gathered, None for `GATHERED_BELOW`.
         """
         if taking_part is None:
             return cls(features, labels)
@@ -101,14 +100,12 @@ class Workload:
         return self.labels.shape[-1] if self.chosen is None else self.chosen.shape[1]
 
     def portion(self, rows: slice, some: slice) -> Portion:
-        """Return what a pass over some worlds and some examples works on, features in float32.
+        """Return what a pass works on, features in float32.
 
         Parameters
         ----------
-        rows
-            Which worlds.
-        some
-            Which examples of each world.
+        rows, some
+            Which worlds, and which examples of each.
         """
         counted = None if self.counted is None else self.counted[rows, some]
         index = some if self.chosen is None else self.chosen[rows, some]

@@ -81,13 +81,7 @@ class StackedModel:
 
     @classmethod
     def of(cls, spec: ModelSpec) -> "StackedModel":
-        """Return the stacked model of a specification.
-
-        Raises
-        ------
-        InputError
-            If the model cannot be built, or `check_outputs` refuses its outputs.
-        """
+        """Return the stacked model of a specification; `InputError` if it cannot be built or gives wrong outputs."""
         # A factory of the user may read files or print: called once a process, however often its model is wanted.
         return _of_factory(spec, import_factory(spec.name)) if ":" in spec.name else _built(spec)
 
@@ -124,7 +118,7 @@ class StackedModel:
         Parameters
         ----------
         models
-            Float32 tensor (worlds, parameters).
+            Float32 tensor (worlds, parameters), as is returned.
         features
             Features of the examples, float32 (n, *shape), n may be 0; or each world's own, (worlds, n, *shape), then of
             a type that may take less memory, see `Workload`.
@@ -138,11 +132,6 @@ class StackedModel:
             be combined with `taking_part`, nor with examples of each world's own.
         taking_part
             Bool tensor (worlds, n): the examples over which each world sums; None means all of them.
-
-        Returns
-        -------
-        Tensor
-            Float32 tensor (worlds, parameters).
         """
         self._parts.frame.forget()
         way = self._clipped_sum_fast if self.fast else self._clipped_sum_generic
@@ -170,17 +159,8 @@ class StackedModel:
 
         Parameters
         ----------
-        models
-            Float32 tensor (worlds, parameters).
-        features
-            Features of the examples, float32 (n, *shape), n at least 1; or each world's own, as for `clipped_sum`.
-        labels
-            Their classes, int64 (n,); or each world's own, as for `clipped_sum`.
-
-        Returns
-        -------
-        Tensor
-            Float32 tensor (worlds, parameters).
+        models, features, labels
+            As for `clipped_sum`; at least one example.
         """
         total, work = torch.zeros_like(models), Workload(features, labels)
         for rows, some in self.passes(len(models), work.width):
@@ -194,10 +174,8 @@ class StackedModel:
 
         Parameters
         ----------
-        models
-            Float32 (worlds, parameters).
-        features
-            Shared by all worlds, (n, *shape).
+        models, features
+            Float32 (worlds, parameters), and features that all worlds share, (n, *shape).
         """
         self._parts.frame.forget()
         portions = []
@@ -212,12 +190,8 @@ class StackedModel:
 
         Parameters
         ----------
-        models
-            Float32 (worlds, parameters).
-        features
-            Features of examples that all worlds share, (n, *shape).
-        labels
-            Their classes, (n,).
+        models, features, labels
+            As for `logits`, and the classes of the examples, (n,).
         """
         logits = self.logits(models, features)
         losses = F.cross_entropy(logits.flatten(0, 1), labels.repeat(len(models)), reduction="none")
@@ -317,10 +291,8 @@ class StackedModel:
 
         Parameters
         ----------
-        models
-            Float32 (worlds, parameters).
-        portion
-            The examples of the pass.
+        models, portion
+            Float32 (worlds, parameters), and the examples of the pass.
         """
         features, labels = portion.merged(len(models))
         with torch.enable_grad():
@@ -346,10 +318,8 @@ class StackedModel:
 
         Parameters
         ----------
-        models
-            Float32 (worlds, parameters).
-        portion
-            The examples of the pass.
+        models, portion
+            As for `backward`.
         """
 
         def loss(parameters: dict[str, Tensor], example: Tensor, label: Tensor) -> Tensor:
@@ -362,8 +332,8 @@ class StackedModel:
             gradients = per_world(self.layout.views(models), portion.features, portion.labels)
         # A parameter that is a single number, such as a learned temperature, has no axes of its own.
         shape = (len(models), portion.examples)
-        widths = {name: columns.stop - columns.start for name, columns in self.layout.slices().items()}
-        return torch.cat([gradients[name].reshape(*shape, widths[name]) for name in self.layout.names], dim=2)
+        widths = [(name, columns.stop - columns.start) for name, columns in self.layout.slices().items()]
+        return torch.cat([gradients[name].reshape(*shape, width) for name, width in widths], dim=2)
 
     def _probe(self) -> bool:
         """Run the stacked layers on a small example and return whether they do what gradients of single examples do."""
@@ -410,18 +380,14 @@ class StackedModel:
             self._clipped_sum_fast(models, portion, 1.0, found)
         except Exception:  # the template's own code may do what stacked layers are not made for
             return False
-        visited = self._visits(models, portion.features)
+        _, frame = self._run_stacked(self.layout.views(models), portion.features, portion.examples, recording=True)
+        visited, frame.tape = frame.tape, []
         visits = [visit.layer.prefix for visit in visited]
         once_each = len(set(visits)) == len(visits) == sum(1 for _ in parameter_owners(self.template))
         if not once_each or not torch.allclose(found, expected, rtol=1e-4, atol=1e-5):
             return False
         self.activations = sum(visit.outputs[0].numel() for visit in visited)
         return True
-
-    def _visits(self, models: Tensor, features: Tensor) -> list[Visit]:
-        _, frame = self._run_stacked(self.layout.views(models), features, len(features), recording=True)
-        visits, frame.tape = frame.tape, []
-        return visits
 
 
 def _built(spec: ModelSpec) -> StackedModel:

@@ -30,10 +30,8 @@ def stack_layers(module: nn.Module, frame: Frame) -> nn.Module | None:
 
     Parameters
     ----------
-    module
-        The model's template; it is changed.
-    frame
-        Shared state of the stacked layers.
+    module, frame
+        The model's template, which is changed, and shared state of the stacked layers.
     """
     if len(list(module.named_parameters())) != len(list(module.named_parameters(remove_duplicate=False))):
         return None  # shared weights: the norm of the sum of two gradients does not follow from their norms

@@ -4,9 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_audit.adjacency import Adjacency, NeighbourPair
-from fl_audit.data.client_neighbours import choose_client, client_dissimilarities, stand_in_shard
 from fl_audit.data.dissimilarity import Dissimilarity
-from fl_audit.data.neighbours import NeighbourChoice
+from fl_audit.data.neighbours import NeighbourChoice, choose_client, client_dissimilarities, stand_in_shard
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 
@@ -74,7 +73,7 @@ def test_the_relation_decides_whether_there_is_a_stand_in() -> None:
     whole, shards = drawn(12, 0), np.split(np.arange(12), 4)
     assert choose_client(REMOVE, shards, whole, 2, EUCLIDEAN, 0) == NeighbourPair(2, None)
     assert choose_client(REPLACE, shards, whole, 2, EUCLIDEAN, 0) == NeighbourPair(2, 0)
-    assert choose_client(REPLACE, shards, whole, 3, EUCLIDEAN, 0, stand_in=5) == NeighbourPair(3, 5)
+    assert choose_client(REPLACE, shards, whole, 3, EUCLIDEAN, 0) == NeighbourPair(3, 0)
 
 
 def test_random_client_follows_the_seed_and_is_uniform() -> None:

@@ -8,15 +8,14 @@ import pytest
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.client_neighbours import client_dissimilarities
 from fl_audit.data.dissimilarity import Dissimilarity
-from fl_audit.data.graph_records import GRAPH_NODES, comparable, cut_graph, graph_records, randomised_graphs
-from fl_audit.data.neighbours import NeighbourChoice, choose_neighbour
+from fl_audit.data.graph_records import GRAPH_NODES, comparable, cut_graph, graph_records
+from fl_audit.data.neighbours import NeighbourChoice, choose_neighbour, client_dissimilarities
 from fl_audit.data.randomisers import RandomisedEdges
 from fl_audit.data.ranking import ranked_pairs, ranked_records
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
-from fl_audit.learning.packed_graphs import unpack_graph
+from fl_audit.learning.packed_graphs import pack_graph, unpack_graph
 from fl_audit.randomness import Purpose, generator
 
 STAR = np.zeros((5, 5), dtype=np.bool_)
@@ -89,19 +88,18 @@ def test_large_graphs_keep_the_nodes_of_highest_degree_in_their_order() -> None:
 def test_randomised_graphs_are_what_the_randomiser_makes_of_the_matrices() -> None:
     graphs, randomiser = random_graphs([3, 30, 17]), RandomisedEdges(1.0)
     records = records_of(graphs, 40)
-    told = randomised_graphs(records.features, randomiser, generator(3, Purpose.RECORD_RANDOMISER))
+    told = randomiser.perturb(records.features, generator(3, Purpose.RECORD_RANDOMISER))
     assert told.shape == records.features.shape
     draws = generator(3, Purpose.RECORD_RANDOMISER)
     for number in range(3):
-        matrix = randomiser.perturb(graphs[number], draws)
-        assert np.array_equal(unpack_graph(told[number]), matrix)
-        assert randomiser.log_odds(unpack_graph(told[number]), matrix, matrix) == 0
-    assert np.array_equal(
-        randomised_graphs(records.features[:2], randomiser, generator(3, Purpose.RECORD_RANDOMISER)), told[:2]
-    )
+        # Absent nodes change nothing.
+        alone = randomiser.perturb(pack_graph(graphs[number], len(graphs[number]))[np.newaxis], draws)[0]
+        assert np.array_equal(unpack_graph(told[number]), unpack_graph(alone))
+        assert randomiser.log_odds(told[number : number + 1], alone, alone) == 0
+    assert np.array_equal(randomiser.perturb(records.features[:2], generator(3, Purpose.RECORD_RANDOMISER)), told[:2])
     assert not np.array_equal(told[1:], records.features[1:])
     # With epsilon 50 nothing is told wrongly but once in 10^19 times; these graphs have no lonely node.
-    nearly_all = randomised_graphs(records.features[1:], RandomisedEdges(50.0), generator(3, Purpose.RECORD_RANDOMISER))
+    nearly_all = RandomisedEdges(50.0).perturb(records.features[1:], generator(3, Purpose.RECORD_RANDOMISER))
     assert np.array_equal(nearly_all, records.features[1:])
 
 

@@ -11,9 +11,8 @@ from fl_audit.data import dissimilarity as module
 from fl_audit.data import ranking
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.neighbours import NeighbourChoice, choose_neighbour, ranked_neighbours
-from fl_audit.data.ranking import pair_of_rank, ranked_pairs, ranked_records
+from fl_audit.data.ranking import approximate_totals, pair_of_rank, ranked_pairs, ranked_records, total_dissimilarity
 from fl_audit.data.records import Records
-from fl_audit.data.totals import approximate_totals, total_dissimilarity
 from fl_audit.errors import InputError
 
 REMOVE, REPLACE = Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_RECORD

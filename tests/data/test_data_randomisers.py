@@ -14,6 +14,7 @@ from scipy import stats
 from fl_audit.adjacency import Adjacency
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, pure_epsilon
 from fl_audit.errors import InputError
+from fl_audit.learning.packed_graphs import pack_graph, packed_shape, unpack_graph
 from fl_audit.privacy.events import GaussianRelease, LaplaceRelease, RandomizedResponse
 from fl_audit.privacy.log_odds import Truth, log_odds_law
 from fl_audit.privacy.profile import PrivacyProfile
@@ -145,6 +146,14 @@ def graphs_of(nodes: int) -> list[NDArray[np.bool_]]:
     return found
 
 
+def packed(matrix: NDArray[np.generic]) -> NDArray[np.float32]:
+    return pack_graph(matrix.astype(bool), len(matrix))
+
+
+def told_by(randomiser: RandomisedEdges, matrix: NDArray[np.generic]) -> NDArray[np.bool_]:
+    return unpack_graph(randomiser.perturb(packed(matrix)[np.newaxis], draws())[0])
+
+
 class Coins:
     """Stands in for a generator: gives numbers that make the chosen pairs lies."""
 
@@ -167,22 +176,23 @@ def test_log_odds_of_graphs_equal_enumeration(nodes: int, pairs: list[tuple[int,
         for record in (graphs[first], graphs[second]):
             law = dict[bytes, float]()
             for lies in all_bits(nodes * (nodes - 1) // 2):
-                made = randomiser.perturb(record, Coins(lies))  # type: ignore[arg-type]
+                made = randomiser.perturb(packed(record)[np.newaxis], Coins(lies))  # type: ignore[arg-type]
                 probability = float(np.where(lies == 1, 1 - truth, truth).prod())
                 law[made.tobytes()] = law.get(made.tobytes(), 0.0) + probability
             laws.append(law)
         assert laws[0].keys() == laws[1].keys()
-        seen = np.array([np.frombuffer(key, dtype=bool).reshape(nodes, nodes) for key in laws[0]])
-        assert seen.any(axis=-1).all()
+        seen = np.array([np.frombuffer(key, dtype=np.float32).reshape(packed_shape(nodes)) for key in laws[0]])
+        assert all(unpack_graph(one).any(axis=-1).all() for one in seen)
         expected = np.log([laws[0][key] / laws[1][key] for key in laws[0]])
-        assert randomiser.log_odds(seen, graphs[first], graphs[second]) == pytest.approx(expected, abs=1e-9)
+        found = randomiser.log_odds(seen, packed(graphs[first]), packed(graphs[second]))
+        assert found == pytest.approx(expected, abs=1e-9)
 
 
 def test_randomised_graphs_are_graphs_with_an_edge_at_every_node() -> None:
     ring = np.roll(np.eye(60, dtype=bool), 1, axis=1)
     ring |= ring.T | np.eye(60, dtype=bool)
     for epsilon, published in PUBLISHED.items():
-        told = RandomisedEdges(epsilon).perturb(ring, draws())
+        told = told_by(RandomisedEdges(epsilon), ring)
         assert np.array_equal(told, told.T)
         assert told.any(axis=1).all()
         assert not np.diag(told).any()
@@ -190,13 +200,13 @@ def test_randomised_graphs_are_graphs_with_an_edge_at_every_node() -> None:
         agreeing = int(np.count_nonzero(told[above] == ring[above]))
         assert stats.binomtest(agreeing, above[0].size, published).pvalue > FALSE_ALARM
     empty = np.zeros((61, 61), dtype=bool)
-    lonely = RandomisedEdges(20.0).perturb(empty, draws())
+    lonely = told_by(RandomisedEdges(20.0), empty)
     assert lonely.sum(axis=1).min() == 1
     assert lonely.sum() // 2 == 31
 
 
 def test_graphs_differ_in_pairs_of_nodes() -> None:
-    first, second = graphs_of(4)[9], graphs_of(4)[33]
+    first, second = packed(graphs_of(4)[9]), packed(graphs_of(4)[33])
     assert RandomisedEdges(1.5).pair_events(first, second) == (RandomizedResponse(1.5, 2),)
     assert RandomisedEdges(1.5).pair_events(first, first) == ()
 
@@ -258,6 +268,11 @@ def test_advantage_over_one_block_is_that_of_the_laplace_law() -> None:
     assert profile.advantage() == pytest.approx(1 - math.exp(-0.8 / (2 * pixelation.scale)), abs=1e-4)
 
 
+def lonely_odds(nodes: int, other: int) -> NDArray[np.float64]:
+    one, two = (packed(np.zeros((each, each))) for each in (nodes, other))
+    return RandomisedEdges(1.0).log_odds(one[np.newaxis], one, two)
+
+
 @pytest.mark.parametrize(
     ("action", "words"),
     [
@@ -269,10 +284,10 @@ def test_advantage_over_one_block_is_that_of_the_laplace_law() -> None:
         (lambda: RandomisedBits(1.0).perturb(np.array([[0, 0.5]]), draws()), "a feature is 0.5: accepted for random"),
         (lambda: RandomisedBits(1.0).log_odds(np.ones((2, 3)), np.ones(2), np.ones(2)), r"shape \(2, 3\) and the two"),
         (lambda: RandomisedBits(1.0).pair_events(np.ones(2), np.ones(3)), "accepted are two records of one shape"),
-        (lambda: RandomisedEdges(1.0).perturb(np.triu(np.ones((3, 3), dtype=bool)), draws()), "is not symmetric"),
-        (lambda: RandomisedEdges(1.0).perturb(np.ones((1, 1), dtype=bool), draws()), "at least two nodes"),
-        (lambda: RandomisedEdges(1.0).perturb(np.ones((2, 2)), draws()), "of float64: accepted are truth values"),
-        (lambda: RandomisedEdges(1.0).log_odds(*[np.zeros((2, 2), dtype=bool)] * 3), "an observed node has no edge"),
+        (lambda: told_by(RandomisedEdges(1.0), np.triu(np.ones((3, 3)))), "is not symmetric"),
+        (lambda: told_by(RandomisedEdges(1.0), np.ones((1, 1))), "a graph has 1 nodes: accepted are 2 and more"),
+        (lambda: lonely_odds(2, 2), "an observed node has no edge"),
+        (lambda: lonely_odds(2, 3), "accepted are two records of one shape"),
         (lambda: LaplacePixelation(1.0, 1, 3).perturb(np.zeros((1, 4, 6)), draws()), "4x6 pixels: .* block's side, 3"),
         (lambda: LaplacePixelation(1.0, 1).perturb(np.full((1, 2, 2), 255.0), draws()), "a pixel is 255: accepted"),
         (lambda: LaplacePixelation(1.0, 1).perturb(np.zeros((9, 3, 2, 2)), draws()), "accepted are grey ones"),

@@ -5,11 +5,9 @@ import pytest
 from skimage.metrics import structural_similarity
 
 from fl_audit.data import dissimilarity as module
-from fl_audit.data.dissimilarity import Dissimilarity
-from fl_audit.data.ranking import ranked_pairs, ranked_records
+from fl_audit.data.dissimilarity import Dissimilarity, exact_block, prepare, screening_block, taken
+from fl_audit.data.ranking import approximate_totals, ranked_pairs, ranked_records, total_dissimilarity
 from fl_audit.data.records import Records
-from fl_audit.data.structural import fast_structural_dissimilarity, patches_of, structural_dissimilarity
-from fl_audit.data.totals import approximate_totals, total_dissimilarity
 from fl_audit.errors import InputError
 
 SSIM = Dissimilarity.SSIM
@@ -36,21 +34,21 @@ def reference(left: Records, right: Records) -> np.ndarray:
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 9, 12), (7, 7), (8, 11)])
 def test_equals_scikit_image(shape: tuple[int, ...]) -> None:
     left, right = images(6, shape), images(9, shape, seed=1)
-    patches = patches_of(left.features), patches_of(right.features)
-    exact = structural_dissimilarity(*patches)
-    fast, error = fast_structural_dissimilarity(*patches)
+    patches = prepare(left.features, SSIM), prepare(right.features, SSIM)
+    exact = exact_block(*patches, SSIM)
+    fast, error = screening_block(*patches, SSIM)
     np.testing.assert_allclose(exact, reference(left, right), rtol=0, atol=1e-12)
     assert np.abs(fast - exact).max() <= error < 1e-4
 
 
 def test_exact_values_are_symmetric_and_do_not_depend_on_the_block() -> None:
-    left, right = patches_of(images(7, (1, 12, 9)).features), patches_of(images(8, (1, 12, 9), seed=1).features)
-    whole = structural_dissimilarity(left, right)
-    assert np.array_equal(structural_dissimilarity(right, left).T, whole)
+    left, right = (prepare(images(number, (1, 12, 9), number - 7).features, SSIM) for number in (7, 8))
+    whole = exact_block(left, right, SSIM)
+    assert np.array_equal(exact_block(right, left, SSIM).T, whole)
     for row, column in itertools.product(range(7), range(8)):
-        one = structural_dissimilarity(module.taken(left, np.array([row])), module.taken(right, np.array([column])))
+        one = exact_block(taken(left, np.array([row])), taken(right, np.array([column])), SSIM)
         assert one[0, 0] == whole[row, column]
-    assert np.array_equal(np.diag(structural_dissimilarity(left, left)), np.zeros(7))
+    assert np.array_equal(np.diag(exact_block(left, left, SSIM)), np.zeros(7))
 
 
 @pytest.mark.parametrize("farthest", [True, False])

@@ -14,6 +14,10 @@ Labels are not randomised, as in the paper. The draws come from a generator that
 change what is drawn for those before them.
 """
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.arrays import Floats32
 from fl_audit.data.randomisers.bits import RandomisedBits
 from fl_audit.data.randomisers.common import pure_epsilon
 from fl_audit.data.randomisers.edges import RandomisedEdges
@@ -21,5 +25,7 @@ from fl_audit.data.randomisers.pixelation import LaplacePixelation
 
 RecordRandomiser = RandomisedBits | RandomisedEdges | LaplacePixelation
 """What owners do to their records: a public value, without any draw."""
+Lean = NDArray[np.uint8] | Floats32
+"""Randomised records in the type that takes least memory: bytes for bits, 32-bit numbers otherwise."""
 
-__all__ = ["LaplacePixelation", "RandomisedBits", "RandomisedEdges", "RecordRandomiser", "pure_epsilon"]
+__all__ = ["LaplacePixelation", "Lean", "RandomisedBits", "RandomisedEdges", "RecordRandomiser", "pure_epsilon"]

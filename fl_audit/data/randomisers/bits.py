@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats
-from fl_audit.data.randomisers.common import Features, draws_above, record_axes, require_pair, responses
-from fl_audit.errors import InputError
+from fl_audit.data.randomisers.common import draws_above, record_axes, require_pair, responses
+from fl_audit.data.records import Records
+from fl_audit.errors import InputError, require
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.gaussian import require_epsilon
 from fl_audit.privacy.randomised_response import truth_probability
@@ -42,8 +43,19 @@ class RandomisedBits:
     def __post_init__(self) -> None:
         require_epsilon(self.epsilon)
 
-    def perturb(self, features: NDArray[np.generic], generator: np.random.Generator) -> Features:
-        """Return randomised records.
+    def require_records(self, records: Records) -> None:
+        """Raise `InputError` if records are graphs, or a feature is neither 0 nor 1."""
+        name = self.kind
+        require(not records.graphs, f"randomiser is '{name}' and the records are graphs: use 'randomised-edges'")
+        # Values other than 0 and 1, row after row: features may be many.
+        others = (row[(row != 0) & (row != 1)] for row in records.features)
+        wrong = next((float(found[0]) for found in others if found.size), None)
+        require(
+            wrong is None, f"randomiser is '{name}' and a feature is {wrong}: accepted are features that are 0 or 1"
+        )
+
+    def perturb(self, features: NDArray[np.generic], generator: np.random.Generator) -> NDArray[np.uint8]:
+        """Return randomised records; `InputError` if a feature is neither 0 nor 1.
 
         Parameters
         ----------
@@ -51,21 +63,15 @@ class RandomisedBits:
             0 and 1, shape (records, features...).
         generator
             Where one number a feature is drawn from, record after record.
-
-        Raises
-        ------
-        InputError
-            If a feature is neither 0 nor 1.
         """
         _require_bits(features)
         lies = draws_above(truth_probability(self.epsilon), features.size, generator)
-        told: Features = np.where(lies.reshape(features.shape), 1 - features, features).astype(np.float32)
-        return told
+        return np.where(lies.reshape(features.shape), 1 - features, features).astype(np.uint8)
 
     def log_odds(
         self, observed: NDArray[np.generic], first: NDArray[np.generic], second: NDArray[np.generic]
     ) -> Floats:
-        """Return log P(observed | first) / P(observed | second), in nats.
+        """Return log P(observed | first) / P(observed | second), in nats, shape (...), a number an observed record.
 
         Each differing bit adds epsilon where it agrees with the first record and takes it away where it agrees with the
         second.
@@ -76,11 +82,6 @@ class RandomisedBits:
             Randomised records, shape (..., features...).
         first, second
             The two records that they can come from, shape (features...).
-
-        Returns
-        -------
-        NDArray
-            Shape (...): one number for each observed record.
 
         Raises
         ------
@@ -94,10 +95,9 @@ class RandomisedBits:
         return np.asarray(self.epsilon * agreeing.sum(axis=record_axes(first)), dtype=np.float64)
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return what the paper promises for records of a shape, a release for each feature.
+        """Return what the paper promises for records of a shape, a release for each feature: of 600, 600 epsilon_i.
 
-        Records of 600 features are promised 600 epsilon_i in all. No two records can differ in more, so it is also the
-        exact law for records that differ everywhere.
+        No two records can differ in more, so it is also the exact law for records that differ everywhere.
         """
         return responses(self.epsilon, int(np.prod(shape)))
 
@@ -111,7 +111,7 @@ class RandomisedBits:
         Parameters
         ----------
         first, second
-            Features of two records, of one shape.
+            As for `log_odds`.
         """
         require_pair(first, first, second)
         for bits in (first, second):

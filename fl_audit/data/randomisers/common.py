@@ -5,11 +5,9 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Flags, Floats32
+from fl_audit.arrays import Flags
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.events import LaplaceRelease, RandomizedResponse, ReleaseEvent
-
-Features = Floats32
 
 _DRAWS = 2**20  # numbers drawn at a time, so that memory does not grow with the records
 
@@ -35,10 +33,8 @@ def responses(epsilon: float, count: int) -> tuple[ReleaseEvent, ...]:
 
     Parameters
     ----------
-    epsilon
-        Epsilon of one telling, at least 0.
-    count
-        How many, from 0.
+    epsilon, count
+        Epsilon of one telling, at least 0; and how many, from 0.
     """
     return (RandomizedResponse(epsilon, count),) if epsilon > 0 and count > 0 else ()
 
@@ -48,12 +44,8 @@ def draws_above(limit: float, count: int, generator: np.random.Generator) -> Fla
 
     Parameters
     ----------
-    limit
-        From 0 to 1.
-    count
-        How many draws.
-    generator
-        What they are drawn with.
+    limit, count, generator
+        From 0 to 1; how many draws; and what they are drawn with.
     """
     found = np.empty(count, dtype=np.bool_)
     for start in range(0, count, _DRAWS):
@@ -72,15 +64,8 @@ def require_pair(observed: NDArray[np.generic], first: NDArray[np.generic], seco
 
     Parameters
     ----------
-    observed
-        What was told, (n, *shape).
-    first, second
-        The two records that it can come from, each of that shape.
-
-    Raises
-    ------
-    InputError
-        If the shapes do not fit.
+    observed, first, second
+        What was told, (n, *shape), and the two records that it can come from, each of that shape.
     """
     fits = first.ndim >= 1 and first.shape == second.shape == observed.shape[observed.ndim - first.ndim :]
     require(

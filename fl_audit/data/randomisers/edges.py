@@ -1,20 +1,23 @@
 """Randomised response on the edges of graphs."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats, Integers
+from fl_audit.arrays import Floats, Floats32, Integers
 from fl_audit.data.randomisers.common import draws_above, require_pair, responses
+from fl_audit.data.records import Records
 from fl_audit.errors import require
+from fl_audit.learning.packed_graphs import pack_graph, unpack_graph
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.gaussian import require_epsilon
 from fl_audit.privacy.randomised_response import truth_probability
 
 AdjacencyMatrix = NDArray[np.bool_]
 """Which pairs of a graph's nodes are joined: symmetric, shape (nodes, nodes); a node joined to itself is allowed."""
+_FEWEST_NODES = 2
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,9 @@ class RandomisedEdges:
     privacy, and it leaves the exact log-odds simple: an edge that the rule may have made is there whether or not the
     randomised matrix had it, so that seeing it tells nothing.
 
+    Graphs are packed rows (`fl_audit.learning.packed_graphs`). How many nodes a graph has is not randomised, so absent
+    nodes stay absent, and whoever sees graphs of different sizes tells them apart for sure.
+
     Raises
     ------
     InputError
@@ -40,30 +46,38 @@ class RandomisedEdges:
     def __post_init__(self) -> None:
         require_epsilon(self.epsilon)
 
-    def perturb(self, adjacency: AdjacencyMatrix, generator: np.random.Generator) -> AdjacencyMatrix:
-        """Return a randomised adjacency matrix.
+    def require_records(self, records: Records) -> None:
+        """Raise `InputError` unless records are graphs of at least two nodes each."""
+        name = self.kind
+        require(records.graphs, f"randomiser is '{name}' and the records are no graphs: accepted are graphs alone")
+        fewest = min(len(unpack_graph(packed)) for packed in records.features)
+        require(
+            fewest >= _FEWEST_NODES,
+            f"randomiser is '{name}' and a graph has {fewest} nodes: accepted are {_FEWEST_NODES} and more",
+        )
+
+    def perturb(self, features: Floats32, generator: np.random.Generator) -> Floats32:
+        """Return randomised graphs of the same shape, one after the other.
 
         Parameters
         ----------
-        adjacency
-            Symmetric truth values, shape (nodes, nodes), at least two nodes.
+        features
+            Packed graphs, (graphs, nodes, width), each symmetric and of at least two nodes, or `InputError`.
         generator
             Where one number a pair of nodes is drawn from: (0, 1), (0, 2), ..., (1, 2), ...
-
-        Raises
-        ------
-        InputError
-            If the matrix is not symmetric, or there are fewer than two nodes.
         """
-        _require_graph(adjacency)
-        above = np.triu_indices(len(adjacency), 1)
-        lies = draws_above(truth_probability(self.epsilon), above[0].size, generator)
-        told = np.zeros_like(adjacency)
-        told[above] = adjacency[above] ^ lies
-        return _without_lonely_nodes(told | told.T)
+        told = np.empty_like(features)
+        for number, packed in enumerate(features):
+            adjacency = _graph(packed)
+            above = np.triu_indices(len(adjacency), 1)
+            lies = draws_above(truth_probability(self.epsilon), above[0].size, generator)
+            matrix = np.zeros_like(adjacency)
+            matrix[above] = adjacency[above] ^ lies
+            told[number] = pack_graph(_without_lonely_nodes(matrix | matrix.T), len(packed))
+        return told
 
-    def log_odds(self, observed: AdjacencyMatrix, first: AdjacencyMatrix, second: AdjacencyMatrix) -> Floats:
-        """Return log P(observed | first) / P(observed | second) of what `perturb` returns, in nats.
+    def log_odds(self, observed: NDArray[Any], first: Floats32, second: Floats32) -> Floats:
+        """Return log P(observed | first) / P(observed | second) of what `perturb` returns, in nats, shape (graphs,).
 
         Each pair of nodes in which the graphs differ counts as a bit does (`RandomisedBits.log_odds`), except the only
         edge of a node that leads to the next node (of the last node: to the one before it): it would be there anyhow.
@@ -71,27 +85,32 @@ class RandomisedEdges:
         Parameters
         ----------
         observed
-            Randomised matrices, shape (..., nodes, nodes).
+            Randomised graphs, (graphs, nodes, width).
         first, second
-            The two matrices that they can come from, shape (nodes, nodes).
-
-        Returns
-        -------
-        NDArray
-            Shape (...): one number for each observed matrix.
+            The two graphs that they can come from, (nodes, width), of equally many nodes.
 
         Raises
         ------
         InputError
-            If a matrix is not symmetric, shapes do not fit, or an observed node has no edge.
+            If a graph is not symmetric, they have different numbers of nodes, or an observed node has no edge.
         """
-        require_pair(observed, first, second)
-        for matrices in (observed, first, second):
-            _require_graph(matrices)
-        require(bool(observed.any(axis=-1).all()), "an observed node has no edge: accepted is what `perturb` returns")
-        agreeing = (observed == first).astype(np.int64) - (observed == second)
-        agreeing[_made_anyhow(observed)] = 0
+        seen, one, other = np.stack([_graph(packed) for packed in observed]), _graph(first), _graph(second)
+        require_pair(seen, one, other)
+        require(bool(seen.any(axis=-1).all()), "an observed node has no edge: accepted is what `perturb` returns")
+        agreeing = (seen == one).astype(np.int64) - (seen == other)
+        agreeing[_made_anyhow(seen)] = 0
         return np.asarray(self.epsilon * np.triu(agreeing, 1).sum(axis=(-2, -1)), dtype=np.float64)
+
+    def differing(self, first: Floats32, second: Floats32) -> int | None:
+        """Return in how many pairs of nodes two graphs differ; None if they have different numbers of nodes.
+
+        Parameters
+        ----------
+        first, second
+            As for `log_odds`.
+        """
+        one, other = _graph(first), _graph(second)
+        return int(np.count_nonzero(np.triu(one != other, 1))) if one.shape == other.shape else None
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
         """Return what the paper promises for graphs of up to `shape` = (nodes, nodes): a release for each edge.
@@ -103,34 +122,27 @@ class RandomisedEdges:
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
         """Return what tells two graphs of `shape` = (nodes, nodes) apart at most: graphs that differ everywhere."""
-        nodes = shape[-1]
-        return responses(self.epsilon, nodes * (nodes - 1) // 2)
+        return responses(self.epsilon, shape[-1] * (shape[-1] - 1) // 2)
 
-    def pair_events(self, first: AdjacencyMatrix, second: AdjacencyMatrix) -> tuple[ReleaseEvent, ...]:
+    def pair_events(self, first: Floats32, second: Floats32) -> tuple[ReleaseEvent, ...]:
         """Return what tells two graphs apart at most: a release for each pair of nodes in which they differ.
 
         Parameters
         ----------
         first, second
-            Two graphs on the same nodes.
+            As for `log_odds`.
         """
-        require_pair(first, first, second)
-        for matrices in (first, second):
-            _require_graph(matrices)
-        return responses(self.epsilon, int(np.count_nonzero(np.triu(first != second, 1))))
+        one, other = _graph(first), _graph(second)
+        require_pair(one, one, other)
+        return responses(self.epsilon, int(np.count_nonzero(np.triu(one != other, 1))))
 
 
-def _require_graph(matrices: AdjacencyMatrix) -> None:
-    square = matrices.ndim >= 2 and matrices.shape[-1] == matrices.shape[-2] >= 2 and matrices.dtype == np.bool_
-    require(
-        square,
-        f"adjacency matrices have shape {matrices.shape} of {matrices.dtype}: accepted are truth values of shape "
-        "(nodes, nodes), at least two nodes",
-    )
-    require(
-        bool((matrices == matrices.swapaxes(-1, -2)).all()),
-        "an adjacency matrix is not symmetric: accepted are undirected graphs",
-    )
+def _graph(packed: NDArray[Any]) -> AdjacencyMatrix:
+    """Return the adjacency matrix of a packed graph; refuse one that cannot be randomised."""
+    matrix = unpack_graph(packed.astype(np.float32, copy=False))
+    require(len(matrix) >= _FEWEST_NODES, f"a graph has {len(matrix)} nodes: accepted are {_FEWEST_NODES} and more")
+    require(np.array_equal(matrix, matrix.T), "a graph is not symmetric: accepted are undirected graphs")
+    return matrix
 
 
 def _partners(nodes: int) -> Integers:

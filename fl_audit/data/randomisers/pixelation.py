@@ -1,13 +1,14 @@
 """Pixelation of grey images with Laplace noise."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats
-from fl_audit.data.randomisers.common import Features, record_axes, require_pair
+from fl_audit.arrays import Floats, Floats32
+from fl_audit.data.randomisers.common import record_axes, require_pair
+from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.privacy.events import LaplaceRelease, ReleaseEvent
 from fl_audit.privacy.gaussian import require_epsilon
@@ -58,8 +59,23 @@ class LaplacePixelation:
         """Scale of the noise, m / (b^2 epsilon), in units of the range of a pixel (255 grey levels)."""
         return self.neighbourhood / (self.block**2 * self.epsilon)
 
-    def perturb(self, features: NDArray[np.floating], generator: np.random.Generator) -> Features:
-        """Return pixelated images of the same shape.
+    def require_records(self, records: Records) -> None:
+        """Raise `InputError` if records are no grey images, have fewer pixels than m, or cannot be pixelated."""
+        shape = records.shape
+        is_grey = len(shape) == 3 and shape[0] == 1 and not records.graphs
+        require(
+            is_grey,
+            f"randomiser is '{self.kind}' and records have shape {shape}: accepted are grey images, (1, height, width)",
+        )
+        pixels = int(np.prod(shape))
+        require(
+            self.neighbourhood <= pixels,
+            f"pixelation-pixels is {self.neighbourhood}: accepted are 1 to {pixels}, those of an image",
+        )
+        self.require_images(records.features)
+
+    def perturb(self, features: NDArray[np.floating], generator: np.random.Generator) -> Floats32:
+        """Return pixelated images of the same shape; `InputError` where `require_images` refuses them.
 
         Parameters
         ----------
@@ -67,21 +83,14 @@ class LaplacePixelation:
             Grey images in [0, 1], shape (images, 1, height, width) or (images, height, width).
         generator
             Where one number a block is drawn from, image after image.
-
-        Raises
-        ------
-        InputError
-            If a pixel is outside [0, 1], there are several channels, or a side is no multiple of the block's.
         """
         self.require_images(features)
         means = self._block_means(features)
         noisy = np.clip(means + generator.laplace(scale=self.scale, size=means.shape), 0.0, 1.0).astype(np.float32)
         return noisy.repeat(self.block, axis=-2).repeat(self.block, axis=-1)
 
-    def log_odds(
-        self, observed: NDArray[np.floating], first: NDArray[np.floating], second: NDArray[np.floating]
-    ) -> Floats:
-        """Return log p(observed | first) / p(observed | second), in nats.
+    def log_odds(self, observed: NDArray[Any], first: NDArray[np.floating], second: NDArray[np.floating]) -> Floats:
+        """Return log p(observed | first) / p(observed | second), in nats, one number for each observed image.
 
         The sum over blocks of (|o - mean'| - |o - mean|) / scale, o the observed value. It holds as it stands where o
         was clipped to 0 or 1: there both probabilities are tails of Laplace laws.
@@ -92,11 +101,6 @@ class LaplacePixelation:
             Pixelated images, shape (..., height, width).
         first, second
             The two images that they can come from, shape (1, height, width) or (height, width).
-
-        Returns
-        -------
-        NDArray
-            Shape of `observed` without the axes of an image: one number for each observed image.
 
         Raises
         ------
@@ -150,13 +154,7 @@ class LaplacePixelation:
         return tuple(LaplaceRelease(step * width, self.scale, count) for step, count in found if step > 0)
 
     def require_images(self, images: NDArray[np.floating]) -> None:
-        """Refuse what cannot be pixelated.
-
-        Raises
-        ------
-        InputError
-            If a pixel is outside [0, 1], there are several channels, or a side is no multiple of the block's.
-        """
+        """Raise `InputError` if a pixel is outside [0, 1], there are colours, or a side is no multiple of a block's."""
         one_channel = images.ndim in (2, 3) or (images.ndim > 3 and images.shape[-3] == 1)
         require(
             one_channel and images.size > 0, f"images have shape {images.shape}: accepted are grey ones, (n, 1, h, w)"
