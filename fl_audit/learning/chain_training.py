@@ -52,7 +52,7 @@ def chain_updates(
         for first in range(0, len(models), together):
             rows = slice(first, first + together)
             theirs = [step[rows] if step.ndim == 2 else step for step in steps]
-            stretch = shared or _OwnStretch.of(layers, features[rows, chosen], labels[rows, chosen], theirs)
+            stretch = shared or _Stretch.of(layers, features[rows, chosen], labels[rows, chosen], theirs)
             start = models[rows]
             now = start if number == 0 else start - moved[rows]
             _move(layers, start, now, moved[rows], stretch, rate)
@@ -72,77 +72,57 @@ def fits_one_stretch(records: int, used: int) -> bool:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Some records, the same in all worlds, and the steps that are taken on them."""
+    """Some records, and the steps that are taken on them; records of each world's own have a leading axis of worlds."""
 
+    is_own: bool  # whether each world has records of its own
     features: Tensor  # float32 (n, ins)
     targets: Tensor  # 1 at each record's class, else 0, float32 (n, classes)
     products: Tensor  # inner products between the records, plus 1 for a bias, float32 (n, n)
-    steps: tuple[Tensor, ...]  # indices of the records of each step
+    # Indices of the records of each step; own records by their places among those of all worlds, (worlds * batch,).
+    steps: tuple[Tensor, ...]
 
     @classmethod
     def of(
         cls, layers: Sequence[ChainLayer], features: Tensor, labels: Tensor, steps: Sequence[Integers]
     ) -> "_Stretch":
-        flat, targets = features.flatten(1), F.one_hot(labels, layers[-1].outs).to(features.dtype)
-        products = flat @ flat.T if len(steps) > 1 else flat.new_empty(0)
+        is_own = labels.dim() == 2
+        flat = features.flatten(2 if is_own else 1).float()
+        targets = F.one_hot(labels, layers[-1].outs).to(flat.dtype)
+        products = flat.new_empty(0)
+        if len(steps) > 1:
+            products = torch.bmm(flat, flat.transpose(1, 2)) if is_own else flat @ flat.T
         if layers[0].bias is not None:
             products += 1
-        return cls(flat, targets, products, tuple(torch.from_numpy(step) for step in steps))
+        if is_own:
+            # Steps that are the same in all worlds are named world by world here.
+            firsts = np.arange(len(flat))[:, np.newaxis] * flat.shape[1]
+            steps = [(firsts + step).reshape(-1) for step in steps]
+        return cls(is_own, flat, targets, products, tuple(map(torch.from_numpy, steps)))
 
     def inputs(self, worlds: int) -> Tensor:
         """Return the records of every world, (worlds, n, ins)."""
-        return self.features.expand(worlds, -1, -1)
+        return self.features if self.is_own else self.features.expand(worlds, -1, -1)
 
     def picked(self, values: Tensor, step: Tensor) -> Tensor:
         """Return the rows of a step's records from values (worlds, n, width)."""
+        if self.is_own:
+            return values.flatten(0, 1).index_select(0, step).view(len(values), -1, values.shape[2])
         return values.index_select(1, step)
 
     def targets_of(self, step: Tensor) -> Tensor:
         """Return the targets of a step's records, of a shape that broadcasts to (worlds, batch, classes)."""
-        return self.targets[step]
+        return self.picked(self.targets, step) if self.is_own else self.targets[step]
 
     def products_with(self, step: Tensor, worlds: int) -> Tensor:
         """Return the products of a step's records with all records, (worlds, batch, n)."""
-        return self.products[step].expand(worlds, -1, -1)
+        return self.picked(self.products, step) if self.is_own else self.products[step].expand(worlds, -1, -1)
 
     def add(self, values: Tensor, step: Tensor, more: Tensor) -> None:
         """Add to the rows of a step's records in values (worlds, n, width)."""
-        values.index_add_(1, step, more)
-
-
-class _OwnStretch(_Stretch):
-    """Records of which each world has its own: everything has a leading axis of worlds.
-
-    The records of a step are named by their places among those of all worlds together, (worlds * batch,).
-    """
-
-    @classmethod
-    def of(
-        cls, layers: Sequence[ChainLayer], features: Tensor, labels: Tensor, steps: Sequence[Integers]
-    ) -> "_OwnStretch":
-        flat = features.flatten(2).float()
-        targets = F.one_hot(labels, layers[-1].outs).to(flat.dtype)
-        products = torch.bmm(flat, flat.transpose(1, 2)) if len(steps) > 1 else flat.new_empty(0)
-        if layers[0].bias is not None:
-            products += 1
-        # Steps that are the same in all worlds are named world by world here.
-        firsts = np.arange(len(flat))[:, np.newaxis] * flat.shape[1]
-        return cls(flat, targets, products, tuple(torch.from_numpy((firsts + step).reshape(-1)) for step in steps))
-
-    def inputs(self, worlds: int) -> Tensor:
-        return self.features
-
-    def picked(self, values: Tensor, step: Tensor) -> Tensor:
-        return values.flatten(0, 1).index_select(0, step).view(len(values), -1, values.shape[2])
-
-    def targets_of(self, step: Tensor) -> Tensor:
-        return self.picked(self.targets, step)
-
-    def products_with(self, step: Tensor, worlds: int) -> Tensor:
-        return self.picked(self.products, step)
-
-    def add(self, values: Tensor, step: Tensor, more: Tensor) -> None:
-        values.view(-1, values.shape[2]).index_add_(0, step, more.flatten(0, 1))
+        if self.is_own:
+            values.view(-1, values.shape[2]).index_add_(0, step, more.flatten(0, 1))
+        else:
+            values.index_add_(1, step, more)
 
 
 def _stretches(records: int, batches: Sequence[Integers]) -> Iterator[tuple[slice | Tensor, Sequence[Integers]]]:

@@ -107,21 +107,15 @@ def _moved(
             velocity = optimizer.momentum * moments[0] + gradients if moments else gradients
             return models - optimizer.learning_rate * velocity, velocity
         case OptimizerKind.ADAM:
-            return _moved_by_adam(optimizer, models, gradients, moments, steps)
+            first, second = moments or (torch.zeros_like(models), torch.zeros_like(models))
+            first = optimizer.beta1 * first + (1 - optimizer.beta1) * gradients
+            second = optimizer.beta2 * second + (1 - optimizer.beta2) * gradients.square()
+            unbiased_first = first / (1 - optimizer.beta1**steps)
+            unbiased_second = second / (1 - optimizer.beta2**steps)
+            moved = models - optimizer.learning_rate * unbiased_first / (unbiased_second.sqrt() + optimizer.epsilon)
+            return moved, first, second
         case _:
             assert_never(optimizer.kind)
-
-
-def _moved_by_adam(
-    optimizer: ServerOptimizer, models: Tensor, gradients: Tensor, moments: tuple[Tensor, ...], steps: int
-) -> tuple[Tensor, ...]:
-    first, second = moments or (torch.zeros_like(models), torch.zeros_like(models))
-    first = optimizer.beta1 * first + (1 - optimizer.beta1) * gradients
-    second = optimizer.beta2 * second + (1 - optimizer.beta2) * gradients.square()
-    unbiased_first = first / (1 - optimizer.beta1**steps)
-    unbiased_second = second / (1 - optimizer.beta2**steps)
-    moved = models - optimizer.learning_rate * unbiased_first / (unbiased_second.sqrt() + optimizer.epsilon)
-    return moved, first, second
 
 
 def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor:

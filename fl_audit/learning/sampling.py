@@ -55,15 +55,9 @@ class Portion:
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(Portion):
     """The examples of a whole clipped sum, from which the portions of its passes are taken."""
 
-    # `features`, `labels`: all examples (n, *shape) and their labels (n,), or each world's own, (worlds, n, *shape) and
-    # (worlds, n).
-    features: Tensor
-    labels: Tensor
-    # Float32 (worlds, width), 1 where an example counts and 0 where it does not; None if all count in every world.
-    counted: Tensor | None = None
     # Int64 (worlds, width), indices of the examples that each world works on; None if each works on all.
     chosen: Tensor | None = None
 
@@ -88,11 +82,6 @@ class Workload:
         if largest > share * labels.shape[-1]:
             return cls(features, labels, taking_part.float())
         return cls(features, labels, *_gathered(taking_part, largest))
-
-    @property
-    def is_own(self) -> bool:
-        """Whether each world has examples of its own."""
-        return self.labels.dim() == 2
 
     @property
     def width(self) -> int:

@@ -132,9 +132,9 @@ class RandomisedEdges:
         first, second
             As for `log_odds`.
         """
-        one, other = _graph(first), _graph(second)
-        require_pair(one, one, other)
-        return responses(self.epsilon, int(np.count_nonzero(np.triu(one != other, 1))))
+        differing = self.differing(first, second)
+        require(differing is not None, "graphs have different numbers of nodes: accepted are two of equally many")
+        return responses(self.epsilon, differing or 0)
 
 
 def _graph(packed: NDArray[Any]) -> AdjacencyMatrix:
