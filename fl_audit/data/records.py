@@ -36,7 +36,7 @@ class Records:
     owner: Integers | None = None
     # Names of the owners; empty where they are not known. Owners without a record are allowed.
     owners: tuple[str, ...] = ()
-    graphs: bool = False  # whether every record is a graph in packed rows (`fl_audit.learning.packed_graphs`)
+    graphs: bool = False  # whether every record is a graph in packed rows (`fl_audit.data.graph_records`)
 
     def __post_init__(self) -> None:
         # Values beyond float32 become infinite here and are refused below, so numpy's own warning says nothing new.

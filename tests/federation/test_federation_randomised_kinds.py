@@ -16,6 +16,7 @@ from torch import nn
 from experiments.runs.engines import Engine
 from experiments.runs.plan import AuditPlan
 from experiments.runs.run import rebuild_report, run_audit
+from fl_audit.data.graph_records import unpack_graph
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedEdges
 from fl_audit.errors import InputError
 from fl_audit.evidence.findings.record_promise import advantage_of, measured_advantage
@@ -24,7 +25,6 @@ from fl_audit.game.private_training import OwnDraws
 from fl_audit.game.public import PublicGame
 from fl_audit.game.randomised import randomised_records, told_by
 from fl_audit.game.record_pair import record_pair
-from fl_audit.learning.packed_graphs import unpack_graph
 from fl_audit.privacy.randomised_response import response_advantage
 from fl_audit.randomness import Purpose, generator
 from fl_audit.stored_json import read_json

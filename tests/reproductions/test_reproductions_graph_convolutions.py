@@ -10,10 +10,10 @@ from learning.gradient_truth import clip_and_sum, example_gradients
 from torch import Tensor, nn
 
 from experiments.reproductions.bernau2019.graph_convolutions import GraphNetwork, dgcnn
+from fl_audit.data.graph_records import pack_graph, packed_shape
 from fl_audit.errors import InputError
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.module_checks import check_outputs
-from fl_audit.learning.packed_graphs import pack_graph, packed_shape
 from fl_audit.learning.stacked import StackedModel
 
 KEPT, CLASSES = 12, 3

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from fl_audit.arrays import Integers
 from fl_audit.data.encoding import encode_labels
 from fl_audit.data.files import locate_any, read_zip_member
-from fl_audit.data.graph_records import GRAPH_NODES, graph_records
-from fl_audit.data.randomisers.edges import AdjacencyMatrix
+from fl_audit.data.graph_records import GRAPH_NODES, AdjacencyMatrix, graph_records
 from fl_audit.data.records import Source
 from fl_audit.errors import InputError, require
 

@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fl_audit.data.graph_records import is_packed_shape, unpack_graphs
 from fl_audit.errors import require
 from fl_audit.learning.models import glorot
-from fl_audit.learning.packed_graphs import is_packed_shape, unpack_graphs
 
 SORTED_NODES = 130
 """k of the sort pooling unless another is named: what the authors' .9 comes to, the number of nodes that 90 % of
@@ -53,7 +53,7 @@ def dgcnn(feature_shape: Sequence[int], classes: int, sorted_nodes: int | None =
 
 
 class GraphNetwork(nn.Module):
-    """DGCNN on packed graphs (`fl_audit.learning.packed_graphs`).
+    """DGCNN on packed graphs (`fl_audit.data.graph_records`).
 
     Four graph convolutions H' = tanh(D^-1 (A + I) H W) of widths 32, 32, 32 and 1, where D holds the row sums of A + I
     (Zhang et al. 2018, Eq. 1). What they give stands side by side, 97 numbers for each node. Sort pooling puts the

@@ -7,16 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats, Floats32, Integers
+from fl_audit.data.graph_records import AdjacencyMatrix, pack_graph, unpack_graph
 from fl_audit.data.randomisers.common import draws_above, require_pair, responses
 from fl_audit.data.records import Records
 from fl_audit.errors import require
-from fl_audit.learning.packed_graphs import pack_graph, unpack_graph
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.gaussian import require_epsilon
 from fl_audit.privacy.randomised_response import truth_probability
 
-AdjacencyMatrix = NDArray[np.bool_]
-"""Which pairs of a graph's nodes are joined: symmetric, shape (nodes, nodes); a node joined to itself is allowed."""
 _FEWEST_NODES = 2
 
 
@@ -31,7 +29,7 @@ class RandomisedEdges:
     privacy, and it leaves the exact log-odds simple: an edge that the rule may have made is there whether or not the
     randomised matrix had it, so that seeing it tells nothing.
 
-    Graphs are packed rows (`fl_audit.learning.packed_graphs`). How many nodes a graph has is not randomised, so absent
+    Graphs are packed rows (`fl_audit.data.graph_records`). How many nodes a graph has is not randomised, so absent
     nodes stay absent, and whoever sees graphs of different sizes tells them apart for sure.
 
     Raises
