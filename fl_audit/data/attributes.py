@@ -8,7 +8,7 @@ from fl_audit.arrays import Floats, Floats32, Integers
 from fl_audit.data.records import Records, Source, TableColumn
 from fl_audit.errors import InputError, require
 
-MOST_VALUES = 100  # a column with more values is a measurement; each value costs a query a record and a model
+_MOST_VALUES = 100  # a column with more values is a measurement; each value costs a query a record and a model
 _NAMES_SHOWN = 10
 
 
@@ -45,13 +45,13 @@ def choose_attribute(source: Source, outside: Records, named: str | None = None)
     kind = "graphs" if source.pool.graphs else "images"
     require(source.is_table, f"records of {source.name} are {kind}: accepted with attack attribute are tables")
     if named is not None:
-        column = named_column(source, named)
-        return _with_prior(column, values_of(source, column), outside)
+        column = _named_column(source, named)
+        return _with_prior(column, _values_of(source, column), outside)
     found = [
         _with_prior(column, np.unique(source.pool.features[:, column.places], axis=0), outside)
         for column in _of_two_values(source)
     ]
-    needed = f"accepted for attribute in [audit] are columns of 2 to {MOST_VALUES} values, by name or number"
+    needed = f"accepted for attribute in [audit] are columns of 2 to {_MOST_VALUES} values, by name or number"
     require(bool(found), f"records of {source.name} have no column of two values: {needed}")
     return max(found, key=lambda one: float(one.prior.min()))  # of equal ones the first
 
@@ -78,48 +78,38 @@ def _codes(own: Floats32, values: Floats32) -> Integers:
     return np.asarray(same.argmax(axis=1), dtype=np.int64)
 
 
-def values_of(source: Source, column: TableColumn) -> Floats32:
-    """Return every value of a column as features, ascending, shape (values, width); `InputError` unless 2 to 100.
-
-    Parameters
-    ----------
-    source, column
-        A table, and one of its columns.
-    """
+def _values_of(source: Source, column: TableColumn) -> Floats32:
+    """Return every value of a column as features, ascending, shape (values, width); refuse too many."""
     values = np.unique(source.pool.features[:, column.places], axis=0)
-    accepted = f"accepted are columns of 2 to {MOST_VALUES} values"
-    require(2 <= len(values) <= MOST_VALUES, f"attribute {column.name} has {len(values)} values: {accepted}")
+    accepted = f"accepted are columns of 2 to {_MOST_VALUES} values"
+    require(2 <= len(values) <= _MOST_VALUES, f"attribute {column.name} has {len(values)} values: {accepted}")
     return values
 
 
-def with_values(records: Records, index: int, column: TableColumn, values: Floats32) -> Records:
+def with_values(records: Records, index: int, source: Source, named: str) -> Records:
     """Return records with one of them in as many versions as a column has values, and nothing else changed.
 
     Parameters
     ----------
     records, index
         n records, and which of them: the first value stands in its place, the others come after all records, from n.
-    column, values
-        The column that is varied, and its values as features, (values, width).
+    source, named
+        The table that they are from, and the column that is varied: its name, or its number from 0.
+
+    Raises
+    ------
+    InputError
+        If there is no such column with 2 to 100 values.
     """
+    column = _named_column(source, named)
+    values = _values_of(source, column)
     found = records.take([*range(len(records)), *[index] * (len(values) - 1)])
     found.features[[index, *range(len(records), len(found))], column.places] = values
     return found
 
 
-def named_column(source: Source, named: str) -> TableColumn:
-    """Return a column of a table.
-
-    Parameters
-    ----------
-    source, named
-        The table, and the name of the column, or its number from 0.
-
-    Raises
-    ------
-    InputError
-        If there is none.
-    """
+def _named_column(source: Source, named: str) -> TableColumn:
+    """Return a column of a table by its name, or its number from 0."""
     columns = source.table_columns
     by_name = {one.name: one for one in columns}
     if named in by_name:

@@ -11,7 +11,7 @@ import pandas as pd
 from fl_audit.data.columns import check_classes, described_names
 from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels, encode_owners
 from fl_audit.data.frames import TableSettings, chosen_columns, source_of_frames
-from fl_audit.data.image_folders import ImageSettings, described, image_features
+from fl_audit.data.image_folders import ImageSettings, image_features
 from fl_audit.data.records import ColumnKind, ColumnUse, Source
 from fl_audit.errors import InputError, require
 
@@ -144,11 +144,11 @@ def _of_pictures(
     owners = UNKNOWN_OWNERS
     if table.owner is not None:
         owners = encode_owners(_names(parts[0][1], table.owner), f"{path}: owner column {table.owner}")
-    features = image_features(_opened(parts, column), images)
+    features, became = image_features(_opened(parts, column), images)
     pool = build_records(features[: len(codes)], codes, classes, path, owners)
     test = None if test_codes is None else build_records(features[len(codes) :], test_codes, classes, parts[-1][0])
     uses = [
-        ColumnUse(column, ColumnKind.IMAGE, described(features, images)),
+        ColumnUse(column, ColumnKind.IMAGE, became),
         described_names(label, ColumnKind.LABEL, np.unique(labels[0])),
         *([] if table.owner is None else [described_names(table.owner, ColumnKind.OWNER, owners.names)]),
         *(

@@ -38,8 +38,8 @@ class ImageSettings:
         return cls(options.get("image-size"), bool(options.get("grey", False)))
 
 
-def image_features(pictures: Iterable[tuple[str, "Image"]], settings: ImageSettings) -> Floats32:
-    """Return pictures as numbers from 0 to 1, shape (n, channels, height, width): one channel for grey, else three.
+def image_features(pictures: Iterable[tuple[str, "Image"]], settings: ImageSettings) -> tuple[Floats32, str]:
+    """Return pictures as numbers from 0 to 1, (n, channels, height, width), and in words: one channel for grey, or 3.
 
     Parameters
     ----------
@@ -61,21 +61,9 @@ def image_features(pictures: Iterable[tuple[str, "Image"]], settings: ImageSetti
     # A grey picture among coloured ones is the same grey in every channel.
     stacked = np.stack([np.broadcast_to(each, (channels, *each.shape[1:])) for each in kept])
     features: Floats32 = stacked.astype(np.float32) / _HIGHEST_PIXEL
-    return features
-
-
-def described(features: Floats32, settings: ImageSettings) -> str:
-    """Return what pictures became, in words.
-
-    Parameters
-    ----------
-    features, settings
-        The pictures, float32 (n, *shape), and how they were read.
-    """
-    channels, height, width = features.shape[1:]
     scaled = ", scaled to that size" if settings.size is not None else ""
     colour = "grey" if channels == 1 else "three colours"
-    return f"{height}x{width} pixels{scaled}, {colour}, 0 to 1"
+    return features, f"{_size(kept[0])} pixels{scaled}, {colour}, 0 to 1"
 
 
 def _pixels(picture: "Image", settings: ImageSettings) -> NDArray[np.uint8]:
@@ -116,10 +104,10 @@ def load_image_folder(
     names = [np.array([file.parent.name for file in files], dtype=np.str_) for files in found]
     codes, test_codes, classes = encode_labels(names[0], names[1] if len(names) > 1 else None, places[-1])
     # Together, so that training and test pictures have one size and one number of channels.
-    features = image_features(_opened([file for files in found for file in files]), settings)
+    features, became = image_features(_opened([file for files in found for file in files]), settings)
     pool = build_records(features[: len(codes)], codes, classes, places[0])
     test = None if test_codes is None else build_records(features[len(codes) :], test_codes, classes, places[-1])
-    pictures = ColumnUse("pictures", ColumnKind.IMAGE, described(features, settings))
+    pictures = ColumnUse("pictures", ColumnKind.IMAGE, became)
     uses = (pictures, described_names("folders", ColumnKind.LABEL, np.unique(names[0])))
     title = f"pictures of {places[0].name}, {len(pool):,} records, {classes} classes"
     return Source("images", pool, test, title, uses)

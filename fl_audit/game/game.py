@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.arrays import Flags, Floats, Floats32, Integers
-from fl_audit.data.attributes import named_column, values_of, with_values
+from fl_audit.data.attributes import with_values
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.crafted import alone, with_crafted
 from fl_audit.data.neighbours import stand_in_shard
@@ -356,8 +356,7 @@ def load_game(public: PublicGame) -> Game:
     population = _population(public, outside.left)
     inside = with_crafted(split.inside, public.pair.index, public.pair.crafted)
     if public.candidate_column is not None:
-        column = named_column(source, public.candidate_column)
-        inside = with_values(inside, public.pair.index, column, values_of(source, column))
+        inside = with_values(inside, public.pair.index, source, public.candidate_column)
         more = np.arange(public.records, public.records_held)
         shards = tuple(np.append(one, more) if client == victim else one for client, one in enumerate(shards))
     model = StackedModel.of(model_for(public.model, split.inside))
