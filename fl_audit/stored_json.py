@@ -11,13 +11,7 @@ SCHEMA = 1  # of `summary.json`
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file of a run.
-
-    Raises
-    ------
-    InputError
-        If it is missing or damaged.
-    """
+    """Read a JSON file of a run; `InputError` if it is missing or damaged."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -59,13 +53,7 @@ def require_sealed(directory: Path) -> None:
 
 
 def read_summary(directory: Path) -> dict[str, Any]:
-    """Read every number of a finished run, by finding.
-
-    Raises
-    ------
-    InputError
-        If it holds no finished run, or its summary is damaged.
-    """
+    """Read every number of a finished run, by finding; `InputError` if there is none, or its summary is damaged."""
     path = directory / "summary.json"
     require(path.is_file(), f"{directory} holds no finished run: accepted are directories with a summary.json")
     found = read_json(path)

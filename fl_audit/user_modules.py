@@ -76,13 +76,7 @@ def import_user_module(name: str) -> ModuleType:
 
 
 def require_named(name: str) -> None:
-    """Refuse a name that cannot stand for a function of the user, before anything slow is imported.
-
-    Raises
-    ------
-    InputError
-        If it is not `package.module:name`, or there is no such top-level module.
-    """
+    """Refuse what is no `package.module:name` of a top-level module that there is, before anything slow is imported."""
     module, _, attribute = name.partition(":")
     if not module or not attribute or module.startswith("."):
         raise InputError(f"{name!r} names no function: accepted is package.module:name")

@@ -104,13 +104,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """Return a file's content as UTF-8 text, unpacked if it is gzipped.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is no UTF-8 text.
-    """
+    """Return a file's content as UTF-8 text, unpacked if it is gzipped; `InputError` if it is none or unreadable."""
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -33,13 +33,7 @@ _USUAL = {"encoding": ("utf-8", "utf-8-sig"), "separator": (",",), "decimal": ("
 
 @dataclass(frozen=True)
 class TableSettings:
-    """How a table is read.
-
-    Raises
-    ------
-    InputError
-        If the separator is not one character, decimal is no mark of decimals, or the owner is dropped.
-    """
+    """How a table is read; `InputError` if separator or decimal is no such mark, or the owner is dropped."""
 
     label: str  # name of the label column: whole numbers or words
     drop: tuple[str, ...] = ()  # names of columns that are left out

@@ -95,13 +95,7 @@ def partition_records(
 
 
 def owners_of(owner: Integers | None) -> Integers:
-    """Return the owners that have records, ascending: with the partition `natural` these are the clients.
-
-    Raises
-    ------
-    InputError
-        If it is not known whose each record is, shape (n,).
-    """
+    """Return the owners that have records, ascending, the clients of partition `natural`; `InputError` if unknown."""
     if owner is None:
         raise InputError(
             "partition is natural, and nothing says whose each record is: accepted are csv and npz with owner in "

@@ -137,13 +137,7 @@ def side_by_side(columns: Iterable[tuple[str, int]]) -> tuple[TableColumn, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A loaded data set before any record is chosen from it.
-
-    Raises
-    ------
-    InputError
-        If pool and test differ in feature shape or number of classes.
-    """
+    """A loaded data set before any record is chosen from it; pool and test have one feature shape and equal classes."""
 
     name: str  # name in the catalogue
     pool: Records  # records that training sets and their neighbours are drawn from

@@ -25,13 +25,7 @@ from fl_audit.learning.stacked import StackedModel
 
 @dataclass(frozen=True)
 class LocalSchedule:
-    """What a client does on its own records in a round.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range, or not exactly one of `epochs` and `steps` is given.
-    """
+    """What a client does on its own records in a round; exactly one of `epochs` and `steps` is given."""
 
     learning_rate: float  # step size, positive
     batch: int  # records of one step, at least 1; the last step of an epoch takes those that are left

@@ -44,19 +44,13 @@ class ServerOptimizer:
 
     @property
     def models_to_invert(self) -> int:
-        """How many successive models, the newest included, determine the newest gradient.
-
-        Raises
-        ------
-        InputError
-            If the optimizer is Adam, whose first step keeps little of the gradient but its signs.
-        """
+        """How many successive models, the newest included, determine the newest gradient; `InputError` for Adam."""
         match self.kind:
             case OptimizerKind.SGD:
                 return 2
             case OptimizerKind.MOMENTUM:
                 return 3
-            case OptimizerKind.ADAM:
+            case OptimizerKind.ADAM:  # whose first step keeps little of the gradient but its signs
                 raise InputError("view is 'model' with optimizer 'adam': accepted are 'sgd' and 'momentum'")
             case _:
                 assert_never(self.kind)

@@ -13,13 +13,7 @@ _DRAWS = 2**20  # numbers drawn at a time, so that memory does not grow with the
 
 
 def pure_epsilon(events: Iterable[ReleaseEvent]) -> float:
-    """Return the sum of the epsilons of all releases: Definition 5 of Bernau et al. 2019. Of no release it is 0.
-
-    Raises
-    ------
-    InputError
-        If a release has Gaussian noise, which promises no epsilon without a delta.
-    """
+    """Return the sum of epsilons of releases (Bernau et al. 2019, Definition 5), 0 of none; refuse Gaussian noise."""
     total = 0.0
     for event in events:
         if not isinstance(event, LaplaceRelease | RandomizedResponse):
