@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 
@@ -209,25 +209,21 @@ def _table_type() -> Any:
 
 
 def _reason(scheme: PartitionScheme, settings: Mapping[str, Any], error: Exception) -> str:
-    match scheme:
-        case PartitionScheme.LINEAR | PartitionScheme.SQUARE | PartitionScheme.EXPONENTIAL:
-            return "the smallest client would have none: accepted are fewer clients or more records"
-        case PartitionScheme.DIRICHLET:
-            return (
-                f"no draw with alpha {settings['alpha']:g} gave every client min-partition-size "
-                f"{settings['min_partition_size']} records: accepted are a larger alpha, a smaller "
-                "min-partition-size or fewer clients"
-            )
-        case PartitionScheme.SHARD:
-            return (
-                "there are not enough shards for every client to get one: accepted are a smaller shard-size, fewer "
-                "shards a client, or fewer clients"
-            )
-        case PartitionScheme.IID | PartitionScheme.PATHOLOGICAL | PartitionScheme.NATURAL:
-            # The partitioner's messages run over several lines; the words are good.
-            return " ".join(str(error).split()) or type(error).__name__
-        case _:
-            assert_never(scheme)
+    if scheme is PartitionScheme.DIRICHLET:
+        return (
+            f"no draw with alpha {settings['alpha']:g} gave every client min-partition-size "
+            f"{settings['min_partition_size']} records: accepted are a larger alpha, a smaller min-partition-size or "
+            "fewer clients"
+        )
+    if scheme is PartitionScheme.SHARD:
+        return (
+            "there are not enough shards for every client to get one: accepted are a smaller shard-size, fewer shards "
+            "a client, or fewer clients"
+        )
+    if scheme not in _DEFAULTS:
+        return "the smallest client would have none: accepted are fewer clients or more records"
+    # The partitioner's messages run over several lines; the words are good.
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _check_parts(parts: tuple[Integers, ...], records: int, scheme: PartitionScheme) -> None:
