@@ -96,21 +96,17 @@ def choose_neighbour(
             pool = _check_replacements(len(inside), outside)
             return NeighbourPair(*pair_of_rank(inside, pool, dissimilarity, rank, farthest))
         return ranked_neighbours(adjacency, inside, outside, dissimilarity, rank, farthest)[-1]
-    random, records = generator(seed, Purpose.NEIGHBOUR_CHOICE), "indices of the records in D"
-    match adjacency.relation:
-        case Relation.ADD_REMOVE:
-            _check_removable(inside)
-            return NeighbourPair(_one_of(len(inside), choice, random, records), None)
-        case Relation.REPLACE if choice is NeighbourChoice.CRAFTED_OPPOSITE:
-            return NeighbourPair(_one_of(len(inside), choice, random, records), None)
-        case Relation.REPLACE:
-            pool = _check_replacements(len(inside), outside)
-            index = _one_of(len(inside), choice, random, records)
-            if isinstance(choice, NeighbourChoice):
-                return NeighbourPair(index, int(random.integers(len(pool))))
-            return NeighbourPair(index, ranked_pairs(inside.take([index]), pool, dissimilarity, 1)[0][1])
-        case _:
-            assert_never(adjacency.relation)
+    random = generator(seed, Purpose.NEIGHBOUR_CHOICE)
+    if adjacency.relation is Relation.ADD_REMOVE:
+        _check_removable(inside)
+    is_replaced = adjacency.relation is Relation.REPLACE and choice is not NeighbourChoice.CRAFTED_OPPOSITE
+    others = _check_replacements(len(inside), outside) if is_replaced else None
+    index = _one_of(len(inside), choice, random, "indices of the records in D")
+    if others is None:
+        return NeighbourPair(index, None)
+    if isinstance(choice, NeighbourChoice):
+        return NeighbourPair(index, int(random.integers(len(others))))
+    return NeighbourPair(index, pair_of_rank(inside.take([index]), others, dissimilarity, 1)[1])
 
 
 def _is_ranked(choice: NeighbourChoice | int, rank: int) -> bool:
@@ -155,19 +151,13 @@ def choose_client(
 
     Parameters
     ----------
-    adjacency
-        How they differ: add-remove-client or replace-client.
-    shards, records
-        Positions in D of every client's records, at least 2 clients; and D.
-    choice
-        Most or least dissimilar (see `client_dissimilarities`), random, or the number of a client. The stand-in has no
-        part in the choice.
-    dissimilarity
-        How far a client lies from the others: euclidean, manhattan or cosine.
-    seed
-        Public seed of the data, for the random choice.
-    rank
-        Rank among the most or least dissimilar clients, from 1; 1 for any other choice.
+    adjacency, shards, records
+        How they differ, positions in D of every client's records, at least 2 clients; and D.
+    choice, rank
+        Most or least dissimilar (see `client_dissimilarities`), then with a rank from 1; random; or the number of a
+        client. The stand-in has no part in the choice.
+    dissimilarity, seed
+        Euclidean, manhattan or cosine; and public seed of the data, for the random choice.
 
     Raises
     ------
