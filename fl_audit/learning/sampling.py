@@ -62,24 +62,20 @@ class Workload(Portion):
     chosen: Tensor | None = None
 
     @classmethod
-    def of(
-        cls, features: Tensor, labels: Tensor, taking_part: Tensor | None, gathered_below: float | None = None
-    ) -> "Workload":
+    def of(cls, features: Tensor, labels: Tensor, taking_part: Tensor | None) -> "Workload":
         """Return the workload in the cheaper of the two ways.
 
         Parameters
         ----------
         features, labels
             All examples, as for `Workload`.
-        taking_part, gathered_below
-            Bool (worlds, n), which examples are in each world's sample, None for all of them; and up to which share of
-            n in the largest of them samples are gathered, None for `GATHERED_BELOW`.
+        taking_part
+            Bool (worlds, n), which examples are in each world's sample; None means all of them.
         """
         if taking_part is None:
             return cls(features, labels)
         largest = int(taking_part.sum(1).max()) if taking_part.numel() else 0
-        share = GATHERED_BELOW if gathered_below is None else gathered_below
-        if largest > share * labels.shape[-1]:
+        if largest > GATHERED_BELOW * labels.shape[-1]:
             return cls(features, labels, taking_part.float())
         return cls(features, labels, *_gathered(taking_part, largest))
 
