@@ -126,19 +126,15 @@ def in_percent(number: float) -> str:
 def choice(choices: type[Choice], what: str, name: object) -> Choice:
     """Return the member of an enumeration that has a name.
 
+    `InputError` if none has.
+
     Parameters
     ----------
     choices, what, name
         An enumeration whose values are names; what is chosen, as a message names it; and the name that a user gave.
-
-    Raises
-    ------
-    InputError
-        If none has.
     """
-    if not isinstance(name, str) or name not in list(choices):
-        raise InputError(f"{what} is {name!r}: accepted are {', '.join(choices)}")
-    return choices(name)
+    require(name in list(choices), f"{what} is {name!r}: accepted are {', '.join(choices)}")
+    return choices(str(name))
 
 
 def in_a_line(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from fl_audit.errors import InputError, in_a_line
+from fl_audit.errors import InputError, in_a_line, require
 
 _PAPER = "experiments.reproductions.bernau2019"
 MOVED = {
@@ -87,20 +87,15 @@ def require_named(name: str) -> None:
 
 
 def require_unmoved(name: str, what: str) -> None:
-    """Refuse a name that something had before it moved, one of `MOVED`, and say how it is named now.
+    """Raise `InputError` at a name that something had before it moved, one of `MOVED`, and say how it is named now.
 
     Parameters
     ----------
     name, what
         What a configuration names, and what it should be, "data set" or "model".
-
-    Raises
-    ------
-    InputError
-        If it moved.
     """
-    if found := MOVED.get((what, name)):
-        raise InputError(f"{what} is {name!r}, which moved to the reproduction of its paper: accepted is {found!r}")
+    found = MOVED.get((what, name))
+    require(found is None, f"{what} is {name!r}, which moved to the reproduction of its paper: accepted is {found!r}")
 
 
 def title_of_named(name: str) -> str:

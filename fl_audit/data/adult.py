@@ -55,7 +55,8 @@ def load_adult(directory: Path | None, incomplete: bool = False) -> Source:
     """Return UCI Adult: 104 features in [0, 1] (6 numeric, 98 one-hot), 2 classes, 30,162 and 15,060 records.
 
     Rows with a missing value (`?`) are left out. With `incomplete` they are kept, `?` a level of its own: 108 features,
-    32,561 and 16,281 records. Numeric columns are scaled by their range in `adult.data`.
+    32,561 and 16,281 records. Numeric columns are scaled by their range in `adult.data`. `InputError` if a file is
+    missing or damaged, or a row is not of the published format.
 
     Parameters
     ----------
@@ -63,11 +64,6 @@ def load_adult(directory: Path | None, incomplete: bool = False) -> Source:
         Directory with `adult.data` and `adult.test`, plain or gzipped, or with a folder `adult` that holds them.
     incomplete
         Whether rows with missing values are kept.
-
-    Raises
-    ------
-    InputError
-        If a file is missing or damaged, or a row is not of the published format.
     """
     paths = find_adult(directory)
     columns = _with_missing() if incomplete else _COLUMNS

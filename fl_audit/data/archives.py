@@ -20,7 +20,8 @@ def load_npz(directory: Path | None, path: str, owner: str | None = None) -> Sou
     """Return the records of a NumPy archive with the keys `x`, `y` and, for official test records, `x_test`, `y_test`.
 
     Bytes (uint8) are divided by 255, other numbers are used as they are; three axes get a channel axis, (n, 1, h, w).
-    Labels become 0..c-1 in sorted order.
+    Labels become 0..c-1 in sorted order. `InputError` if the file is missing or damaged, a key is missing, or an array
+    has another type or shape.
 
     Parameters
     ----------
@@ -29,11 +30,6 @@ def load_npz(directory: Path | None, path: str, owner: str | None = None) -> Sou
     owner
         Key of the array that says whose each record of `x` is, such as `client`: whole numbers or text, shape (n,).
         None: that is not known.
-
-    Raises
-    ------
-    InputError
-        If the file is missing or damaged, a key is missing, or an array has another type or shape.
     """
     file = resolve(directory, path)
     require(owner not in _KEYS, f"owner is {owner!r}: accepted is the key of an array other than {', '.join(_KEYS)}")

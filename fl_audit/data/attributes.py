@@ -28,6 +28,8 @@ class Attribute:
 def choose_attribute(source: Source, outside: Records, named: str | None = None) -> Attribute:
     """Return the attribute with a name, or the one that is hardest to guess without a model.
 
+    `InputError` if the records are no table, or there is no such column with 2 to 100 values.
+
     Parameters
     ----------
     source, outside
@@ -36,11 +38,6 @@ def choose_attribute(source: Source, outside: Records, named: str | None = None)
     named
         Name of a column, or its number from 0. None takes, of the columns with two values, the one whose rarer value
         is most common in `outside`, and the first of equal ones.
-
-    Raises
-    ------
-    InputError
-        If the records are no table, or there is no such column with 2 to 100 values.
     """
     kind = "graphs" if source.pool.graphs else "images"
     require(source.is_table, f"records of {source.name} are {kind}: accepted with attack attribute are tables")
@@ -89,17 +86,14 @@ def _values_of(source: Source, column: TableColumn) -> Floats32:
 def with_values(records: Records, index: int, source: Source, named: str) -> Records:
     """Return records with one of them in as many versions as a column has values, and nothing else changed.
 
+    `InputError` if there is no such column with 2 to 100 values.
+
     Parameters
     ----------
     records, index
         n records, and which of them: the first value stands in its place, the others come after all records, from n.
     source, named
         The table that they are from, and the column that is varied: its name, or its number from 0.
-
-    Raises
-    ------
-    InputError
-        If there is no such column with 2 to 100 values.
     """
     column = _named_column(source, named)
     values = _values_of(source, column)

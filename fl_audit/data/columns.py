@@ -71,7 +71,8 @@ def encode_column(
 
     Numbers, also such as `12%` and `1,234`, and dates such as `2024-03-31` and `31.3.2024` are scaled to [0, 1] by
     their range in the file that is not for the test; true and false become 1 and 0; words become one feature for each
-    level.
+    level. `InputError` if the features are too many to be held, or the column holds dates of another form, is an
+    identifier or free text, has no name and counts the records, or mixes numbers with a few words.
 
     Parameters
     ----------
@@ -81,12 +82,6 @@ def encode_column(
         Largest number of levels of a column of words, and number of features that the columns before it became.
     decimal
         Mark of decimals; the other one of point and comma can stand between thousands.
-
-    Raises
-    ------
-    InputError
-        If the features are too many to be held, or the column holds dates of another form, is an identifier or free
-        text, has no name and counts the records, or mixes numbers with a few words.
     """
     numbers, note = _numbers(column, name, origin, decimal)
     if numbers is None:

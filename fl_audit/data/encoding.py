@@ -39,7 +39,8 @@ def encode_labels(
 ) -> tuple[Integers, Integers | None, int]:
     """Map labels to 0..c-1 in the sorted order of the labels of `fitted`.
 
-    Return codes of the pool, codes of the test records or None, and the number of classes.
+    Return codes of the pool, codes of the test records or None, and the number of classes. `InputError` if a label is
+    no whole number though all are numbers, or a test label does not occur in the pool.
 
     Parameters
     ----------
@@ -47,20 +48,14 @@ def encode_labels(
         Labels of the pool, shape (n,), and of the test records or None: whole numbers, truth values or strings.
     path
         File to name in errors.
-
-    Raises
-    ------
-    InputError
-        If a label is no whole number though all are numbers, or a test label does not occur in the pool.
     """
     _check_whole(fitted, path)
     levels, codes = np.unique(fitted, return_inverse=True)
     if test is None:
         return codes.astype(np.int64), None, len(levels)
     _check_whole(test, path)
-    known = np.isin(test, levels)
-    if not known.all():
-        raise InputError(f"{path}: test label {test[~known][0]} does not occur among the training labels")
+    unknown = test[~np.isin(test, levels)]
+    require(not unknown.size, f"{path}: test label {str(*unknown[:1])} does not occur among the training labels")
     return codes.astype(np.int64), np.searchsorted(levels, test).astype(np.int64), len(levels)
 
 
@@ -77,23 +72,19 @@ UNKNOWN_OWNERS = Owners()
 def encode_owners(values: NDArray[np.generic], what: str) -> Owners:
     """Number the owners of records 0..m-1, in the sorted order of what tells them apart.
 
+    `InputError` if there is more than one axis, or a value is neither a whole number nor text.
+
     Parameters
     ----------
     values, what
         Owner of every record, shape (n,), whole numbers or text; and where they stand, for errors.
-
-    Raises
-    ------
-    InputError
-        If there is more than one axis, or a value is neither a whole number nor text.
     """
     require(values.ndim == 1, f"{what} has shape {values.shape}: accepted is one owner for each record, shape (n,)")
     kind = values.dtype.kind
     require(kind in "biuUf", f"{what} has type {values.dtype}: accepted are whole numbers or text that name an owner")
     if kind == "f":
-        wrong = ~np.isfinite(values) | (values != np.floor(values))
-        if wrong.any():
-            raise InputError(f"{what} has {values[wrong][0]}: accepted are whole numbers or text that name an owner")
+        wrong = values[~np.isfinite(values) | (values != np.floor(values))]
+        require(not wrong.size, f"{what} has {str(*wrong[:1])}: accepted are whole numbers or text that name an owner")
     levels, codes = np.unique(values, return_inverse=True)
     names = levels.astype(np.str_) if kind != "f" else [f"{level:.0f}" for level in levels.tolist()]
     return Owners(codes.astype(np.int64), tuple(map(str, names)))

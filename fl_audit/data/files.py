@@ -127,15 +127,12 @@ def _readable(path: Path, damaged: tuple[type[Exception], ...], what: str, accep
 def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
     """Pass name and open content of each regular file of a gzipped tar archive, which is streamed, to `read` in turn.
 
+    `InputError` if the file cannot be read, is damaged or incomplete, or no such archive; or where `read` does.
+
     Parameters
     ----------
     path, read
         The archive, and what takes the name and the content of one file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is damaged or incomplete, or no such archive; or where `read` does.
     """
     broken = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
     with _readable(path, broken, "a damaged archive", "a complete gzipped tar file"), gzip.open(path) as unpacked:

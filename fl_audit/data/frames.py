@@ -125,6 +125,8 @@ def source_of_frames(
 ) -> Source:
     """Return the records of a table, or of two of which the second has the official test records.
 
+    `InputError` if a column cannot be used, or a cell is missing or not finite.
+
     Parameters
     ----------
     frames, paths
@@ -133,11 +135,6 @@ def source_of_frames(
         How the tables are read.
     name, title
         Name of the source in the catalogue, and what kind of data this is, in words for people.
-
-    Raises
-    ------
-    InputError
-        If a column cannot be used, or a cell is missing or not finite.
     """
     label, read = settings.label, sum(map(len, frames))
     parts, warned = [], []

@@ -27,7 +27,8 @@ def load_hub(name: str, options: Mapping[str, Any]) -> Source:
     """Return the records of a data set: its pictures if it has a column of them, else its columns as a table.
 
     Numbers, truth values, dates and lists of numbers are scaled to [0, 1], words become a feature for each level; see
-    `fl_audit.data.columns`. Beside pictures other columns are left out.
+    `fl_audit.data.columns`. Beside pictures other columns are left out. `InputError` if it cannot be had, a split or
+    column is missing, or a column cannot be used.
 
     Parameters
     ----------
@@ -36,11 +37,6 @@ def load_hub(name: str, options: Mapping[str, Any]) -> Source:
     options
         `subset`, where there are several; `split` that training sets are drawn from, if not `train`; `test-split`, if
         not `test` where there is one; and how columns and pictures are read, as in `TableSettings`, `ImageSettings`.
-
-    Raises
-    ------
-    InputError
-        If it cannot be had, a split or column is missing, or a column cannot be used.
     """
     table, images = TableSettings.of(options), ImageSettings.of(options)
     splits = _splits(name, options)

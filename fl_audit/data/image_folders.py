@@ -85,6 +85,9 @@ def load_image_folder(
 ) -> Source:
     """Return the pictures of a folder whose folders are the classes, in the order of their names.
 
+    `InputError` if a folder is missing or empty, a picture cannot be read, or pictures differ in size and no size is
+    set.
+
     Parameters
     ----------
     directory, path, test_path
@@ -92,11 +95,6 @@ def load_image_folder(
         records, or None.
     settings
         How pictures are read; None is `ImageSettings()`.
-
-    Raises
-    ------
-    InputError
-        If a folder is missing or empty, a picture cannot be read, or pictures differ in size and no size is set.
     """
     settings = settings or ImageSettings()
     places = [resolve(directory, name, "folder") for name in (path, test_path) if name is not None]

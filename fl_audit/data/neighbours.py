@@ -69,6 +69,9 @@ def choose_neighbour(
 ) -> NeighbourPair:
     """Return the record by which D and D' differ.
 
+    `InputError` if index or rank is out of range, D has too few records, replace has no outside record, or the records
+    do not suit the measure.
+
     Parameters
     ----------
     adjacency, inside
@@ -83,12 +86,6 @@ def choose_neighbour(
         The measure d, and the seed of the run, for the random choice.
     rank
         Rank among the most or least dissimilar neighbours, from 1; 1 for any other choice.
-
-    Raises
-    ------
-    InputError
-        If index or rank is out of range, D has too few records, replace has no outside record, or the records do not
-        suit the measure.
     """
     if _is_ranked(choice, rank):
         farthest = choice is NeighbourChoice.MOST_DISSIMILAR
@@ -149,6 +146,8 @@ def choose_client(
 ) -> NeighbourPair:
     """Return the client by which two federations differ, with the first stand-in shard where it is replaced.
 
+    `InputError` if number or rank is out of range, there is one client only, or the measure does not suit clients.
+
     Parameters
     ----------
     adjacency, shards, records
@@ -158,11 +157,6 @@ def choose_client(
         client. The stand-in has no part in the choice.
     dissimilarity, seed
         Euclidean, manhattan or cosine; and public seed of the data, for the random choice.
-
-    Raises
-    ------
-    InputError
-        If number or rank is out of range, there is one client only, or the measure does not suit clients.
     """
     require(len(shards) >= 2, f"there is {len(shards)} client: at least 2 are needed for one to make the difference")
     if _is_ranked(choice, rank):

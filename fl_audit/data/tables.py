@@ -125,19 +125,14 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> Source:
     """Return the records of a CSV file with a header line, and what each of its columns became.
 
     Numeric columns are scaled to [0, 1] by their range in `path`; columns of words are one-hot encoded over the levels
-    of both files. Labels become 0..c-1 in sorted order.
+    of both files. Labels become 0..c-1 in sorted order. `InputError` if a file is missing or damaged, its numbers could
+    be read in two ways, a column is missing or cannot be used, or a cell is missing or not finite.
 
     Parameters
     ----------
     directory, options
         As for `resolve`, a `path`, plain or gzipped, and, if there is one, a `test-path` to official test records with
         the same columns; and how the files are read, as in `TableSettings`.
-
-    Raises
-    ------
-    InputError
-        If a file is missing or damaged, its numbers could be read in two ways, a column is missing or cannot be used,
-        or a cell is missing or not finite.
     """
     settings = TableSettings.of(options)
     paths = [resolve(directory, options[key]) for key in ("path", "test-path") if key in options]

@@ -138,12 +138,8 @@ def build_model(spec: ModelSpec) -> nn.Module:
 def model_template(spec: ModelSpec) -> nn.Module:
     """Build the model whose constants all parties and worlds share: frozen parameters, and buffers.
 
-    What its factory draws by torch is the same in every process.
-
-    Raises
-    ------
-    InputError
-        Where `build_model` does, or if the factory makes other constants at every call.
+    What its factory draws by torch is the same in every process. `InputError` where `build_model` does, or if the
+    factory makes other constants at every call.
     """
 
     def built() -> nn.Module:
