@@ -107,7 +107,7 @@ def _trained(start: Tensor, steps: Sequence[Tensor], schedule: LocalSchedule, gr
 
 def _gradients(model: StackedModel, features: Tensor, labels: Tensor, worlds: int) -> Gradients:
     if model.fast and model.chain is not None:
-        return _ChainGradients(model.chain, model.layout.size, features, labels)
+        return _of_chain(model.chain, features, labels)
 
     def masked(weights: Tensor, step: Tensor) -> Tensor:
         records = labels.shape[-1]
@@ -120,38 +120,29 @@ def _gradients(model: StackedModel, features: Tensor, labels: Tensor, worlds: in
     return masked
 
 
-class _ChainGradients:
-    """Mean gradients of a chain of dense layers, every world on its own batch, the backward pass written out."""
+def _of_chain(layers: Sequence[ChainLayer], features: Tensor, labels: Tensor) -> Gradients:
+    """Return mean gradients of a chain of dense layers, each world on its own batch, the backward pass written out."""
+    is_own, flat = labels.dim() == 2, features.flatten(2 if labels.dim() == 2 else 1)
 
-    def __init__(self, layers: Sequence[ChainLayer], parameters: int, features: Tensor, labels: Tensor) -> None:
-        self._layers, self._size = layers, parameters
-        self._is_own = labels.dim() == 2
-        self._features, self._labels = features.flatten(2 if self._is_own else 1), labels
-        self._classes = layers[-1].outs
-
-    def __call__(self, weights: Tensor, step: Tensor) -> Tensor:
-        counted = step >= 0
-        index, seen = step.clamp(min=0), list[Tensor]()
-        place = (torch.arange(len(step), device=step.device).unsqueeze(1), index) if self._is_own else index
-        values = self._features[place].float()
-        for layer in self._layers:
-            seen.append(values)
+    def gradients(weights: Tensor, step: Tensor) -> Tensor:
+        counted, index = step >= 0, step.clamp(min=0)
+        place = (torch.arange(len(step), device=step.device).unsqueeze(1), index) if is_own else index
+        seen = [flat[place].float()]  # by the first layer, then by what follows each
+        for layer in layers:
             biases, matrix = layer.biases(weights), layer.weights(weights).transpose(1, 2)
-            values = torch.bmm(values, matrix) if biases is None else torch.baddbmm(biases, values, matrix)
-            values = layer.activation.apply(values)
-            seen.append(values)
+            values = torch.bmm(seen[-1], matrix) if biases is None else torch.baddbmm(biases, seen[-1], matrix)
+            seen.append(layer.activation.apply(values))
         share = counted / counted.sum(dim=1, keepdim=True).clamp_(min=1)
-        signal = torch.softmax(values, 2).sub_(F.one_hot(self._labels[place], self._classes)).mul_(share.unsqueeze(2))
-        return self._backward(weights, seen, signal)
-
-    def _backward(self, weights: Tensor, seen: list[Tensor], signal: Tensor) -> Tensor:
-        gradient = weights.new_empty(len(weights), self._size)
-        for number in reversed(range(len(self._layers))):
-            layer, inputs, outputs = self._layers[number], seen[2 * number], seen[2 * number + 1]
-            signal = layer.activation.pull_back(signal, outputs)
-            layer.weights(gradient).baddbmm_(signal.transpose(1, 2), inputs, beta=0)
+        wanted = F.one_hot(labels[place], layers[-1].outs)
+        signal = torch.softmax(seen[-1], 2).sub_(wanted).mul_(share.unsqueeze(2))
+        gradient = torch.empty_like(weights)
+        for number, layer in reversed(list(enumerate(layers))):
+            signal = layer.activation.pull_back(signal, seen[number + 1])
+            layer.weights(gradient).baddbmm_(signal.transpose(1, 2), seen[number], beta=0)
             if layer.bias is not None:
                 gradient[:, layer.bias] = signal.sum(dim=1)
             if number > 0:
                 signal = torch.bmm(signal, layer.weights(weights))
         return gradient
+
+    return gradients
