@@ -9,8 +9,6 @@ takes as long by itself, and needs a derivative rule for all code of the model.)
 example.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -19,7 +17,6 @@ from torch import Tensor
 from fl_audit.errors import require
 from fl_audit.learning import stacked
 from fl_audit.learning.layers import Visit
-from fl_audit.learning.layout import ParameterLayout
 from fl_audit.learning.sampling import Portion
 from fl_audit.learning.stacked import StackedModel
 
@@ -40,10 +37,7 @@ def gradient_norms(model: StackedModel, models: Tensor, features: Tensor, labels
         As for `record_gradients`; the result has the relative error of float32 sums.
     """
     _check(model, models, features, labels)
-    norms = models.new_empty(len(models), len(labels))
-    for rows, some, gradients in _passes(model, models, features, labels):
-        norms[rows, some] = gradients.norms()
-    return norms
+    return _measured(model, models, features, labels, None).norms
 
 
 def record_gradients(
@@ -70,60 +64,37 @@ def record_gradients(
     (3.5355, -1.5)
     """
     _check(model, models, features, labels, vectors)
+    return _measured(model, models, features, labels, vectors)
+
+
+def _measured(
+    model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, vectors: Tensor | None
+) -> RecordGradientSummary:
+    """Return lengths and, where there are vectors, products, in passes that fit the budgets of memory."""
     found = RecordGradientSummary(*(models.new_empty(len(models), len(labels)) for _ in range(2)))
-    for rows, some, gradients in _passes(model, models, features, labels):
-        found.norms[rows, some] = gradients.norms()
-        found.products[rows, some] = gradients.products(vectors[rows].float())
-    return found
-
-
-@dataclass(frozen=True)
-class _Taped:
-    """Gradients of a pass that are not formed: the calls of the stacked layers, and the gradients at their outputs."""
-
-    taped: list[tuple[Visit, Tensor]]
-    layout: ParameterLayout
-
-    def norms(self) -> Tensor:
-        with torch.no_grad():
-            squares = [visit.layer.squared_norms(visit, signal)[0] for visit, signal in self.taped]
-            return torch.stack(squares).sum(0).sqrt_()
-
-    def products(self, vectors: Tensor) -> Tensor:
-        views = self.layout.views(vectors)
-        for visit, _ in self.taped:
-            visit.layer.frame.parameters = views
-        with torch.no_grad():
-            return torch.stack([visit.layer.products(visit, signal) for visit, signal in self.taped]).sum(0)
-
-
-@dataclass(frozen=True)
-class _Formed:
-    """Gradients of a pass themselves, (worlds, n, parameters)."""
-
-    gradients: Tensor
-
-    def norms(self) -> Tensor:
-        norms: Tensor = torch.linalg.vector_norm(self.gradients, dim=2)
-        return norms
-
-    def products(self, vectors: Tensor) -> Tensor:
-        return torch.bmm(self.gradients, vectors.unsqueeze(2)).squeeze(2)
-
-
-def _passes(
-    model: StackedModel, models: Tensor, features: Tensor, labels: Tensor
-) -> Iterator[tuple[slice, slice, _Taped | _Formed]]:
-    """Yield the worlds, the records and the gradients of passes that fit the budgets of memory."""
     for rows, some in model.passes(len(models), len(labels)):
         if model.fast:
             taped = model.backward(models[rows], Portion(features[some], labels[some]))
-            yield rows, some, _Taped(taped, model.layout)
+            with torch.no_grad():
+                squares = [visit.layer.squared_norms(visit, signal)[0] for visit, signal in taped]
+                found.norms[rows, some] = torch.stack(squares).sum(0).sqrt_()
+                if vectors is not None:
+                    found.products[rows, some] = _products(taped, model.layout.views(vectors[rows].float()))
             continue
         together = max(1, stacked.GRADIENT_BUDGET // models[rows].numel())
         for first in range(some.start, some.stop, together):
             part = slice(first, min(some.stop, first + together))
-            yield rows, part, _Formed(model.example_gradients(models[rows], Portion(features[part], labels[part])))
+            gradients = model.example_gradients(models[rows], Portion(features[part], labels[part]))
+            found.norms[rows, part] = torch.linalg.vector_norm(gradients, dim=2)
+            if vectors is not None:
+                found.products[rows, part] = torch.bmm(gradients, vectors[rows].float().unsqueeze(2)).squeeze(2)
+    return found
+
+
+def _products(taped: list[tuple[Visit, Tensor]], vectors: dict[str, Tensor]) -> Tensor:
+    for visit, _ in taped:
+        visit.layer.frame.parameters = vectors
+    return torch.stack([visit.layer.products(visit, signal) for visit, signal in taped]).sum(0)
 
 
 def _check(
