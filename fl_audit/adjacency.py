@@ -58,38 +58,19 @@ class Adjacency(StrEnum):
 
 @dataclass(frozen=True)
 class CraftedRecord:
-    """A record that is in no data set: made for an audit, and told to every party, so that no one makes it again.
+    """A record that is in no data set: made for an audit, and told to every party, so that no one makes it again."""
 
-    Parameters
-    ----------
-    features
-        Its features, float32 in little-endian order, row by row, in the letters of base 64.
-    label
-        Its class, from 0.
-    """
-
-    features: str
-    label: int
+    features: str  # float32 in little-endian order, row by row, in the letters of base 64
+    label: int  # its class, from 0
 
 
 @dataclass(frozen=True)
 class NeighbourPair:
-    """The unit by which D and D' differ.
+    """The unit by which D and D' differ."""
 
-    Parameters
-    ----------
-    index
-        Position in D of the differing record x, or number of the differing client.
-    replacement
-        Position in the outside pool of the record x' that takes its place, or number of the shard that stands in for
-        the client; None where the unit is removed.
-    crafted
-        What stands in D as record x, in the place of the one that the data have there; None leaves that.
-    opposite
-        What takes the place of x in D', where it is in no data set either; None elsewhere.
-    """
-
-    index: int
+    index: int  # position in D of the differing record x, or number of the differing client
+    # Position in the outside pool of the record x' that takes its place, or number of the shard that stands in for the
+    # client; None where the unit is removed.
     replacement: int | None
-    crafted: CraftedRecord | None = None
-    opposite: CraftedRecord | None = None
+    crafted: CraftedRecord | None = None  # what stands in D as x, in the place of the data's record; None leaves that
+    opposite: CraftedRecord | None = None  # what takes the place of x in D', where it is in no data set either, or None

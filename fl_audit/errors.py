@@ -16,21 +16,14 @@ Choice = TypeVar("Choice", bound=StrEnum)
 class Remedy:
     """A setting of [data] that mends what is wrong with a table.
 
-    Parameters
-    ----------
-    key
-        Its name.
-    value
-        What it is set to; words are added to those that are there.
-
     Examples
     --------
     >>> str(Remedy("drop", ("id",)))
     'drop = ["id"] in [data]'
     """
 
-    key: str
-    value: str | bool | int | tuple[str, ...]
+    key: str  # its name
+    value: str | bool | int | tuple[str, ...]  # what it is set to; words are added to those that are there
 
     def __str__(self) -> str:
         return f"{self.key} = {json.dumps(self.value, ensure_ascii=False)} in [data]"

@@ -185,10 +185,8 @@ class Portable(Generic[T]):
 
     Parameters
     ----------
-    value
-        What is to be had in the other process, where this object becomes the value itself.
-    dumps
-        What pickles it.
+    value, dumps
+        What is to be had in the other process, where this object becomes the value itself; and what pickles it.
     """
 
     def __init__(self, value: T, dumps: Callable[[T], bytes]) -> None:

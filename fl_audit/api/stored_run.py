@@ -18,18 +18,10 @@ from fl_audit.stored_json import read_json, read_summary
 
 @dataclass(frozen=True)
 class RunFigure:
-    """A figure of a run; a notebook shows the picture itself.
+    """A figure of a run; a notebook shows the picture itself."""
 
-    Parameters
-    ----------
-    name
-        Its name, such as `beliefs`.
-    path
-        The PNG file.
-    """
-
-    name: str
-    path: Path
+    name: str  # such as `beliefs`
+    path: Path  # the PNG file
 
     def _repr_png_(self) -> bytes:
         """Return the picture for a notebook."""

@@ -231,8 +231,11 @@ def stand_in_shard(
     """
     require(size >= 1, f"size of the stand-in shard is {size}: accepted are whole numbers from 1")
     require(number >= 0, f"number of the stand-in shard is {number}: accepted are whole numbers from 0")
-    own = _owners_in(inside if replaced is not None else None, replaced)
-    free = _free(outside, own)
+    known = np.empty(0, dtype=np.int64) if inside is None or inside.owner is None else inside.owner
+    own = np.unique(known[replaced]) if replaced is not None and known.size else np.empty(0, dtype=np.int64)
+    free = np.arange(0 if outside is None else len(outside))
+    if outside is not None and outside.owner is not None and len(own) == 1:
+        free = np.flatnonzero(outside.owner != own[0])
     if outside is None or len(free) < size:
         raise InputError(
             f"the replaced client has {size} records, and {len(free)}{' of other owners' if len(own) == 1 else ''} are "
@@ -241,9 +244,11 @@ def stand_in_shard(
         )
     draw = generator(seed, Purpose.STAND_IN_SHARD, client=number)
     if outside.owner is not None and len(own) <= 1:
-        owners = _with_enough(outside.owner[free], size, _owners_in(inside, None))
-        if len(owners) > 0:
-            free = free[outside.owner[free] == draw.choice(owners)]
+        owners, numbers = np.unique(outside.owner[free], return_counts=True)
+        enough = owners[numbers >= size]
+        strangers = np.setdiff1d(enough, known)
+        if len(enough) > 0:
+            free = free[outside.owner[free] == draw.choice(strangers if len(strangers) > 0 else enough)]
     return np.sort(draw.choice(free, size=size, replace=False))
 
 
@@ -262,27 +267,3 @@ def _sums(shards: Sequence[Shard], records: Records) -> Floats:
     summed = [features[shard].sum(axis=0, dtype=np.float64) for shard in shards]
     counted = [np.bincount(records.labels[shard], minlength=records.classes) for shard in shards]
     return np.hstack([np.stack(summed), np.stack(counted)])
-
-
-def _owners_in(records: Records | None, chosen: Shard | None) -> Shard:
-    """Return the owners of records, or of some of them; none where they are not known."""
-    if records is None or records.owner is None:
-        return np.empty(0, dtype=np.int64)
-    return np.unique(records.owner if chosen is None else records.owner[chosen])
-
-
-def _free(outside: Records | None, own: Shard) -> Shard:
-    """Return the records that may stand in: all but those of the one owner who is replaced."""
-    if outside is None:
-        return np.empty(0, dtype=np.int64)
-    if outside.owner is None or len(own) != 1:
-        return np.arange(len(outside))
-    return np.flatnonzero(outside.owner != own[0])
-
-
-def _with_enough(owner: Shard, size: int, inside: Shard) -> Shard:
-    """Return the owners with enough records: those without records in D if there are any, else all."""
-    owners, numbers = np.unique(owner, return_counts=True)
-    enough = owners[numbers >= size]
-    strangers = np.setdiff1d(enough, inside)
-    return strangers if len(strangers) > 0 else enough
