@@ -98,7 +98,9 @@ def encode_column(
     assert rest is not None
     low, high = numbers[:train].min(), numbers[:train].max()
     detail = f"{low:g} to {high:g}{note}, scaled to 0 to 1" if high > low else f"{low:g} in every record, so always 0"
-    numbers_records = _counts(numbers[:train])
+    ordered = np.sort(numbers[:train])
+    # Consecutive whole numbers, each once, in any order.
+    numbers_records = len(ordered) >= ENOUGH_TO_TELL and bool((np.diff(ordered) == 1).all())
     if numbers_records:
         detail += f"; it numbers the records, which says nothing of them: consider {drop_remedy(name)}"
     use = ColumnUse(name, ColumnKind.NUMBER, detail, odd=numbers_records or high == low or bool(note))
@@ -186,7 +188,8 @@ def _numbers(column: "pd.Series[Any]", name: str, origin: Origin, decimal: str) 
     if written.all():
         marks = [mark for mark in ("%", other) if text.str.contains(mark, regex=False).any()]
         note = f" ({' and '.join(repr(mark) for mark in marks)} left out)" if marks else ""
-        return _plain_numbers(text, decimal).to_numpy(dtype=np.float64), note
+        plain = text.str.replace(rf"[{other}%\s]", "", regex=True).str.replace(",", ".", regex=False)
+        return plain.to_numpy(dtype=np.float64), note
     odd = int(np.argmin(written))
     word = text.iloc[odd]
     drop = drop_remedy(name)
@@ -227,12 +230,6 @@ def is_number(cell: str, decimal: str) -> bool:
     (True, False, True)
     """
     return _NUMBER[decimal].fullmatch(cell) is not None and any(map(str.isdigit, cell))
-
-
-def _plain_numbers(text: "pd.Series[Any]", decimal: str) -> "pd.Series[Any]":
-    """Return cells that `is_number` accepts as Python writes numbers."""
-    other = DECIMAL_MARKS[decimal == "."]
-    return text.str.replace(rf"[{other}%\s]", "", regex=True).str.replace(",", ".", regex=False)
 
 
 def _days(column: "pd.Series[Any]") -> Floats | None:
@@ -285,11 +282,6 @@ def _levels(text: "pd.Series[Any]", name: str, file: str, max_levels: int, befor
     features = np.zeros((len(values), len(levels)), dtype=np.float32)
     features[np.arange(len(values)), codes] = 1
     return Encoded(ColumnUse(name, ColumnKind.LEVELS, detail), features)
-
-
-def _counts(numbers: Floats) -> bool:
-    """Return whether the numbers are consecutive whole ones, each once: what numbers records, in any order."""
-    return len(numbers) >= ENOUGH_TO_TELL and bool((np.diff(np.sort(numbers)) == 1).all())
 
 
 def _some(levels: NDArray[np.generic] | Sequence[str], most: int = _EXAMPLES) -> str:

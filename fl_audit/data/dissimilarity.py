@@ -89,9 +89,15 @@ def prepare(features: Floats32, measure: Measure) -> Prepared:
     features, measure
         Features of n records, (n, *shape), and what they are prepared for.
     """
-    if measure is Dissimilarity.SSIM:
-        return _patches_of(features)
-    return features.reshape(len(features), -1).astype(np.float64)
+    if measure is not Dissimilarity.SSIM:
+        return features.reshape(len(features), -1).astype(np.float64)
+    # All windows of images, shape (n, h, w) or (n, c, h, w); the channels count as further windows.
+    windows = np.moveaxis(sliding_window_view(features, (_WINDOW, _WINDOW), axis=(-2, -1)), 0, -3)
+    pixels = np.ascontiguousarray(windows).reshape(-1, len(features), _PIXELS).astype(np.float64)
+    mean = pixels.sum(axis=-1) / _PIXELS
+    pixels -= mean[..., np.newaxis]
+    pixels *= np.sqrt(2 / (_PIXELS - 1))
+    return Patches(pixels, mean, np.square(pixels).sum(axis=-1) / 2)
 
 
 def taken(block: Prepared, positions: Integers) -> Prepared:
@@ -200,17 +206,6 @@ def _check_images(records: Records) -> None:
     low, high = float(records.features.min()), float(records.features.max())
     wrong = low if low < 0 else high
     require(low >= 0 and high <= 1, f"a pixel is {wrong:.6g}: accepted for the ssim measure are 0 to 1.0")
-
-
-def _patches_of(images: Floats32) -> Patches:
-    """Return all windows of images, shape (n, h, w) or (n, c, h, w); the channels count as further windows."""
-    windows = sliding_window_view(images, (_WINDOW, _WINDOW), axis=(-2, -1))
-    first = np.moveaxis(windows, 0, -3)
-    pixels = np.ascontiguousarray(first).reshape(-1, len(images), _PIXELS).astype(np.float64)
-    mean = pixels.sum(axis=-1) / _PIXELS
-    pixels -= mean[..., np.newaxis]
-    pixels *= np.sqrt(2 / (_PIXELS - 1))
-    return Patches(pixels, mean, np.square(pixels).sum(axis=-1) / 2)
 
 
 def _structural(left: Patches, right: Patches) -> Floats:

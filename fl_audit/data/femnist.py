@@ -3,9 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats32, Integers
 from fl_audit.data.encoding import build_records, encode_owners
 from fl_audit.data.files import locate_any, read_archive
 from fl_audit.data.records import Source
@@ -33,22 +31,15 @@ def load_femnist(directory: Path | None) -> Source:
     arrays = read_archive(path, _KEYS)
     for key in _KEYS:
         require(key in arrays, f"{path} has no array {key}: accepted are {', '.join(_KEYS)}")
-    labels, owners = _labels(arrays["y"], path), encode_owners(arrays["client"], f"{path}: client")
-    pool = build_records(_ink(arrays["x"], path), labels, _CLASSES, path, owners)
-    description = f"FEMNIST digits, {len(pool):,} images of 28x28, {len(owners.names)} clients, {_CLASSES} classes"
-    return Source("femnist", pool, None, description)
-
-
-def _ink(images: NDArray[np.generic], path: Path) -> Floats32:
+    images, digits = arrays["x"], arrays["y"]
+    known = digits.dtype.kind in "iu" and bool(np.isin(digits, np.arange(_CLASSES)).all())
+    require(known, f"{path}: y holds something else than the digits: accepted are whole numbers from 0 to 9")
+    owners = encode_owners(arrays["client"], f"{path}: client")
     require(
         images.dtype == np.uint8 and images.shape[1:] == (28, 28),
         f"{path}: x has shape {images.shape} of {images.dtype}: accepted are images (n, 28, 28) of uint8",
     )
-    turned = _HIGHEST_PIXEL - images.astype(np.uint8)
-    return turned[:, np.newaxis].astype(np.float32) / np.float32(_HIGHEST_PIXEL)
-
-
-def _labels(digits: NDArray[np.generic], path: Path) -> Integers:
-    known = digits.dtype.kind in "iu" and bool(np.isin(digits, np.arange(_CLASSES)).all())
-    require(known, f"{path}: y holds something else than the digits: accepted are whole numbers from 0 to 9")
-    return digits.astype(np.int64)
+    ink = (_HIGHEST_PIXEL - images.astype(np.uint8))[:, np.newaxis].astype(np.float32) / np.float32(_HIGHEST_PIXEL)
+    pool = build_records(ink, digits.astype(np.int64), _CLASSES, path, owners)
+    description = f"FEMNIST digits, {len(pool):,} images of 28x28, {len(owners.names)} clients, {_CLASSES} classes"
+    return Source("femnist", pool, None, description)

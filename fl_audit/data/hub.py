@@ -39,9 +39,10 @@ def load_hub(name: str, options: Mapping[str, Any]) -> Source:
         not `test` where there is one; and how columns and pictures are read, as in `TableSettings`, `ImageSettings`.
     """
     table, images = TableSettings.of(options), ImageSettings.of(options)
-    splits = _splits(name, options)
-    parts = [(Path(name) / split, data) for split, data in splits.items()]
-    pictures = _picture_columns(parts[0][1])
+    from datasets import Image
+
+    parts = [(Path(name) / split, data) for split, data in _splits(name, options).items()]
+    pictures = [column for column, feature in parts[0][1].features.items() if isinstance(feature, Image)]
     require(
         len(pictures) <= 1,
         f"{name} has several columns of pictures, {', '.join(pictures)}: accepted is one; drop in [data] "
@@ -85,12 +86,6 @@ def _has_split(federated: Any, split: str) -> bool:
     except (KeyError, ValueError):
         return False
     return True
-
-
-def _picture_columns(data: "Dataset") -> list[str]:
-    from datasets import Image
-
-    return [name for name, feature in data.features.items() if isinstance(feature, Image)]
 
 
 def _frame(data: "Dataset") -> pd.DataFrame:

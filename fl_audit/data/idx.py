@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fl_audit.arrays import Floats32, Integers
 from fl_audit.data.encoding import build_records
 from fl_audit.data.files import locate, read_bytes, resolve
-from fl_audit.data.records import Records, Source
+from fl_audit.data.records import Source
 from fl_audit.errors import require
 
 # Third byte of an IDX file: type of the values, most significant byte first.
@@ -36,7 +36,10 @@ def load_mnist(directory: Path | None) -> Source:
     is missing, damaged, or no IDX file.
     """
     images, labels, test_images, test_labels = find_mnist(directory)
-    pool, test = _read_pair(images, labels, classes=10), _read_pair(test_images, test_labels, classes=10)
+    pool, test = (
+        build_records(_read_images(one), _read_labels(other), 10, one)
+        for one, other in ((images, labels), (test_images, test_labels))
+    )
     return Source("mnist", pool, test, f"MNIST digits, {len(pool):,} + {len(test):,} images of 28x28, 10 classes")
 
 
@@ -55,8 +58,9 @@ def load_idx(directory: Path | None, options: Mapping[str, Any]) -> Source:
     )
     keys = [("images", "labels"), *([("test-images", "test-labels")] if "test-images" in options else [])]
     pairs = [(resolve(directory, options[images]), resolve(directory, options[labels])) for images, labels in keys]
-    classes = max(int(_read_labels(path).max()) for _, path in pairs) + 1
-    parts = [_read_pair(*pair, classes=classes) for pair in pairs]
+    read = [(images, _read_labels(labels)) for images, labels in pairs]
+    classes = max(int(labels.max()) for _, labels in read) + 1
+    parts = [build_records(_read_images(images), labels, classes, images) for images, labels in read]
     test = parts[1] if len(parts) > 1 else None
     return Source("idx", parts[0], test, f"IDX images {pairs[0][0].name}, {len(parts[0]):,} records, {classes} classes")
 
@@ -102,7 +106,3 @@ def _read_labels(path: Path) -> Integers:
         f"{path} holds shape {labels.shape} of {labels.dtype}: accepted are labels, one axis of whole numbers",
     )
     return labels.astype(np.int64)
-
-
-def _read_pair(images: Path, labels: Path, classes: int) -> Records:
-    return build_records(_read_images(images), _read_labels(labels), classes, images)

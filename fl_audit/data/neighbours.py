@@ -160,7 +160,11 @@ def choose_client(
     """
     require(len(shards) >= 2, f"there is {len(shards)} client: at least 2 are needed for one to make the difference")
     if _is_ranked(choice, rank):
-        client = _ranked(shards, records, dissimilarity, rank, choice is NeighbourChoice.MOST_DISSIMILAR)
+        count = len(shards)
+        require(1 <= rank <= count, f"neighbour-rank is {rank}: accepted are 1 to {count}, the number of clients")
+        scores = np.round(client_dissimilarities(shards, records, dissimilarity), _DECIMALS)
+        scores = -scores if choice is NeighbourChoice.MOST_DISSIMILAR else scores
+        client = int(np.argsort(scores, kind="stable")[rank - 1])  # of ties the one with the lowest number first
     else:
         random = generator(seed, Purpose.NEIGHBOUR_CHOICE)
         client = _one_of(len(shards), choice, random, "numbers of the clients")
@@ -187,7 +191,11 @@ def client_dissimilarities(
         measure in _MEASURES,
         f"dissimilarity is {measure} between clients, which are compared by means: accepted are {', '.join(_MEASURES)}",
     )
-    sums, sizes = _sums(shards, records), np.array([len(shard) for shard in shards], dtype=np.float64)[:, np.newaxis]
+    features = comparable(records).features.reshape(len(records), -1)
+    summed = [features[shard].sum(axis=0, dtype=np.float64) for shard in shards]
+    counted = [np.bincount(records.labels[shard], minlength=records.classes) for shard in shards]
+    sums = np.hstack([np.stack(summed), np.stack(counted)])
+    sizes = np.array([len(shard) for shard in shards], dtype=np.float64)[:, np.newaxis]
     means, others = sums / sizes, (sums.sum(axis=0) - sums) / (sizes.sum() - sizes)
     pairs = zip(means[:, np.newaxis], others[:, np.newaxis], strict=True)
     return np.array([exact_block(mine, yours, measure)[0, 0] for mine, yours in pairs])
@@ -250,20 +258,3 @@ def stand_in_shard(
         if len(enough) > 0:
             free = free[outside.owner[free] == draw.choice(strangers if len(strangers) > 0 else enough)]
     return np.sort(draw.choice(free, size=size, replace=False))
-
-
-def _ranked(shards: Sequence[Shard], records: Records, measure: Measure, rank: int, farthest: bool) -> int:
-    """Return the client of a rank, of ties the one with the lowest number first."""
-    require(
-        1 <= rank <= len(shards), f"neighbour-rank is {rank}: accepted are 1 to {len(shards)}, the number of clients"
-    )
-    scores = np.round(client_dissimilarities(shards, records, measure), _DECIMALS)
-    return int(np.argsort(-scores if farthest else scores, kind="stable")[rank - 1])
-
-
-def _sums(shards: Sequence[Shard], records: Records) -> Floats:
-    """Return the summed features and the number of labels of each class, side by side, a row for each client."""
-    features = comparable(records).features.reshape(len(records), -1)
-    summed = [features[shard].sum(axis=0, dtype=np.float64) for shard in shards]
-    counted = [np.bincount(records.labels[shard], minlength=records.classes) for shard in shards]
-    return np.hstack([np.stack(summed), np.stack(counted)])

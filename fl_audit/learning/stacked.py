@@ -145,7 +145,9 @@ class StackedModel:
             for rows in self._passes(len(models), some.stop - some.start):
                 worlds = rows.stop - rows.start
                 full = min(self.worlds_per_pass(some.stop - some.start), (batch_worlds or len(models)) - rows.start)
-                padded, part = _repeat_last(models[rows], full - worlds), work.portion(rows, some)
+                padded, part = models[rows], work.portion(rows, some)
+                if full > worlds:
+                    padded = torch.cat([padded, padded[-1:].expand(full - worlds, -1)])
                 found = total[rows] if some.start == 0 and full == worlds else torch.empty_like(padded)
                 way(padded, part, clipping_norm, found)
                 if some.start > 0:
@@ -410,10 +412,6 @@ class _Parts(threading.local):
         self.template = copy.deepcopy(template)
         self.frame = Frame()
         self.stacked = stack_layers(copy.deepcopy(template), self.frame)
-
-
-def _repeat_last(models: Tensor, times: int) -> Tensor:
-    return torch.cat([models, models[-1:].expand(times, -1)]) if times > 0 else models
 
 
 def _weights(squared_norms: Tensor, clipping_norm: float | None, counted: Tensor | None) -> Tensor:
