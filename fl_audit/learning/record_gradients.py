@@ -36,7 +36,6 @@ def gradient_norms(model: StackedModel, models: Tensor, features: Tensor, labels
     model, models, features, labels
         As for `record_gradients`; the result has the relative error of float32 sums.
     """
-    _check(model, models, features, labels)
     return _measured(model, models, features, labels, None).norms
 
 
@@ -63,7 +62,6 @@ def record_gradients(
     >>> round(float(found.norms), 4), round(float(found.products), 4)  # of the gradient (-3, -4, 3, 4) / 2
     (3.5355, -1.5)
     """
-    _check(model, models, features, labels, vectors)
     return _measured(model, models, features, labels, vectors)
 
 
@@ -71,6 +69,14 @@ def _measured(
     model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, vectors: Tensor | None
 ) -> RecordGradientSummary:
     """Return lengths and, where there are vectors, products, in passes that fit the budgets of memory."""
+    size = model.layout.size
+    fits = models.dim() == 2 and models.shape[1] == size
+    require(fits, f"models have shape {tuple(models.shape)}: accepted is (worlds, {size}), as the model has parameters")
+    require(
+        len(features) == len(labels), f"{len(features)} features and {len(labels)} labels: accepted are equally many"
+    )
+    given, accepted = tuple((models if vectors is None else vectors).shape), tuple(models.shape)
+    require(given == accepted, f"vectors have shape {given}: accepted is {accepted}, one for each model")
     found = RecordGradientSummary(*(models.new_empty(len(models), len(labels)) for _ in range(2)))
     for rows, some in model.passes(len(models), len(labels)):
         if model.fast:
@@ -95,17 +101,3 @@ def _products(taped: list[tuple[Visit, Tensor]], vectors: dict[str, Tensor]) -> 
     for visit, _ in taped:
         visit.layer.frame.parameters = vectors
     return torch.stack([visit.layer.products(visit, signal) for visit, signal in taped]).sum(0)
-
-
-def _check(
-    model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, vectors: Tensor | None = None
-) -> None:
-    size = model.layout.size
-    fits = models.dim() == 2 and models.shape[1] == size
-    require(fits, f"models have shape {tuple(models.shape)}: accepted is (worlds, {size}), as the model has parameters")
-    require(
-        len(features) == len(labels), f"{len(features)} features and {len(labels)} labels: accepted are equally many"
-    )
-    if vectors is not None:
-        found, accepted = tuple(vectors.shape), tuple(models.shape)
-        require(found == accepted, f"vectors have shape {found}: accepted is {accepted}, one for each model")
