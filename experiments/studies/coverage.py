@@ -113,8 +113,8 @@ STATEMENTS = (
         f"{_BELIEF}noise_estimate.epsilon_lower_bound_from_noise",
     )),
     *map(_of_bound, BoundMethod),
-    Statement("area under the curve of scores", scores.areas, (f"{_BOUNDS}area.area_under_curve",)),
-    Statement("insider's trade-off, a point of the band", scores.tradeoffs, (f"{_BOUNDS}tradeoff_band.tradeoff_band",)),
+    Statement("area under the curve of scores", scores.areas, (f"{_BOUNDS}roc.area_under_curve",)),
+    Statement("insider's trade-off, a point of the band", scores.tradeoffs, (f"{_BOUNDS}roc.tradeoff_band",)),
     Statement("advantage on one randomised record", scores.randomised_records, (
         f"{_SECTIONS}record_promise.measured_advantage",
     )),
@@ -134,7 +134,7 @@ STATEMENTS = (
     Statement("reconstruction, epsilon at least", scores.first_guesses, (
         "fl_audit.evidence.reconstruction.epsilon_of_hits",
     )),
-    Statement("one target of every world", scores.single_targets, (f"{_MEMBERS}one_target.epsilon_of_one_target",)),
+    Statement("one target of every world", scores.single_targets, (f"{_MEMBERS}achieved.epsilon_of_one_target",)),
     Statement("AUC of a membership attack, bootstrap", scores.rates_of_members, (
         f"{_MEMBERS}rates.membership_rates",
     ), is_promised=False),

@@ -17,13 +17,11 @@ from fl_audit.canaries.cosines import from_final_model
 from fl_audit.canaries.guesses import guesses_of_scores
 from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.confidence.shift import gaussian_slope
-from fl_audit.errors import InputError
-from fl_audit.evidence.bounds.area import area_under_curve
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
-from fl_audit.evidence.bounds.tradeoff_band import tradeoff_band
+from fl_audit.evidence.bounds.roc import area_under_curve, tradeoff_band
 from fl_audit.evidence.findings.record_promise import measured_advantage
-from fl_audit.evidence.membership.one_target import epsilon_of_one_target
+from fl_audit.evidence.membership.achieved import epsilon_of_one_target
 from fl_audit.evidence.membership.rates import SMALL_RATES, membership_rates
 from fl_audit.evidence.reconstruction import epsilon_of_hits
 from fl_audit.evidence.star.empirical_interval import empirical_interval
@@ -202,11 +200,8 @@ def single_targets() -> Plays:
         release = mechanism.release(draw, apart.size, _TARGETS, shared=0.3)
         is_in = release.membership.is_in
         scores = releases.ATTACKS[_ATTACK](release, apart) if shadows else mechanism.tell(draw, is_in)
-        try:
-            coins = Membership(is_in[~apart])
-            return at_least(epsilon_of_one_target(scores[~apart], coins, delta, draw, CONFIDENCE).epsilon, truth)
-        except InputError:  # the drawn targets were all in, or all out
-            return at_least(0.0, truth)
+        bound = epsilon_of_one_target(scores[~apart], Membership(is_in[~apart]), delta, draw, CONFIDENCE)
+        return at_least(0.0 if bound is None else bound.epsilon, truth)
 
     laws = [(releases.randomised_response(e), e, 0.0) for e in (0.5, 1.9, 3.0)]
     laws.append((releases.leaky_response(1.0, 1e-2), 1.0, 1e-2))

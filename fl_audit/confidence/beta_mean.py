@@ -70,14 +70,14 @@ def where_it_reaches(tail: Callable[[float], float], level: float, largest: floa
 
 def _nodes_between(*breaks: float) -> tuple[Floats, Floats]:
     """Return nodes and weights of the panels between the breaks, shapes (panels, nodes)."""
-    nodes, weights = _legendre()
+    nodes, weights = legendre(_NODES_A_PANEL)
     starts, ends = np.array(breaks[:-1]), np.array(breaks[1:])
     half = (ends - starts)[:, None] / 2
     return starts[:, None] + half * (1 + nodes), half * weights
 
 
 @cache
-def _legendre() -> tuple[Floats, Floats]:
-    """Return nodes and weights on (-1, 1)."""
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES_A_PANEL)
+def legendre(number: int) -> tuple[Floats, Floats]:
+    """Return so many nodes and weights of Gauss-Legendre quadrature on (-1, 1)."""
+    nodes, weights = np.polynomial.legendre.leggauss(number)
     return nodes, weights

@@ -5,21 +5,20 @@ noise.
 """
 
 import math
-from functools import lru_cache
 
 import numpy as np
 from scipy.special import gammaincc, ndtr
 
 from fl_audit.arrays import Floats
+from fl_audit.confidence.beta_mean import legendre
 from fl_audit.search import falling_root
 
 _REACH = 10.0  # number of standard deviations beyond which a normal variable is neglected (probability 1e-23)
 
 
-@lru_cache(maxsize=1)
 def _nodes() -> tuple[Floats, Floats]:
-    """Return Gauss-Legendre nodes and weights on (0, 1)."""
-    nodes, weights = np.polynomial.legendre.leggauss(200)
+    """Return nodes and weights on (0, 1)."""
+    nodes, weights = legendre(200)
     return (nodes + 1) / 2, weights / 2
 
 

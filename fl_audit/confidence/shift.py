@@ -13,7 +13,7 @@ import numpy as np
 from fl_audit.arrays import Floats
 from fl_audit.confidence.noncentral_t import noncentral_t_quantile, noncentrality_at
 from fl_audit.errors import require
-from fl_audit.privacy.gaussian import gdp_epsilon, require_mu
+from fl_audit.privacy.gaussian import require_mu
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,8 @@ def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: 
 
     Parameters
     ----------
-    member_scores
-        Scores of the worlds with bit 1, shape (n1,), finite. Fewer than 2 give bound 0.
-    nonmember_scores
-        Scores of the worlds with bit 0, shape (n0,), finite. Fewer than 2 give bound 0.
+    member_scores, nonmember_scores
+        Scores of the worlds with bit 1 and with bit 0, shapes (n1,) and (n0,), finite. Fewer than 2 give bound 0.
     confidence
         0.5 or more, below 1.
 
@@ -85,8 +83,7 @@ def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: 
     if min(n1, n0) < 2:
         return ShiftEstimate(0.0, 0.0, confidence, n1, n0)
     shift, root = _studentised(member, nonmember), _root_of_sizes(n1, n0)
-    low = noncentrality_at(confidence, shift * root, n1 + n0 - 2) / root if shift > 0 else 0.0
-    return ShiftEstimate(shift, low, confidence, n1, n0)
+    return ShiftEstimate(shift, _lowest(shift, root, n1 + n0 - 2, confidence), confidence, n1, n0)
 
 
 def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEstimate:
@@ -121,8 +118,12 @@ def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEst
     degrees, squares = held.size - 2, float(rest @ rest)
     require(squares > 0 or slope == 0, "scores follow their parts without any spread: accepted are scores that vary")
     shift = slope / math.sqrt(squares / degrees) if squares > 0 else 0.0
-    low = noncentrality_at(confidence, shift * root, degrees) / root if shift > 0 else 0.0
-    return ShiftEstimate(shift, low, confidence, n1, held.size - n1)
+    return ShiftEstimate(shift, _lowest(shift, root, degrees, confidence), confidence, n1, held.size - n1)
+
+
+def _lowest(shift: float, root: float, degrees: int, probability: float) -> float:
+    """Return the lower bound of what a studentised shift estimates, the noncentrality of a shift of 1 being `root`."""
+    return noncentrality_at(probability, shift * root, degrees) / root if shift > 0 else 0.0
 
 
 def spread_of_parts(parts: Floats) -> float:
@@ -135,28 +136,6 @@ def _root_of_sizes(n1: int, n0: int) -> float:
     return math.sqrt(n1 * n0 / (n1 + n0))
 
 
-def shift_epsilon_lower_bound(member: Floats, nonmember: Floats, delta: float, confidence: float) -> float:
-    """Return a lower confidence bound on epsilon at delta from normal scores of equal spread.
-
-    Parameters
-    ----------
-    member
-        Scores of the worlds with bit 1, shape (n1,), finite.
-    nonmember
-        Scores of the worlds with bit 0, shape (n0,), finite.
-    delta
-        Above 0 and below 1: the bound is on epsilon at this delta.
-    confidence
-        0.5 or more, below 1.
-
-    Raises
-    ------
-    InputError
-        As `gaussian_shift`.
-    """
-    return gdp_epsilon(delta, gaussian_shift(member, nonmember, confidence).low)
-
-
 def detectable_shift(n1: int, n0: int, promised_mu: float, level: float, power: float = 0.9) -> float:
     """Return the smallest true mu whose lower bound exceeds a promised mu with a given probability.
 
@@ -164,10 +143,8 @@ def detectable_shift(n1: int, n0: int, promised_mu: float, level: float, power: 
 
     Parameters
     ----------
-    n1
-        Number of members' scores. Fewer than 2 detect nothing: infinity.
-    n0
-        Number of nonmembers' scores. Fewer than 2 detect nothing: infinity.
+    n1, n0
+        Numbers of members' and of nonmembers' scores. Fewer than 2 detect nothing: infinity.
     promised_mu
         The mu that may not be exceeded, at least 0.
     level

@@ -16,7 +16,7 @@ from fl_audit.evidence.belief.laws import bound_in_other
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_scale import NoiseAlong
 from fl_audit.evidence.inversion import Drawn
-from fl_audit.evidence.membership.one_target import OneTargetScores, one_target_scores
+from fl_audit.evidence.membership.achieved import OneTargetScores, one_target_scores
 from fl_audit.evidence.reconstruction import ranks_of_truth
 from fl_audit.evidence.run_tables import Provenance, RunTables, Timing, Unprotected
 from fl_audit.evidence.star.epsilon_star import StarSettings

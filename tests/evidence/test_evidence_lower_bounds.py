@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.stats import beta, binom, norm
 
-from fl_audit.confidence.shift import shift_epsilon_lower_bound
+from fl_audit.confidence.shift import gaussian_shift
 from fl_audit.errors import InputError
-from fl_audit.evidence.bounds import threshold_bounds
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds, bound_limit, epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
-from fl_audit.evidence.bounds.selection import Counts
+from fl_audit.evidence.bounds.thresholds import Counts, bound_of, gdp_mu
 from fl_audit.privacy.gaussian import gdp_epsilon
 
 Array = NDArray[np.float64]
@@ -37,7 +36,7 @@ def bound(members: Array, nonmembers: Array, method: BoundMethod, delta: float =
 
 def test_clopper_pearson_is_the_ratio_of_two_binomial_tails() -> None:
     """Both ends by their definition: tail probabilities of the binomial, half of the level each."""
-    found = threshold_bounds.clopper_pearson_of(Counts(150, 400, 40, 300), 0.01, 0.1)
+    found = bound_of(BoundMethod.CLOPPER_PEARSON, Counts(150, 400, 40, 300), 0.01, 0.1)
     low, high = beta.ppf(0.05, 150, 251), beta.ppf(0.95, 41, 260)
     assert binom.sf(149, 400, low) == pytest.approx(0.05)
     assert binom.cdf(40, 300, high) == pytest.approx(0.05)
@@ -49,7 +48,7 @@ def test_clopper_pearson_covers_enumerated(n1: int, n0: int, epsilon: float, del
     """All outcomes of both binomials, at points on the edge of what (epsilon, delta)-DP allows."""
     bounds = np.array(
         [
-            [threshold_bounds.clopper_pearson_of(Counts(h, n1, a, n0), delta, 0.1) for a in range(n0 + 1)]
+            [bound_of(BoundMethod.CLOPPER_PEARSON, Counts(h, n1, a, n0), delta, 0.1) for a in range(n0 + 1)]
             for h in range(n1 + 1)
         ]
     )
@@ -77,7 +76,7 @@ def test_gdp_covers_exactly_by_another_quadrature(n1: int, n0: int, rank: int, m
     low, high = 0, n1 + 1
     while high - low > 1:
         middle = (low + high) // 2
-        above = threshold_bounds.gdp_threshold_mu(Counts(middle, n1, rank - 1, n0), rank, level) > mu
+        above = gdp_mu(Counts(middle, n1, rank - 1, n0), level) > mu
         low, high = (low, middle) if above else (middle, high)
     if high <= n1:
         assert at_least(high) <= level * 1.0001
@@ -91,13 +90,13 @@ def test_bayes_agrees_with_draws_from_the_posterior(hits: int, alarms: int) -> N
     tpr, fpr = rng.beta(hits + 0.5, 400.5 - hits, 10**6), rng.beta(alarms + 0.5, 380.5 - alarms, 10**6)
     with np.errstate(divide="ignore", invalid="ignore"):
         pair = np.log(np.maximum(tpr - delta, 0) / fpr), np.log(np.maximum(1 - delta - fpr, 0) / (1 - tpr))
-    share = np.mean(np.maximum(*pair) <= threshold_bounds.bayes_of(counts, delta, 0.05))
+    share = np.mean(np.maximum(*pair) <= bound_of(BoundMethod.BAYES, counts, delta, 0.05))
     assert share == pytest.approx(0.05, abs=5 * math.sqrt(0.05 * 0.95 / 10**6))
 
 
 def test_gaussian_shift_is_the_known_bound() -> None:
     one, zero = log_odds(np.random.default_rng(4), 1.0, 60)
-    assert bound(one, zero, BoundMethod.GAUSSIAN_SHIFT) == shift_epsilon_lower_bound(one, zero, DELTA, 0.95)
+    assert bound(one, zero, BoundMethod.GAUSSIAN_SHIFT) == gdp_epsilon(DELTA, gaussian_shift(one, zero, 0.95).low)
 
 
 # --- what is promised about a bound
@@ -165,7 +164,7 @@ def test_limit_of_the_shift_is_certified_nine_times_in_ten() -> None:
     rng, method = np.random.default_rng(10), BoundMethod.GAUSSIAN_SHIFT
     limit = bound_limit(method, 50, 50, 0.01, 0.95)
     mu = next(m for m in np.linspace(0, 2, 4001) if gdp_epsilon(0.01, float(m)) >= limit)
-    found = sum(shift_epsilon_lower_bound(*log_odds(rng, mu, 50), 1e-9, 0.95) > 0 for _ in range(1000))
+    found = sum(gaussian_shift(*log_odds(rng, mu, 50), 0.95).low > 0 for _ in range(1000))
     assert binom.ppf(1e-4, 1000, 0.9) <= found <= binom.ppf(1 - 1e-4, 1000, 0.9)
 
 

@@ -10,8 +10,7 @@ from scipy.special import ndtri
 
 from fl_audit.arrays import Floats
 
-LEVEL = 0.001  # probability of a warning where the assumption holds
-
+_LEVEL = 0.001  # probability of a warning where the assumption holds
 _LEAST = 8
 _SHAPIRO_LIMIT = 5000
 _DISTINCT_SHARE = 0.9
@@ -23,14 +22,12 @@ def normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
     """Return what speaks against normal scores of equal spread, if anything.
 
     Repeated values; Shapiro and Wilk's test in either group (D'Agostino and Pearson's above 5000 scores); Levene's test
-    about the median (Brown & Forsythe 1974). The three tests share `LEVEL`.
+    about the median (Brown & Forsythe 1974). The three tests share a level of 0.001.
 
     Parameters
     ----------
-    members
-        Scores of members, shape (n1,), finite.
-    nonmembers
-        Scores of nonmembers, shape (n0,), finite.
+    members, nonmembers
+        Scores, shapes (n1,) and (n0,), finite.
     """
     from scipy.stats import levene, normaltest, shapiro  # half a second to import; other bounds do without
 
@@ -38,13 +35,14 @@ def normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
     for scores, who in ((members, "members"), (nonmembers, "nonmembers")):
         if scores.size >= _LEAST and np.ptp(scores) > 0:
             test = shapiro if scores.size <= _SHAPIRO_LIMIT else normaltest
-            p_value = float(test(_scaled(scores)).pvalue)
-            if p_value < LEVEL / 3:
+            # Over the largest magnitude, so that squares neither overflow nor vanish.
+            p_value = float(test(scores / np.max(np.abs(scores))).pvalue)
+            if p_value < _LEVEL / 3:
                 found.append(f"scores of {who} are not normal (p = {p_value:.2g}): the bound may certify too much")
     if min(members.size, nonmembers.size) >= _LEAST and np.ptp(members) > 0 and np.ptp(nonmembers) > 0:
         scale = float(max(np.max(np.abs(members)), np.max(np.abs(nonmembers))))
         p_value = float(levene(members / scale, nonmembers / scale, center="median").pvalue)
-        if p_value < LEVEL / 3:
+        if p_value < _LEVEL / 3:
             found.append(f"spreads of both groups differ (p = {p_value:.2g}): the bound may certify too much")
     return tuple(found)
 
@@ -57,14 +55,12 @@ def gaussian_tradeoff_warnings(members: Floats, nonmembers: Floats) -> tuple[str
 
     Parameters
     ----------
-    members
-        Scores of members, shape (n1,), no NaN.
-    nonmembers
-        Scores of nonmembers, shape (n0,), no NaN.
+    members, nonmembers
+        Scores, shapes (n1,) and (n0,), no NaN.
     """
     found = list(_repeated(members, nonmembers, "the log-odds of a Gaussian mechanism do not"))
     distance = _bend(np.sort(members), np.sort(nonmembers))
-    if abs(distance) > -float(ndtri(LEVEL / 2)):
+    if abs(distance) > -float(ndtri(_LEVEL / 2)):
         found.append(
             f"the trade-off that the scores show is not Gaussian ({abs(distance):.1f} standard errors): if they are "
             "the best scores of the mechanism, the bound may certify too much"
@@ -79,11 +75,6 @@ def _repeated(members: Floats, nonmembers: Floats, rule: str) -> tuple[str, ...]
     if distinct >= _DISTINCT_SHARE * pooled.size:
         return ()
     return (f"only {distinct} of {pooled.size} scores are distinct, but {rule}: the bound may certify too much",)
-
-
-def _scaled(scores: Floats) -> Floats:
-    """Return the scores over their largest magnitude, so that squares neither overflow nor vanish."""
-    return np.asarray(scores / np.max(np.abs(scores)), dtype=np.float64)
 
 
 def _bend(members: Floats, nonmembers: Floats) -> float:

@@ -7,7 +7,6 @@ scores and measure on the others (`split`); they depend on ranks alone and keep 
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, assert_never
@@ -15,21 +14,18 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats
-from fl_audit.confidence.shift import detectable_shift, shift_epsilon_lower_bound
-from fl_audit.errors import InputError, require, require_numbers
-from fl_audit.evidence.bounds import threshold_bounds
+from fl_audit.arrays import Floats, finite
+from fl_audit.confidence.shift import detectable_shift, gaussian_shift
+from fl_audit.errors import InputError, choice, require, require_numbers
 from fl_audit.evidence.bounds.diagnostics import gaussian_tradeoff_warnings, normality_warnings
 from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
-from fl_audit.evidence.bounds.order_statistic import order_statistic_epsilon, order_statistic_of
-from fl_audit.evidence.bounds.selection import Counts, ScoreReading, directions
 from fl_audit.evidence.bounds.split import number_of_splits, number_that_chooses, split_scores
+from fl_audit.evidence.bounds.thresholds import Counts, bound_of, chosen_rule
 from fl_audit.notebook import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
 
 _DETECTION_POWER = 0.9
 _NEAR_CEILING = 0.95
-
 _CEILING = "the largest epsilon that this method certifies with so many scores, however well they separate"
 _DETECTABLE = (
     "the smallest true epsilon that would be certified to exceed 0 with probability 0.9; this method has no ceiling"
@@ -78,10 +74,6 @@ class LowerBound:
 
 def bound_json(bound: LowerBound) -> dict[str, Any]:
     """Return a lower bound as JSON values; infinite numbers are None."""
-
-    def finite(value: float) -> float | None:
-        return value if math.isfinite(value) else None
-
     return {
         "epsilon": finite(bound.epsilon),
         "delta": bound.delta,
@@ -134,52 +126,32 @@ def epsilon_lower_bound(
     require_numbers(delta=delta, confidence=confidence)
     require(0 <= delta < 1, f"delta is {delta}: accepted are numbers from 0 to below 1")
     require(0.5 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0.5 and below 1")
-    method = _known(method)
+    method = choice(BoundMethod, "method", method)
     members, nonmembers = _checked(member_scores, "members"), _checked(nonmember_scores, "nonmembers")
     level = 1 - confidence
     if method.needs is not ScoreLaw.ANY:
         reason = "at 0 the epsilon of a Gaussian mechanism is infinite"
         require(delta > 0, f"delta is {delta}: accepted by {method} are numbers above 0 and below 1; {reason}")
     match method:
-        case BoundMethod.CLOPPER_PEARSON:
-            epsilon = _by_threshold(threshold_bounds.clopper_pearson_epsilon, members, nonmembers, delta, level)
-            warnings: tuple[str, ...] = ()
-        case BoundMethod.ORDER_STATISTIC:
-            epsilon = _by_threshold(order_statistic_epsilon, members, nonmembers, delta, level, break_ties=True)
-            warnings = ()
-        case BoundMethod.BAYES:
-            epsilon = _by_threshold(threshold_bounds.bayes_epsilon, members, nonmembers, delta, level)
-            warnings = ()
+        case BoundMethod.CLOPPER_PEARSON | BoundMethod.ORDER_STATISTIC | BoundMethod.BAYES:
+            epsilon, warnings = _by_threshold(method, members, nonmembers, delta, level), tuple[str, ...]()
         case BoundMethod.GDP:
-            epsilon = _by_threshold(threshold_bounds.gdp_threshold_epsilon, members, nonmembers, delta, level)
+            epsilon = _by_threshold(method, members, nonmembers, delta, level)
             warnings = gaussian_tradeoff_warnings(members, nonmembers)
         case BoundMethod.GAUSSIAN_SHIFT:
-            epsilon = shift_epsilon_lower_bound(members, nonmembers, delta, confidence)
+            epsilon = gdp_epsilon(delta, gaussian_shift(members, nonmembers, confidence).low)
             warnings = normality_warnings(members, nonmembers)
         case _:
             assert_never(method)
     n1, n0 = int(members.size), int(nonmembers.size)
     limit = bound_limit(method, n1, n0, delta, confidence)
-    return LowerBound(
-        epsilon=epsilon,
-        method=method,
-        delta=delta,
-        confidence=confidence,
-        assumption=method.assumption,
-        limit_of_detection=limit,
-        limit_meaning=_DETECTABLE if method is BoundMethod.GAUSSIAN_SHIFT else _CEILING,
-        members=n1,
-        nonmembers=n0,
-        warnings=warnings + _reach(method, epsilon, limit, min(n1, n0)),
-    )
+    meaning = _DETECTABLE if method is BoundMethod.GAUSSIAN_SHIFT else _CEILING
+    warnings += _reach(method, epsilon, limit, min(n1, n0))
+    return LowerBound(epsilon, method, delta, confidence, method.assumption, limit, meaning, n1, n0, warnings)
 
 
 def all_bounds(
-    member_scores: NDArray[np.floating],
-    nonmember_scores: NDArray[np.floating],
-    delta: float,
-    confidence: float,
-    law: ScoreLaw,
+    member_scores: Floats, nonmember_scores: Floats, delta: float, confidence: float, law: ScoreLaw
 ) -> tuple[LowerBound, ...]:
     """Return the bounds that are valid for what is known of the scores, in the order of `BoundMethod`.
 
@@ -216,10 +188,8 @@ def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float
     ----------
     method
         How the bound is computed.
-    members
-        Number of members' scores, at least 1.
-    nonmembers
-        Number of nonmembers' scores, at least 1.
+    members, nonmembers
+        Numbers of scores of either group, at least 1.
     delta, confidence
         As for `epsilon_lower_bound`.
     """
@@ -230,24 +200,7 @@ def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float
         return 0.0
     n1, n0 = (n - number_that_chooses(n) for n in (members, nonmembers))
     perfect = (Counts(n1, n1, 0, n0), Counts(n0, n0, 0, n1))
-    match method:
-        case BoundMethod.CLOPPER_PEARSON:
-            return max(threshold_bounds.clopper_pearson_of(counts, delta, level) for counts in perfect)
-        case BoundMethod.ORDER_STATISTIC:
-            return max(order_statistic_of(counts, 1, delta, level) for counts in perfect)
-        case BoundMethod.BAYES:
-            return max(threshold_bounds.bayes_of(counts, delta, level) for counts in perfect)
-        case BoundMethod.GDP:
-            return gdp_epsilon(delta, max(threshold_bounds.gdp_threshold_mu(counts, 1, level) for counts in perfect))
-        case _:
-            assert_never(method)
-
-
-def _known(method: BoundMethod | str) -> BoundMethod:
-    """Return the method of a name, or refuse it."""
-    accepted = [str(one) for one in BoundMethod]
-    require(str(method) in accepted, f"method is {method}: accepted are {', '.join(accepted)}")
-    return BoundMethod(method)
+    return max(bound_of(method, counts, delta, level) for counts in perfect)
 
 
 def _checked(scores: NDArray[np.floating], who: str) -> Floats:
@@ -261,20 +214,16 @@ def _checked(scores: NDArray[np.floating], who: str) -> Floats:
     return array
 
 
-def _by_threshold(
-    bound: Callable[[tuple[ScoreReading, ...], float, float], float],
-    members: Floats,
-    nonmembers: Floats,
-    delta: float,
-    level: float,
-    break_ties: bool = False,
-) -> float:
+def _by_threshold(method: BoundMethod, members: Floats, nonmembers: Floats, delta: float, level: float) -> float:
     """Return the median of a bound over splits; 0 where no threshold can be chosen: one score, or all are equal."""
     if min(members.size, nonmembers.size) < 2:
         return 0.0
+    break_ties = method is BoundMethod.ORDER_STATISTIC
     numbers = range(number_of_splits(members, nonmembers))
     splits = [split_scores(members, nonmembers, break_ties, number) for number in numbers]
-    return float(np.median([bound(directions(one), delta, level) for one in splits])) if splits[0].values > 1 else 0.0
+    if splits[0].values < 2:
+        return 0.0
+    return float(np.median([bound_of(method, chosen_rule(method, one, delta, level), delta, level) for one in splits]))
 
 
 def _reach(method: BoundMethod, epsilon: float, limit: float, fewest: int) -> tuple[str, ...]:

@@ -25,24 +25,21 @@ group, the median errs with at most 2.1 % where the average over all splits errs
 
 import hashlib
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats, Integers
 
-SHARE_THAT_CHOOSES = 0.2  # share of either group's scores that choose the rule and are not measured
-
-
+_SHARE_THAT_CHOOSES = 0.2  # share of either group's scores that choose the rule and are not measured
 _FEW_TABLES = 16.0  # binary logarithm of the number of tables below which one split of each is too few to average over
 _SPLITS = 25
 
 
-@dataclass(frozen=True)
-class ScorePart:
-    """Scores of one part, of either group, each ascending; ranks from 0 in place of values."""
+class ScorePart(NamedTuple):
+    """Scores of one part, of either group, each ascending, shapes (n1,) and (n0,); ranks from 0 in place of values."""
 
-    # `first`, `second`: of either group, shapes (n1,) and (n0,).
     first: Floats
     second: Floats
 
@@ -56,10 +53,23 @@ class ScoreSplit:
     measuring: ScorePart
     values: int  # number of different scores
 
+    def ways(self) -> tuple["ScoreSplit", ...]:
+        """Return the four ways to read the scores: `first` may lie high, and `second` is the reference.
+
+        Every event `score > threshold` bounds epsilon by log((P(first) - delta) / P(second)). Either group first,
+        scores as they are or negated, give both error rates' ratios and their mirror images.
+        """
+        one, two = (ScorePart(-part.first[::-1], -part.second[::-1]) for part in (self.choosing, self.measuring))
+        down = ScoreSplit(one, two, self.values)
+        return self, down._exchanged(), down, self._exchanged()
+
+    def _exchanged(self) -> "ScoreSplit":
+        return ScoreSplit(ScorePart(*self.choosing[::-1]), ScorePart(*self.measuring[::-1]), self.values)
+
 
 def number_that_chooses(size: int) -> int:
     """Return how many of `size` scores choose: a fifth, at least 1 of 2 or more."""
-    return max(1, round(SHARE_THAT_CHOOSES * size))
+    return max(1, round(_SHARE_THAT_CHOOSES * size))
 
 
 def number_of_splits(members: Floats, nonmembers: Floats) -> int:
@@ -67,10 +77,8 @@ def number_of_splits(members: Floats, nonmembers: Floats) -> int:
 
     Parameters
     ----------
-    members
-        Scores of members, shape (n1,), no NaN.
-    nonmembers
-        Scores of nonmembers, shape (n0,), no NaN.
+    members, nonmembers
+        Scores, shapes (n1,) and (n0,), no NaN.
 
     Notes
     -----
@@ -93,10 +101,8 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
 
     Parameters
     ----------
-    members
-        Scores of members, shape (n1,), no NaN; infinite ones are kept.
-    nonmembers
-        Scores of nonmembers, shape (n0,), likewise.
+    members, nonmembers
+        Scores, shapes (n1,) and (n0,), no NaN; infinite ones are kept.
     break_ties
         Whether equal scores get ranks of their own, in an order drawn at random across both groups. The split is the
         same either way.
@@ -105,7 +111,7 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
 
     Returns
     -------
-    Split
+    ScoreSplit
         Which group is `first` in it, and whether ranks ascend or descend with the scores, follows from the scores, so
         that exchanged groups and turned signs give the same split. Who reads it must try both groups and both signs.
     """

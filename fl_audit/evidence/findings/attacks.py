@@ -13,7 +13,7 @@ from fl_audit.evidence.bounds.lower_bounds import LowerBound, bound_json, epsilo
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.evidence.findings.found import Findings, finite, json_of
 from fl_audit.evidence.finished_run import FinishedRun
-from fl_audit.evidence.membership.achieved import Achieved, AskedOfScores, achieved_by_attack, achieved_by_insiders
+from fl_audit.evidence.membership.achieved import Achieved, achieved_by_attack, achieved_by_insiders
 from fl_audit.evidence.membership.limits import largest_auc, largest_order, largest_tpr
 from fl_audit.game.membership import Membership
 from fl_audit.privacy.guarantee import Guarantee
@@ -89,16 +89,16 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AttackNumbers | None:
 
     membership = Membership(column("is_in").astype(np.bool_))
     delta = float(run.facts.configuration["privacy"]["delta"])
-    asked, achieved = AskedOfScores(delta, run.facts.confidence), dict[str, Achieved]()
+    confidence, achieved = run.facts.confidence, dict[str, Achieved]()
     for name in (str(named)[len(SCORE) :] for named in table.columns if str(named).startswith(SCORE)):
         scores = column(SCORE + name)
         apart = column(APART + name) if APART + name in table else None
         sees_weights = name in list(Attack) and Attack(name).sees_weights
         kept = apart if has_shadows(Attack(name) if name in list(Attack) else name) else scores
-        achieved[name] = achieved_by_attack(scores, kept, membership, asked, sees_weights)
+        achieved[name] = achieved_by_attack(scores, kept, membership, delta, confidence, sees_weights)
     known = None
     if "log_odds" in table:
-        achieved[INSIDER] = achieved_by_insiders(column("log_odds"), membership, asked)
+        achieved[INSIDER] = achieved_by_insiders(column("log_odds"), membership, delta, confidence)
         is_secret = run.facts.is_sampled and not run.facts.game.standpoint.sees_participation
         known = None if is_secret else _auc_of_signals(column("mu"), membership)
     if not achieved:

@@ -1,31 +1,100 @@
-"""All that is said of one attack in the game of membership: rates, the curve, and what its scores prove."""
+"""All that is said of one attack in the game of membership: rates, the curve, and what its scores prove.
+
+Scores of one world share its model, so the bounds of `bounds`, which ask for independent scores, must not be given all
+of them. With one target of each world, drawn before scores are seen, what remains are pairs of a score and a coin that
+are independent and alike over worlds, and the score has a law P1 if the coin says in and P0 if not.
+
+**P1 and P0 are close where the mechanism is private.** For fixed coins of all other targets, P1 and P0 are laws of what
+is computed from the releases of two neighbours: P1(A) <= e^epsilon P0(A) + delta for every event and the same with both
+exchanged. Coins are independent, so averaging over the others' coins and over the target drawn keeps both inequalities.
+Nothing else is used; records may depend on each other as they like.
+
+**What the scores may rest on.** The score of a world rests on its own release and on shadow worlds that are not among
+those of the bound. Were every world a shadow of all others, one world's coin would move other worlds' scores, and they
+would be independent no more. Attacks take the shadow worlds by name; give only the others to these functions.
+"""
 
 from dataclasses import dataclass
 from math import floor
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from fl_audit.arrays import Floats
+from fl_audit.arrays import Floats, Integers
 from fl_audit.canaries.bounds import OneRunBound, bound_of_guesses
 from fl_audit.canaries.guesses import guesses_of_scores
 from fl_audit.canaries.methods import OneRunMethod
-from fl_audit.evidence.bounds.lower_bounds import LowerBound
-from fl_audit.evidence.membership.one_target import epsilon_of_one_target
+from fl_audit.errors import require
+from fl_audit.evidence.bounds.lower_bounds import LowerBound, epsilon_lower_bound
+from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.evidence.membership.rates import MembershipRates, RocCurve, membership_rates, roc_curve
 from fl_audit.game.membership import Membership
 from fl_audit.randomness import Purpose, generator
 
-GUESSED = 0.1
+_GUESSED = 0.1
 """Share of its targets that an attacker calls members in a single run, and that it calls others; fixed beforehand."""
 _PUBLIC_SEED = 0
 
 
 @dataclass(frozen=True)
-class AskedOfScores:
-    """What is asked of an attack's scores."""
+class OneTargetScores:
+    """One score of every world."""
 
-    delta: float  # delta of the lower bounds, at least 0 and below 1
-    confidence: float  # of intervals and bounds, above 0.5 and below 1
+    # `members`, `nonmembers`: scores of worlds whose drawn target was in, and of the others, shapes (n1,) and (n0,).
+    members: Floats
+    nonmembers: Floats
+    targets: Integers  # which target was drawn in each world, shape (worlds,)
+
+
+def one_target_scores(scores: ArrayLike, membership: Membership, draw: np.random.Generator) -> OneTargetScores:
+    """Draw one target of every world and return its score.
+
+    Parameters
+    ----------
+    scores
+        Scores of worlds that served no other as a shadow, no NaN, shape (worlds, targets).
+    membership
+        Membership of the same worlds.
+    draw
+        Draws the targets; it must not depend on scores.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit.
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    shape = (membership.worlds, membership.targets)
+    require(values.shape == shape, f"scores have shape {values.shape}: accepted is {shape}, worlds and targets")
+    targets = draw.integers(membership.targets, size=membership.worlds)
+    rows = np.arange(membership.worlds)
+    drawn, was_in = values[rows, targets], membership.is_in[rows, targets]
+    return OneTargetScores(drawn[was_in], drawn[~was_in], np.asarray(targets, dtype=np.int64))
+
+
+def epsilon_of_one_target(
+    scores: ArrayLike, membership: Membership, delta: float, draw: np.random.Generator, confidence: float = 0.95
+) -> LowerBound | None:
+    """Return a lower bound on epsilon at delta from one target of every world; None where all were in, or all out.
+
+    Parameters
+    ----------
+    scores, membership, draw
+        As for `one_target_scores`.
+    delta
+        At least 0, below 1.
+    confidence
+        Above 0.5, below 1.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit, a score is NaN, or a number is out of its range.
+    """
+    drawn = one_target_scores(scores, membership, draw)
+    if not (drawn.members.size and drawn.nonmembers.size):
+        return None
+    return epsilon_lower_bound(drawn.members, drawn.nonmembers, delta, confidence, BoundMethod.ORDER_STATISTIC)
 
 
 @dataclass(frozen=True)
@@ -44,7 +113,12 @@ class Achieved:
 
 
 def achieved_by_attack(
-    scores: Floats, apart: Floats | None, membership: Membership, asked: AskedOfScores, knows_coins: bool = False
+    scores: Floats,
+    apart: Floats | None,
+    membership: Membership,
+    delta: float,
+    confidence: float,
+    knows_coins: bool = False,
 ) -> Achieved:
     """Return what an attack on models achieved.
 
@@ -57,51 +131,45 @@ def achieved_by_attack(
         where no worlds were kept apart.
     membership
         Which targets were in, in which worlds.
-    asked
-        Delta and confidence of the bounds that are asked for.
+    delta
+        Of the lower bounds, at least 0 and below 1.
+    confidence
+        Of intervals and bounds, above 0.5 and below 1.
     knows_coins
         Whether the attacker of a world knows some of its coins, so that its guesses are no test of a single run.
     """
     has_shadows = apart is not scores
-    rates = membership_rates(scores, membership, _draws(), asked.confidence, shadows_of_each_other=has_shadows)
+    rates = membership_rates(scores, membership, _draws(), confidence, shadows_of_each_other=has_shadows)
     one_run, by_tradeoff = None, None
     if not knows_coins:
-        few = max(1, floor(GUESSED * membership.targets))
+        few = max(1, floor(_GUESSED * membership.targets))
         guesses = guesses_of_scores(scores[0], membership.is_in[0], few, few)
-        one_run = bound_of_guesses(guesses, asked.delta, asked.confidence, OneRunMethod.STEINKE)
-        by_tradeoff = bound_of_guesses(guesses, asked.delta, asked.confidence, OneRunMethod.TRADE_OFF)
-    return Achieved(rates, roc_curve(scores, membership), _bound(apart, membership, asked), one_run, by_tradeoff)
+        one_run = bound_of_guesses(guesses, delta, confidence, OneRunMethod.STEINKE)
+        by_tradeoff = bound_of_guesses(guesses, delta, confidence, OneRunMethod.TRADE_OFF)
+    return Achieved(
+        rates, roc_curve(scores, membership), _bound(apart, membership, delta, confidence), one_run, by_tradeoff
+    )
 
 
-def achieved_by_insiders(log_odds: Floats, membership: Membership, asked: AskedOfScores) -> Achieved:
+def achieved_by_insiders(log_odds: Floats, membership: Membership, delta: float, confidence: float) -> Achieved:
     """Return what the insiders achieved, one for each target, who know all coins but one; no shadows are needed.
 
     Parameters
     ----------
     log_odds
         Final log-odds of membership, (worlds, targets).
-    membership
-        Which targets were in, in which worlds.
-    asked
-        Delta and confidence of the bounds that are asked for.
+    membership, delta, confidence
+        As for `achieved_by_attack`.
     """
-    rates = membership_rates(
-        log_odds, membership, _draws(), asked.confidence, shadows_of_each_other=False, of_insiders=True
-    )
-    return Achieved(rates, roc_curve(log_odds, membership), _bound(log_odds, membership, asked), None)
+    rates = membership_rates(log_odds, membership, _draws(), confidence, shadows_of_each_other=False, of_insiders=True)
+    return Achieved(rates, roc_curve(log_odds, membership), _bound(log_odds, membership, delta, confidence), None)
 
 
-def _bound(scores: Floats | None, membership: Membership, asked: AskedOfScores) -> LowerBound | None:
+def _bound(scores: Floats | None, membership: Membership, delta: float, confidence: float) -> LowerBound | None:
     if scores is None:
         return None
     rows = ~np.isnan(scores).any(axis=1)
-    some = Membership(membership.is_in[rows])
-    drawn = _draws()
-    columns = drawn.integers(some.targets, size=some.worlds)
-    was_in = some.is_in[np.arange(some.worlds), columns]
-    if was_in.all() or not was_in.any():
-        return None
-    return epsilon_of_one_target(scores[rows], some, asked.delta, _draws(), asked.confidence)
+    return epsilon_of_one_target(scores[rows], Membership(membership.is_in[rows]), delta, _draws(), confidence)
 
 
 def _draws() -> np.random.Generator:

@@ -63,7 +63,7 @@ def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:
     mu = profile.gaussian_mu
     if mu is not None:
         return np.asarray(ndtr(ndtri(alarms) + mu), dtype=np.float64)
-    return 1 - _Tradeoff(fine_curves(profile.events, profile.adjacency)).missed(alarms)
+    return 1 - _Tradeoff(profile).missed(alarms)
 
 
 def largest_auc(profile: PrivacyProfile) -> float:
@@ -90,7 +90,7 @@ def largest_auc(profile: PrivacyProfile) -> float:
     mu = profile.gaussian_mu
     if mu is not None:
         return float(ndtr(mu / math.sqrt(2)))
-    curve = _Tradeoff(fine_curves(profile.events, profile.adjacency))
+    curve = _Tradeoff(profile)
     return 1 - float(np.trapezoid(curve.missed(curve.corners), curve.corners))
 
 
@@ -121,7 +121,7 @@ def largest_order(profile: PrivacyProfile) -> float:
     mu = profile.gaussian_mu
     if mu is not None:
         return float(ndtr(mu))
-    curve = _Tradeoff(fine_curves(profile.events, profile.adjacency))
+    curve = _Tradeoff(profile)
     alarms, found = curve.corners, 1 - curve.missed(curve.corners)
     # Both steps are straight between corners, so their composition is largest at one of the first or of the second.
     rates, first = np.unique(found, return_index=True)  # of rates that several shares lead to, the smallest share
@@ -137,30 +137,22 @@ class _Tradeoff:
     It has P_out(L > l) false alarms and misses P_in(L <= l). Those are the corners at small rates of false alarms,
     where f is steeper than -1. The reverse loss gives the corners at large rates in the same way, with both shares
     exchanged. Neither uses losses under 0, whose tails rounding spoils.
-
-    Parameters
-    ----------
-    curves
-        The law of the loss of "in" against "out", and that of the reverse where it is another.
     """
 
-    def __init__(self, curves: pld.LossCurves) -> None:
-        missed, alarms = _corners(curves.curves[0])
-        self.small = alarms[::-1], missed[::-1]
-        self.large = _corners(curves.curves[-1])
+    def __init__(self, profile: PrivacyProfile) -> None:
+        curves = fine_curves(profile.events, profile.adjacency).curves  # of "in" against "out", then of the reverse
+        missed, alarms = _corners(curves[0])
+        self._small, self._large = (alarms[::-1], missed[::-1]), _corners(curves[-1])
         # Both are the line 1 - delta(0) - a; those of two grids may differ by what the grids are off.
-        self._height = max(
-            float(chain[0][place] + chain[1][place]) for chain, place in ((self.small, -1), (self.large, 0))
-        )
-
+        self._height = float(max(self._small[0][-1] + self._small[1][-1], self._large[0][0] + self._large[1][0]))
         # Rates of false alarms between which f is straight, ascending.
-        self.corners = np.unique(np.concatenate([[0.0], self.small[0], self.large[0], [1.0]]))
+        self.corners = np.unique(np.concatenate([[0.0], self._small[0], self._large[0], [1.0]]))
 
     def missed(self, alarms: Floats) -> Floats:
         """Return f at rates of false alarms."""
         line = self._height - alarms
-        small = np.where(alarms <= self.small[0][-1], np.interp(alarms, *self.small), line)
-        large = np.where(alarms >= self.large[0][0], np.interp(alarms, *self.large, right=0.0), line)
+        small = np.where(alarms <= self._small[0][-1], np.interp(alarms, *self._small), line)
+        large = np.where(alarms >= self._large[0][0], np.interp(alarms, *self._large, right=0.0), line)
         return np.maximum(np.maximum(small, large), 0.0)
 
 

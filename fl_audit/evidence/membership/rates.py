@@ -268,16 +268,8 @@ class _Ranked:
         weight, is_in = weights[:, self._world[:top]], self._is_in[:top]
         return np.cumsum(weight * is_in, axis=1), np.cumsum(weight * ~is_in, axis=1)
 
-    def top_counts(self, weights: Floats, others: Floats) -> tuple[Floats, Floats]:
-        """Return the counts down to the score at which all resamples have more alarms than the largest small rate.
-
-        Parameters
-        ----------
-        weights
-            Shape (resamples, worlds).
-        others
-            Weights of all others together, (resamples,).
-        """
+    def _top_counts(self, weights: Floats, others: Floats) -> tuple[Floats, Floats]:
+        """Return the counts down to the score at which all resamples have more alarms than the largest small rate."""
         all_scores, most, taken = len(self._world), SMALL_RATES[-1] * (1 + 1e-12) * others, self.top
         while True:
             hits, alarms = self.counts(weights, taken)
@@ -288,7 +280,7 @@ class _Ranked:
     def rates(self, weights: Floats) -> Floats:
         """Return AUC, both TPRs and the balanced accuracy, shape (resamples, 4); NaN without members or others."""
         members, others = (weights @ size for size in self._size)
-        hits, alarms = self.top_counts(weights, others)
+        hits, alarms = self._top_counts(weights, others)
         with np.errstate(invalid="ignore", divide="ignore"):
             # The rank sum of Mann and Whitney, world by world.
             found = [weights @ self._won / (weights @ self.pairs)]
