@@ -19,9 +19,8 @@ from torch import Tensor
 from fl_audit.adversaries.membership.loss import membership_attack, record_membership_guess
 from fl_audit.arrays import Flags, Floats, Floats32
 from fl_audit.errors import require
-from fl_audit.evidence.star.empirical_star import threshold_counts
+from fl_audit.evidence.star.empirical_star import area_under_roc, threshold_counts
 from fl_audit.evidence.star.epsilon_star import StarSettings, parametric_epsilon_star
-from fl_audit.evidence.star.loss_attacks import area_under_roc
 from fl_audit.game.columns import Columns
 from fl_audit.game.game import Game
 from fl_audit.game.membership import Membership

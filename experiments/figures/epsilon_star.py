@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from fl_audit.arrays import Floats
 from fl_audit.evidence.star.empirical_star import ThresholdCounts, definition_ratios, threshold_counts, within_cut
-from fl_audit.evidence.star.loss_samples import scores_of_pair
+from fl_audit.evidence.star.epsilon_star import scores_of_pair
 from fl_audit.evidence.star.mixture_star import threshold_limits, threshold_log_ratios
 from fl_audit.evidence.star.star_estimate import StarEstimate
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, PALE, finish_axes

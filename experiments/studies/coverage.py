@@ -144,16 +144,16 @@ STATEMENTS = (
     Statement("AUC of insiders, jackknife", scores.rates_of_insiders, (f"{_MEMBERS}rates.areas_between_worlds",),
               is_promised=False),
     Statement("Epsilon*, empirical", partial(scores.stars, StarMethod.EMPIRICAL), (
-        f"{_STAR}empirical_interval.empirical_interval",
+        f"{_STAR}intervals.empirical_interval",
     )),
     *(
         Statement(f"Epsilon*, {method}, bootstrap", partial(scores.stars, method), (
-            f"{_STAR}star_estimate.estimate_epsilon_star", f"{_STAR}star_estimate.hull_interval",
+            f"{_STAR}star_estimate.estimate_epsilon_star", f"{_STAR}intervals.hull_interval",
         ), is_promised=False, share=share)
         for method, share in ((StarMethod.PARAMETRIC, 0.1), (StarMethod.MIXTURE, 0.01))
     ),
     Statement("epsilon at least, from losses of models", scores.mechanisms, (
-        f"{_STAR}mechanism_bound.mechanism_lower_bound",
+        f"{_STAR}mechanism_star.mechanism_lower_bound",
     )),
     Statement("a foreign strategy: guessed games", laws.epsilon_of_guesses, (
         "fl_audit.laboratory.guesses.guessed_epsilon", "fl_audit.laboratory.guesses.fewest_games",

@@ -24,8 +24,8 @@ from fl_audit.evidence.findings.record_promise import measured_advantage
 from fl_audit.evidence.membership.achieved import epsilon_of_one_target
 from fl_audit.evidence.membership.rates import SMALL_RATES, membership_rates
 from fl_audit.evidence.reconstruction import epsilon_of_hits
-from fl_audit.evidence.star.empirical_interval import empirical_interval
-from fl_audit.evidence.star.mechanism_bound import mechanism_lower_bound
+from fl_audit.evidence.star.intervals import empirical_interval
+from fl_audit.evidence.star.mechanism_star import mechanism_lower_bound
 from fl_audit.evidence.star.methods import StarMethod
 from fl_audit.evidence.star.star_estimate import estimate_epsilon_star
 from fl_audit.game.membership import Membership

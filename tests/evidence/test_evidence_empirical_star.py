@@ -8,9 +8,13 @@ from scipy.stats import beta, norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from fl_audit.errors import InputError
-from fl_audit.evidence.star.empirical_interval import empirical_interval
-from fl_audit.evidence.star.empirical_star import empirical_epsilon_star, epsilon_star_of_rates, within_cut
-from fl_audit.evidence.star.loss_attacks import loss_attacks
+from fl_audit.evidence.star.empirical_star import (
+    empirical_epsilon_star,
+    epsilon_star_of_rates,
+    loss_attacks,
+    within_cut,
+)
+from fl_audit.evidence.star.intervals import empirical_interval
 
 LOSSES = st.lists(st.integers(0, 12), min_size=1, max_size=30)
 

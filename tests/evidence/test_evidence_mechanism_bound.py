@@ -10,8 +10,11 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from fl_audit.errors import InputError
-from fl_audit.evidence.star.mechanism_bound import mechanism_lower_bound
-from fl_audit.evidence.star.mechanism_star import mechanism_star_gaussian, parametric_mechanism_star
+from fl_audit.evidence.star.mechanism_star import (
+    mechanism_lower_bound,
+    mechanism_star_gaussian,
+    parametric_mechanism_star,
+)
 
 
 def test_nothing_is_certified_where_nothing_leaks_and_the_estimate_errs() -> None:

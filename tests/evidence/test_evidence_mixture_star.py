@@ -11,9 +11,8 @@ from fl_audit.evidence.star.mechanism_star import (
     mechanism_star_of_rates,
     parametric_mechanism_star,
 )
-from fl_audit.evidence.star.mixture_fit import choose_mixture, fit_mixture, ks_check
 from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures, threshold_limits, threshold_log_ratios
-from fl_audit.evidence.star.normal_mixture import NormalMixture, normal
+from fl_audit.evidence.star.normal_mixture import NormalMixture, choose_mixture, fit_mixture, ks_check, normal
 
 
 def random_mixture(rng: np.random.Generator, components: int) -> NormalMixture:

@@ -8,22 +8,20 @@ from fl_audit.errors import InputError
 from fl_audit.evidence.star import star_estimate
 from fl_audit.evidence.star.empirical_star import empirical_epsilon_star
 from fl_audit.evidence.star.epsilon_star import parametric_epsilon_star
-from fl_audit.evidence.star.loss_cells import gather, parametric_draws
+from fl_audit.evidence.star.intervals import gather, hull_interval, parametric_draws
 from fl_audit.evidence.star.methods import StarMethod
-from fl_audit.evidence.star.star_estimate import estimate_epsilon_star, hull_interval
+from fl_audit.evidence.star.star_estimate import estimate_epsilon_star
 
 
 def test_cells_keep_all_losses_and_small_sets_exactly() -> None:
     rng = np.random.default_rng(61)
     members, population = np.round(rng.gamma(2, 1, 500), 2), np.round(rng.gamma(3, 1, 700), 2)
-    cells = gather(members, population)
-    np.testing.assert_allclose(np.repeat(cells.member_means, cells.members), np.sort(members), rtol=1e-14)
-    drawn = np.repeat(cells.population_means, cells.population)
-    np.testing.assert_allclose(drawn, np.sort(population), rtol=1e-14)
-    many = gather(rng.gamma(2, 1, 200_000), rng.gamma(30, 1, 100_000))
-    assert (many.members.sum(), many.population.sum()) == (200_000, 100_000)
-    assert many.members.size < 6000
-    assert many.members.min() >= 0
+    for cells, losses in zip(gather(members, population), (members, population), strict=True):
+        np.testing.assert_allclose(np.repeat(cells.means, cells.numbers), np.sort(losses), rtol=1e-14)
+    many, others = gather(rng.gamma(2, 1, 200_000), rng.gamma(30, 1, 100_000))
+    assert (many.numbers.sum(), others.numbers.sum()) == (200_000, 100_000)
+    assert many.numbers.size < 6000
+    assert many.numbers.min() >= 0
 
 
 @pytest.mark.parametrize("size", [400, 6000])
@@ -33,7 +31,7 @@ def test_draws_of_cells_are_a_bootstrap(size: int) -> None:
     members, population = rng.gamma(2, 1, size), rng.gamma(3, 1, size)
     cells = gather(members, population)
     resampled = [losses[rng.integers(0, size, (400, size))] for losses in (members, population)]
-    drawn = parametric_draws(cells, 1e-3, 1.0, 0.0, 800, rng)
+    drawn = parametric_draws(cells, 1e-3, 1.0, 800, rng)
     plain = parametric_epsilon_star(*resampled, 1e-3)
     assert abs(drawn.mean() - plain.mean()) < 5 * plain.std() * math.sqrt(1 / 400 + 1 / 800)
     assert drawn.std() == pytest.approx(plain.std(), rel=0.2)
@@ -49,7 +47,7 @@ def test_the_parametric_interval_covers(shape: float) -> None:
     misses = 0
     for _ in range(80):
         members, population = rng.beta(2, 2, 500), rng.beta(shape, 2, 500)
-        draws = parametric_draws(gather(members, population), 1e-3, 1.0, 0.0, 200, rng)
+        draws = parametric_draws(gather(members, population), 1e-3, 1.0, 200, rng)
         low, high = hull_interval(float(parametric_epsilon_star(members, population, 1e-3)), draws, 0.95)
         misses += not low <= truth <= high
     assert misses < 12

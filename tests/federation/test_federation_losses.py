@@ -22,8 +22,7 @@ from experiments.runs.local_engine import LocalGrid, run_locally
 from experiments.runs.plan import AuditPlan
 from experiments.runs.run import federation_plan, run_audit
 from fl_audit.errors import InputError
-from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, parametric_epsilon_star
-from fl_audit.evidence.star.loss_samples import loss_scores
+from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
 from fl_audit.game.game import Game, load_game
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.protocol import Key, Query, Record

@@ -30,8 +30,8 @@ from experiments.sweeps.grid import Point
 from experiments.sweeps.sweep import RUNS, run_sweep
 from fl_audit.arrays import Floats
 from fl_audit.evidence.membership.rates import Interval
-from fl_audit.evidence.star.loss_samples import scores_of_pair
-from fl_audit.evidence.star.mixture_fit import ks_check
+from fl_audit.evidence.star.epsilon_star import scores_of_pair
+from fl_audit.evidence.star.normal_mixture import ks_check
 from fl_audit.game.game import load_game
 from fl_audit.report.style import INK, new_figure
 from fl_audit.report.wording import plural

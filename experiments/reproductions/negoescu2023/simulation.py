@@ -19,8 +19,7 @@ from scipy.stats import gamma
 
 from fl_audit.arrays import Floats
 from fl_audit.evidence.star.empirical_star import EMPIRICAL_CUT, definition_ratios, empirical_epsilon_star
-from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, fit_normal
-from fl_audit.evidence.star.loss_samples import scores_of_pair
+from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, fit_normal, scores_of_pair
 from fl_audit.evidence.star.star_estimate import PARAMETRIC_CUT
 
 PARAMETRIC, EMPIRICAL, NARROW_PARAMETRIC = "parametric", "empirical", "parametric, narrow cut"

@@ -4,6 +4,10 @@ A threshold on the loss calls a record a member where its loss is at most the th
 population that is called a member, FNR the share of members that is not. The empirical form tries every threshold that
 the losses offer. The largest ratios are reached at rates near 0 and 1, where a single loss decides, so the paper leaves
 out rates beyond a stability cut (appendix 8.1: 0.001 and 0.999).
+
+What simple attacks achieve with such thresholds is to be read beside Epsilon*: the area under the ROC, which covers all
+thresholds (AUC); the TPR at a small share of false alarms (Carlini et al. 2022); and the advantage, TPR - FPR, of the
+threshold at the mean loss of members (Yeom et al. 2018).
 """
 
 from collections.abc import Iterable
@@ -14,8 +18,7 @@ from numpy.typing import ArrayLike
 
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.errors import require
-from fl_audit.evidence.star.epsilon_star import require_cut, require_star_delta
-from fl_audit.evidence.star.loss_samples import checked_pair
+from fl_audit.evidence.star.epsilon_star import checked_pair, require_cut, require_star_delta
 
 EMPIRICAL_CUT = 0.001  # the stability cut of appendix 8.1 for the empirical form
 
@@ -51,10 +54,8 @@ def threshold_counts(member_losses: Floats, population_losses: Floats) -> Thresh
 
     Parameters
     ----------
-    member_losses
-        Finite numbers, shape (..., m).
-    population_losses
-        Finite numbers, shape (..., p) with the same leading axes.
+    member_losses, population_losses
+        Finite numbers, shapes (..., m) and (..., p) with the same leading axes.
     """
     m = member_losses.shape[-1]
     both = np.concatenate([member_losses, population_losses], axis=-1)
@@ -72,14 +73,8 @@ def definition_ratios(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, delta:
 
     Parameters
     ----------
-    fpr
-        False positive rates, in [0, 1].
-    tnr
-        1 - FPR, in [0, 1]. It is passed in and not computed here, so that rates near 1 keep their digits.
-    fnr
-        False negative rates, in [0, 1].
-    tpr
-        1 - FNR, in [0, 1], passed in for the same reason.
+    fpr, tnr, fnr, tpr
+        Rates in [0, 1]; 1 - FPR and 1 - FNR are passed in, and not computed here, so that rates near 1 keep digits.
     delta
         From 0 to below 1.
     """
@@ -110,10 +105,8 @@ def epsilon_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Float
 
     Parameters
     ----------
-    fpr
-        False positive rates in [0, 1], shape (..., thresholds), at least one threshold.
-    fnr
-        False negative rates in [0, 1], of the same shape.
+    fpr, fnr
+        False positive and false negative rates in [0, 1], of one shape (..., thresholds), at least one threshold.
     delta
         From 0 to below 1.
 
@@ -147,11 +140,9 @@ def empirical_epsilon_star(
 
     Parameters
     ----------
-    member_losses
-        Losses on training records, finite and at least 0, shape (..., m), m at least 1.
-    population_losses
-        Losses on a sample of the population, finite and at least 0, shape (..., p) with the same leading axes, p at
-        least 1.
+    member_losses, population_losses
+        Losses on training records and on a sample of the population, finite and at least 0, shapes (..., m) and
+        (..., p) with the same leading axes, m and p at least 1.
     delta
         From 0 to below 1.
     cut
@@ -171,13 +162,9 @@ def empirical_epsilon_star(
         If a loss is negative or not finite, or a number or shape is not accepted.
     """
     members, population = checked_pair(member_losses, population_losses, at_least=1)
-    return _epsilon_star_of_counts(threshold_counts(members, population), delta, cut)
-
-
-def _epsilon_star_of_counts(counts: ThresholdCounts, delta: float, cut: float = EMPIRICAL_CUT) -> Floats:
-    """Return `empirical_epsilon_star` from counts."""
     require_star_delta(delta)
     require_cut(cut)
+    counts = threshold_counts(members, population)
     fpr, fnr = counts.fpr, counts.fnr
     tpr = counts.members / counts.member_total
     tnr = (counts.population_total - counts.population) / counts.population_total
@@ -192,10 +179,8 @@ def within_cut(fpr: Floats, fnr: Floats, cut: float) -> Flags:
 
     Parameters
     ----------
-    fpr
-        False positive rates.
-    fnr
-        False negative rates, of the same shape.
+    fpr, fnr
+        False positive and false negative rates, of one shape.
     cut
         From 0, below 1/2.
     """
@@ -211,3 +196,72 @@ def _rates(rates: ArrayLike, name: str) -> Floats:
     wrong = values[~((values >= 0) & (values <= 1))]
     require(wrong.size == 0, f"{name} contain {wrong[:1]}: accepted are numbers from 0 to 1")
     return values
+
+
+@dataclass(frozen=True)
+class LossAttacks:
+    """Attacks on the losses of one model or many; every array has the shape of the leading axes."""
+
+    # Probability that a member's loss is below that of the population, ties counting half; from 0 to 1, 1/2 without a
+    # leak.
+    auc: Floats
+    # `tpr_at_fpr_0001`, `tpr_at_fpr_001`: largest TPR of a threshold whose FPR is at most 0.1 % and 1 %, from 0 to 1.
+    tpr_at_fpr_0001: Floats
+    tpr_at_fpr_001: Floats
+    yeom_advantage: Floats  # TPR - FPR at the mean loss of members, from -1 to 1
+    loss_gap: Floats  # mean loss of the population less that of members, in the unit of the losses
+
+
+def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> LossAttacks:
+    """Return what simple attacks on the losses achieve.
+
+    Parameters
+    ----------
+    member_losses, population_losses
+        As for `empirical_epsilon_star`.
+
+    Raises
+    ------
+    InputError
+        If a loss is negative or not finite, or the shapes do not fit.
+
+    Examples
+    --------
+    >>> found = loss_attacks([0.1, 0.2], [0.2, 0.4])
+    >>> float(found.auc), float(found.yeom_advantage), round(float(found.loss_gap), 2)
+    (0.875, 0.5, 0.15)
+    """
+    members, population = checked_pair(member_losses, population_losses, at_least=1)
+    counts = threshold_counts(members, population)
+    mean = members.mean(axis=-1, keepdims=True)
+    advantage = (members <= mean).mean(axis=-1) - (population <= mean).mean(axis=-1)
+    return LossAttacks(
+        auc=area_under_roc(counts),
+        tpr_at_fpr_0001=_tpr_at_fpr(counts, 0.001),
+        tpr_at_fpr_001=_tpr_at_fpr(counts, 0.01),
+        yeom_advantage=np.asarray(advantage, dtype=np.float64),
+        loss_gap=np.asarray(population.mean(axis=-1) - mean[..., 0], dtype=np.float64),
+    )
+
+
+def _tpr_at_fpr(counts: ThresholdCounts, fpr: float) -> Floats:
+    """Return the largest TPR of a threshold with at most this FPR, shape of the leading axes.
+
+    Rates between two thresholds are not interpolated: with p losses of others, below 1/p no false alarm is allowed.
+    """
+    # Compared with a little slack, so that rounding cannot turn 3 of 3000 into more than a share of 0.001.
+    allowed = counts.last & (counts.population <= np.floor(fpr * counts.population_total * (1 + 1e-12)))
+    return np.asarray(np.where(allowed, counts.members, 0).max(axis=-1) / counts.member_total, dtype=np.float64)
+
+
+def area_under_roc(counts: ThresholdCounts) -> Floats:
+    """Return the area under the ROC by trapezia between thresholds; ties lie on one line and so count half.
+
+    The area is the probability that a member's loss is smaller than one of the population.
+    """
+    # A threshold that is not the last of several equal ones repeats the corner of the curve before it.
+    found = (np.where(counts.last, each, 0) for each in (counts.population, counts.members))
+    x, y = (np.maximum.accumulate(each, axis=-1) for each in found)
+    y0 = np.concatenate([np.zeros_like(y[..., :1]), y[..., :-1]], axis=-1)
+    area = (np.diff(x, axis=-1, prepend=0) * (y + y0)).sum(axis=-1) / 2
+    return np.asarray(area / (counts.member_total * counts.population_total), dtype=np.float64)

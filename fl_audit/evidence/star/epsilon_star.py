@@ -1,9 +1,9 @@
 """Parametric Epsilon* (Negoescu et al. 2023): the privacy risk of one released model, from losses alone.
 
-Losses of members and of a population sample are transformed to scores, a normal is fitted to each set, and Epsilon* is
-the supremum over thresholds of four log ratios of error rates (definition 2, section 3.1, appendix 8.1). The tails are
-computed as logarithms, so that far tails keep their digits, and the supremum is located exactly rather than on a grid.
-All functions work on many models at once: any leading axes, such as worlds, are allowed. Related modules:
+Losses of members and of a population sample are transformed to scores (appendix 8.1), a normal is fitted to each set,
+and Epsilon* is the supremum over thresholds of four log ratios of error rates (definition 2, section 3.1). The tails
+are computed as logarithms, so that far tails keep their digits, and the supremum is located exactly rather than on a
+grid. All functions work on many models at once: any leading axes, such as worlds, are allowed. Related modules:
 `empirical_star` (makes no assumption about the losses), `mixture_star` (mixtures of normals) and `star_estimate` (one
 model, with interval and warnings).
 
@@ -23,12 +23,14 @@ from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
-from fl_audit.evidence.star.loss_samples import checked_pair, scores_of_pair
 
 _FARTHEST = 40.0
 """The search starts at minus so many standard deviations: below, the tail differs from 1 by less than 1e-350."""
 
 _BISECTIONS = 60
+
+DEFAULT_SHIFT = 1.0
+"""Added to the normalised losses. The published text is damaged where it names the constant: only "(=1)" is left."""
 
 
 def require_star_delta(delta: float) -> None:
@@ -54,6 +56,91 @@ class StarSettings:
         require_cut(self.cut)
 
 
+def _checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Floats:
+    """Return losses as float64, or refuse them."""
+    values = np.asarray(losses, dtype=np.float64)
+    enough = values.ndim >= 1 and values.shape[-1] >= at_least
+    require(enough, f"{what} have shape {values.shape}: accepted are {at_least} or more losses")
+    if values.size and not (values.min() >= 0 and values.max() < math.inf):
+        wrong = values[~((values >= 0) & (values < math.inf))][0]
+        require(False, f"{what} contain {wrong}: accepted are finite numbers from 0")
+    return values
+
+
+def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_least: int = 2) -> tuple[Floats, Floats]:
+    """Return both sets of losses, shapes (..., m) and (..., p), or refuse them as `_checked_losses` does.
+
+    Parameters
+    ----------
+    member_losses, population_losses
+        One loss a record along the last axis.
+    at_least
+        How many losses each set must have.
+
+    Raises
+    ------
+    InputError
+        If a set is refused or the leading axes differ.
+    """
+    members = _checked_losses(member_losses, "member losses", at_least)
+    population = _checked_losses(population_losses, "population losses", at_least)
+    require(
+        members.shape[:-1] == population.shape[:-1],
+        f"member losses have leading axes {members.shape[:-1]}: accepted are {population.shape[:-1]}, the population's",
+    )
+    return members, population
+
+
+def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float = DEFAULT_SHIFT) -> Floats:
+    """Return the scores that normals are fitted to: logit(exp(-(normalised loss + shift))), appendix 8.1.
+
+    Parameters
+    ----------
+    losses
+        At least 0, finite, shape (..., n).
+    low, high
+        Smallest and largest loss of members and population together, shapes (...). Where they are equal every loss
+        normalises to 0.
+    shift
+        Positive; it keeps the exponential below 1, where the logit would be infinite.
+
+    Returns
+    -------
+    array
+        Scores -log(exp(y) - 1) of y = normalised loss + shift, shape (..., n). Smaller losses have larger scores.
+
+    Raises
+    ------
+    InputError
+        If a loss is negative, not finite or outside low to high, or the shift is not positive.
+    """
+    require(shift > 0 and math.isfinite(shift), f"shift is {shift}: accepted are positive finite numbers")
+    values = _checked_losses(losses, "losses")
+    bottom, top = np.asarray(low, dtype=np.float64)[..., None], np.asarray(high, dtype=np.float64)[..., None]
+    within = bool(np.all((values >= bottom) & (values <= top)))
+    require(within, "a loss lies outside low to high: accepted are losses within")
+    span = top - bottom
+    shifted = (values - bottom) / np.where(span > 0, span, 1.0) + shift
+    return np.asarray(-(shifted + np.log(-np.expm1(-shifted))), dtype=np.float64)
+
+
+def scores_of_pair(
+    member_losses: Floats, population_losses: Floats, shift: float = DEFAULT_SHIFT
+) -> tuple[Floats, Floats]:
+    """Return the scores of both sets, normalised by the extremes of both together.
+
+    Parameters
+    ----------
+    member_losses, population_losses
+        As `checked_pair` returns them, shapes (..., m) and (..., p).
+    shift
+        As for `loss_scores`.
+    """
+    low = np.minimum(member_losses.min(axis=-1), population_losses.min(axis=-1))
+    high = np.maximum(member_losses.max(axis=-1), population_losses.max(axis=-1))
+    return loss_scores(member_losses, low, high, shift), loss_scores(population_losses, low, high, shift)
+
+
 def epsilon_star_gaussian(
     member_mean: ArrayLike,
     member_std: ArrayLike,
@@ -71,16 +158,12 @@ def epsilon_star_gaussian(
 
     Parameters
     ----------
-    member_mean
-        Mean of the members' scores, finite. All four arguments have shapes that broadcast together.
-    member_std
-        Their standard deviation, finite and at least 0; 0 means a constant score. Two equal constants give 0. A
+    member_mean, population_mean
+        Means of the scores, finite. All four arguments have shapes that broadcast together.
+    member_std, population_std
+        Their standard deviations, finite and at least 0; 0 means a constant score. Two equal constants give 0. A
         constant against anything else gives infinity, since a threshold beside the constant separates a share above
         delta of one set without any error.
-    population_mean
-        Mean of the population's scores, finite.
-    population_std
-        Their standard deviation, as `member_std`.
     delta
         From 0 to below 1. At 0 two different normals have an unbounded ratio: infinity, unless there is a cut.
     cut
@@ -181,11 +264,9 @@ def parametric_epsilon_star(
 
     Parameters
     ----------
-    member_losses
-        Losses on training records, finite and at least 0, shape (..., m), m at least 2.
-    population_losses
-        Losses on a sample of the population, finite and at least 0, shape (..., p) with the same leading axes, p at
-        least 2.
+    member_losses, population_losses
+        Losses on training records and on a sample of the population, finite and at least 0, shapes (..., m) and
+        (..., p) with the same leading axes, m and p at least 2.
     delta
         From 0 to below 1; the paper recommends less than one over the number of members.
     shift
@@ -204,11 +285,8 @@ def parametric_epsilon_star(
     InputError
         If a loss is negative or not finite, or shapes or another number are not accepted.
     """
-    members, population = checked_pair(member_losses, population_losses)
-    member_scores, population_scores = scores_of_pair(members, population, shift)
-    member_mean, member_std = fit_normal(member_scores)
-    population_mean, population_std = fit_normal(population_scores)
-    return epsilon_star_gaussian(member_mean, member_std, population_mean, population_std, delta, cut)
+    scores = scores_of_pair(*checked_pair(member_losses, population_losses), shift)
+    return epsilon_star_gaussian(*fit_normal(scores[0]), *fit_normal(scores[1]), delta, cut)
 
 
 def fit_normal(scores: Floats) -> tuple[Floats, Floats]:

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fl_audit.arrays import Flags, Floats
-from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, require_star_delta
-from fl_audit.evidence.star.loss_samples import loss_scores
+from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, loss_scores
 
 
 @dataclass(frozen=True)
@@ -67,13 +66,7 @@ class ScoreMoments:
 
 
 def range_of(losses: ArrayLike) -> LossRange:
-    """Return the range of losses.
-
-    Parameters
-    ----------
-    losses
-        Shape (..., n), n at least 0.
-    """
+    """Return the range of losses of shape (..., n), n at least 0."""
     values = np.asarray(losses, dtype=np.float64)
     shape, n = values.shape[:-1], values.shape[-1]
     if n == 0:
@@ -82,13 +75,7 @@ def range_of(losses: ArrayLike) -> LossRange:
 
 
 def joint_range(parts: Sequence[LossRange]) -> LossRange:
-    """Return the range of all records together.
-
-    Parameters
-    ----------
-    parts
-        At least one, of equal shapes.
-    """
+    """Return the range of all records together, from one part at least, all of equal shapes."""
     counts = np.stack([part.count for part in parts])
     low = np.where(counts > 0, np.stack([part.low for part in parts]), np.inf).min(axis=0)
     high = np.where(counts > 0, np.stack([part.high for part in parts]), -np.inf).max(axis=0)
@@ -103,10 +90,8 @@ def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMomen
     ----------
     losses
         At least 0, finite, shape (..., n), n at least 0. Losses beyond the range are clipped to it.
-    low
-        Lower end of the range by which losses are normalised, shape (...).
-    high
-        Upper end of that range, shape (...).
+    low, high
+        Ends of the range by which losses are normalised, shapes (...).
 
     Returns
     -------
@@ -130,10 +115,7 @@ def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMomen
 def joint_moments(parts: Sequence[ScoreMoments]) -> ScoreMoments:
     """Return the moments of all records together (Chan, Golub and LeVeque 1983, Eq. 2.1).
 
-    Parameters
-    ----------
-    parts
-        At least one, of equal shapes. All scores must have been computed with the same range.
+    There is one part at least, all are of equal shapes, and their scores were computed with the same range.
     """
     total = parts[0]
     for part in parts[1:]:
@@ -167,7 +149,6 @@ def epsilon_star_of_moments(members: ScoreMoments, population: ScoreMoments, del
     InputError
         If delta or the cut is out of its range.
     """
-    require_star_delta(delta)
     enough = (members.count >= 2) & (population.count >= 2)
     star = epsilon_star_gaussian(members.mean, members.deviation, population.mean, population.deviation, delta, cut)
     return np.where(enough, star, np.nan)

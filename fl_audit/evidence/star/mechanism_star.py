@@ -10,21 +10,50 @@ numbers are returned, and nothing is said of their order.
 Where the rates are estimated from losses, both numbers are estimates without a confidence, and too large on average,
 since the largest ratio of estimated rates is. Where nothing leaks (losses of members and population Beta(2, 2), delta
 0.001) the value of Eq. (19) is 0.27 on average with 10 models of 100 + 100 losses, and 0.03 with 100 models of
-200 + 200. The lower bound that is returned beside them does have a confidence (`mechanism_bound`).
+200 + 200. The lower bound that is returned beside them does have a confidence: it exceeds the truth with at most the
+stated probability, for any losses and even for few models. It rests on three facts:
+
+* Each model has its own threshold: the r-th smallest of its p population losses. A record that was not trained on is
+  exchangeable with these p records, so its loss is below the threshold with a probability of at most a = r / (p + 1),
+  taken over records and models. So no false-positive rate has to be estimated.
+* Let T be the share of a model's members whose losses are below its threshold. For a mechanism that is (epsilon,
+  delta)-DP the mean of T over models is at most b = min(e^epsilon a + delta, 1 - e^-epsilon (1 - delta - a)), by
+  Eq. (17) of the paper for this event and its complement. Both terms are linear in the false-positive rate, so it does
+  not matter how that rate varies between models, and a bound on the epsilon of the mechanism also bounds that of
+  Eq. (19). The same holds for losses above the r-th largest.
+* If the mean of numbers T from 0 to 1 is at most b, then 1 - c + c T / b with c from 0 to 1 is not negative and has a
+  mean of at most 1: it is what a bet with the stake c pays. Models are independent, so the product of such payments
+  over models has a mean of at most 1, and so has the average of the products over ranks, stakes and both tails
+  (Waudby-Smith & Ramdas 2024, "Estimating means of bounded random variables by betting"). By Markov's inequality this
+  average exceeds 1 / level with a probability of at most `level`. The bound is the smallest epsilon at which it does
+  not.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import logsumexp
 
+from fl_audit.arrays import Floats, Integers
 from fl_audit.errors import require
 from fl_audit.evidence.star.empirical_star import epsilon_star_of_rates
-from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, fit_normal
-from fl_audit.evidence.star.loss_samples import checked_pair, scores_of_pair
-from fl_audit.evidence.star.mechanism_bound import mechanism_lower_bound
+from fl_audit.evidence.star.epsilon_star import (
+    DEFAULT_SHIFT,
+    checked_pair,
+    epsilon_star_gaussian,
+    fit_normal,
+    require_star_delta,
+    scores_of_pair,
+)
 from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures
 from fl_audit.evidence.star.normal_mixture import NormalMixture, normal
+from fl_audit.search import falling_root
+
+_RANKS = 8
+_LARGEST_RATE = 1 / 3
+_STAKES = np.array([0.1, 0.3, 0.6, 0.9])
 
 
 @dataclass(frozen=True)
@@ -85,15 +114,10 @@ def mechanism_star_gaussian(
 
     Parameters
     ----------
-    member_mean
-        Mean of the members' scores under each model, finite. All four arguments have shapes that broadcast to
-        (models,).
-    member_std
-        Standard deviation of the members' scores under each model, finite and positive.
-    population_mean
-        Mean of the population's scores under each model, finite.
-    population_std
-        Standard deviation of the population's scores under each model, finite and positive.
+    member_mean, population_mean
+        Means of the scores under each model, finite. All four arguments have shapes that broadcast to (models,).
+    member_std, population_std
+        Standard deviations of the scores under each model, finite and positive.
     delta
         From 0 to below 1; at 0 both numbers are infinite unless no model has a leak.
     tolerance
@@ -116,18 +140,19 @@ def mechanism_star_gaussian(
 
 
 def parametric_mechanism_star(
-    member_losses: ArrayLike, population_losses: ArrayLike, delta: float, shift: float = 1.0, confidence: float = 0.95
+    member_losses: ArrayLike,
+    population_losses: ArrayLike,
+    delta: float,
+    shift: float = DEFAULT_SHIFT,
+    confidence: float = 0.95,
 ) -> MechanismStar:
     """Return estimates of both numbers by normals fitted to the losses of each model, and a lower bound.
 
     Parameters
     ----------
-    member_losses
-        Losses on training records, finite and at least 0, not all equal within a model, shape (models, m). The lower
-        bound holds only for independent models, each with its own training and population records, see
-        `mechanism_lower_bound`.
-    population_losses
-        Losses on samples of the population, finite and at least 0, not all equal within a model, shape (models, p).
+    member_losses, population_losses
+        As for `mechanism_lower_bound`, not all equal within a model. The lower bound holds only for independent models,
+        each with its own training and population records.
     delta
         From 0 to below 1.
     shift
@@ -141,8 +166,79 @@ def parametric_mechanism_star(
         If a loss is negative or not finite, a model's losses are constant, or a shape or number is not accepted.
     """
     members, population = checked_pair(member_losses, population_losses)
-    require(members.ndim == 2, f"member losses have shape {members.shape}: accepted is (models, losses)")
-    member_scores, population_scores = scores_of_pair(members, population, shift)
     low = mechanism_lower_bound(members, population, delta, confidence)
-    found = mechanism_star_gaussian(*fit_normal(member_scores), *fit_normal(population_scores), delta)
+    one, zero = scores_of_pair(members, population, shift)
+    found = mechanism_star_gaussian(*fit_normal(one), *fit_normal(zero), delta)
     return replace(found, lower_bound=low, confidence=confidence)
+
+
+def mechanism_lower_bound(
+    member_losses: ArrayLike, population_losses: ArrayLike, delta: float, confidence: float = 0.95
+) -> float:
+    """Return a lower confidence bound on the mechanism's epsilon: that of its (epsilon, delta)-DP and of Eq. (19).
+
+    Parameters
+    ----------
+    member_losses
+        Losses on training records, finite and at least 0, shape (models, m), each size at least 1. The models must be
+        trained independently, each on its own draw of training records: with one training set for all of them the bound
+        is not valid.
+    population_losses
+        Losses on samples of the population, finite and at least 0, shape (models, p). Each model must have its own
+        sample from the same source: with one sample for all of them the bound is not valid.
+    delta
+        From 0 to below 1.
+    confidence
+        Least probability with which the mechanism's epsilon is at or above the bound, above 0 and below 1.
+
+    Returns
+    -------
+    float
+        At least 0; 0 certifies nothing.
+
+    Raises
+    ------
+    InputError
+        If a loss is negative or not finite, or a shape or number is not accepted.
+
+    Examples
+    --------
+    >>> losses = np.linspace(0, 1, 50)
+    >>> mechanism_lower_bound(np.tile(losses, (20, 1)), np.tile(losses, (20, 1)), 1e-5)
+    0.0
+    >>> round(mechanism_lower_bound(np.tile(losses, (20, 1)), np.tile(losses + 2, (20, 1)), 1e-5), 2)
+    3.56
+    """
+    require_star_delta(delta)
+    require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
+    members, population = checked_pair(member_losses, population_losses, at_least=1)
+    require(members.ndim == 2, f"member losses have shape {members.shape}: accepted is (models, losses)")
+    p = population.shape[1]
+    ranks = np.unique(np.geomspace(1, max(1, int(p * _LARGEST_RATE)), _RANKS).round().astype(np.int64))
+    beyond = np.stack([_rates_below(sign * members, sign * population, ranks) for sign in (1, -1)])
+    needed = -math.log(1 - confidence)
+
+    def over(epsilon: float) -> float:
+        """Return how far the log of the winnings lies above what refutes this epsilon."""
+        return _log_winnings(beyond, ranks / (p + 1), epsilon, delta) - needed
+
+    return falling_root(over, xtol=1e-9)
+
+
+def _rates_below(members: Floats, population: Floats, ranks: Integers) -> Floats:
+    """Return the share of each model's members strictly below its r-th smallest population loss, (models, ranks)."""
+    thresholds = np.sort(population, axis=1)[:, ranks - 1]
+    ordered = np.sort(members, axis=1)
+    below = [np.searchsorted(own, cut, side="left") for own, cut in zip(ordered, thresholds, strict=True)]
+    return np.asarray(np.stack(below) / members.shape[1], dtype=np.float64)
+
+
+def _log_winnings(beyond: Floats, fpr: Floats, epsilon: float, delta: float) -> float:
+    """Return the log of the average over tails, ranks and stakes of the products over models.
+
+    `beyond` are members' rates, shape (tails, models, ranks), and `fpr` the false-positive rates of the ranks.
+    """
+    most = np.minimum(np.exp(epsilon) * fpr + delta, 1 - math.exp(-epsilon) * (1 - delta - fpr))
+    fair = np.minimum(most, 1.0)
+    gains = np.log1p(_STAKES * (beyond / fair - 1)[..., None]).sum(axis=1)
+    return float(logsumexp(gains) - math.log(gains.size))

@@ -81,8 +81,7 @@ def epsilon_star_mixtures(
     require(tolerance > 0, f"tolerance is {tolerance}: accepted are positive numbers")
     if _same(members, population):
         return CertifiedStar(0.0, 0.0)
-    limits = threshold_limits(members, population, cut)
-    limits = limits or (-math.inf, math.inf)
+    limits = threshold_limits(members, population, cut) or (-math.inf, math.inf)
     if delta == 0 and not all(map(math.isfinite, limits)) and not _tails_agree(members, population):
         return CertifiedStar(math.inf, 0.0)
     best, gap = 0.0, tolerance
@@ -100,16 +99,10 @@ def threshold_limits(members: NormalMixture, population: NormalMixture, cut: flo
     Parameters
     ----------
     members, population
-        Laws of the transformed losses.
+        Laws of scores.
     cut
         From 0, below 1/2.
-
-    Raises
-    ------
-    InputError
-        If the cut is out of its range.
     """
-    require_cut(cut)
     if cut == 0:
         return -math.inf, math.inf
     low = max(-law.mirrored().upper_quantile(math.log(cut)) for law in (members, population))
@@ -129,10 +122,11 @@ def threshold_log_ratios(members: NormalMixture, population: NormalMixture, poin
     delta
         From 0 to below 1.
     """
-    ratios = []
-    for one, other in ((members, population), (population, members)):
-        for p, q, at in ((one, other, points), (one.mirrored(), other.mirrored(), -points)):
-            ratios.append(_log_over_delta(p.log_sf(at), delta) - q.log_sf(at))
+    ratios = [
+        _log_over_delta(p.log_sf(at), delta) - q.log_sf(at)
+        for one, other in ((members, population), (population, members))
+        for p, q, at in ((one, other, points), (one.mirrored(), other.mirrored(), -points))
+    ]
     return np.asarray(np.maximum.reduce(ratios), dtype=np.float64)
 
 

@@ -1,10 +1,6 @@
 """Epsilon* of one model with its interval, what speaks against it, and what simple attacks achieve on the same losses.
 
-Each method has the kind of interval that was found to cover the truth. For fits of normals and of mixtures it is the
-hull of the percentile and the reversed percentile bootstrap intervals. Epsilon* of any sample is above 0, so
-percentiles alone never reach down to 0 where nothing leaks, and reversed percentiles alone fall short where much leaks.
-For the empirical form it is `empirical_interval`, because a bootstrap does not cover a supremum that is reached in the
-tails.
+The three ways differ in the laws of the scores, how the supremum is found and in the interval (`intervals`).
 """
 
 import math
@@ -14,29 +10,42 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fl_audit.arrays import Floats
-from fl_audit.errors import require, require_numbers
-from fl_audit.evidence.star.empirical_interval import empirical_interval
-from fl_audit.evidence.star.empirical_star import EMPIRICAL_CUT, empirical_epsilon_star
-from fl_audit.evidence.star.epsilon_star import parametric_epsilon_star, require_cut, require_star_delta
-from fl_audit.evidence.star.loss_attacks import LossAttacks, loss_attacks
-from fl_audit.evidence.star.loss_cells import gather, parametric_draws
-from fl_audit.evidence.star.loss_samples import DEFAULT_SHIFT, checked_pair, scores_of_pair
+from fl_audit.errors import choice, require, require_numbers
+from fl_audit.evidence.star.empirical_star import EMPIRICAL_CUT, LossAttacks, empirical_epsilon_star, loss_attacks
+from fl_audit.evidence.star.epsilon_star import (
+    DEFAULT_SHIFT,
+    checked_pair,
+    epsilon_star_gaussian,
+    parametric_epsilon_star,
+    require_cut,
+    require_star_delta,
+    scores_of_pair,
+)
+from fl_audit.evidence.star.intervals import empirical_interval, gather, hull_interval, parametric_draws
 from fl_audit.evidence.star.methods import StarMethod
-from fl_audit.evidence.star.mixture_fit import MOST_COMPONENTS, choose_mixture, fit_mixture, ks_check
 from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures, threshold_limits
-from fl_audit.evidence.star.normal_mixture import NormalMixture, normal
+from fl_audit.evidence.star.normal_mixture import (
+    MOST_COMPONENTS,
+    NormalMixture,
+    choose_mixture,
+    fit_mixture,
+    ks_check,
+    normal,
+)
 from fl_audit.notebook import html_table
 
+_Pair = tuple[Floats, Floats]  # of members and of the population
+_Laws = tuple[NormalMixture, NormalMixture]
 PARAMETRIC_CUT = 1e-6
 """Cut of the value that is given beside the supremum without a cut; the published text has lost the paper's own."""
-FEW = 30
-"""With fewer losses than this there is a warning that the interval may not cover."""
+FEW = 30  # with fewer losses than this there is a warning that the interval may not cover
 _FIT_AT_MOST = 10_000
 _REPLICATES = 1000
 _MIXTURE_REPLICATES = 100
 _MIXTURE_REPLICATE_TOLERANCE = 1e-5
 _POOR_FIT = 0.05
 _LARGEST_EVALUATION = 1000
+_SETS = ("members", "population")
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ class StarEstimate:
     # `delta`, `method`: the delta that it is stated at, and how it was found.
     delta: float
     method: StarMethod
-    interval: tuple[float, float]  # lower and upper end of the confidence interval; see the text of the module
+    interval: tuple[float, float]  # lower and upper end of the confidence interval; see `intervals`
     confidence: float  # confidence of the interval
     # Thresholds with an error rate below `cut` or above 1 - `cut` were left out of `epsilon_star_within_cut`.
     cut: float
@@ -62,7 +71,7 @@ class StarEstimate:
     attacks: LossAttacks  # what simple attacks on the losses achieve
     # The laws that were fitted to the scores of members and population; None for `empirical`, or where all losses of a
     # set are equal.
-    laws: tuple[NormalMixture, NormalMixture] | None
+    laws: _Laws | None
     warnings: tuple[str, ...]  # what speaks against the value or the interval, in words
 
     @property
@@ -105,10 +114,9 @@ def estimate_epsilon_star(
 
     Parameters
     ----------
-    member_losses
-        Losses on training records, finite and at least 0, shape (m,), at least two.
-    population_losses
-        Losses on a sample of the population, finite and at least 0, shape (p,), at least two.
+    member_losses, population_losses
+        Losses on training records and on a sample of the population, finite and at least 0, shapes (m,) and (p,), at
+        least two each.
     delta
         From 0 to below 1; the paper recommends less than one over the number of members.
     rng
@@ -127,74 +135,43 @@ def estimate_epsilon_star(
     InputError
         If a loss is negative or not finite, or a number is out of its range.
     """
-    method = _known(method)
+    method = choice(StarMethod, "method", method)
     require_numbers(delta=delta, confidence=confidence)
     require_star_delta(delta)
     require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
-    members, population = checked_pair(member_losses, population_losses)
-    require(members.ndim == 1, f"member losses have shape {members.shape}: accepted is one axis")
+    losses = checked_pair(member_losses, population_losses)
+    require(losses[0].ndim == 1, f"member losses have shape {losses[0].shape}: accepted is one axis")
     if cut is None:
         cut = EMPIRICAL_CUT if method is StarMethod.EMPIRICAL else PARAMETRIC_CUT
     require_cut(cut)
-    scores = scores_of_pair(members, population, shift)
-    varied = all(np.ptp(each) > 0 for each in scores)
-    laws = _laws(scores, method, rng) if varied and method is not StarMethod.EMPIRICAL else None
+    scores, laws = scores_of_pair(*losses, shift), None
     if method is StarMethod.EMPIRICAL:
-        value = within = float(empirical_epsilon_star(members, population, delta, cut))
-        interval = empirical_interval(members, population, delta, cut, confidence)
-    elif laws is None:
+        value = within = float(empirical_epsilon_star(*losses, delta, cut))
+        interval = empirical_interval(*losses, delta, cut, confidence)
+    elif not all(np.ptp(each) > 0 for each in scores):
         # Where a set is constant, the value is 0 or infinite whatever the law of the other set.
-        value = within = float(parametric_epsilon_star(members, population, delta, shift))
+        value = within = float(parametric_epsilon_star(*losses, delta, shift))
         interval = (value, value)
     else:
-        value, within = (_of_laws(members, population, laws, delta, shift, limit, method) for limit in (0.0, cut))
+        laws = _laws(scores, method, rng)
+        value, within = (_of_laws(laws, delta, limit, method) for limit in (0.0, cut))
         # The cut leaves thresholds out, so it cannot show more; each was searched to 1e-9 only.
         value = max(value, within)
         interval = (value, value)
         if math.isfinite(value):
-            draws = _draws(members, population, scores, laws, delta, shift, method, rng)
+            if method is StarMethod.PARAMETRIC:
+                draws = parametric_draws(gather(*losses), delta, shift, _REPLICATES, rng)
+            else:
+                draws = _mixture_draws(scores, laws, delta, rng)
             interval = hull_interval(value, draws, confidence)
-    return StarEstimate(
-        epsilon_star=value,
-        delta=delta,
-        method=method,
-        interval=interval,
-        confidence=confidence,
-        cut=cut,
-        epsilon_star_within_cut=within,
-        members=members.size,
-        population=population.size,
-        attacks=loss_attacks(members, population),
-        laws=laws,
-        warnings=_warnings(members, population, scores, laws, delta, cut, value, method, rng),
-    )
+    warnings = _warnings(losses, laws, delta, cut, value, method)
+    for name, each, law in zip(_SETS, scores, laws or (), strict=False):
+        warnings += _poor_fit(name, each, law, method, rng)
+    sizes, attacks = (losses[0].size, losses[1].size), loss_attacks(*losses)
+    return StarEstimate(value, delta, method, interval, confidence, cut, within, *sizes, attacks, laws, tuple(warnings))
 
 
-def hull_interval(value: float, draws: Floats, confidence: float) -> tuple[float, float]:
-    """Return the hull of the percentile and the reversed percentile bootstrap intervals, cut off at 0.
-
-    Parameters
-    ----------
-    value
-        The estimate, at least 0, finite.
-    draws
-        Bootstrap estimates, shape (replicates,); they may be infinite.
-    confidence
-        Above 0 and below 1.
-    """
-    side = (1 - confidence) / 2
-    low, high = (float(np.quantile(draws, p, method="inverted_cdf")) for p in (side, 1 - side))
-    return max(0.0, min(low, 2 * value - high)), max(high, 2 * value - low)
-
-
-def _known(method: StarMethod | str) -> StarMethod:
-    require(str(method) in list(StarMethod), f"method is {method}: accepted are {', '.join(StarMethod)}")
-    return StarMethod(method)
-
-
-def _laws(
-    scores: tuple[Floats, Floats], method: StarMethod, rng: np.random.Generator
-) -> tuple[NormalMixture, NormalMixture]:
+def _laws(scores: _Pair, method: StarMethod, rng: np.random.Generator) -> _Laws:
     if method is StarMethod.PARAMETRIC:
         one, zero = (normal(float(each.mean()), float(each.std())) for each in scores)
     else:
@@ -202,19 +179,12 @@ def _laws(
     return one, zero
 
 
-def _of_laws(
-    members: Floats,
-    population: Floats,
-    laws: tuple[NormalMixture, NormalMixture],
-    delta: float,
-    shift: float,
-    cut: float,
-    method: StarMethod,
-) -> float:
+def _of_laws(laws: _Laws, delta: float, cut: float, method: StarMethod) -> float:
     """Return Epsilon* of fitted laws; for two normals there is a closed form."""
-    if method is StarMethod.PARAMETRIC:
-        return float(parametric_epsilon_star(members, population, delta, shift, cut))
-    return epsilon_star_mixtures(*laws, delta, cut).epsilon_star
+    if method is StarMethod.MIXTURE:
+        return epsilon_star_mixtures(*laws, delta, cut).epsilon_star
+    one, zero = laws
+    return float(epsilon_star_gaussian(one.means[0], one.stds[0], zero.means[0], zero.stds[0], delta, cut))
 
 
 def _some(scores: Floats, rng: np.random.Generator) -> Floats:
@@ -222,19 +192,8 @@ def _some(scores: Floats, rng: np.random.Generator) -> Floats:
     return scores if scores.size <= _FIT_AT_MOST else rng.choice(scores, _FIT_AT_MOST, replace=False)
 
 
-def _draws(
-    members: Floats,
-    population: Floats,
-    scores: tuple[Floats, Floats],
-    laws: tuple[NormalMixture, NormalMixture],
-    delta: float,
-    shift: float,
-    method: StarMethod,
-    rng: np.random.Generator,
-) -> Floats:
-    """Return bootstrap estimates; mixtures keep their number of components and are refitted from the original fit."""
-    if method is StarMethod.PARAMETRIC:
-        return parametric_draws(gather(members, population), delta, shift, 0.0, _REPLICATES, rng)
+def _mixture_draws(scores: _Pair, laws: _Laws, delta: float, rng: np.random.Generator) -> Floats:
+    """Return bootstrap estimates: mixtures keep their number of components and are refitted from the original fit."""
     found = []
     used = [_some(each, rng) for each in scores]
     for _ in range(_MIXTURE_REPLICATES):
@@ -249,46 +208,29 @@ def _draws(
 
 
 def _warnings(
-    members: Floats,
-    population: Floats,
-    scores: tuple[Floats, Floats],
-    laws: tuple[NormalMixture, NormalMixture] | None,
-    delta: float,
-    cut: float,
-    value: float,
-    method: StarMethod,
-    rng: np.random.Generator,
-) -> tuple[str, ...]:
+    losses: _Pair, laws: _Laws | None, delta: float, cut: float, value: float, method: StarMethod
+) -> list[str]:
     """Return what speaks against the value, in words."""
     found = []
-    sets = (("members", members), ("population", population))
-    for name, losses in sets:
-        if losses.size < FEW:
-            found.append(f"{losses.size} losses of {name}: with fewer than {FEW} the interval may not cover")
-        if np.ptp(losses) == 0:
+    for name, each in zip(_SETS, losses, strict=True):
+        if each.size < FEW:
+            found.append(f"{each.size} losses of {name}: with fewer than {FEW} the interval may not cover")
+        if np.ptp(each) == 0:
             found.append(f"all losses of {name} are equal: their law says nothing about other records")
-    if math.isinf(value):
-        found.append(_why_unbounded(delta, method, laws, cut))
-    if laws is not None and cut and threshold_limits(*laws, cut) is None:
-        found.append(f"no threshold has both error rates within the cut of {cut:g}: all thresholds count")
-    if method is StarMethod.EMPIRICAL and cut * min(members.size, population.size) < 1:
-        found.append(f"the cut of {cut:g} is less than one loss of a set: single losses decide the value")
-    for (name, _), values, law in zip(sets, scores, laws or (), strict=False):
-        found += _poor_fit(name, values, law, method, rng)
-    return tuple(found)
-
-
-def _why_unbounded(
-    delta: float, method: StarMethod, laws: tuple[NormalMixture, NormalMixture] | None, cut: float
-) -> str:
-    if laws is not None and delta == 0:
-        return (
+    if math.isinf(value) and laws is not None and delta == 0:
+        found.append(
             "unbounded: at delta 0 two different normal laws have no largest ratio; "
             f"epsilon_star_within_cut leaves out error rates beyond {cut:g} and 1 - {cut:g}"
         )
-    if method is StarMethod.EMPIRICAL:
-        return "unbounded: a threshold tells more than delta of one set apart without an error"
-    return "unbounded: a set of equal losses is told apart by a threshold beside it"
+    elif math.isinf(value) and method is StarMethod.EMPIRICAL:
+        found.append("unbounded: a threshold tells more than delta of one set apart without an error")
+    elif math.isinf(value):
+        found.append("unbounded: a set of equal losses is told apart by a threshold beside it")
+    if laws is not None and cut and threshold_limits(*laws, cut) is None:
+        found.append(f"no threshold has both error rates within the cut of {cut:g}: all thresholds count")
+    if method is StarMethod.EMPIRICAL and cut * min(each.size for each in losses) < 1:
+        found.append(f"the cut of {cut:g} is less than one loss of a set: single losses decide the value")
+    return found
 
 
 def _poor_fit(name: str, scores: Floats, law: NormalMixture, method: StarMethod, rng: np.random.Generator) -> list[str]:
