@@ -7,15 +7,14 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fl_audit.arrays import Floats
+from fl_audit.arrays import Floats, finite
 from fl_audit.canaries.cosines import from_final_model
 from fl_audit.canaries.guesses import Guesses, checked_scores, guesses_of_scores
 from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.canaries.order_statistic import order_statistic_mu
-from fl_audit.canaries.steinke import steinke_epsilon
-from fl_audit.canaries.tradeoff import tradeoff_epsilon, tradeoff_mu
+from fl_audit.canaries.tradeoff import steinke_epsilon, tradeoff_epsilon, tradeoff_mu
 from fl_audit.confidence.shift import detectable_shift, gaussian_shift
-from fl_audit.errors import InputError, as_floats, require, require_numbers
+from fl_audit.errors import InputError, as_floats, choice, require, require_numbers
 from fl_audit.notebook import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
 
@@ -82,10 +81,6 @@ class OneRunBound:
 
     def to_json(self) -> dict[str, Any]:
         """Return the bound as JSON values, with the keys of a bound from two groups of scores and `mu`."""
-
-        def finite(value: float | None) -> float | None:
-            return value if value is not None and math.isfinite(value) else None
-
         return {
             "epsilon": finite(self.epsilon),
             "delta": self.delta,
@@ -181,8 +176,8 @@ def one_run_bound(
     >>> round(bound.epsilon, 2), bound.guesses.right
     (4.19, 200)
     """
-    require(method in list(OneRunMethod), f"method is {method!r}: accepted are {', '.join(OneRunMethod)}")
-    method, (values, tossed) = OneRunMethod(method), checked_scores(as_floats("scores", scores), coins)
+    method = choice(OneRunMethod, "method", method)
+    values, tossed = checked_scores(as_floats("scores", scores), coins)
     require_numbers(delta=delta, confidence=confidence)
     _require_confidence(confidence)
     for name, given, owner in (

@@ -124,11 +124,7 @@ def over_the_training(claim: Claim, excess: float) -> float:
 
     Parameters
     ----------
-    claim
-        What the training promises.
-    excess
-        At least 0.
+    claim, excess
+        What the training promises; the excess is at least 0.
     """
-    if excess == 0:
-        return 0.0
-    return account(claim.with_noise(1 / excess).profile, claim.accountant, claim.delta)
+    return 0.0 if excess == 0 else account(claim.with_noise(1 / excess).profile, claim.accountant, claim.delta)

@@ -22,8 +22,7 @@ from fl_audit.errors import require
 from fl_audit.privacy.gaussian import gdp_epsilon, require_delta
 from fl_audit.search import falling_root
 
-SMALLEST_DIMENSION = 1000
-"""From here on the cosine of random directions is normal for all purposes."""
+_SMALLEST_DIMENSION = 1000  # from here on the cosine of random directions is normal for all purposes
 
 
 @dataclass(frozen=True)
@@ -109,10 +108,8 @@ def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
 
     Parameters
     ----------
-    mean
-        Finite.
-    spread
-        Above 0.
+    mean, spread
+        Finite, the spread above 0.
     delta
         Above 0, below 1.
 
@@ -182,7 +179,7 @@ def _scaled(cosines: ArrayLike, dimension: int, confidence: float, axes: int) ->
     accepted = "(canaries,)" if axes == 1 else "(rounds, canaries)"
     require(fits, f"cosines have shape {values.shape}: accepted is {accepted}, two canaries or more")
     require(bool((np.abs(values) <= 1).all()), "cosines leave -1 to 1 or are NaN: accepted are numbers from -1 to 1")
-    enough = dimension >= SMALLEST_DIMENSION
-    require(enough, f"dimension is {dimension}: accepted are whole numbers from {SMALLEST_DIMENSION}")
+    enough = dimension >= _SMALLEST_DIMENSION
+    require(enough, f"dimension is {dimension}: accepted are whole numbers from {_SMALLEST_DIMENSION}")
     require(0.5 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0.5 and below 1")
     return values * math.sqrt(dimension)

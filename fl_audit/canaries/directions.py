@@ -30,10 +30,8 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int, world: 
     ----------
     seed
         The canaries' secret, from 0 to 2**64 - 1.
-    round
-        Number of the round, at least 0.
-    canary
-        Number of the canary, at least 0.
+    round, canary
+        Their numbers, at least 0.
     dimension
         Number of parameters, at least 1.
     world
@@ -55,9 +53,8 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int, world: 
     1.0
     """
     require(dimension >= 1, f"dimension is {dimension}: accepted are whole numbers from 1")
-    drawn = generator(seed, Purpose.CANARY_DIRECTION, world=world, round=round, client=canary).standard_normal(
-        dimension
-    )
+    key = generator(seed, Purpose.CANARY_DIRECTION, world=world, round=round, client=canary)
+    drawn = key.standard_normal(dimension)
     return drawn / np.linalg.norm(drawn)
 
 
@@ -82,12 +79,8 @@ def canary_coins(seed: int, rounds: ArrayLike, canaries: int) -> Flags:
 
     Parameters
     ----------
-    seed
-        As for `canary_direction`.
-    rounds
-        The numbers of the rounds, shape (rounds,).
-    canaries
-        How many canaries there are, numbered from 0.
+    seed, rounds, canaries
+        As for `canary_direction`: the numbers of the rounds, (rounds,), and how many canaries there are.
     """
     tossed = [[canary_coin(seed, int(number), one) for one in range(canaries)] for number in np.asarray(rounds)]
     return np.array(tossed, dtype=np.bool_).reshape(len(tossed), canaries)
@@ -114,8 +107,7 @@ def canary_update(direction: Floats, clipping_norm: float) -> Floats32:
     InputError
         If the clipping norm is not positive and finite.
     """
-    accepted = 0 < clipping_norm < np.inf
-    require(bool(accepted), f"clipping norm is {clipping_norm}: accepted are positive finite numbers")
+    require(0 < clipping_norm < np.inf, f"clipping norm is {clipping_norm}: accepted are positive finite numbers")
     return (direction * (clipping_norm * _PASSES)).astype(np.float32)
 
 

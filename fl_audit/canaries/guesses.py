@@ -51,12 +51,9 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
         Higher for a likelier member, no NaN, any shape; of one world, or of several that are counted as one run.
     is_in
         The coins, bool, same shape.
-    positive
-        How many scores to call members, at least 0. It must be chosen before the scores are seen: a choice of the best
-        of several is no bound.
-    negative
-        How many to call not members, at least 0, together with `positive` at most the number of scores; chosen as
-        early.
+    positive, negative
+        How many scores to call members, and not members, at least 0 and together at most the number of scores. They
+        must be chosen before the scores are seen: a choice of the best of several is no bound.
 
     Returns
     -------
@@ -98,10 +95,8 @@ def checked_scores(scores: ArrayLike, is_in: ArrayLike) -> tuple[Floats, Flags]:
 
     Parameters
     ----------
-    scores
-        Numbers of any shape; larger where "in" is likelier.
-    is_in
-        The coins, of the same shape: bool, or 0 and 1.
+    scores, is_in
+        Numbers of one shape: scores, larger where "in" is likelier, and the coins, bool or 0 and 1.
 
     Raises
     ------

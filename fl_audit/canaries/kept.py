@@ -7,10 +7,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats
 from fl_audit.canaries.directions import DECOYS, canary_direction, canary_score
@@ -19,9 +19,6 @@ from fl_audit.canaries.rounds import KeptRound, kept_round, stored_in
 from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.privacy.terms import TrainingTerms, terms_of_json
 from fl_audit.whole_files import whole_file
-
-if TYPE_CHECKING:
-    from filelock import FileLock
 
 _PROMISE = "promise.json"
 _PATIENCE = 60.0
@@ -66,10 +63,9 @@ class Watch:
         ----------
         server_round
             The round, from 1.
-        before
-            Tensors of the model before the round, in their order. They are read only here, where failing ends nothing.
-        after
-            Tensors of the model after it, read likewise.
+        before, after
+            Tensors of the model before the round and after it, in their order. They are read only here, where failing
+            ends nothing.
         present
             The canaries whose clients answered.
         others
@@ -84,16 +80,23 @@ class Watch:
         """
         with ends_nothing(f"round {server_round}"):
             models = list(before), list(after)
-            released = change(*models)
+            released = _change(*models)
             if not released.any():
                 return
-            scores = read_along(released, self.directions, server_round, self.canaries)
+            directions = (
+                canary_direction(self.directions, server_round, one, released.size)
+                for one in range(self.canaries + DECOYS)
+            )
+            scores = tuple(canary_score(released, one) for one in directions)
             kept = KeptRound(
                 server_round, tuple(sorted(present, key=lambda one: one.number)), scores,
                 self.others if others is None else others, released.size, norm, fingerprint(self.directions), run,
                 models_only, *map(_digest, models),
             )  # fmt: skip
-            with _lock(self.directory):
+            from filelock import FileLock
+
+            self.directory.mkdir(parents=True, exist_ok=True)
+            with FileLock(self.directory / ".lock", timeout=_PATIENCE):
                 self._keep(kept)
 
     def _keep(self, kept: KeptRound) -> None:
@@ -101,10 +104,8 @@ class Watch:
             return
         _set_aside(self.directory, kept)
         if self.terms is not None:
-            path, ours = (
-                self.directory / _PROMISE,
-                self.terms.to_json() | {"delta": self.delta, "canaries": self.canaries},
-            )
+            path = self.directory / _PROMISE
+            ours = self.terms.to_json() | {"delta": self.delta, "canaries": self.canaries}
             is_ours = not path.is_file() or json.loads(path.read_text(encoding="utf-8")) == ours
             is_first = not any(self.directory.glob("round-*.json"))
             require(is_ours or is_first, f"{path} states another promise than that of this watch: accepted is the same")
@@ -128,13 +129,7 @@ class Watch:
 
 @contextmanager
 def ends_nothing(what: str) -> Iterator[None]:
-    """Have a block of an observer end no training: what goes wrong in it is said on the error stream.
-
-    Parameters
-    ----------
-    what
-        What is not kept then.
-    """
+    """Have a block of an observer end no training: what goes wrong in it is said, and what is not kept then."""
     try:
         yield
     except Exception as error:  # whatever it is
@@ -156,11 +151,6 @@ class KeptPromise:
 def kept_promise(directory: Path) -> KeptPromise:
     """Return what the training promises whose rounds are kept in a directory.
 
-    Parameters
-    ----------
-    directory
-        Where rounds are kept.
-
     Raises
     ------
     InputError
@@ -175,12 +165,7 @@ def kept_promise(directory: Path) -> KeptPromise:
 
 
 def seed_in(path: Path) -> int:
-    """Return the seed that a file holds.
-
-    Parameters
-    ----------
-    path
-        Path of a text file with one whole number from 0 to 2**64 - 1.
+    """Return the seed that a text file holds: one whole number from 0 to 2**64 - 1.
 
     Raises
     ------
@@ -195,43 +180,15 @@ def seed_in(path: Path) -> int:
     return seed
 
 
-def change(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> Floats:
+def _change(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> Floats:
     """Return by how much the floating-point tensors of a model changed, as one vector in their order.
 
-    Parameters
-    ----------
-    before
-        The tensors that clients were sent, which decide what counts: an average turns counters into fractions.
-    after
-        The tensors of the next model.
-
-    Raises
-    ------
-    InputError
-        If tensors are missing or have other shapes.
+    The tensors that clients were sent decide what counts: an average turns counters into fractions.
     """
     shapes = [one.shape for one in before], [one.shape for one in after]
     require(shapes[0] == shapes[1], f"models have tensors of shapes {shapes[0]} and {shapes[1]}: accepted are the same")
     pairs = [(old, new) for old, new in zip(before, after, strict=True) if old.dtype.kind == "f"]
     return np.concatenate([np.zeros(0), *((new.astype(np.float64) - old).ravel() for old, new in pairs)])
-
-
-def read_along(release: ArrayLike, seed: int, round: int, canaries: int) -> tuple[float, ...]:
-    """Return the scores of a release along the directions of canaries, then of decoys.
-
-    Parameters
-    ----------
-    release
-        What the round released, or the difference of two successive models, shape (dimension,).
-    seed
-        The seed of the directions, which may be public.
-    round
-        The round, from 1.
-    canaries
-        How many canaries there are.
-    """
-    seen = np.asarray(release, dtype=np.float64)
-    return tuple(canary_score(seen, canary_direction(seed, round, one, seen.size)) for one in range(canaries + DECOYS))
 
 
 def _file_of(server_round: int) -> str:
@@ -245,14 +202,6 @@ def _digest(tensors: Iterable[NDArray[Any]]) -> str:
         digest.update(f"{one.dtype}{one.shape}".encode())
         digest.update(np.ascontiguousarray(one).tobytes())
     return digest.hexdigest()
-
-
-def _lock(directory: Path) -> "FileLock":
-    """Return the lock under which rounds are kept."""
-    from filelock import FileLock
-
-    directory.mkdir(parents=True, exist_ok=True)
-    return FileLock(directory / ".lock", timeout=_PATIENCE)
 
 
 def _set_aside(directory: Path, kept: KeptRound) -> None:

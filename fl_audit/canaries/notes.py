@@ -1,11 +1,14 @@
 """What the client of a canary says of it beside its reply, so that one which is not looked for is noticed."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from hashlib import pbkdf2_hmac
 from math import inf
+from typing import TypeVar
+
+Value = TypeVar("Value")
 
 NOTE = "fl-audit-canary"
 """Entry of a reply that names its canary; its coin stays with the client."""
@@ -41,29 +44,20 @@ def read_note(said: object, node: str | None = None) -> CanaryNote | None:
 
     Parameters
     ----------
-    said
-        The entry of its reply; clients of earlier versions write the number alone.
-    node
-        Who sent it.
+    said, node
+        The entry of its reply, and who sent it.
     """
     text = str(said)
     if len(text) > _LONGEST:
         return None
     try:
-        values = json.loads(text)
-        named = values if isinstance(values, dict) else {"number": values}
-        return note_of_json(named | {"node": node, "weight": None})
+        return note_of_json(json.loads(text) | {"node": node, "weight": None})
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
         return None
 
 
 def note_of_json(values: Mapping[str, object]) -> CanaryNote:
-    """Return a note from its JSON values.
-
-    Parameters
-    ----------
-    values
-        As `CanaryNote` has them; all but the number may be missing.
+    """Return a note from its JSON values, as `CanaryNote` has them; all but the number may be missing.
 
     Raises
     ------
@@ -71,25 +65,28 @@ def note_of_json(values: Mapping[str, object]) -> CanaryNote:
         If one of them cannot be; likewise `TypeError`, `KeyError` and `OverflowError`.
     """
     number, replaced = int(str(values["number"])), values.get("is_replaced")
-    if not 0 <= number < 10**9 or (replaced is not None and not isinstance(replaced, bool)):
-        raise ValueError(f"canary {number}")
-    coins, directions = (None if values.get(one) is None else str(values[one]) for one in ("coins", "directions"))
-    size, sender = None if values.get("size") is None else int(str(values["size"])), values.get("node")
-    norm, weight = (None if values.get(one) is None else float(str(values[one])) for one in ("norm", "weight"))
+    coins, directions, node = (told(str, values.get(name)) for name in ("coins", "directions", "node"))
+    norm, weight = (told(float, values.get(name)) for name in ("norm", "weight"))
+    size = told(int, values.get("size"))
     # What is not a number is neither below nor above another.
     fits = (size is None or size >= 1, norm is None or 0 < norm < inf, weight is None or 0 <= weight <= 1)
-    if not all(fits):
+    if not (0 <= number < 10**9 and (replaced is None or isinstance(replaced, bool)) and all(fits)):
         raise ValueError(f"size {size}, norm {norm} and weight {weight} of canary {number}")
-    return CanaryNote(number, replaced, coins, directions, size, norm, None if sender is None else str(sender), weight)
+    return CanaryNote(number, replaced, coins, directions, size, norm, node, weight)
+
+
+def told(kind: Callable[[str], Value], value: object) -> Value | None:
+    """Return a value of a kind, None where it was not told.
+
+    Parameters
+    ----------
+    kind, value
+        What makes the value of a text, and what stands in a file or a message.
+    """
+    return None if value is None else kind(str(value))
 
 
 @cache
 def fingerprint(seed: int) -> str:
-    """Return what tells two seeds apart and names neither, as long as they were drawn at random; 16 digits.
-
-    Parameters
-    ----------
-    seed
-        From 0 to 2**64 - 1.
-    """
+    """Return what tells two seeds apart and names neither, as long as they were drawn at random; 16 digits."""
     return pbkdf2_hmac("sha256", str(seed).encode(), b"fl-audit", _WORK, 8).hex()

@@ -21,7 +21,6 @@ errs.
 """
 
 import math
-from functools import cache
 
 import numpy as np
 from scipy.optimize import brentq
@@ -29,10 +28,10 @@ from scipy.special import bdtr, betainccinv, betaincinv, expit, ndtr, xlog1py, x
 
 from fl_audit.arrays import Floats
 from fl_audit.canaries.guesses import Guesses
-from fl_audit.confidence.beta_mean import where_it_reaches
+from fl_audit.canaries.tradeoff import LARGEST_MU
+from fl_audit.confidence.beta_mean import legendre, where_it_reaches
 from fl_audit.privacy.gaussian import require_mu
 
-LARGEST_MU = 30.0
 _NODES = 120
 _NEGLECTED = 1e-14
 """Probability at either end of the law of B that the integral leaves out."""
@@ -43,10 +42,8 @@ def order_statistic_p_value(guesses: Guesses, mu: float) -> float:
 
     Parameters
     ----------
-    guesses
-        What was counted.
-    mu
-        At least 0.
+    guesses, mu
+        What was counted; mu is at least 0.
 
     Raises
     ------
@@ -103,20 +100,13 @@ def _places_of_the_next(coins: int, guessed: int, mu: float) -> tuple[Floats, Fl
     a, b = guessed + 1, coins - guessed
     near = _place_of_share(float(betainccinv(a, b, _NEGLECTED)), mu)
     far = _place_of_share(float(betaincinv(a, b, _NEGLECTED)), mu)
-    nodes, weights = _legendre()
+    nodes, weights = legendre(_NODES)
     place = near + (far - near) * (nodes + 1) / 2
     share = np.clip(_share_above(place, mu), 1e-300, 1.0)
     log_density = xlogy(a - 1, share) + xlog1py(b - 1, -share)
     slope = np.exp(-((place + mu / 2) ** 2) / 2) + np.exp(-((place - mu / 2) ** 2) / 2)
     mass = weights * slope * np.exp(log_density - log_density.max())
     return place, mass / mass.sum()
-
-
-@cache
-def _legendre() -> tuple[Floats, Floats]:
-    """Return nodes and weights on (-1, 1)."""
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    return nodes, weights
 
 
 def _place_of_share(share: float, mu: float) -> float:

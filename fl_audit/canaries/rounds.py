@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 
 from fl_audit.adjacency import Relation
 from fl_audit.arrays import Floats
 from fl_audit.canaries.directions import DECOYS, canary_coins
-from fl_audit.canaries.notes import CanaryNote, fingerprint, note_of_json
+from fl_audit.canaries.notes import CanaryNote, fingerprint, note_of_json, told
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.terms import TrainingTerms
 
@@ -23,7 +23,7 @@ _ROUNDED = 1 - 1e-6  # share of a norm that counts as the norm
 
 @dataclass(frozen=True)
 class KeptRound:
-    """What a round released along the directions; earlier versions kept less of it."""
+    """What a round released along the directions."""
 
     number: int  # the round, from 1
     present: tuple[CanaryNote, ...]  # the canaries whose clients answered, by number
@@ -58,31 +58,22 @@ class KeptRound:
 class Mismatch(StrEnum):
     """What of a canary is not as who watches or judges has it, or as the promise needs it."""
 
-    COINS = "coins"  # the seed of its coins is another
-    OUT = "out"  # where it is out it does not send what the promise compares with
-    DIRECTIONS = "directions"  # the seed of its directions is another
-    SIZE = "size"  # it is spread over another number of parameters
-    NORM = "norm"  # it is smaller than the clipping lets pass
+    COINS = "coins"
+    OUT = "out"
+    DIRECTIONS = "directions"
+    SIZE = "size"
+    NORM = "norm"
 
-    @property
-    def meaning(self) -> str:
-        """What is wrong, in words that go on from the canary's name."""
-        match self:
-            case Mismatch.COINS:
-                return "tosses coins of another seed than the one given"
-            case Mismatch.OUT:
-                return (
-                    "sends, where it is out, something else than the promise compares with (is_replaced is to be True "
-                    "where a client is replaced, and False where it comes or goes)"
-                )
-            case Mismatch.DIRECTIONS:
-                return "has another seed of directions than the watch"
-            case Mismatch.SIZE:
-                return "is spread over another number of parameters than the watched model has"
-            case Mismatch.NORM:
-                return "is smaller than the norm to which the strategy clips"
-            case _:
-                assert_never(self)
+
+_MEANINGS = {
+    Mismatch.COINS: "tosses coins of another seed than the one given",
+    Mismatch.OUT: "sends, where it is out, something else than the promise compares with (is_replaced is to be True "
+    "where a client is replaced, and False where it comes or goes)",
+    Mismatch.DIRECTIONS: "has another seed of directions than the watch",
+    Mismatch.SIZE: "is spread over another number of parameters than the watched model has",
+    Mismatch.NORM: "is smaller than the norm to which the strategy clips",
+}
+"""What is wrong, in words that go on from the canary's name."""
 
 
 @dataclass(frozen=True)
@@ -95,33 +86,17 @@ class Misfit:
 
     def __str__(self) -> str:
         node = "" if self.node is None else f" of node {self.node}"
-        return f"canary {self.number}{node} {self.what.meaning}"
+        return f"canary {self.number}{node} {_MEANINGS[self.what]}"
 
 
 def in_words(wrong: tuple[Misfit, ...]) -> str:
-    """Return what does not fit, the first few by name.
-
-    Parameters
-    ----------
-    wrong
-        One or more.
-    """
+    """Return what does not fit, the first few by name."""
     more = f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
     return "; ".join(map(str, wrong[:_NAMED])) + more
 
 
-def misfits(kept: KeptRound, terms: TrainingTerms, coins: str) -> tuple[Misfit, ...]:
-    """Return what does not fit in a round; what nobody said of a canary is passed over.
-
-    Parameters
-    ----------
-    kept
-        The round.
-    terms
-        What the training promises.
-    coins
-        Fingerprint of the seed of the coins.
-    """
+def _misfits(kept: KeptRound, terms: TrainingTerms, coins: str) -> tuple[Misfit, ...]:
+    """Return what does not fit in a round with coins of a fingerprint; what nobody said of a canary is passed over."""
     is_replaced = terms.adjacency.relation is Relation.REPLACE
     found = []
     for one in kept.present:
@@ -143,10 +118,8 @@ def stored_in(path: Path, what: str) -> Iterator[Any]:
 
     Parameters
     ----------
-    path
-        The file.
-    what
-        What it should hold.
+    path, what
+        The file, and what it should hold.
 
     Raises
     ------
@@ -162,33 +135,22 @@ def stored_in(path: Path, what: str) -> Iterator[Any]:
 def kept_round(path: Path) -> KeptRound:
     """Return the round that a file holds.
 
-    Parameters
-    ----------
-    path
-        The file.
-
     Raises
     ------
     InputError
         If it cannot be read.
     """
     with stored_in(path, "round that canaries kept") as stored:
-        # Earlier versions kept the numbers alone.
-        notes = (one if isinstance(one, dict) else {"number": one} for one in stored["present"])
         scores = tuple(map(float, stored["scores"]))
         require(bool(np.isfinite(scores).all()), "scores are not finite")
-        others, size, run = (
-            None if stored.get(name) is None else int(stored[name]) for name in ("others", "size", "run")
-        )
-        norm = None if stored.get("norm") is None else float(stored["norm"])
+        others, size, run = (told(int, stored.get(name)) for name in ("others", "size", "run"))
+        directions, before, after = (told(str, stored.get(name)) for name in ("directions", "before", "after"))
+        norm = told(float, stored.get("norm"))
         fits = (others is None or others >= 0, size is None or size >= 1, norm is None or 0 < norm < np.inf)
         require(all(fits), f"others are {others}, size is {size}, norm is {norm}")
-        texts = (None if stored.get(one) is None else str(stored[one]) for one in ("directions", "before", "after"))
-        directions, before, after = texts
-        return KeptRound(
-            int(stored["number"]), tuple(map(note_of_json, notes)), scores, others, size, norm, directions, run,
-            stored.get("models_only") is True, before, after,
-        )  # fmt: skip
+        present = tuple(map(note_of_json, stored["present"]))
+        seen = (scores, others, size, norm, directions, run, stored.get("models_only") is True, before, after)
+        return KeptRound(int(stored["number"]), present, *seen)
 
 
 def _kept_rounds(directory: Path) -> list[KeptRound]:
@@ -204,10 +166,8 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], list[
 
     Parameters
     ----------
-    directory
-        Where rounds are kept.
-    canaries
-        How many canaries there are, at least 1.
+    directory, canaries
+        Where rounds are kept, and how many canaries there are, at least 1.
 
     Returns
     -------
@@ -235,12 +195,8 @@ def fitting_rounds(
 
     Parameters
     ----------
-    rounds
-        What was kept.
-    terms
-        What the training promises.
-    coin_seed
-        The secret of the clients that carry canaries.
+    rounds, terms, coin_seed
+        What was kept, what the training promises, and the secret of the clients that carry canaries.
 
     Raises
     ------
@@ -248,7 +204,7 @@ def fitting_rounds(
         If none is left.
     """
     coins = fingerprint(coin_seed)
-    each = [(one, misfits(one, terms, coins)) for one in rounds]
+    each = [(one, _misfits(one, terms, coins)) for one in rounds]
     wrong = {misfit: None for _, found in each for misfit in found}
     order = sorted(wrong, key=lambda one: (one.number, one.node or "", one.what))
     fitting = [one for one, found in each if not found]
@@ -261,10 +217,8 @@ def misnamed(rounds: Iterable[KeptRound], canaries: int) -> tuple[int, ...]:
 
     Parameters
     ----------
-    rounds
-        What was kept.
-    canaries
-        How many canaries are watched, numbered from 0.
+    rounds, canaries
+        What was kept, and how many canaries are watched, numbered from 0.
     """
     named = (one for kept in rounds for one in set(kept.numbers) if one >= canaries or kept.numbers.count(one) > 1)
     return tuple(sorted(set(named)))
@@ -278,10 +232,8 @@ def carried_on(directory: Path, rounds: list[KeptRound]) -> int:
 
     Parameters
     ----------
-    directory
-        Where rounds are kept.
-    rounds
-        Those that were not set aside.
+    directory, rounds
+        Where rounds are kept, and those that were not set aside.
     """
     chain, added = list(rounds), 0
     aside = [_kept_rounds(one) for one in sorted(directory.glob("earlier-*")) if one.is_dir()]
@@ -306,11 +258,9 @@ def opened(rounds: list[KeptRound], coin_seed: int, canaries: int) -> tuple[Floa
     Parameters
     ----------
     rounds
-        Number of rounds of one training.
-    coin_seed
-        The secret of the clients that carry canaries.
-    canaries
-        How many there are.
+        Of one training.
+    coin_seed, canaries
+        The secret of the clients that carry canaries, and how many there are.
     """
     scores = np.array([one.scores for one in rounds]) / units(rounds)[:, None]
     coins = canary_coins(coin_seed, [one.number for one in rounds], canaries)
@@ -318,12 +268,6 @@ def opened(rounds: list[KeptRound], coin_seed: int, canaries: int) -> tuple[Floa
 
 
 def units(rounds: list[KeptRound]) -> Floats:
-    """Return what a canary weighs in each round, (rounds,); 1 where not every round says it.
-
-    Parameters
-    ----------
-    rounds
-        What was kept.
-    """
+    """Return what a canary weighs in each round, (rounds,); 1 where not every round says it."""
     said = [one.unit for one in rounds]
     return np.array([1.0 if one is None or None in said else one for one in said])

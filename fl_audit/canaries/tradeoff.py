@@ -1,11 +1,15 @@
-"""One-run auditing of a whole trade-off curve (after Mahloujifar, Melis & Chaudhuri 2024).
+"""One-run auditing of any mechanism: lower bounds from right guesses, of epsilon alone and of a whole trade-off curve.
 
-`steinke` treats every right guess as if it were as hard as the hardest event allows. If the mechanism keeps a trade-off
-function f, more can be ruled out. What is asked of coins and guesses stands in `guesses`; nothing is asked of the
-mechanism besides.
+What is asked of coins and guesses stands in `guesses`; nothing is asked of the mechanism besides: what it says of
+different coins may depend on each other in any way.
 
-**Why it holds.** Let F(x) = 1 - f(x), increasing and concave, with P(event | one neighbour) <= F(P(event | other)) both
-ways. There are m fair coins and r guesses, N of them right, p_i = P(N = i). Take coins S, a place j and a set T of
+**Steinke, Nasr & Jagielski 2023.** Under (epsilon, delta)-DP no more of r guesses can be right, in law, than if each
+was right with probability q = e^epsilon / (1 + e^epsilon), up to the mistakes that delta allows. That treats every
+right guess as if it were as hard as the hardest event allows. If the mechanism keeps a trade-off function f, more can
+be ruled out (after Mahloujifar, Melis & Chaudhuri 2024).
+
+**Why that holds.** Let F(x) = 1 - f(x), increasing and concave, and P(event | one neighbour) <= F(P(event | other))
+both ways. There are m fair coins and r guesses, N of them right, p_i = P(N = i). Take coins S, a place j and a set T of
 numbers. Of the outcomes whose guess j is right and whose number of right guesses is in T, all have guess j wrong and
 one right guess less if coin j is flipped. So the probability of these outcomes under S is at most F of that under the
 flipped coins. Average over fair coins and over the m places; F is concave, so with Jensen's inequality
@@ -25,27 +29,90 @@ level itself is impossible. Curves of a family are nested, so the rejected ones 
 import math
 from collections.abc import Callable
 
-from scipy.special import ndtr, ndtri
+import numpy as np
+from scipy.special import expit, ndtr, ndtri
+from scipy.stats import binom
 
+from fl_audit.arrays import Floats
 from fl_audit.canaries.guesses import Guesses
-from fl_audit.canaries.steinke import LARGEST_EPSILON
+from fl_audit.confidence.beta_mean import where_it_reaches
 from fl_audit.errors import require
 
 Inverse = Callable[[float], float]
 """F^-1: the least probability that an event of this probability may have under a neighbour; both from 0 to 1."""
 
 LARGEST_MU = 30.0
+_LARGEST_EPSILON = 36.0  # beyond it e^epsilon / (1 + e^epsilon) is 1 in floating point
 _STEPS = 50
 
 
-def gaussian_inverse(mu: float) -> Inverse:
-    """Return F^-1 of mu-Gaussian DP: Phi(Phi^-1(y) - mu) (Dong, Roth & Su 2022, definition 2.6).
+def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
+    """Return a bound on the probability of so many right guesses under (epsilon, delta)-DP, from 0 to 1.
 
     Parameters
     ----------
-    mu
+    guesses
+        What was counted.
+    epsilon
         At least 0.
+    delta
+        At least 0, below 1.
+
+    Raises
+    ------
+    InputError
+        If epsilon is below 0.
+
+    Notes
+    -----
+    Source: Steinke, Nasr & Jagielski 2023, theorem 5.2. With q = e^epsilon / (1 + e^epsilon), beta = P(Bin(r, q) >= v)
+    and alpha = max over i of P(v > Bin(r, q) >= v - i) / i, i from 1 to m, the value is
+    min(1, beta + 2 m delta alpha). Beyond i = v the probability grows no more, so i stops there.
     """
+    require(epsilon >= 0, f"epsilon is {epsilon}: accepted are numbers from 0")
+    require(0 <= delta < 1, f"delta is {delta}: accepted are numbers from 0 to below 1")
+    tail, alpha = _tail_and_slope(guesses, float(expit(epsilon)))
+    return min(1.0, tail + 2 * guesses.coins * delta * alpha)
+
+
+def steinke_epsilon(guesses: Guesses, delta: float, level: float) -> float:
+    """Return the smallest epsilon at which the p-value reaches the level, at most 36.
+
+    Parameters
+    ----------
+    guesses
+        What was counted.
+    delta, level
+        As for `tradeoff_epsilon`.
+
+    Raises
+    ------
+    InputError
+        If delta is out of its range.
+
+    Examples
+    --------
+    >>> round(steinke_epsilon(Guesses(coins=1000, guessed=100, right=100), 1e-5, 0.05), 3)
+    3.465
+    """
+    require(0 <= delta < 1, f"delta is {delta}: accepted are numbers from 0 to below 1")
+    if guesses.right == 0:
+        return 0.0
+    reached = where_it_reaches(lambda epsilon: one_run_p_value(guesses, epsilon, delta), level, _LARGEST_EPSILON)
+    return min(reached, _LARGEST_EPSILON)
+
+
+def _tail_and_slope(guesses: Guesses, q: float) -> tuple[float, float]:
+    """Return beta and alpha of the theorem."""
+    v, r = guesses.right, guesses.guessed
+    if v == 0:
+        return 1.0, 0.0
+    below: Floats = np.cumsum(binom.pmf(np.arange(v - 1, -1, -1), r, q))
+    return float(binom.sf(v - 1, r, q)), float((below / np.arange(1, v + 1)).max())
+
+
+def gaussian_inverse(mu: float) -> Inverse:
+    """Return F^-1 of mu-Gaussian DP, mu at least 0: Phi(Phi^-1(y) - mu) (Dong, Roth & Su 2022, definition 2.6)."""
     return lambda y: float(ndtr(ndtri(y) - mu))
 
 
@@ -54,10 +121,8 @@ def approximate_inverse(epsilon: float, delta: float) -> Inverse:
 
     Parameters
     ----------
-    epsilon
-        At least 0.
-    delta
-        At least 0 and below 1.
+    epsilon, delta
+        At least 0, and delta below 1.
     """
     up, down = math.exp(epsilon), math.exp(-epsilon)
     return lambda y: max(0.0, (y - delta) * down, 1 - delta - up * (1 - y))
@@ -124,7 +189,7 @@ def tradeoff_epsilon(guesses: Guesses, delta: float, level: float) -> float:
         If delta is out of its range.
     """
     require(0 <= delta < 1, f"delta is {delta}: accepted are numbers from 0 to below 1")
-    return _largest_rejected(guesses, lambda epsilon: approximate_inverse(epsilon, delta), LARGEST_EPSILON, level)
+    return _largest_rejected(guesses, lambda epsilon: approximate_inverse(epsilon, delta), _LARGEST_EPSILON, level)
 
 
 def _largest_rejected(guesses: Guesses, family: Callable[[float], Inverse], largest: float, level: float) -> float:

@@ -14,8 +14,15 @@ from fl_audit.canaries.bounds import bound_of_guesses, one_run_bound
 from fl_audit.canaries.guesses import Guesses, guesses_of_scores
 from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.canaries.order_statistic import order_statistic_p_value
-from fl_audit.canaries.steinke import one_run_p_value, steinke_epsilon
-from fl_audit.canaries.tradeoff import approximate_inverse, gaussian_inverse, is_possible, tradeoff_epsilon, tradeoff_mu
+from fl_audit.canaries.tradeoff import (
+    approximate_inverse,
+    gaussian_inverse,
+    is_possible,
+    one_run_p_value,
+    steinke_epsilon,
+    tradeoff_epsilon,
+    tradeoff_mu,
+)
 from fl_audit.errors import InputError
 from fl_audit.evidence.membership.relative_tradeoff import relative_tradeoff
 

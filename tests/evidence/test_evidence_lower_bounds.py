@@ -264,7 +264,9 @@ def test_wrong_input_is_named_in_one_line(method: BoundMethod) -> None:
 def test_an_unknown_method_is_refused_and_a_name_is_taken() -> None:
     fine = np.arange(20.0)
     assert epsilon_lower_bound(fine, fine, 0.1, method="bayes").method is BoundMethod.BAYES  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="method is magic: accepted are clopper-pearson, order-statistic, gdp, gauss"):
+    with pytest.raises(
+        InputError, match="method is 'magic': accepted are clopper-pearson, order-statistic, gdp, gauss"
+    ):
         epsilon_lower_bound(fine, fine, 0.1, method="magic")  # type: ignore[arg-type]
 
 

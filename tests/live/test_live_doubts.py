@@ -166,21 +166,20 @@ def test_canaries_of_other_settings_than_the_watch_are_named(
         measure_live(tmp_path, COINS)
 
 
-def test_what_earlier_versions_kept_is_read(tmp_path: Path) -> None:
+def test_what_nobody_said_of_canaries_is_taken(tmp_path: Path) -> None:
     """Numbers of canaries alone, in rounds and replies: what was not noted is taken, and said to be."""
     play(tmp_path, ADD_REMOVE, 1.0, replace(TERMS, rounds=20))
     for path in tmp_path.glob("round-*.json"):
         stored = json.loads(path.read_text())
         old = {name: stored[name] for name in ("number", "scores", "others", "size")}
-        path.write_text(json.dumps(old | {"present": [one["number"] for one in stored["present"]]}))
+        path.write_text(json.dumps(old | {"present": [{"number": one["number"]} for one in stored["present"]]}))
     numbers = measure_live(tmp_path, COINS)
     assert (numbers.verdict, numbers.doubts.knows_canaries, numbers.finding.rounds) == ("inconclusive", False, 20)
     assert (numbers.weights, numbers.knows_weights) == ((1.0,) * 4, False)
     assert read_note('{"number": 1, "weight": 1.0}') == CanaryNote(1)
-    assert read_note(3, "n") == CanaryNote(3, node="n")
+    assert read_note('{"number": 3}', "n") == CanaryNote(3, node="n")
     assert [
-        read_note(one)
-        for one in ("the first", "9" * 5000, "[1]", "-1", '{"number": NaN}', '{"number": 1, "size": "x"}')
+        read_note(one) for one in ("the first", "9" * 5000, "[1]", "3", '{"number": NaN}', '{"number": 1, "size": "x"}')
     ] == [None] * 6
     # A norm that is none would make scores none, and no look could ever be taken at what was kept.
     wrong = ({"norm": 0.0}, {"norm": -1.0}, {"norm": np.nan}, {"norm": np.inf}, {"size": 0})
