@@ -115,7 +115,7 @@ def strategy(
 
         path = write_trial(trial, found, factory, out)
     if as_json:
-        print_json(trial_json(trial, found, claim.limits))
+        print_json(trial_json(trial, found))
         return
     _print(trial, found)
     if path is not None:

@@ -42,7 +42,7 @@ def write_trial(trial: Trial, found: Sequence[Finding], name: str, directory: Pa
         Where to write; made where it is missing.
     """
     page = _page(trial, found, name)
-    return _written(page, trial_json(trial, tuple(found), trial.claim.limits), directory)
+    return _written(page, trial_json(trial, tuple(found)), directory)
 
 
 def write_page(

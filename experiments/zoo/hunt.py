@@ -11,7 +11,7 @@ from pathlib import Path
 
 from experiments.zoo.animal import Animal, Honest
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory import features, leads, rules, trial
+from fl_audit.laboratory import features, leads, trial
 from fl_audit.laboratory.trial import QUICK, Budget, Tell, Trial
 from fl_audit.whole_files import whole_file
 from strategies.games import cast, kinds, models
@@ -54,7 +54,7 @@ class TrialRow:
 
 def rule_of(budgets: Sequence[Budget]) -> str:
     """Return a digest of how animals are hunted: the budgets, and the code that finds and judges leads."""
-    code = [inspect.getsource(module) for module in (features, leads, rules, trial, cast, kinds, models)]
+    code = [inspect.getsource(module) for module in (features, leads, trial, cast, kinds, models)]
     return sha256("\n".join([repr(budgets), *code]).encode()).hexdigest()[:8]
 
 

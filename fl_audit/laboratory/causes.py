@@ -1,4 +1,4 @@
-"""Why games were told: the cause of a leak, read off what was seen, in words that a user of Flower has."""
+"""Why games were told: the cause of a leak and the lines of the transcript that tell, read off what was seen."""
 
 import numpy as np
 
@@ -8,6 +8,7 @@ from fl_audit.laboratory.seen import Games
 
 _CLEAR = 5.0  # standard errors from which a difference counts as seen: causes explain a verdict, and decide nothing
 _REPEATED = 0.5  # correlation of the noise of two rounds from which it counts as the same
+_LINES = 4  # most lines that are shown of a kind of game
 
 
 def cause_of(games: Games, present: Flags, group: str) -> str:
@@ -56,10 +57,8 @@ def _over_rounds(games: Games, present: Flags) -> str:
     if along.shape[1] < 2:
         return ""
     one, zero = along[present], along[~present]
-    shifts, noise = (
-        one.mean(axis=0) - zero.mean(axis=0),
-        np.concatenate([one - one.mean(axis=0), zero - zero.mean(axis=0)]),
-    )
+    shifts = one.mean(axis=0) - zero.mean(axis=0)
+    noise = np.concatenate([one - one.mean(axis=0), zero - zero.mean(axis=0)])
     spreads = noise.std(axis=0)
     errors = spreads * np.sqrt(1 / max(len(one), 1) + 1 / max(len(zero), 1))
     correlation = np.corrcoef(noise[:, 0], noise[:, 1])[0, 1] if np.all(spreads > 0) else 0.0
@@ -78,11 +77,10 @@ def _over_rounds(games: Games, present: Flags) -> str:
 
 def _by_size(games: Games, present: Flags) -> str:
     """Return whether the size of the noise follows from who took part."""
-    residual = np.where(
-        present[:, None, None], games.steps - _mean(games, present), games.steps - _mean(games, ~present)
-    )
-    one, zero = (float(np.sqrt(np.mean(np.nan_to_num(residual[which]) ** 2))) for which in (present, ~present))
-    if _is_clear(one, zero, residual[present].size):
+    parts = [games.steps[which] for which in (present, ~present)]
+    noises = (np.nan_to_num(part - np.nan_to_num(part).mean(axis=0)) for part in parts)
+    one, zero = (float(np.sqrt(np.mean(noise**2))) for noise in noises)
+    if _is_clear(one, zero, parts[0].size):
         ratio = max(one, zero) / min(one, zero)
         return f"The size of the noise follows from who took part: one way it is {ratio:.2f} times the other."
     return ""
@@ -102,12 +100,60 @@ def _where(games: Games, present: Flags) -> str:
     return f"It shows in {first[0]} above all: what is there is not covered as the rest is." if is_plain else ""
 
 
-def _mean(games: Games, which: Flags) -> Floats:
-    return np.asarray(np.nan_to_num(games.steps[which]).mean(axis=0))
-
-
 def _is_clear(one: float, zero: float, count: int) -> bool:
     """Return whether two spreads of normal numbers differ by more than chance."""
     if min(one, zero) <= 0:
         return False
     return bool(abs(np.log(one / zero)) > _CLEAR / np.sqrt(max(count, 1)))
+
+
+def telling_lines(games: Games, present: Flags, group: str) -> tuple[str, ...]:
+    """Return the values that differ most between D and D', in spreads, as one line each.
+
+    Parameters
+    ----------
+    games, present, group
+        As for `cause_of`: a number of the group's name comes first.
+    """
+    columns = [*_released(games), *((name, games.numbers[:, place]) for place, name in enumerate(games.names))]
+    ranked = sorted(columns, key=lambda column: (column[0] != group, -_distance(column[1], present)))
+    told = [column for column in ranked if _distance(column[1], present) > 0]
+    return tuple(
+        f"{name}: {_law(values[present])} under D, {_law(values[~present])} under D'" for name, values in told[:_LINES]
+    )
+
+
+def _released(games: Games) -> list[tuple[str, Floats]]:
+    """Return every released step by name: its round, tensor and place."""
+    names = [f"{name}[{place}]" for name, part in games.tensors for place in range(part.stop - part.start)]
+    return [
+        (f"round {round + 1}, step of {name}", games.steps[:, round, column])
+        for round in range(games.steps.shape[1])
+        for column, name in enumerate(names)
+    ]
+
+
+def _distance(values: Floats, present: Flags) -> float:
+    """Return by how many spreads D and D' differ; infinite where one of them alone has no value."""
+    there = np.isfinite(values)
+    shares = there[present].mean() - there[~present].mean()
+    if abs(shares) > 0.5:
+        return float("inf")
+    one, zero = values[present & there], values[~present & there]
+    if not (one.size and zero.size):
+        return 0.0
+    gap = abs(float(one.mean() - zero.mean()))
+    spread = float(np.sqrt((one.var() + zero.var()) / 2))
+    # Means of equal numbers differ by rounding, if there are more of them under D than under D'.
+    is_rounding = gap <= 1e-12 * float(np.max(np.abs(one)))
+    return 0.0 if is_rounding else gap / max(spread, 1e-9 * gap)
+
+
+def _law(values: Floats) -> str:
+    there = values[np.isfinite(values)]
+    if not there.size:
+        return "no value"
+    share = "" if there.size == values.size else f" in {there.size / values.size:.0%} of games"
+    spread = float(there.std())
+    around = f"{there.mean():.4g}" if spread == 0 else f"{there.mean():.4g} ± {spread:.2g}"
+    return around + share

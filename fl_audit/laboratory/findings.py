@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, assert_never
 
+from fl_audit.arrays import finite
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.claim import Limit
 from fl_audit.laboratory.leads import least_shift
 from fl_audit.laboratory.noise import NoiseReading, noise_reading
 from fl_audit.laboratory.trial import Attempt, Refusal, Trial, Unrefuted
@@ -79,15 +79,11 @@ def findings(trial: Trial, words: Mapping[str, str], mends: Mapping[str, str]) -
     mends
         What usually mends a leak, by the name of the kind.
     """
-    success, order = trial.claim.success, list(words)
-    attempts = sorted(
-        trial.attempts, key=lambda attempt: (not attempt.is_broken, order.index(attempt.lead.kind) * attempt.is_broken)
-    )
+    claim, order = trial.claim, list(words)
+    ranked = sorted(trial.attempts, key=lambda one: (not one.is_broken, order.index(one.lead.kind) * one.is_broken))
     return tuple(
-        Finding(
-            attempt, words[attempt.lead.kind], mends[attempt.lead.kind], noise_reading(trial.claim, attempt), success
-        )
-        for attempt in attempts
+        Finding(one, words[one.lead.kind], mends[one.lead.kind], noise_reading(claim, one), claim.success)
+        for one in ranked
     )
 
 
@@ -232,50 +228,40 @@ def refusal_words(refusal: Refusal) -> str:
     return f"{refusal.kind}: an ordinary input was refused in {shares} ({refusal.said})."
 
 
-def trial_json(trial: Trial, found: tuple[Finding, ...], limits: tuple[Limit, ...]) -> dict[str, Any]:
+def trial_json(trial: Trial, found: tuple[Finding, ...]) -> dict[str, Any]:
     """Return a trial as JSON values, with the keys that the command promises.
 
     `lower_bound` is the bound of the worst game, at the delta of the part of the claim that it was held against.
 
     Parameters
     ----------
-    trial
-        A claim and the games that were played about it.
-    found
-        What the games showed.
-    limits
-        The parts of the claim.
+    trial, found
+        A claim and the games that were played about it, and what they showed.
     """
     worst = trial.worst
     return {
         "verdict": str(trial.verdict),
-        "lower_bound": None if worst is None else _finite(worst.bound),
+        "lower_bound": None if worst is None else finite(worst.bound),
         "claim": {
             "words": trial.claim.words,
             "adjacency": str(trial.claim.adjacency),
             "rounds": trial.claim.rounds,
-            "limits": [{"epsilon": limit.epsilon, "delta": limit.delta} for limit in limits],
+            "limits": [{"epsilon": limit.epsilon, "delta": limit.delta} for limit in trial.claim.limits],
         },
         "game": None if worst is None else worst.lead.kind,
         "findings": [_finding_json(finding) for finding in found],
-        "could_find_times_too_little_noise": _finite(could_find(trial)),
+        "could_find_times_too_little_noise": finite(could_find(trial)),
         "floating_point": floating_words(trial) or None,
         "unplayed": list(trial.unplayed),
         "untried": list(trial.untried),
         "passed_over": list(trial.passed_over),
         "silent": list(trial.silent),
         "not_tried": {why: list(kinds) for why, kinds in not_tried(trial).items()},
-        "lower_bound_knowing_others": None if trial.knowing is None else _finite(trial.knowing.bound),
+        "lower_bound_knowing_others": None if trial.knowing is None else finite(trial.knowing.bound),
         "knowing_others_refutes_nothing": None if trial.knowing is None else str(trial.unrefuted),
         "refusals": [
-            {
-                "game": refusal.kind,
-                "said": refusal.said,
-                "share_present": refusal.share_present,
-                "share_absent": refusal.share_absent,
-                "allowed": refusal.is_allowed,
-            }
-            for refusal in trial.refusals
+            dict(zip(("game", "said", "share_present", "share_absent", "allowed"), astuple(one), strict=True))
+            for one in trial.refusals
         ],
     }
 
@@ -288,12 +274,12 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
         "told_by": attempt.lead.group,
         "cause": finding.cause if attempt.is_broken else None,
         "broken": attempt.is_broken,
-        "lower_bound": _finite(attempt.bound),
+        "lower_bound": finite(attempt.bound),
         "claimed_epsilon": attempt.lead.limit.epsilon,
         "delta": attempt.lead.limit.delta,
         "confidence": attempt.confidence,
         "method": str(attempt.lead.method),
-        "ceiling": _finite(attempt.ceiling),
+        "ceiling": finite(attempt.ceiling),
         "games": attempt.games,
         "share_of_games": attempt.share_of_games,
         "right": attempt.right,
@@ -301,17 +287,7 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
         "transcript": list(attempt.lines),
         "if_gaussian": None
         if reading is None
-        else {
-            "mu": reading.mu,
-            "mu_low": reading.mu_low,
-            "claimed_mu": reading.claimed_mu,
-            "shift": reading.shift,
-            "spread": reading.spread,
-            "p_value_normal": reading.p_value,
-        },
+        else {name: getattr(reading, name) for name in ("mu", "mu_low", "claimed_mu", "shift", "spread")}
+        | {"p_value_normal": reading.p_value},
         "usual_mend": finding.mend,
     }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -17,17 +17,13 @@ from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.bounds.methods import BoundMethod
-from fl_audit.laboratory.causes import cause_of
-from fl_audit.laboratory.claim import LESSONS, Limit, StatedClaim
-from fl_audit.laboratory.features import BESIDE_OTHERS, LOW_BITS, along, feature_groups
-from fl_audit.laboratory.leads import Lead, leads
-from fl_audit.laboratory.rules import Rule, learned_rule
+from fl_audit.laboratory.claim import LESSONS, StatedClaim
+from fl_audit.laboratory.features import BESIDE_OTHERS, LOW_BITS, feature_groups
+from fl_audit.laboratory.leads import Lead, Rule, leads, learned_rule
 from fl_audit.laboratory.seen import Games
-from fl_audit.laboratory.transcript import telling_lines
-from fl_audit.laboratory.trial import Attempt, Trial
+from fl_audit.laboratory.trial import Attempt, Trial, attempt_of, verdict_of
 
-_BLOCK = 10
-"""Fewest games after which everything is learned anew."""
+_BLOCK = 10  # fewest games after which everything is learned anew
 _HEAD_START = 1.5
 """By how many standard deviations of mere luck another group has to lead before it takes the place of the first."""
 
@@ -39,10 +35,8 @@ def guess_trial(
 
     Parameters
     ----------
-    claim
-        The claim.
-    kind
-        The name of the kind of game.
+    claim, kind
+        The claim, and the name of the kind of game.
     games
         All games that were planned, in order, more than `LESSONS`; a number of games that depends on how they went
         would void the confidence.
@@ -71,7 +65,7 @@ def guess_trial(
     if knowing is not None and not knowing.is_broken:
         knowing = None
     floating = _guessed(claim, kind, games, present, confidence, low_bits)
-    verdict = _verdict(attempt) if knowing is None else Verdict.INCONCLUSIVE
+    verdict = verdict_of([attempt]) if knowing is None else Verdict.INCONCLUSIVE
     found = floating if floating.is_broken else None
     return Trial(claim, verdict, (attempt,), (), LESSONS, found, knowing=knowing)
 
@@ -84,24 +78,10 @@ def _guessed(
     count, right = len(guesses.right), int(guesses.right.sum())
     limit = claim.limits[-1]
     bound = guessed_epsilon(right, count, limit.delta, confidence)
-    share = games.taken(slice(LESSONS, None)).share_of_games(present[LESSONS:])
-    are_games = int(share * count)
+    are_games = int(games.taken(slice(LESSONS, None)).share_of_games(present[LESSONS:]) * count)
     ceiling = guessed_epsilon(are_games, are_games, limit.delta, confidence) if are_games else 0.0
     lead = Lead(kind, guesses.group, guesses.rule, limit, BoundMethod.CLOPPER_PEARSON, bound - limit.epsilon, 0.0)
-    return Attempt(
-        lead=lead,
-        bound=bound,
-        confidence=confidence,
-        ceiling=ceiling,
-        games=count,
-        share_of_games=share,
-        right=right,
-        scores=guesses.scores,
-        present=present[LESSONS:],
-        along=along(games)[LESSONS:],
-        lines=telling_lines(games, present, guesses.group),
-        cause=cause_of(games, present, guesses.group),
-    )
+    return attempt_of(lead, bound, ceiling, confidence, guesses.right, guesses.scores, games, present, LESSONS)
 
 
 def most_telling(pilots: Sequence[tuple[Games, Flags]], claim: StatedClaim) -> int:
@@ -109,10 +89,8 @@ def most_telling(pilots: Sequence[tuple[Games, Flags]], claim: StatedClaim) -> i
 
     Parameters
     ----------
-    pilots
-        Games of every way, and whether D was played.
-    claim
-        The claim.
+    pilots, claim
+        Games of every way and whether D was played, and the claim.
     """
     margins = [
         leads("", games, present, claim.limits, len(games))[0].margin
@@ -131,14 +109,10 @@ def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -
 
     Parameters
     ----------
-    right
-        How many guesses were right, at least 0.
-    guesses
-        How many guesses there were, at least 1 and at least `right`.
-    delta
-        At least 0, below 1.
-    confidence
-        Above 0.5, below 1.
+    right, guesses
+        How many guesses were right, at least 0, and how many there were, at least 1 and at least `right`.
+    delta, confidence
+        At least 0 and below 1; above 0.5 and below 1.
 
     Returns
     -------
@@ -169,10 +143,8 @@ def fewest_games(claim: StatedClaim, confidence: float = 0.95) -> int:
 
     Parameters
     ----------
-    claim
-        The claim.
-    confidence
-        Above 0.5, below 1.
+    claim, confidence
+        The claim; above 0.5, below 1.
 
     Examples
     --------
@@ -235,10 +207,3 @@ def _leader(right: Flags) -> int:
 def _middle(scores: Floats, present: Flags) -> float:
     """Return the middle between the medians under D and D'."""
     return float(np.median(scores[present]) + np.median(scores[~present])) / 2
-
-
-def _verdict(attempt: Attempt) -> Verdict:
-    if attempt.is_broken:
-        return Verdict.VIOLATED
-    limit: Limit = attempt.lead.limit
-    return Verdict.CONSISTENT if attempt.ceiling > limit.epsilon else Verdict.INCONCLUSIVE

@@ -1,20 +1,26 @@
-"""Where a leak may be: every group of features of every kind of game, ranked on games that prove nothing."""
+"""Where a leak may be: every group of features of every kind of game, ranked on games that prove nothing.
+
+Rules turn features into one score. They are learned on games that serve for nothing else.
+"""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from fl_audit.arrays import Flags, Floats
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.laboratory.claim import Limit
 from fl_audit.laboratory.features import LOW_BITS, feature_groups
-from fl_audit.laboratory.rules import Rule, learned_rule
 from fl_audit.laboratory.seen import Games
 from fl_audit.search import last_true
+
+Rule = Callable[[Floats], Floats]  # from features (games, columns) to scores (games,): higher where D is the likelier
 
 METHODS = (BoundMethod.ORDER_STATISTIC, BoundMethod.CLOPPER_PEARSON)
 """The bounds that assume nothing of the scores."""
@@ -30,6 +36,52 @@ _POWER = 0.9
 """Standard errors on either rate that make it likely that a shift is shown; together about 1.28 of them."""
 _RATES = np.geomspace(1e-4, 0.5, 200)
 """Rates of false alarms at which a bound is expected."""
+_FLOOR = 1e-9
+"""Smallest spread within a group, as a share of a column's range: a column without noise tells with certainty."""
+
+
+def learned_rule(features: Floats, present: Flags) -> Rule:
+    """Learn the linear rule that tells D from D' best if both are normal with the same spread (Fisher's).
+
+    Parameters
+    ----------
+    features
+        Shape (games, columns), finite.
+    present
+        Whether D was played, (games,), bool; both have to appear.
+
+    Returns
+    -------
+    Rule
+        What scores new games. Where no column varies it gives zeros.
+    """
+    one, zero = features[present], features[~present]
+    within = np.sqrt((one.var(axis=0) + zero.var(axis=0)) / 2)
+    scale = np.maximum(within, _FLOOR * np.ptp(features, axis=0))
+    kept = scale > 0
+    if not np.any(kept):
+        return lambda values: np.zeros(len(values))
+    centre, width = features[:, kept].mean(axis=0), scale[kept]
+    columns = (features[:, kept] - centre) / width
+    certain = within[kept] == 0
+    weights = _signs(columns, present) * certain if np.any(certain) else _weights(columns, present)
+    return lambda values: np.asarray(((values[:, kept] - centre) / width) @ weights)
+
+
+def _signs(columns: Floats, present: Flags) -> Floats:
+    """Return in which direction each column is higher under D: all that counts of one that never errs."""
+    return np.asarray(np.sign(columns[present].mean(axis=0) - columns[~present].mean(axis=0)))
+
+
+def _weights(columns: Floats, present: Flags) -> Floats:
+    """Return Fisher's weights of columns whose spread within the groups is 1."""
+    if columns.shape[1] == 1:
+        return _signs(columns, present)
+    # With few games for so many columns their correlations are hardly known, and are drawn towards none.
+    shrinkage = 1e-6 if len(columns) >= 10 * columns.shape[1] else "auto"
+    rule = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage, priors=[0.5, 0.5])
+    rule.fit(columns, present.astype(int))
+    return np.asarray(rule.coef_[0])
 
 
 @dataclass(frozen=True)
@@ -112,7 +164,7 @@ def margin_of(scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: in
     shifted, tails = (ndtr(mu + ndtri(_RATES)), _RATES), _cautious_rates(one, zero)
     entries = []
     for limit in limits:
-        by_shift, by_tail = (expected_epsilon(*rates, limit.delta, fresh) for rates in (shifted, tails))
+        by_shift, by_tail = (_expected_epsilon(*rates, limit.delta, fresh) for rates in (shifted, tails))
         # What is added decides between leads that no number of games could tell apart.
         entries.append((max(by_shift, by_tail) - limit.epsilon + 1e-6 * mu, limit))
     return max(entries, key=lambda entry: entry[0])
@@ -121,12 +173,7 @@ def margin_of(scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: in
 def _cautious_rates(one: Floats, zero: Floats) -> tuple[Floats, Floats]:
     """Return rates of right and of false alarms at thresholds on either side, with a standard error against us.
 
-    Parameters
-    ----------
-    one
-        Scores under D, ascending.
-    zero
-        Scores under D', ascending.
+    Both are of ascending scores, under D and under D'.
     """
     thresholds = np.unique(np.concatenate([one, zero]))[:-1]
     shares = [1 - np.searchsorted(group, thresholds, side="right") / group.size for group in (one, zero)]
@@ -147,23 +194,13 @@ def _method(scores: Floats, truth: Flags, delta: float) -> BoundMethod:
     return max(methods, key=lambda one_of: epsilon_lower_bound(one, zero, delta, _RANKING_CONFIDENCE, one_of).epsilon)
 
 
-def expected_epsilon(
+def _expected_epsilon(
     found: Floats, alarms: Floats, delta: float, fresh: int, quantile: float = _RANKING_QUANTILE
 ) -> float:
-    """Return about the epsilon that fresh games will prove of a rule, at the best of its thresholds; below 0 for none.
+    """Return about the epsilon that fresh games of either truth will prove of a rule, at its best threshold.
 
-    Parameters
-    ----------
-    found
-        At each threshold the share of games of one truth that the rule calls rightly, from 0 to 1.
-    alarms
-        At each threshold the share of games of the other truth that it mistakes for this one, from 0 to 1.
-    delta
-        At least 0, below 1.
-    fresh
-        Games of either truth.
-    quantile
-        Standard errors that are lost on either rate.
+    `found` and `alarms` are at each threshold the shares of games of one truth that the rule calls rightly, and of the
+    other that it mistakes for it; `quantile` standard errors are lost on either rate. Below 0 for none.
     """
     if not found.size:
         return -math.inf
@@ -197,7 +234,7 @@ def least_shift(limit: Limit, games: int, level: float) -> float:
 
     def is_hidden(mu: float) -> bool:
         found = ndtr(mu + ndtri(_RATES))
-        return expected_epsilon(found, _RATES, limit.delta, fresh, quantile) <= limit.epsilon
+        return _expected_epsilon(found, _RATES, limit.delta, fresh, quantile) <= limit.epsilon
 
     return math.inf if is_hidden(_SURE) else last_true(is_hidden, 0.0, _SURE)
 

@@ -9,10 +9,8 @@ from fl_audit.arrays import Floats
 from fl_audit.confidence.shift import ShiftEstimate, gaussian_shift
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.trial import Attempt
-from fl_audit.privacy.gaussian import gdp_epsilon
 
-_NORMAL_LEVEL = 0.01
-"""A residual whose test of normality has a smaller p-value gets no reading."""
+_NORMAL_LEVEL = 0.01  # a residual whose test of normality has a smaller p-value gets no reading
 
 
 @dataclass(frozen=True)
@@ -21,13 +19,10 @@ class NoiseReading:
 
     shift: float  # by how much D is ahead of D', in the model's units
     spread: float  # standard deviation of the noise there
-    # `mu`, `mu_low`: shift over spread, and its lower bound: what a Gaussian mechanism of this strength has as its
-    # parameter.
+    # `mu`, `mu_low`: shift over spread, the parameter of a Gaussian mechanism of this strength, and its lower bound.
     mu: float
     mu_low: float
     confidence: float  # of the bound, if the noise is Gaussian
-    epsilon_low: float  # the epsilon of `mu_low` at `delta`
-    delta: float  # of `epsilon_low`
     claimed_mu: float  # the largest shift over spread that the claim leaves room for, had the noise been Gaussian
     p_value: float  # of the test of normality
 
@@ -51,10 +46,8 @@ def noise_reading(claim: StatedClaim, attempt: Attempt, confidence: float = 0.95
 
     Parameters
     ----------
-    claim
-        What is claimed.
-    attempt
-        Games of one kind.
+    claim, attempt
+        What is claimed, and games of one kind.
     confidence
         0.5 or more, below 1.
     """
@@ -62,21 +55,16 @@ def noise_reading(claim: StatedClaim, attempt: Attempt, confidence: float = 0.95
     if min(one.size, zero.size) < 20:
         return None
     residual = np.concatenate([one - one.mean(), zero - zero.mean()])
-    if np.ptp(residual) == 0:
-        return None
-    p_value = float(normaltest(residual).pvalue)
+    p_value = float(normaltest(residual).pvalue) if np.ptp(residual) > 0 else 0.0
     if not p_value >= _NORMAL_LEVEL:
         return None
     estimate = strength(one, zero, confidence)
-    delta = max(claim.limits[0].delta, 1e-12)
     return NoiseReading(
         shift=float(abs(one.mean() - zero.mean())),
         spread=float(residual.std(ddof=2)),
         mu=estimate.shift,
         mu_low=estimate.low,
         confidence=confidence,
-        epsilon_low=gdp_epsilon(delta, estimate.low) if estimate.low > 0 else 0.0,
-        delta=delta,
         claimed_mu=claim.allowed_mu,
         p_value=p_value,
     )
@@ -87,10 +75,8 @@ def strength(one: Floats, zero: Floats, confidence: float) -> ShiftEstimate:
 
     Parameters
     ----------
-    one
-        What was released under D, shape (n1,).
-    zero
-        What was released under D', shape (n0,).
+    one, zero
+        What was released under D and under D', shapes (n1,) and (n0,).
     confidence
         Confidence of the lower bound, 0.5 or more, below 1. As the releases say which is ahead, each way has half of
         the rest.

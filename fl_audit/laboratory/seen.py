@@ -7,6 +7,8 @@ import numpy as np
 
 from fl_audit.arrays import Flags, Floats, Integers
 
+_ARRAYS = ("steps", "released", "direction", "others", "own")  # of what was seen, by parameter
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -57,34 +59,15 @@ class Games:
         """Return in what share of games the claim could have been broken, under D or under D', whichever is less.
 
         A game in which no model was released, or in which what D adds never arrived, says nothing of a mechanism.
-
-        Parameters
-        ----------
-        present
-            Whether D was played, shape (games,), at least one game.
-
-        Returns
-        -------
-        float
-            From 0 to 1.
+        `present` says whether D was played, shape (games,), at least one game.
         """
         are_games = self.has_release & (self.contributed | ~present)
         return min(float(np.mean(are_games[present == truth])) for truth in np.unique(present))
 
     def taken(self, which: Flags | Integers | slice) -> "Games":
         """Return some of the games, by mask, positions or slice."""
-        return replace(
-            self,
-            steps=self.steps[which],
-            released=self.released[which],
-            direction=self.direction[which],
-            others=self.others[which],
-            own=self.own[which],
-            contributed=self.contributed[which],
-            has_release=self.has_release[which],
-            numbers=self.numbers[which],
-            refused=self.refused[which],
-        )
+        by_game = (*_ARRAYS, "contributed", "has_release", "numbers", "refused")
+        return replace(self, **{name: getattr(self, name)[which] for name in by_game})
 
 
 def stacked(
@@ -105,15 +88,9 @@ def stacked(
         names = tuple(sorted({name for one in seen for name in one.numbers}))
     numbers = np.array([[one.numbers.get(name, np.nan) for name in names] for one in seen], dtype=np.float64)
 
-    def stack(part: str) -> Floats:
-        return np.stack([np.asarray(getattr(one, part), dtype=np.float64) for one in seen])
-
+    arrays = {part: np.stack([np.asarray(getattr(one, part), dtype=np.float64) for one in seen]) for part in _ARRAYS}
     return Games(
-        steps=stack("steps"),
-        released=stack("released"),
-        direction=stack("direction"),
-        others=stack("others"),
-        own=stack("own"),
+        **arrays,
         contributed=np.array([one.contributed for one in seen]),
         has_release=np.array([one.has_release for one in seen]),
         numbers=numbers.reshape(len(seen), len(names)),

@@ -16,12 +16,11 @@ from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.bounds.lower_bounds import bound_limit, epsilon_lower_bound
-from fl_audit.laboratory.causes import cause_of
+from fl_audit.laboratory.causes import cause_of, telling_lines
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.features import LOW_BITS, along, feature_groups
 from fl_audit.laboratory.leads import Lead, leads, margin_of
 from fl_audit.laboratory.seen import Games
-from fl_audit.laboratory.transcript import telling_lines
 
 Play = Callable[[str, int, int], tuple[Games, Flags]]
 """From a kind of game, the number of the first game and how many: what was seen, and whether D was played."""
@@ -208,7 +207,8 @@ def put_on_trial(
             break
         pilots += scout
         if np.any(games.refused):
-            refusal = _refusal(kind, said(kind), games, present, kind in malformed)
+            one, zero = (float(np.mean(games.refused[which])) for which in (present, ~present))
+            refusal = Refusal(kind, said(kind), one, zero, is_allowed=kind in malformed)
             refusals.append(refusal)
             if np.all(games.refused):
                 entirely.add(kind)
@@ -235,7 +235,7 @@ def put_on_trial(
     level = (1 - confidence) / max(1, len(chosen) + (finest is not None))
     attempts = _tried(chosen, play, budget, level, tell)
     attempts.sort(key=lambda attempt: attempt.lead.limit.epsilon - attempt.bound)
-    verdict = _verdict(attempts)
+    verdict = verdict_of(attempts)
     is_tried = finest is not None and not (budget.until_broken and verdict is Verdict.VIOLATED)
     floating = _tried([finest], play, budget, level, tell) if finest is not None and is_tried else []
     done = {attempt.lead.kind for attempt in attempts}
@@ -259,12 +259,6 @@ def _kept(scouted: Mapping[str, list[Lead]], count: int) -> list[str]:
     found, low = (sorted(some, key=lambda lead: -lead.margin) for some in _by_bits(scouted))
     best = {lead.kind for lead in (*found[:count], *low[:1])}
     return [kind for kind in scouted if kind in best]
-
-
-def _refusal(kind: str, said: str, games: Games, present: Flags, is_allowed: bool) -> Refusal:
-    return Refusal(
-        kind, said, float(np.mean(games.refused[present])), float(np.mean(games.refused[~present])), is_allowed
-    )
 
 
 def _tried(chosen: Sequence[Lead], play: Play, budget: Budget, level: float, tell: Tell) -> list[Attempt]:
@@ -294,30 +288,61 @@ def _promise(attempt: Attempt, fresh: int) -> float:
     return margin_of(attempt.scores, attempt.present, (attempt.lead.limit,), fresh // 2)[0]
 
 
-def _scores(lead: Lead, games: Games) -> Floats:
-    """Score games by a lead; a number that none of these games showed is missing in all of them."""
-    missing = np.tile([0.0, 1.0], (len(games), 1))
-    return lead.rule(feature_groups(games).get(lead.group, missing))
-
-
 def _attempt(lead: Lead, games: Games, present: Flags, confidence: float) -> Attempt:
-    scores = _scores(lead, games)
-    one, zero = scores[present], scores[~present]
-    limit = lead.limit
-    bound = epsilon_lower_bound(one, zero, limit.delta, confidence, lead.method)
-    right = int(np.sum((scores > lead.threshold) == present))
+    # A number that none of these games showed is missing in all of them.
+    missing = np.tile([0.0, 1.0], (len(games), 1))
+    scores = lead.rule(feature_groups(games).get(lead.group, missing))
+    one, zero, delta = scores[present], scores[~present], lead.limit.delta
+    bound = epsilon_lower_bound(one, zero, delta, confidence, lead.method)
     share = games.share_of_games(present)
-    are_games = int(share * one.size), int(share * zero.size)
-    ceiling = bound_limit(lead.method, *are_games, limit.delta, confidence)
-    lines = telling_lines(games, present, lead.group)
-    cause = cause_of(games, present, lead.group)
-    seen = along(games)
+    ceiling = bound_limit(lead.method, int(share * one.size), int(share * zero.size), delta, confidence)
+    right = (scores > lead.threshold) == present
+    return attempt_of(lead, bound.epsilon, ceiling, confidence, right, scores, games, present)
+
+
+def attempt_of(
+    lead: Lead,
+    bound: float,
+    ceiling: float,
+    confidence: float,
+    right: Flags,
+    scores: Floats,
+    games: Games,
+    present: Flags,
+    lessons: int = 0,
+) -> Attempt:
+    """Return what games said of a lead, with what explains it.
+
+    Parameters
+    ----------
+    lead, bound, ceiling, confidence
+        As of `Attempt`.
+    right, scores
+        Whether each game that counts was guessed right, and its score, shape (games,).
+    games, present
+        All games, and whether D was played.
+    lessons
+        How many of them, at the beginning, do not count.
+    """
+    counted = games.taken(slice(lessons, None))
     return Attempt(
-        lead, bound.epsilon, confidence, ceiling, len(scores), share, right, scores, present, seen, lines, cause
+        lead=lead,
+        bound=bound,
+        confidence=confidence,
+        ceiling=ceiling,
+        games=len(scores),
+        share_of_games=counted.share_of_games(present[lessons:]),
+        right=int(right.sum()),
+        scores=scores,
+        present=present[lessons:],
+        along=along(counted),
+        lines=telling_lines(games, present, lead.group),
+        cause=cause_of(games, present, lead.group),
     )
 
 
-def _verdict(attempts: Sequence[Attempt]) -> Verdict:
+def verdict_of(attempts: Sequence[Attempt]) -> Verdict:
+    """Return what some attempts make of a claim."""
     if any(attempt.is_broken for attempt in attempts):
         return Verdict.VIOLATED
     can = [attempt for attempt in attempts if attempt.ceiling > attempt.lead.limit.epsilon]

@@ -148,7 +148,7 @@ def finish(audit: Agreement, campaign: Campaign, columns: Columns, outside: Sequ
     found, notes = in_place_findings(trial), _notes(audit, campaign, outside)
     text = report_text(trial, found, notes)
     with whole_file(campaign.directory / "verdict.json") as file:
-        values = trial_json(trial, found, trial.claim.limits) | {"notes": list(notes)}
+        values = trial_json(trial, found) | {"notes": list(notes)}
         file.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     with whole_file(campaign.directory / "verdict.txt") as file:
         file.write_text(text + "\n", encoding="utf-8")

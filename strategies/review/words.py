@@ -129,10 +129,8 @@ def review_json(review: Review) -> dict[str, Any]:
         "parameters": review.parameters,
         "kinds": list(review.kinds),
         "screen": [list(line) for line in screen(review)],
-        "model": trial_json(trial, found_in(trial), trial.claim.limits),
-        "beside": None
-        if review.beside is None
-        else trial_json(review.beside, found_in(review.beside), review.beside.claim.limits),
+        "model": trial_json(trial, found_in(trial)),
+        "beside": None if review.beside is None else trial_json(review.beside, found_in(review.beside)),
         "leaks": {
             str(leak.aside): {"played": leak.is_played, "share": leak.share, "by": leak.by} for leak in review.leaks
         },

@@ -118,7 +118,7 @@ def test_low_bits_of_a_sum_in_floating_point_are_said_and_do_not_count_in_the_ve
     assert trial.floating.is_broken
     assert trial.floating.lead.group == FINEST
     assert "Floating-point leak" in opening(trial)
-    assert "Floating-point leak" in trial_json(trial, (), ())["floating_point"]
+    assert "Floating-point leak" in trial_json(trial, ())["floating_point"]
 
 
 def test_noise_on_a_grid_far_finer_than_itself_is_a_matter_of_rounding() -> None:
@@ -132,7 +132,7 @@ def test_a_release_that_is_rounded_to_a_grid_has_no_low_bits() -> None:
     trial = _released(lambda mean, noise: np.rint((mean + noise) * 4096) / 4096)
     assert trial.verdict is Verdict.CONSISTENT
     assert trial.floating is None or not trial.floating.is_broken
-    assert trial_json(trial, (), ())["floating_point"] is None
+    assert trial_json(trial, ())["floating_point"] is None
 
 
 @pytest.mark.parametrize("grid", [0.25, 2.0**-8])
@@ -237,7 +237,7 @@ def test_what_could_have_been_found_is_found_nine_times_in_ten(
 def test_a_consistent_claim_says_what_could_have_been_found() -> None:
     trial = trial_of(_CLAIM, gaussian(0.5))
     assert "Nine of ten such audits find noise that is" in opening(trial)
-    assert 1 < trial_json(trial, (), ())["could_find_times_too_little_noise"] < 5
+    assert 1 < trial_json(trial, ())["could_find_times_too_little_noise"] < 5
 
 
 def test_what_was_not_tried_stands_in_the_headline() -> None:
