@@ -11,13 +11,12 @@ client's loss.
 """
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, stdtrit
 
-from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.privacy.gaussian import gdp_epsilon, require_delta
 from fl_audit.search import falling_root
@@ -25,22 +24,14 @@ from fl_audit.search import falling_root
 _SMALLEST_DIMENSION = 1000  # from here on the cosine of random directions is normal for all purposes
 
 
-@dataclass(frozen=True)
-class CosineFinding:
-    """What cosines say of a training."""
+class CosineFinding(NamedTuple):
+    """What cosines with one release, or with the final model's change, say of a training."""
 
-    epsilon: float  # the paper's estimate at `delta`; it has no confidence
-    epsilon_lower: float  # the lower bound at `delta`, at least 0
-    # `mu`, `mu_lower`: the mean cosine in units of 1 / sqrt(d), and the lower bound of it: of the training. Both at
-    # least 0.
+    epsilon: float  # the paper's estimate at delta; it has no confidence
+    epsilon_lower: float  # the lower bound at delta, at least 0
+    # `mu`, `mu_lower`: the mean cosine in units of 1 / sqrt(d), and the lower bound of it, both at least 0.
     mu: float
     mu_lower: float
-    # `delta`, `confidence`: of the bound.
-    delta: float
-    confidence: float
-    # `canaries`, `rounds`: what was counted; one round where only the final model is seen.
-    canaries: int
-    rounds: int
 
 
 def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidence: float = 0.95) -> CosineFinding:
@@ -48,12 +39,8 @@ def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidenc
 
     Parameters
     ----------
-    cosines
-        From -1 to 1, shape (canaries,), at least two.
-    dimension
-        d, at least 1000.
-    delta
-        Above 0, below 1.
+    cosines, dimension, delta
+        From -1 to 1, shape (canaries,), at least two; d, at least 1000; above 0, below 1.
     confidence
         Above 0.5, below 1.
 
@@ -62,45 +49,19 @@ def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidenc
     InputError
         If a number is out of its range.
     """
-    seen = _scaled(cosines, dimension, confidence, axes=1)
+    values = np.asarray(cosines, dtype=np.float64)
+    fits = values.ndim == 1 and values.size >= 2
+    require(fits, f"cosines have shape {values.shape}: accepted is (canaries,), two canaries or more")
+    require(bool((np.abs(values) <= 1).all()), "cosines leave -1 to 1 or are NaN: accepted are numbers from -1 to 1")
+    enough = dimension >= _SMALLEST_DIMENSION
+    require(enough, f"dimension is {dimension}: accepted are whole numbers from {_SMALLEST_DIMENSION}")
+    require(0.5 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0.5 and below 1")
     require_delta(delta)
-    estimate = epsilon_of_two_normals(float(seen.mean()), float(seen.std()), delta)
-    return _finding(estimate, seen[np.newaxis], delta, confidence)
-
-
-def from_all_iterates(
-    cosines: ArrayLike, unsent: ArrayLike, dimension: int, delta: float, confidence: float = 0.95
-) -> CosineFinding:
-    """Return what the cosines of sent canaries with all releases say, each canary being sent in every round.
-
-    Parameters
-    ----------
-    cosines
-        From -1 to 1, shape (rounds, canaries), at least two canaries.
-    unsent
-        Those of directions that nobody sent, shape (rounds, any number from two).
-    dimension, delta, confidence
-        As for `from_final_model`.
-
-    Returns
-    -------
-    CosineFinding
-        The estimate compares each direction's largest cosine, as in the paper. The bound is one on the mean of a
-        round, composed over the rounds: sqrt(rounds) times its mu.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit or a number is out of its range.
-    """
-    seen, other = (_scaled(one, dimension, confidence, axes=2) for one in (cosines, unsent))
-    require_delta(delta)
-    fits = seen.shape[0] == other.shape[0]
-    require(fits, f"unsent cosines have {other.shape[0]} rounds: accepted is {seen.shape[0]}")
-    largest, reference = seen.max(axis=0), other.max(axis=0)
-    unit = float(reference.std())
-    shift = float(largest.mean() - reference.mean()) / unit
-    return _finding(epsilon_of_two_normals(shift, float(largest.std()) / unit, delta), seen, delta, confidence)
+    seen = values * math.sqrt(dimension)
+    mean, reach = float(seen.mean()), float(stdtrit(seen.size - 1, confidence))
+    low = max(0.0, mean - reach * float(seen.std(ddof=1)) / math.sqrt(seen.size))
+    estimate = epsilon_of_two_normals(mean, float(seen.std()), delta)
+    return CosineFinding(estimate, gdp_epsilon(delta, low), max(0.0, mean), low)
 
 
 def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
@@ -108,10 +69,8 @@ def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
 
     Parameters
     ----------
-    mean, spread
-        Finite, the spread above 0.
-    delta
-        Above 0, below 1.
+    mean, spread, delta
+        Finite, the spread above 0; above 0, below 1.
 
     Raises
     ------
@@ -160,26 +119,3 @@ def _hockey_stick(epsilon: float, mean: float, spread: float) -> float:
 def _mass(low: float, high: float) -> float:
     """Return the probability of N(0, 1) between two numbers, from the tail that keeps its digits."""
     return float(ndtr(-low) - ndtr(-high)) if low > 0 else float(ndtr(high) - ndtr(low))
-
-
-def _finding(estimate: float, seen: Floats, delta: float, confidence: float) -> CosineFinding:
-    """Return the finding with the bound on the mean of all rounds and canaries, shape (rounds, canaries)."""
-    rounds, number = math.sqrt(seen.shape[0]), seen.size
-    mean = float(seen.mean())
-    low = mean - float(stdtrit(number - 1, confidence)) * float(seen.std(ddof=1)) / math.sqrt(number)
-    mu, mu_lower = max(0.0, mean * rounds), max(0.0, low * rounds)
-    bound = gdp_epsilon(delta, mu_lower)
-    return CosineFinding(estimate, bound, mu, mu_lower, delta, confidence, seen.shape[1], seen.shape[0])
-
-
-def _scaled(cosines: ArrayLike, dimension: int, confidence: float, axes: int) -> Floats:
-    """Return cosines in units of 1 / sqrt(d), or refuse them."""
-    values = np.asarray(cosines, dtype=np.float64)
-    fits = values.ndim == axes and values.shape[-1] >= 2 and values.shape[0] >= 1
-    accepted = "(canaries,)" if axes == 1 else "(rounds, canaries)"
-    require(fits, f"cosines have shape {values.shape}: accepted is {accepted}, two canaries or more")
-    require(bool((np.abs(values) <= 1).all()), "cosines leave -1 to 1 or are NaN: accepted are numbers from -1 to 1")
-    enough = dimension >= _SMALLEST_DIMENSION
-    require(enough, f"dimension is {dimension}: accepted are whole numbers from {_SMALLEST_DIMENSION}")
-    require(0.5 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0.5 and below 1")
-    return values * math.sqrt(dimension)

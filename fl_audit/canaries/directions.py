@@ -28,12 +28,8 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int, world: 
 
     Parameters
     ----------
-    seed
-        The canaries' secret, from 0 to 2**64 - 1.
-    round, canary
-        Their numbers, at least 0.
-    dimension
-        Number of parameters, at least 1.
+    seed, round, canary, dimension
+        The canaries' secret, from 0 to 2**64 - 1; their numbers, at least 0; number of parameters, at least 1.
     world
         Which of many simulated trainings.
 

@@ -257,10 +257,8 @@ def opened(rounds: list[KeptRound], coin_seed: int, canaries: int) -> tuple[Floa
 
     Parameters
     ----------
-    rounds
-        Of one training.
-    coin_seed, canaries
-        The secret of the clients that carry canaries, and how many there are.
+    rounds, coin_seed, canaries
+        Of one training; the secret of the clients that carry canaries, and how many there are.
     """
     scores = np.array([one.scores for one in rounds]) / units(rounds)[:, None]
     coins = canary_coins(coin_seed, [one.number for one in rounds], canaries)

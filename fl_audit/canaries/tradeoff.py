@@ -51,12 +51,8 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
 
     Parameters
     ----------
-    guesses
-        What was counted.
-    epsilon
-        At least 0.
-    delta
-        At least 0, below 1.
+    guesses, epsilon, delta
+        What was counted; at least 0; at least 0, below 1.
 
     Raises
     ------
@@ -80,10 +76,8 @@ def steinke_epsilon(guesses: Guesses, delta: float, level: float) -> float:
 
     Parameters
     ----------
-    guesses
-        What was counted.
-    delta, level
-        As for `tradeoff_epsilon`.
+    guesses, delta, level
+        What was counted; as for `tradeoff_epsilon`.
 
     Raises
     ------
@@ -133,12 +127,8 @@ def is_possible(guesses: Guesses, tail: float, inverse: Inverse) -> bool:
 
     Parameters
     ----------
-    guesses
-        With m, r and v.
-    tail
-        From 0 to 1.
-    inverse
-        F^-1 of a symmetric trade-off function: convex, increasing, at most its argument.
+    guesses, tail, inverse
+        With m, r and v; from 0 to 1; F^-1 of a symmetric trade-off function: convex, increasing, at most its argument.
     """
     m, r, v = guesses.coins, guesses.guessed, guesses.right
     a, b = tail * v / m, tail * (r - v) / m
@@ -160,10 +150,8 @@ def tradeoff_mu(guesses: Guesses, level: float) -> float:
 
     Parameters
     ----------
-    guesses
-        What was counted, see `guesses.guesses_of_scores`.
-    level
-        1 - confidence, above 0 and below 0.5.
+    guesses, level
+        What was counted, see `guesses.guesses_of_scores`; 1 - confidence, above 0 and below 0.5.
 
     Examples
     --------

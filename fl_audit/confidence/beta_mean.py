@@ -58,10 +58,8 @@ def where_it_reaches(tail: Callable[[float], float], level: float, largest: floa
 
     Parameters
     ----------
-    tail
-        A function of a number from 0 that increases to more than `level`.
-    level
-        Above 0.
+    tail, level
+        A function of a number from 0 that increases to more than `level`; above 0.
     largest
         The search goes up to this, or to the next power of 2 beyond.
     """

@@ -30,12 +30,8 @@ def noncentral_t_cdf(t: float, degrees: float, noncentrality: float) -> float:
 
     Parameters
     ----------
-    t
-        At least 0, finite.
-    degrees
-        Degrees of freedom, at least 2.
-    noncentrality
-        At least 0, finite.
+    t, degrees, noncentrality
+        At least 0, finite; degrees of freedom, at least 2; at least 0, finite.
     """
     if t * t >= 2 * degrees:
         return _over_normal(t, degrees, noncentrality)
@@ -73,12 +69,8 @@ def noncentrality_at(probability: float, t: float, degrees: float) -> float:
 
     Parameters
     ----------
-    probability
-        Above 0 and below 1.
-    t
-        At least 0, finite.
-    degrees
-        Degrees of freedom, at least 2.
+    probability, t, degrees
+        Above 0 and below 1; at least 0, finite; degrees of freedom, at least 2.
     """
     high = t * _spread_range(degrees)[1] + _REACH
     return falling_root(lambda ncp: noncentral_t_cdf(t, degrees, ncp) - probability, high, high, xtol=1e-13 * high)
@@ -89,12 +81,8 @@ def noncentral_t_quantile(probability: float, degrees: float, noncentrality: flo
 
     Parameters
     ----------
-    probability
-        Above 0 and below 1.
-    degrees
-        Degrees of freedom, at least 2.
-    noncentrality
-        At least 0, finite.
+    probability, degrees, noncentrality
+        Above 0 and below 1; degrees of freedom, at least 2; at least 0, finite.
     """
     high = noncentrality + _REACH
     return falling_root(

@@ -96,10 +96,8 @@ def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEst
     ----------
     parts
         How much of a member each score holds, at least 0; shape (n,).
-    scores
-        Finite, same shape.
-    confidence
-        0.5 or more, below 1.
+    scores, confidence
+        Finite, same shape; 0.5 or more, below 1.
 
     Raises
     ------
@@ -145,10 +143,8 @@ def detectable_shift(n1: int, n0: int, promised_mu: float, level: float, power: 
     ----------
     n1, n0
         Numbers of members' and of nonmembers' scores. Fewer than 2 detect nothing: infinity.
-    promised_mu
-        The mu that may not be exceeded, at least 0.
-    level
-        1 - confidence of the lower bound, above 0 and at most 0.5.
+    promised_mu, level
+        The mu that may not be exceeded, at least 0; 1 - confidence of the lower bound, above 0 and at most 0.5.
     power
         Probability of detection, from 0.5 to below 1.
 
@@ -175,12 +171,8 @@ def detectable_slope(root: float, degrees: int, promised_mu: float, level: float
 
     Parameters
     ----------
-    root
-        That noncentrality, above 0.
-    degrees
-        Degrees of freedom, at least 1.
-    promised_mu, level, power
-        As for `detectable_shift`.
+    root, degrees, promised_mu, level, power
+        That noncentrality, above 0; degrees of freedom, at least 1; as for `detectable_shift`.
     """
     critical = noncentral_t_quantile(1 - level, degrees, promised_mu * root)
     return max(promised_mu, noncentrality_at(1 - power, critical, degrees) / root)

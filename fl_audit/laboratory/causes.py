@@ -16,12 +16,8 @@ def cause_of(games: Games, present: Flags, group: str) -> str:
 
     Parameters
     ----------
-    games
-        Games of one kind.
-    present
-        Whether D was played, shape (games,).
-    group
-        The group of features that told.
+    games, present, group
+        Games of one kind; whether D was played, shape (games,); the group of features that told.
     """
     refused = games.refused[present].mean() - games.refused[~present].mean()
     if abs(refused) > 0.5:

@@ -104,16 +104,10 @@ def leads(kind: str, games: Games, present: Flags, limits: tuple[Limit, ...], fr
 
     Parameters
     ----------
-    kind
-        Name of the kind of game.
-    games
-        Games of this kind.
-    present
-        Whether D was played, shape (games,).
-    limits
-        What follows from the claim.
-    fresh
-        How many games may try a lead: few games prove little at a small delta.
+    kind, games, present
+        Name of the kind of game; games of this kind; whether D was played, shape (games,).
+    limits, fresh
+        What follows from the claim; how many games may try a lead: few games prove little at a small delta.
 
     Returns
     -------
@@ -154,10 +148,8 @@ def margin_of(scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: in
         The score of each game, (games,).
     truth
         Whether D was played in it, (games,); games of both kinds have to be there.
-    limits
-        What follows from the claim.
-    fresh
-        Games of either truth that will try it.
+    limits, fresh
+        What follows from the claim; games of either truth that will try it.
     """
     one, zero = np.sort(scores[truth]), np.sort(scores[~truth])
     mu = _cautious_shift(one, zero)

@@ -46,10 +46,8 @@ def noise_reading(claim: StatedClaim, attempt: Attempt, confidence: float = 0.95
 
     Parameters
     ----------
-    claim, attempt
-        What is claimed, and games of one kind.
-    confidence
-        0.5 or more, below 1.
+    claim, attempt, confidence
+        What is claimed, and games of one kind; 0.5 or more, below 1.
     """
     one, zero = attempt.along[attempt.present], attempt.along[~attempt.present]
     if min(one.size, zero.size) < 20:

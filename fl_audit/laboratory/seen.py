@@ -77,10 +77,8 @@ def stacked(
 
     Parameters
     ----------
-    seen
-        At least one game, all with arrays of the same shape.
-    tensors
-        Name and slice of every tensor.
+    seen, tensors
+        At least one game, all with arrays of the same shape; name and slice of every tensor.
     names
         Numbers to keep; None for every name that appears in any game.
     """

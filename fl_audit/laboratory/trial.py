@@ -171,22 +171,16 @@ def put_on_trial(
 
     Parameters
     ----------
-    claim
-        The claim.
-    kinds
-        Kinds of games, by name.
+    claim, kinds
+        The claim; kinds of games, by name.
     play
         Plays games; raises `OutOfTimeError` when there is no time for more.
-    malformed
-        Kinds whose inputs may be refused.
-    said
-        What the mechanism said last when it refused a kind.
+    malformed, said
+        Kinds whose inputs may be refused; what the mechanism said last when it refused a kind.
     budget
         How many games; None for the usual number.
-    confidence
-        Probability with which a claim that holds is not called violated, above 0.5 and below 1.
-    tell
-        Takes progress.
+    confidence, tell
+        Probability with which a claim that holds is not called violated, above 0.5 and below 1; takes progress.
     """
     budget = budget or Budget()
     refusals, entirely = list[Refusal](), set[str]()
@@ -315,10 +309,8 @@ def attempt_of(
 
     Parameters
     ----------
-    lead, bound, ceiling, confidence
-        As of `Attempt`.
-    right, scores
-        Whether each game that counts was guessed right, and its score, shape (games,).
+    lead, bound, ceiling, confidence, right, scores
+        As of `Attempt`; whether each game that counts was guessed right, and its score, shape (games,).
     games, present
         All games, and whether D was played.
     lessons

@@ -24,7 +24,7 @@ from fl_audit.canaries.tradeoff import (
     tradeoff_mu,
 )
 from fl_audit.errors import InputError
-from fl_audit.evidence.membership.relative_tradeoff import relative_tradeoff
+from fl_audit.evidence.membership.achieved import relative_tradeoff
 
 COUNTS = st.integers(1, 60).flatmap(
     lambda m: st.integers(0, m).flatmap(lambda r: st.integers(0, r).map(lambda v: Guesses(m, r, v)))

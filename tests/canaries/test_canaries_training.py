@@ -12,7 +12,7 @@ from experiments.studies.one_run_certificates import false_certificates, limit_u
 from fl_audit.adjacency import Adjacency
 from fl_audit.canaries.bounds import one_run_bound
 from fl_audit.canaries.certify import certify
-from fl_audit.canaries.cosines import epsilon_of_two_normals, from_all_iterates, from_final_model
+from fl_audit.canaries.cosines import epsilon_of_two_normals, from_final_model
 from fl_audit.canaries.directions import canary_coins, canary_direction, canary_score, canary_update
 from fl_audit.canaries.guesses import Guesses
 from fl_audit.canaries.methods import OneRunMethod
@@ -176,17 +176,6 @@ def test_cosines_of_a_gaussian_mechanism_estimate_and_bound_its_epsilon() -> Non
         assert (lower > truth).sum() <= binom.ppf(1 - ALARM, 200, 0.05)
         assert truth - 1.5 < lower.mean() < truth
         assert truth < np.mean([one.epsilon for one in found]) < 1.12 * truth + 0.7
-
-
-def test_cosines_of_all_iterates_compose_over_the_rounds() -> None:
-    draw, dimension, rounds = np.random.default_rng(2), 5000, 25
-    sent = (0.5 + draw.normal(size=(rounds, 200))) / np.sqrt(dimension)
-    found = from_all_iterates(sent, draw.normal(size=(rounds, 400)) / np.sqrt(dimension), dimension, 1e-5)
-    assert (found.canaries, found.rounds) == (200, 25)
-    assert found.mu == pytest.approx(2.5, abs=4 * np.sqrt(1 / 200))
-    assert found.mu_lower == pytest.approx(found.mu - 1.645 * np.sqrt(1 / 200), abs=0.02)
-    assert found.epsilon_lower == pytest.approx(gdp_epsilon(1e-5, found.mu_lower), rel=1e-9)
-    assert 0 < found.epsilon < found.epsilon_lower, "the largest cosine of 25 rounds tells less than all of them"
 
 
 def test_shift_with_decoys_uses_them_and_others_refuse_them() -> None:

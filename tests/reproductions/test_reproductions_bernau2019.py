@@ -67,8 +67,8 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.adversaries.membership import shadow
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError
+from fl_audit.evidence.membership.achieved import relative_tradeoff
 from fl_audit.evidence.membership.rates import Interval
-from fl_audit.evidence.membership.relative_tradeoff import relative_tradeoff
 from fl_audit.game.membership import Membership
 from fl_audit.privacy.accounting import Accountant, account
 from fl_audit.privacy.events import SampledGaussianRelease

@@ -11,8 +11,8 @@ from experiments.reproductions.bernau2019.runs import CONFIDENCE, MembershipFind
 from experiments.reproductions.bernau2019.settings import INSIDER
 from experiments.reproductions.statistics import resampling, t_interval
 from fl_audit.arrays import Floats
+from fl_audit.evidence.membership.achieved import relative_tradeoff
 from fl_audit.evidence.membership.rates import Interval
-from fl_audit.evidence.membership.relative_tradeoff import relative_tradeoff
 
 _RESAMPLES, _RESAMPLES_OF_SHARES = 1000, 100
 _FEWEST_DEFINED = 0.5  # share of the resamples in which a number must be defined for its interval to be stated

@@ -13,11 +13,11 @@ from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from fl_audit.arrays import Floats, finite
 from fl_audit.confidence.shift import detectable_shift, gaussian_shift
 from fl_audit.errors import InputError, choice, require, require_numbers
-from fl_audit.evidence.bounds.diagnostics import gaussian_tradeoff_warnings, normality_warnings
 from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
 from fl_audit.evidence.bounds.split import number_of_splits, number_that_chooses, split_scores
 from fl_audit.evidence.bounds.thresholds import Counts, bound_of, chosen_rule
@@ -26,6 +26,16 @@ from fl_audit.privacy.gaussian import gdp_epsilon
 
 _DETECTION_POWER = 0.9
 _NEAR_CEILING = 0.95
+_FALSE_ALARM = 0.001
+"""Probability, about, of each warning about continuous scores where the assumption holds.
+
+Warnings gate nothing: a bound on scores that pass may still err.
+"""
+_LEAST = 8
+_SHAPIRO_LIMIT = 5000
+_DISTINCT_SHARE = 0.9
+_TAIL = 0.1
+_LEAST_COUNT = 5
 _CEILING = "the largest epsilon that this method certifies with so many scores, however well they separate"
 _DETECTABLE = (
     "the smallest true epsilon that would be certified to exceed 0 with probability 0.9; this method has no ceiling"
@@ -104,10 +114,8 @@ def epsilon_lower_bound(
         Scores of the games in which D' was used, likewise, shape (n0,).
     delta
         At least 0, below 1. `gdp` and `gaussian-shift` refuse 0, where a Gaussian mechanism's epsilon is infinite.
-    confidence
-        Above 0.5, below 1.
-    method
-        How the bound is found.
+    confidence, method
+        Above 0.5, below 1; how the bound is found.
 
     Raises
     ------
@@ -137,10 +145,10 @@ def epsilon_lower_bound(
             epsilon, warnings = _by_threshold(method, members, nonmembers, delta, level), tuple[str, ...]()
         case BoundMethod.GDP:
             epsilon = _by_threshold(method, members, nonmembers, delta, level)
-            warnings = gaussian_tradeoff_warnings(members, nonmembers)
+            warnings = _gaussian_tradeoff_warnings(members, nonmembers)
         case BoundMethod.GAUSSIAN_SHIFT:
             epsilon = gdp_epsilon(delta, gaussian_shift(members, nonmembers, confidence).low)
-            warnings = normality_warnings(members, nonmembers)
+            warnings = _normality_warnings(members, nonmembers)
         case _:
             assert_never(method)
     n1, n0 = int(members.size), int(nonmembers.size)
@@ -186,12 +194,8 @@ def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float
 
     Parameters
     ----------
-    method
-        How the bound is computed.
-    members, nonmembers
-        Numbers of scores of either group, at least 1.
-    delta, confidence
-        As for `epsilon_lower_bound`.
+    method, members, nonmembers, delta, confidence
+        How the bound is computed; numbers of scores of either group, at least 1; as for `epsilon_lower_bound`.
     """
     level = 1 - confidence
     if method is BoundMethod.GAUSSIAN_SHIFT:
@@ -237,3 +241,73 @@ def _reach(method: BoundMethod, epsilon: float, limit: float, fewest: int) -> tu
     if math.isfinite(limit) and epsilon >= _NEAR_CEILING * limit:
         return (f"the bound is at its ceiling {limit:.3g}: more scores may certify more",)
     return ()
+
+
+def _normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
+    """Return what speaks against normal scores of equal spread, if anything.
+
+    Repeated values; Shapiro and Wilk's test in either group (D'Agostino and Pearson's above 5000 scores); Levene's test
+    about the median (Brown & Forsythe 1974). The three tests share a level of 0.001.
+    """
+    from scipy.stats import levene, normaltest, shapiro  # half a second to import; other bounds do without
+
+    found = list(_repeated(members, nonmembers, "normal scores do not repeat"))
+    for scores, who in ((members, "members"), (nonmembers, "nonmembers")):
+        if scores.size >= _LEAST and np.ptp(scores) > 0:
+            test = shapiro if scores.size <= _SHAPIRO_LIMIT else normaltest
+            # Over the largest magnitude, so that squares neither overflow nor vanish.
+            p_value = float(test(scores / np.max(np.abs(scores))).pvalue)
+            if p_value < _FALSE_ALARM / 3:
+                found.append(f"scores of {who} are not normal (p = {p_value:.2g}): the bound may certify too much")
+    if min(members.size, nonmembers.size) >= _LEAST and np.ptp(members) > 0 and np.ptp(nonmembers) > 0:
+        scale = float(max(np.max(np.abs(members)), np.max(np.abs(nonmembers))))
+        p_value = float(levene(members / scale, nonmembers / scale, center="median").pvalue)
+        if p_value < _FALSE_ALARM / 3:
+            found.append(f"spreads of both groups differ (p = {p_value:.2g}): the bound may certify too much")
+    return tuple(found)
+
+
+def _gaussian_tradeoff_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
+    """Return what speaks against the scores being the best ones of a Gaussian mechanism, if anything.
+
+    Repeated values; and whether Phi^-1(TPR) - Phi^-1(FPR) is the same at a false-positive rate of a tenth as at a
+    false-negative rate of a tenth, as it is everywhere on a Gaussian trade-off function. Depends on ranks alone.
+    """
+    found = list(_repeated(members, nonmembers, "the log-odds of a Gaussian mechanism do not"))
+    distance = _bend(np.sort(members), np.sort(nonmembers))
+    if abs(distance) > -float(ndtri(_FALSE_ALARM / 2)):
+        found.append(
+            f"the trade-off that the scores show is not Gaussian ({abs(distance):.1f} standard errors): if they are "
+            "the best scores of the mechanism, the bound may certify too much"
+        )
+    return tuple(found)
+
+
+def _repeated(members: Floats, nonmembers: Floats, rule: str) -> tuple[str, ...]:
+    """Return a warning where scores repeat."""
+    pooled = np.concatenate([members, nonmembers])
+    distinct = int(np.unique(pooled).size)
+    if distinct >= _DISTINCT_SHARE * pooled.size:
+        return ()
+    return (f"only {distinct} of {pooled.size} scores are distinct, but {rule}: the bound may certify too much",)
+
+
+def _bend(members: Floats, nonmembers: Floats) -> float:
+    """Return by how many standard errors the shift at a low FPR differs from that at a low FNR; 0 with few scores."""
+    thresholds = [np.quantile(nonmembers, 1 - _TAIL, method="lower"), np.quantile(members, _TAIL, method="lower")]
+    high, low = max(thresholds), min(thresholds)
+    difference, variance = 0.0, 0.0
+    for scores, sign in ((members, 1), (nonmembers, -1)):
+        counts = [scores.size - int(np.searchsorted(scores, t, side="right")) for t in (high, low)]
+        if min(*counts, *(scores.size - count for count in counts)) < _LEAST_COUNT:
+            return 0.0
+        rare, common = (count / scores.size for count in counts)
+        at_rare, at_common = float(ndtri(rare)), float(ndtri(common))
+        steep_rare, steep_common = (math.exp(-z * z / 2) / math.sqrt(2 * math.pi) for z in (at_rare, at_common))
+        difference += sign * (at_rare - at_common)
+        variance += (
+            rare * (1 - rare) / steep_rare**2
+            + common * (1 - common) / steep_common**2
+            - 2 * rare * (1 - common) / (steep_rare * steep_common)
+        ) / scores.size
+    return difference / math.sqrt(variance) if variance > 0 else 0.0

@@ -78,10 +78,8 @@ def chosen_rule(method: BoundMethod, split: ScoreSplit, delta: float, level: flo
     ----------
     method
         How the bound is found, by a threshold.
-    split
-        Scores that choose and scores that measure, with broken ties for `ORDER_STATISTIC`.
-    delta
-        At least 0, below 1.
+    split, delta
+        Scores that choose and scores that measure, with broken ties for `ORDER_STATISTIC`; at least 0, below 1.
     level
         1 - confidence.
     """
@@ -101,10 +99,8 @@ def bound_of(method: BoundMethod, counts: Counts, delta: float, level: float) ->
 
     Parameters
     ----------
-    method
-        How the bound is found, by a threshold.
-    counts
-        What was measured.
+    method, counts
+        How the bound is found, by a threshold; what was measured.
     delta
         At least 0, below 1; above 0 for `GDP`.
     level
@@ -240,10 +236,8 @@ def gdp_mu(counts: Counts, level: float) -> float:
 
     Parameters
     ----------
-    counts
-        What was measured, of a rank that was fixed before.
-    level
-        1 - confidence.
+    counts, level
+        What was measured, of a rank that was fixed before; 1 - confidence.
     """
     if counts.hits == 0:
         return 0.0

@@ -15,7 +15,7 @@ would be independent no more. Attacks take the shadow worlds by name; give only 
 """
 
 from dataclasses import dataclass
-from math import floor
+from math import floor, nan
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,6 +34,7 @@ from fl_audit.randomness import Purpose, generator
 _GUESSED = 0.1
 """Share of its targets that an attacker calls members in a single run, and that it calls others; fixed beforehand."""
 _PUBLIC_SEED = 0
+_LARGEST_PHI = 2.0  # where the paper cuts phi off
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,8 @@ def epsilon_of_one_target(
 
     Parameters
     ----------
-    scores, membership, draw
-        As for `one_target_scores`.
-    delta
-        At least 0, below 1.
-    confidence
-        Above 0.5, below 1.
+    scores, membership, draw, delta, confidence
+        As for `one_target_scores`; at least 0, below 1; above 0.5, below 1.
 
     Raises
     ------
@@ -129,10 +126,8 @@ def achieved_by_attack(
     apart
         The same where some worlds were shadows alone, which are NaN; all scores, if the attack has no shadows; None
         where no worlds were kept apart.
-    membership
-        Which targets were in, in which worlds.
-    delta
-        Of the lower bounds, at least 0 and below 1.
+    membership, delta
+        Which targets were in, in which worlds; of the lower bounds, at least 0 and below 1.
     confidence
         Of intervals and bounds, above 0.5 and below 1.
     knows_coins
@@ -156,10 +151,8 @@ def achieved_by_insiders(log_odds: Floats, membership: Membership, delta: float,
 
     Parameters
     ----------
-    log_odds
-        Final log-odds of membership, (worlds, targets).
-    membership, delta, confidence
-        As for `achieved_by_attack`.
+    log_odds, membership, delta, confidence
+        Final log-odds of membership, (worlds, targets); as for `achieved_by_attack`.
     """
     rates = membership_rates(log_odds, membership, _draws(), confidence, shadows_of_each_other=False, of_insiders=True)
     return Achieved(rates, roc_curve(log_odds, membership), _bound(log_odds, membership, delta, confidence), None)
@@ -175,3 +168,49 @@ def _bound(scores: Floats | None, membership: Membership, delta: float, confiden
 def _draws() -> np.random.Generator:
     """Return the draws of resampled worlds and of one target a world, which depend on no score."""
     return generator(_PUBLIC_SEED, Purpose.TARGET_CHOICE, round=1)
+
+
+def relative_tradeoff(auc_without: float, auc: float, accuracy_without: float, accuracy: float, classes: int) -> float:
+    """Return phi of Bernau et al. 2019, from 0 to 2: above 1 where privacy gained relatively more than accuracy lost.
+
+    Parameters
+    ----------
+    auc_without, auc
+        Area under the ROC of a membership attack on the model without differential privacy, and with it, from 0 to 1.
+    accuracy_without, accuracy
+        Their test accuracy, from 0 to 1.
+    classes
+        Number of classes, at least 2; 1 / classes is the accuracy of guessing.
+
+    Returns
+    -------
+    float
+        phi = max(0, AUC_o - AUC) (ACC_o - 1/C) / (max(0, ACC_o - ACC) (AUC_o - 1/2)), cut off at 2. Where accuracy was
+        not lost the paper sets 2. NaN where there was nothing to lose: the attack on the model without privacy was no
+        better than guessing, or that model was not.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+
+    Notes
+    -----
+    Source: Bernau, Grassal, Robl & Kerschbaum 2019, Assessing differentially private deep learning with membership
+    inference, section on the relative privacy-accuracy trade-off.
+
+    Examples
+    --------
+    >>> relative_tradeoff(auc_without=0.75, auc=0.5, accuracy_without=0.9, accuracy=0.6, classes=2)
+    1.3333333333333333
+    """
+    for value, name in ((auc_without, "AUC"), (auc, "AUC"), (accuracy_without, "accuracy"), (accuracy, "accuracy")):
+        require(0 <= value <= 1, f"{name} is {value}: accepted are numbers from 0 to 1")
+    require(classes >= 2, f"number of classes is {classes}: accepted are whole numbers from 2")
+    to_lose, leak = accuracy_without - 1 / classes, auc_without - 0.5
+    if to_lose <= 0 or leak <= 0:
+        return nan
+    lost = max(0.0, accuracy_without - accuracy) * leak
+    if lost == 0:
+        return _LARGEST_PHI
+    return min(_LARGEST_PHI, max(0.0, auc_without - auc) * to_lose / lost)

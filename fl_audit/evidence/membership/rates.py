@@ -89,10 +89,8 @@ def roc_curve(scores: ArrayLike, membership: Membership) -> RocCurve:
 
     Parameters
     ----------
-    scores
-        Higher for a likelier member, no NaN, shape (worlds, targets).
-    membership
-        Who was in.
+    scores, membership
+        Higher for a likelier member, no NaN, shape (worlds, targets); who was in.
 
     Raises
     ------
@@ -120,10 +118,8 @@ def membership_rates(
     ----------
     scores
         Higher for a likelier member, no NaN, shape (worlds, targets); 2 worlds or more.
-    membership
-        Which targets were in, in which worlds.
-    generator
-        Draws the worlds of each resample.
+    membership, generator
+        Which targets were in, in which worlds; draws the worlds of each resample.
     confidence
         Confidence of the four intervals together, above 0.5 and below 1: each leaves out a quarter of the level
         (Bonferroni).

@@ -86,10 +86,8 @@ def largest_ratio(pairs: Iterable[tuple[Floats, Floats]], delta: float) -> Float
 
     Parameters
     ----------
-    pairs
-        `over` and `under`, error rates of one shape.
-    delta
-        At least 0, below 1.
+    pairs, delta
+        `over` and `under`, error rates of one shape; at least 0, below 1.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = [np.where(over > delta, (over - delta) / under, 0.0) for over, under in pairs]
@@ -179,10 +177,8 @@ def within_cut(fpr: Floats, fnr: Floats, cut: float) -> Flags:
 
     Parameters
     ----------
-    fpr, fnr
-        False positive and false negative rates, of one shape.
-    cut
-        From 0, below 1/2.
+    fpr, fnr, cut
+        False positive and false negative rates, of one shape; from 0, below 1/2.
     """
     if cut == 0:
         return np.ones(fpr.shape, dtype=np.bool_)

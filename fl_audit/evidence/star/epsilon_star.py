@@ -72,10 +72,8 @@ def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_leas
 
     Parameters
     ----------
-    member_losses, population_losses
-        One loss a record along the last axis.
-    at_least
-        How many losses each set must have.
+    member_losses, population_losses, at_least
+        One loss a record along the last axis; how many losses each set must have.
 
     Raises
     ------
@@ -131,10 +129,8 @@ def scores_of_pair(
 
     Parameters
     ----------
-    member_losses, population_losses
-        As `checked_pair` returns them, shapes (..., m) and (..., p).
-    shift
-        As for `loss_scores`.
+    member_losses, population_losses, shift
+        As `checked_pair` returns them, shapes (..., m) and (..., p); as for `loss_scores`.
     """
     low = np.minimum(member_losses.min(axis=-1), population_losses.min(axis=-1))
     high = np.maximum(member_losses.max(axis=-1), population_losses.max(axis=-1))

@@ -94,12 +94,8 @@ def parametric_draws(
 
     Parameters
     ----------
-    cells
-        As `gather` returns them.
-    delta, shift
-        As for `parametric_epsilon_star`.
-    replicates, rng
-        Number of draws, and their source.
+    cells, delta, shift, replicates, rng
+        As `gather` returns them; as for `parametric_epsilon_star`; number of draws, and their source.
     """
     found = []
     for draws in _draws(cells, replicates, rng):

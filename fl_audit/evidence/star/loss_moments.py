@@ -133,10 +133,8 @@ def epsilon_star_of_moments(members: ScoreMoments, population: ScoreMoments, del
 
     Parameters
     ----------
-    members, population
-        Moments of scores that were computed with one common range.
-    delta, cut
-        As for `epsilon_star_gaussian`.
+    members, population, delta, cut
+        Moments of scores that were computed with one common range; as for `epsilon_star_gaussian`.
 
     Returns
     -------

@@ -38,7 +38,6 @@ from scipy.special import logsumexp
 
 from fl_audit.arrays import Floats, Integers
 from fl_audit.errors import require
-from fl_audit.evidence.star.empirical_star import epsilon_star_of_rates
 from fl_audit.evidence.star.epsilon_star import (
     DEFAULT_SHIFT,
     checked_pair,
@@ -66,36 +65,10 @@ class MechanismStar:
     mean_of_models: float  # mean of the Epsilon* of the models; at least 0
     models: int  # number of models
     delta: float  # the delta at which all of them hold
-    # Lower confidence bound on the mechanism's epsilon, at least 0; None where exact rates were given, which need no
-    # bound.
+    # Lower confidence bound on the mechanism's epsilon, at least 0; None where exact laws were given.
     lower_bound: float | None = None
     # Least probability with which the mechanism's epsilon is at or above `lower_bound`; None without one.
     confidence: float | None = None
-
-
-def mechanism_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> MechanismStar:
-    """Return both numbers from the exact error rates of models at common false positive rates.
-
-    Parameters
-    ----------
-    fpr
-        False positive rates, shape (thresholds,). Threshold i of every model is the one at which its FPR is `fpr[i]`.
-    fnr
-        False negative rates of each model at these thresholds, shape (models, thresholds), at least one model.
-    delta
-        From 0 to below 1.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit or a number is out of its range.
-    """
-    positive, negative = np.asarray(fpr, dtype=np.float64), np.asarray(fnr, dtype=np.float64)
-    fits = negative.ndim == 2 and len(negative) >= 1 and positive.shape == negative.shape[1:]
-    require(fits, f"FNR have shape {negative.shape}: accepted is (models, {positive.size}), as many as FPR")
-    each = epsilon_star_of_rates(np.broadcast_to(positive, negative.shape), negative, delta)
-    together = epsilon_star_of_rates(positive, negative.mean(axis=0), delta)
-    return MechanismStar(float(together), float(each.mean()), len(negative), delta)
 
 
 def mechanism_star_gaussian(
@@ -153,10 +126,8 @@ def parametric_mechanism_star(
     member_losses, population_losses
         As for `mechanism_lower_bound`, not all equal within a model. The lower bound holds only for independent models,
         each with its own training and population records.
-    delta
-        From 0 to below 1.
-    shift
-        As for `parametric_epsilon_star`.
+    delta, shift
+        From 0 to below 1; as for `parametric_epsilon_star`.
     confidence
         Confidence of the lower bound, above 0 and below 1. The bound does not assume normal scores.
 

@@ -98,10 +98,8 @@ def threshold_limits(members: NormalMixture, population: NormalMixture, cut: flo
 
     Parameters
     ----------
-    members, population
-        Laws of scores.
-    cut
-        From 0, below 1/2.
+    members, population, cut
+        Laws of scores; from 0, below 1/2.
     """
     if cut == 0:
         return -math.inf, math.inf
@@ -115,12 +113,8 @@ def threshold_log_ratios(members: NormalMixture, population: NormalMixture, poin
 
     Parameters
     ----------
-    members, population
-        Laws of scores.
-    points
-        Thresholds, shape (points,).
-    delta
-        From 0 to below 1.
+    members, population, points, delta
+        Laws of scores; thresholds, shape (points,); from 0 to below 1.
     """
     ratios = [
         _log_over_delta(p.log_sf(at), delta) - q.log_sf(at)

@@ -166,10 +166,8 @@ def fit_mixture(
 
     Parameters
     ----------
-    scores
-        Finite, at least two different values, shape (n,).
-    components
-        From 1 to `MOST_COMPONENTS`, at most n.
+    scores, components
+        Finite, at least two different values, shape (n,); from 1 to `MOST_COMPONENTS`, at most n.
     rng
         Seeds the first guess.
     start
@@ -199,10 +197,8 @@ def choose_mixture(
 
     Parameters
     ----------
-    scores
-        Finite, at least two different values, shape (n,).
-    rng
-        Seeds the first guesses.
+    scores, rng
+        Finite, at least two different values, shape (n,); seeds the first guesses.
     most_components
         From 1 to `MOST_COMPONENTS`. The search ends earlier if three further components have not lowered the criterion.
 
@@ -232,10 +228,8 @@ def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.r
 
     Parameters
     ----------
-    scores
-        Finite, shape (n,).
-    components
-        Number of components to fit to the scores that are not kept back.
+    scores, components
+        Finite, shape (n,); number of components to fit to the scores that are not kept back.
     evaluation_size
         Number of scores kept back, from 1 to n - 2; the paper varies it from 100 to 1000.
     rng
