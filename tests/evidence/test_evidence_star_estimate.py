@@ -102,7 +102,7 @@ def test_wrong_input_is_named() -> None:
         (fine, fine + math.nan, 0.1, {}, "population losses contain nan"),
         (fine + math.inf, fine, 0.1, {}, "contain inf"),
         (fine, fine, 0.1, {"confidence": 1.0}, "confidence is"),
-        (fine, fine, 0.1, {"method": "kernel"}, "method is kernel: accepted are parametric"),
+        (fine, fine, 0.1, {"method": "kernel"}, "method is 'kernel': accepted are parametric"),
         (fine, fine, 0.1, {"cut": 0.5}, "cut is"),
         (np.ones((2, 9)), np.ones((2, 9)), 0.1, {}, "one axis"),
     ):
