@@ -24,7 +24,7 @@ _PASSES = 1 - 2.0**-20
 
 
 def canary_direction(seed: int, round: int, canary: int, dimension: int, world: int = 0) -> Floats:
-    """Return the direction of one canary in one round, uniform on the unit sphere.
+    """Return the direction of one canary in one round, uniform on the unit sphere, shape (dimension,).
 
     Parameters
     ----------
@@ -32,11 +32,6 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int, world: 
         The canaries' secret, from 0 to 2**64 - 1; their numbers, at least 0; number of parameters, at least 1.
     world
         Which of many simulated trainings.
-
-    Returns
-    -------
-    Floats
-        Shape (dimension,), norm 1.
 
     Raises
     ------
@@ -83,20 +78,15 @@ def canary_coins(seed: int, rounds: ArrayLike, canaries: int) -> Flags:
 
 
 def canary_update(direction: Floats, clipping_norm: float) -> Floats32:
-    """Return the largest update along a direction that clipping leaves as it is.
+    """Return the largest update along a direction that clipping leaves as it is, also after rounding.
+
+    Its norm lies between (1 - 2e-6) times the clipping norm and the clipping norm.
 
     Parameters
     ----------
-    direction
-        Norm 1, shape (dimension,).
-    clipping_norm
-        The norm to which updates of this round are clipped, above 0: the one of the settings, or with adaptive clipping
-        the one that the server has announced.
-
-    Returns
-    -------
-    Floats32
-        Its norm lies between (1 - 2e-6) times the clipping norm and the clipping norm, also after rounding.
+    direction, clipping_norm
+        Norm 1, shape (dimension,); the norm to which updates of this round are clipped, above 0: the one of the
+        settings, or with adaptive clipping the one that the server has announced.
 
     Raises
     ------
@@ -112,10 +102,8 @@ def canary_score(release: ArrayLike, direction: Floats) -> float:
 
     Parameters
     ----------
-    release
-        What the round released, or the difference of two successive models, shape (dimension,); any scale.
-    direction
-        Shape (dimension,).
+    release, direction
+        What the round released, or the difference of two successive models, any scale, and a direction: (dimension,).
 
     Raises
     ------

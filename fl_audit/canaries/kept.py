@@ -71,10 +71,8 @@ class Watch:
         others
             How many other clients answered: their updates may hide noise that is missing. None where that is not seen,
             and `others` of the watch counts.
-        norm
-            To which the strategy clips in this round; None where that is not known.
-        run
-            Number of Flower's run; None where that is not known.
+        norm, run
+            To which the strategy clips in this round, and the number of Flower's run; None where that is not known.
         models_only
             Whether a client watches, who sees the models alone.
         """

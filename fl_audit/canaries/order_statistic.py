@@ -77,10 +77,8 @@ def order_statistic_mu(guesses: Guesses, level: float) -> float:
 
     Parameters
     ----------
-    guesses
-        What was counted; the number of guesses was fixed beforehand. Half of the coins is a good number.
-    level
-        1 - confidence, above 0 and below 0.5.
+    guesses, level
+        What was counted, of a number fixed beforehand (half of the coins is a good one); 1 - confidence, below 0.5.
 
     Examples
     --------

@@ -169,11 +169,6 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], list[
     directory, canaries
         Where rounds are kept, and how many canaries there are, at least 1.
 
-    Returns
-    -------
-    tuple
-        The rounds, at least one each.
-
     Raises
     ------
     InputError

@@ -16,11 +16,6 @@ _NODES_A_PANEL = 60
 class BetaMean:
     """Means over V ~ Beta(a, b), by Gauss-Legendre quadrature in probability with more points where V is large.
 
-    Parameters
-    ----------
-    a, b
-        Both parameters of the law, positive.
-
     Examples
     --------
     >>> round(BetaMean(2.0, 6.0).mean(lambda v: v), 6)  # a / (a + b)
@@ -36,11 +31,9 @@ class BetaMean:
 
         Parameters
         ----------
-        function
-            Takes values of V, any shape, and returns as many.
-        kink
-            Where the slope of the function jumps, if it does: the panel there is divided, for a quadrature across it
-            would lose most of its digits.
+        function, kink
+            Takes values of V, any shape, and returns as many; where its slope jumps, if it does: the panel there is
+            divided, for a quadrature across it would lose most of its digits.
         """
         _, weights = _nodes_between(*_PANELS)
         panels = (function(self.values) * weights).sum(axis=1)

@@ -18,8 +18,7 @@ _GRAINS = tuple(range(8, 41, 2))  # binary places at which roundings are looked 
 
 _LARGEST = 100.0  # stands for a binary place where there is none
 
-ALONG = "what was released along the differing contribution"
-"""The group for which a normal law is expected, if noise is Gaussian."""
+_ALONG = "what was released along the differing contribution"  # normal, if noise is Gaussian
 BESIDE_OTHERS = "what was released along it, beside what others contributed"
 """The group for who knows what all others sent, their shares of the noise included."""
 ROUNDED = "the low bits of what was released"  # the group that shows roundings
@@ -36,21 +35,11 @@ _FINE = 10  # binary places below the size of what was released, from which on b
 
 
 def feature_groups(games: Games) -> dict[str, Floats]:
-    """Return the groups of features, each of shape (games, columns).
+    """Return the groups of features, each of shape (games, columns), by what they show in words of a report.
 
     Missing and non-finite values become 0, and every column has another one beside it that says where.
-
-    Parameters
-    ----------
-    games
-        Any number of games of one kind.
-
-    Returns
-    -------
-    dict
-        By what a group shows, in words that a report can use.
     """
-    groups: dict[str, Floats] = {ALONG: along(games)[:, None]}
+    groups: dict[str, Floats] = {_ALONG: along(games)[:, None]}
     if games.steps.shape[1] > 1:
         groups["what was released along it, round by round"] = _by_round(games)
         groups["the released arrays, first against later rounds"] = _alternating(games)
@@ -60,7 +49,8 @@ def feature_groups(games: Games) -> dict[str, Floats]:
     if np.any(games.own):
         own = np.concatenate([games.steps, games.own], axis=2)
         groups["released values beside the noise of one's own"] = _shown(own)
-        groups["along it, beside the noise of one's own"] = np.stack([along(games), _own_along(games)], axis=1)
+        pair = (along(games), along(replace(games, steps=games.own)))
+        groups["along it, beside the noise of one's own"] = np.stack(pair, axis=1)
     if np.any(games.others):
         groups[BESIDE_OTHERS] = _beside_others(games)
     groups["the size of what was released"] = _sizes(games)
@@ -77,11 +67,6 @@ def feature_groups(games: Games) -> dict[str, Floats]:
 def along(games: Games) -> Floats:
     """Return the sum over rounds of what was released, along the differing contribution; shape (games,)."""
     return np.asarray(np.sum(projections(games), axis=1))
-
-
-def _own_along(games: Games) -> Floats:
-    """Return the same of the noise of one's own."""
-    return np.asarray(np.sum(projections(replace(games, steps=games.own)), axis=1))
 
 
 def projections(games: Games) -> Floats:

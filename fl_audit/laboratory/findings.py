@@ -31,7 +31,7 @@ class Finding:
             f"{attempt.games} games were guessed right ({attempt.right / attempt.games:.1%}; the claim allows "
             f"{self.claimed_success:.1%})."
         )
-        if said := games_words(attempt):
+        if said := _games_words(attempt):
             told = f"{told} {said[0].upper()}{said[1:]}"
         if not attempt.is_broken:
             return f"{told} {self.shown[0].upper()}{self.shown[1:]}: no contradiction."
@@ -74,10 +74,8 @@ def findings(trial: Trial, words: Mapping[str, str], mends: Mapping[str, str]) -
     ----------
     trial
         The trial.
-    words
-        What happens in a kind of game, by its name; the plainest kinds come first.
-    mends
-        What usually mends a leak, by the name of the kind.
+    words, mends
+        What happens in a kind of game, and what usually mends a leak, by its name; the plainest kinds come first.
     """
     claim, order = trial.claim, list(words)
     ranked = sorted(trial.attempts, key=lambda one: (not one.is_broken, order.index(one.lead.kind) * one.is_broken))
@@ -118,10 +116,8 @@ def untried_words(trial: Trial, most: int = 3) -> str:
 
     Parameters
     ----------
-    trial
-        The trial.
-    most
-        How many kinds of games are named for each reason; the others are counted.
+    trial, most
+        The trial, and how many kinds of games are named for each reason; the others are counted.
     """
     said = []
     for why, kinds in not_tried(trial).items():
@@ -143,7 +139,7 @@ def floating_words(trial: Trial) -> str:
     )
 
 
-def games_words(attempt: Attempt) -> str:
+def _games_words(attempt: Attempt) -> str:
     """Return in how many games of an attempt a claim could be broken, as the rest of a sentence; empty if in all."""
     if attempt.share_of_games == 1:
         return ""
@@ -208,7 +204,7 @@ def claim_words(trial: Trial) -> str:
             )
         case Verdict.INCONCLUSIVE if any(attempt.share_of_games < 1 for attempt in trial.attempts):
             least = min(trial.attempts, key=lambda attempt: attempt.share_of_games)
-            return f"too few games count ({trial.claim.words}): {games_words(least)}"
+            return f"too few games count ({trial.claim.words}): {_games_words(least)}"
         case Verdict.INCONCLUSIVE if not trial.attempts:
             return f"no kind of game could be played to its end ({trial.claim.words})."
         case Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED | Verdict.NO_PROMISE:

@@ -102,7 +102,7 @@ def most_telling(pilots: Sequence[tuple[Games, Flags]], claim: StatedClaim) -> i
 
 
 def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -> float:
-    """Return a lower bound on epsilon at delta from right guesses of fair coins.
+    """Return a lower bound on epsilon at delta from right guesses of fair coins, at least 0; 0 certifies nothing.
 
     The share of right guesses that is certain by Clopper & Pearson, put into the limit on it under (epsilon, delta)-DP:
     epsilon = ln((share - delta) / (1 - share)).
@@ -113,11 +113,6 @@ def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -
         How many guesses were right, at least 0, and how many there were, at least 1 and at least `right`.
     delta, confidence
         At least 0 and below 1; above 0.5 and below 1.
-
-    Returns
-    -------
-    float
-        At least 0; 0 certifies nothing.
 
     Raises
     ------

@@ -43,17 +43,12 @@ _FLOOR = 1e-9
 def learned_rule(features: Floats, present: Flags) -> Rule:
     """Learn the linear rule that tells D from D' best if both are normal with the same spread (Fisher's).
 
+    It scores new games; where no column varies it gives zeros.
+
     Parameters
     ----------
-    features
-        Shape (games, columns), finite.
-    present
-        Whether D was played, (games,), bool; both have to appear.
-
-    Returns
-    -------
-    Rule
-        What scores new games. Where no column varies it gives zeros.
+    features, present
+        Shape (games, columns), finite; whether D was played, (games,), where both have to appear.
     """
     one, zero = features[present], features[~present]
     within = np.sqrt((one.var(axis=0) + zero.var(axis=0)) / 2)
@@ -101,6 +96,7 @@ def leads(kind: str, games: Games, present: Flags, limits: tuple[Limit, ...], fr
     """Return the best lead of all groups of features, and the best of those that look at low bits alone.
 
     Half of the games teach the rules and the other half ranks them, after which the best are learned on all of them.
+    The lead with the larger margin comes first.
 
     Parameters
     ----------
@@ -108,11 +104,6 @@ def leads(kind: str, games: Games, present: Flags, limits: tuple[Limit, ...], fr
         Name of the kind of game; games of this kind; whether D was played, shape (games,).
     limits, fresh
         What follows from the claim; how many games may try a lead: few games prove little at a small delta.
-
-    Returns
-    -------
-    list
-        The one with the larger margin first.
     """
     teaches = _half(present)
     truth, groups = present[~teaches], feature_groups(games)
@@ -144,10 +135,8 @@ def margin_of(scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: in
 
     Parameters
     ----------
-    scores
-        The score of each game, (games,).
-    truth
-        Whether D was played in it, (games,); games of both kinds have to be there.
+    scores, truth
+        The score of each game, and whether D was played in it, (games,); games of both kinds have to be there.
     limits, fresh
         What follows from the claim; games of either truth that will try it.
     """
@@ -205,21 +194,14 @@ def _expected_epsilon(
 def least_shift(limit: Limit, games: int, level: float) -> float:
     """Return the least shift, in spreads of normal releases, that so many fresh games mostly show to break a limit.
 
-    Mostly: in about nine of ten trials that follow it (simulated in `tests/laboratory`).
+    Mostly: in about nine of ten trials that follow it (simulated in `tests/laboratory`). Infinite where none does.
 
     Parameters
     ----------
-    limit
-        What follows from the claim.
-    games
-        How many fresh games try it; four fifths of them measure, and half of those are of either truth.
+    limit, games
+        What follows from the claim, and how many fresh games try it: four fifths of them measure, half of either truth.
     level
         1 - confidence of the bound, in (0, 0.5).
-
-    Returns
-    -------
-    float
-        Infinite where no shift shows it with so few.
     """
     quantile = float(ndtri(1 - level / 2)) + _POWER
     fresh = max(1, int(0.4 * games))

@@ -40,28 +40,17 @@ class Sketch:
         return (*along, sums, ("its sums along public random directions", slice(2 * count, 2 * count + _PUBLIC)))
 
     def of_vectors(self, vectors: Floats, difference: Floats) -> Floats:
-        """Return the sketch of vectors.
+        """Return the sketch of vectors, shape (rounds, columns).
 
         Parameters
         ----------
-        vectors
-            Shape (rounds, parameters).
-        difference
-            What differs between D and D', shape (rounds, parameters); zeros where it is not known.
-
-        Returns
-        -------
-        ndarray
-            Shape (rounds, columns).
+        vectors, difference
+            Shape (rounds, parameters), and what differs between D and D', likewise; zeros where it is not known.
         """
+        products = [np.sum(vectors[:, part] * difference[:, part], axis=1) for _, part in self.parts]
         along = [
-            np.divide(
-                np.sum(vectors[:, part] * difference[:, part], axis=1),
-                length,
-                out=np.zeros(len(vectors)),
-                where=length > 0,
-            )
-            for (_, part), length in zip(self.parts, self._lengths(difference), strict=True)
+            np.divide(product, length, out=np.zeros(len(vectors)), where=length > 0)
+            for product, length in zip(products, self._lengths(difference), strict=True)
         ]
         sums = [vectors[:, part].sum(axis=1) for _, part in self.parts]
         counts = np.maximum(np.bincount(self.sets, minlength=_PUBLIC), 1)
@@ -71,12 +60,7 @@ class Sketch:
     def of_difference(self, difference: Floats) -> Floats:
         """Return the difference in the coordinates of the sketch: its lengths in the columns that lie along it.
 
-        So the product of a sketched vector with this one is the product of the vectors themselves.
-
-        Parameters
-        ----------
-        difference
-            Shape (rounds, parameters).
+        So the product of a sketched vector with this one is the product of the vectors, (rounds, parameters).
         """
         found = np.zeros((len(difference), 2 * len(self.parts) + _PUBLIC))
         found[:, : len(self.parts)] = np.stack(self._lengths(difference), axis=1)
@@ -89,10 +73,7 @@ class Sketch:
 def sketch(shapes: Mapping[str, tuple[int, ...]]) -> Sketch:
     """Return the sketch of models with such tensors; it is the same in every process.
 
-    Parameters
-    ----------
-    shapes
-        Shapes of the tensors by name, in the order in which they are flattened, at least one.
+    The tensors stand in the order in which they are flattened; there is at least one.
 
     Raises
     ------

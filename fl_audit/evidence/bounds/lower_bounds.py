@@ -107,11 +107,9 @@ def epsilon_lower_bound(
 
     Parameters
     ----------
-    member_scores
-        Scores of the games in which D was used, floats, shape (n1,), at least one, no NaN. Infinite ones are kept by
-        all methods but `gaussian-shift`, which refuses them. With a single score in a group the bound is 0.
-    nonmember_scores
-        Scores of the games in which D' was used, likewise, shape (n0,).
+    member_scores, nonmember_scores
+        Scores of the games in which D and D' were used, floats, shapes (n1,) and (n0,), at least one each, no NaN.
+        Infinite ones are kept by all methods but `gaussian-shift`. With a single score in a group the bound is 0.
     delta
         At least 0, below 1. `gdp` and `gaussian-shift` refuse 0, where a Gaussian mechanism's epsilon is infinite.
     confidence, method

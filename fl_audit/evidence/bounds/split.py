@@ -99,6 +99,9 @@ def number_of_splits(members: Floats, nonmembers: Floats) -> int:
 def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, number: int = 0) -> ScoreSplit:
     """Return a split of two groups of scores, of at least 2 each.
 
+    Which group is `first` in it, and whether ranks ascend or descend with the scores, follows from the scores, so that
+    exchanged groups and turned signs give the same split. Who reads it must try both groups and both signs.
+
     Parameters
     ----------
     members, nonmembers
@@ -108,12 +111,6 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
         same either way.
     number
         Which of several splits, from 0.
-
-    Returns
-    -------
-    ScoreSplit
-        Which group is `first` in it, and whether ranks ascend or descend with the scores, follows from the scores, so
-        that exchanged groups and turned signs give the same split. Who reads it must try both groups and both signs.
     """
     counts = _canonical(members, nonmembers)
     digest = hashlib.blake2b(counts.tobytes(), digest_size=16, salt=number.to_bytes(2, "little")).digest()

@@ -76,12 +76,10 @@ def chosen_rule(method: BoundMethod, split: ScoreSplit, delta: float, level: flo
 
     Parameters
     ----------
-    method
-        How the bound is found, by a threshold.
-    split, delta
-        Scores that choose and scores that measure, with broken ties for `ORDER_STATISTIC`; at least 0, below 1.
-    level
-        1 - confidence.
+    method, split
+        A method that has thresholds; scores that choose and that measure, with broken ties for `ORDER_STATISTIC`.
+    delta, level
+        At least 0, below 1; 1 - confidence.
     """
     best, (first, second) = -np.inf, split.measuring
     found = Counts(0, first.size, 0, second.size)
@@ -100,11 +98,9 @@ def bound_of(method: BoundMethod, counts: Counts, delta: float, level: float) ->
     Parameters
     ----------
     method, counts
-        How the bound is found, by a threshold; what was measured.
-    delta
-        At least 0, below 1; above 0 for `GDP`.
-    level
-        1 - confidence, above 0 and below 1.
+        A method that has thresholds; what was measured.
+    delta, level
+        As for `chosen_rule`; delta is above 0 for `GDP`.
     """
     return _BOUNDS[method](counts, delta, level)
 

@@ -52,10 +52,8 @@ def one_target_scores(scores: ArrayLike, membership: Membership, draw: np.random
 
     Parameters
     ----------
-    scores
-        Scores of worlds that served no other as a shadow, no NaN, shape (worlds, targets).
-    membership
-        Membership of the same worlds.
+    scores, membership
+        Of worlds that served no other as a shadow: scores without NaN, shape (worlds, targets), and who was in.
     draw
         Draws the targets; it must not depend on scores.
 
@@ -171,7 +169,12 @@ def _draws() -> np.random.Generator:
 
 
 def relative_tradeoff(auc_without: float, auc: float, accuracy_without: float, accuracy: float, classes: int) -> float:
-    """Return phi of Bernau et al. 2019, from 0 to 2: above 1 where privacy gained relatively more than accuracy lost.
+    """Return phi, from 0 to 2: above 1 where privacy gained relatively more than accuracy lost.
+
+    phi = max(0, AUC_o - AUC) (ACC_o - 1/C) / (max(0, ACC_o - ACC) (AUC_o - 1/2)), cut off at 2. Where accuracy was not
+    lost the paper sets 2. NaN where there was nothing to lose: the attack on the model without privacy was no better
+    than guessing, or that model was not. Source: Bernau, Grassal, Robl & Kerschbaum 2019, Assessing differentially
+    private deep learning with membership inference, section on the relative privacy-accuracy trade-off.
 
     Parameters
     ----------
@@ -182,22 +185,10 @@ def relative_tradeoff(auc_without: float, auc: float, accuracy_without: float, a
     classes
         Number of classes, at least 2; 1 / classes is the accuracy of guessing.
 
-    Returns
-    -------
-    float
-        phi = max(0, AUC_o - AUC) (ACC_o - 1/C) / (max(0, ACC_o - ACC) (AUC_o - 1/2)), cut off at 2. Where accuracy was
-        not lost the paper sets 2. NaN where there was nothing to lose: the attack on the model without privacy was no
-        better than guessing, or that model was not.
-
     Raises
     ------
     InputError
         If a number is out of its range.
-
-    Notes
-    -----
-    Source: Bernau, Grassal, Robl & Kerschbaum 2019, Assessing differentially private deep learning with membership
-    inference, section on the relative privacy-accuracy trade-off.
 
     Examples
     --------

@@ -32,18 +32,13 @@ from fl_audit.privacy.profile import PrivacyProfile
 def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:
     """Return the largest true-positive rate of an attack at each false-positive rate, float64 in the shape of `fpr`.
 
+    1 - f(fpr): for Gaussian releases without sampling Phi(Phi^-1(fpr) + mu), otherwise from the privacy loss
+    distribution, never too small.
+
     Parameters
     ----------
-    profile
-        What is promised over all rounds; of a `Claim`, its `profile`, whatever the accountant.
-    fpr
-        False-positive rates, from 0 to 1.
-
-    Returns
-    -------
-    array
-        1 - f(fpr). For Gaussian releases without sampling Phi(Phi^-1(fpr) + mu), otherwise from the privacy loss
-        distribution, never too small.
+    profile, fpr
+        What is promised over all rounds, of a `Claim`, its `profile`, whatever the accountant; rates from 0 to 1.
 
     Raises
     ------
@@ -69,10 +64,7 @@ def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:
 def largest_auc(profile: PrivacyProfile) -> float:
     """Return the largest area under the ROC curve of an attack, 1 less the integral of f, from 1/2 to 1.
 
-    Returns
-    -------
-    float
-        Phi(mu / sqrt 2) for Gaussian releases without sampling; otherwise the area of a curve that is never too low.
+    Phi(mu / sqrt 2) for Gaussian releases without sampling; otherwise the area of a curve that is never too low.
 
     Raises
     ------
@@ -99,12 +91,8 @@ def largest_order(profile: PrivacyProfile) -> float:
 
     From "i out, j in" one comes to "i in, j out" by adding i and removing j. With T the largest TPR at each FPR the
     first step leads from a share a to T(a) at most, and the second from b to 1 - T^-1(1 - b) at most (group privacy,
-    Dong, Roth & Su 2022, theorem 2.14), so that (1 + max_a T'(T(a)) - a) / 2 is the limit at even odds.
-
-    Returns
-    -------
-    float
-        Phi(mu) for Gaussian releases without sampling; otherwise from a curve that is never too low.
+    Dong, Roth & Su 2022, theorem 2.14), so that (1 + max_a T'(T(a)) - a) / 2 is the limit at even odds. Phi(mu) for
+    Gaussian releases without sampling; otherwise from a curve that is never too low.
 
     Raises
     ------

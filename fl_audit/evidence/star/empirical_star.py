@@ -95,7 +95,7 @@ def largest_ratio(pairs: Iterable[tuple[Floats, Floats]], delta: float) -> Float
 
 
 def epsilon_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Floats:
-    """Return Epsilon* of pairs of error rates: definition 2.
+    """Return Epsilon* of pairs of error rates, over the last axis: definition 2.
 
     It is the largest over thresholds of log (1-delta-FPR)/FNR, log (1-delta-FNR)/FPR, log (FPR-delta)/(1-FNR) and
     log (FNR-delta)/(1-FPR), and never below 0. A ratio whose numerator is not positive does not count; one with a
@@ -107,11 +107,6 @@ def epsilon_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Float
         False positive and false negative rates in [0, 1], of one shape (..., thresholds), at least one threshold.
     delta
         From 0 to below 1.
-
-    Returns
-    -------
-    array
-        Epsilon* over the last axis, shape (...).
 
     Raises
     ------
@@ -134,7 +129,9 @@ def epsilon_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Float
 def empirical_epsilon_star(
     member_losses: ArrayLike, population_losses: ArrayLike, delta: float, cut: float = EMPIRICAL_CUT
 ) -> Floats:
-    """Return Epsilon* from the empirical distributions of losses, over every threshold that they offer.
+    """Return Epsilon* of every model, (...), from the empirical distributions of losses, over all their thresholds.
+
+    Infinite where a threshold that counts separates a share above delta of one set from the whole other set.
 
     Parameters
     ----------
@@ -147,12 +144,6 @@ def empirical_epsilon_star(
         From 0 to below 0.5. A threshold counts if its FPR and FNR both lie above `cut` and below 1 - `cut`; at 0 all
         count. Where the losses offer no such threshold (the two sets do not overlap, or are constant) all count as
         well, because leaving all of them out would hide a perfect attack.
-
-    Returns
-    -------
-    array
-        Epsilon* of every model, shape (...). Infinite where a threshold that counts separates a share above delta of
-        one set from the whole other set.
 
     Raises
     ------

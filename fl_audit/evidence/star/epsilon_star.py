@@ -92,6 +92,8 @@ def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_leas
 def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float = DEFAULT_SHIFT) -> Floats:
     """Return the scores that normals are fitted to: logit(exp(-(normalised loss + shift))), appendix 8.1.
 
+    That is -log(exp(y) - 1) of y = normalised loss + shift, shape (..., n). Smaller losses have larger scores.
+
     Parameters
     ----------
     losses
@@ -101,11 +103,6 @@ def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float
         normalises to 0.
     shift
         Positive; it keeps the exponential below 1, where the logit would be infinite.
-
-    Returns
-    -------
-    array
-        Scores -log(exp(y) - 1) of y = normalised loss + shift, shape (..., n). Smaller losses have larger scores.
 
     Raises
     ------
@@ -145,7 +142,7 @@ def epsilon_star_gaussian(
     delta: float,
     cut: float = 0.0,
 ) -> Floats:
-    """Return Epsilon* of two normal laws of scores: a closed form up to one root, which is found by bisection.
+    """Return Epsilon* of two normal laws of scores, in nats: a closed form up to one root, found by bisection.
 
     It is the supremum over all thresholds of log (1-delta-FPR)/FNR, log (1-delta-FNR)/FPR, log (FPR-delta)/(1-FNR) and
     log (FNR-delta)/(1-FPR), and never below 0. For equal standard deviations and no cut it equals `gdp_epsilon(delta,
@@ -166,11 +163,6 @@ def epsilon_star_gaussian(
         The paper's stability cut (footnote of section 3.1), from 0 to below 0.5: only thresholds whose FPR and FNR
         both lie between `cut` and 1 - `cut` count. With 0, the default, all count: the supremum needs no cut to be
         stable. Where no threshold lies within the cut, because the two laws hardly overlap, all thresholds count.
-
-    Returns
-    -------
-    array
-        Epsilon* of every pair of laws in nats, at least 0, of the broadcast shape.
 
     Raises
     ------
@@ -256,7 +248,9 @@ def _log_mills(x: Floats) -> Floats:
 def parametric_epsilon_star(
     member_losses: ArrayLike, population_losses: ArrayLike, delta: float, shift: float = 1.0, cut: float = 0.0
 ) -> Floats:
-    """Return Epsilon* of one model or many from losses on members and on a population sample.
+    """Return Epsilon* of one model or many, shape (...), from losses on members and on a population sample.
+
+    Normals are fitted to the scores by maximum likelihood, so the standard deviation has the denominator n.
 
     Parameters
     ----------
@@ -265,16 +259,8 @@ def parametric_epsilon_star(
         (..., p) with the same leading axes, m and p at least 2.
     delta
         From 0 to below 1; the paper recommends less than one over the number of members.
-    shift
-        Added to the normalised losses, see `loss_scores`; positive.
-    cut
-        As for `epsilon_star_gaussian`.
-
-    Returns
-    -------
-    array
-        Epsilon* of every model, shape (...). The normals are fitted to the scores by maximum likelihood, so the
-        standard deviation has the denominator n.
+    shift, cut
+        As for `loss_scores` and for `epsilon_star_gaussian`.
 
     Raises
     ------
@@ -286,13 +272,7 @@ def parametric_epsilon_star(
 
 
 def fit_normal(scores: Floats) -> tuple[Floats, Floats]:
-    """Return mean and standard deviation over the last axis; where all scores are equal, exactly their value and 0.
-
-    Parameters
-    ----------
-    scores
-        Shape (..., n), n at least 1. The standard deviation has the denominator n.
-    """
+    """Return mean and standard deviation (denominator n) over the last axis; of equal scores exactly their value, 0."""
     constant = scores.min(axis=-1) == scores.max(axis=-1)
     mean = np.where(constant, scores[..., 0], scores.mean(axis=-1))
     return mean, np.where(constant, 0.0, scores.std(axis=-1))

@@ -86,17 +86,14 @@ def joint_range(parts: Sequence[LossRange]) -> LossRange:
 def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMoments:
     """Return the moments of the scores of losses; `loss_scores` turns losses into scores.
 
+    Where all scores of a model are equal, the mean is exactly their value and the squares are exactly 0.
+
     Parameters
     ----------
     losses
         At least 0, finite, shape (..., n), n at least 0. Losses beyond the range are clipped to it.
     low, high
         Ends of the range by which losses are normalised, shapes (...).
-
-    Returns
-    -------
-    ScoreMoments
-        Where all scores of a model are equal, the mean is exactly their value and the squares are exactly 0.
     """
     values = np.asarray(losses, dtype=np.float64)
     shape = values.shape[:-1]
@@ -129,18 +126,14 @@ def joint_moments(parts: Sequence[ScoreMoments]) -> ScoreMoments:
 
 
 def epsilon_star_of_moments(members: ScoreMoments, population: ScoreMoments, delta: float, cut: float = 0.0) -> Floats:
-    """Return parametric Epsilon* from the moments of the scores of members and of the population.
+    """Return parametric Epsilon* (...) from the moments of the scores of members and of the population.
+
+    It is what `parametric_epsilon_star` gives for the losses; NaN where either side has fewer than two records.
 
     Parameters
     ----------
     members, population, delta, cut
         Moments of scores that were computed with one common range; as for `epsilon_star_gaussian`.
-
-    Returns
-    -------
-    array
-        Epsilon* (...), as `parametric_epsilon_star` gives it for the losses themselves; NaN where either side has
-        fewer than two records.
 
     Raises
     ------

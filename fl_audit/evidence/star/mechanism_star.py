@@ -148,24 +148,19 @@ def mechanism_lower_bound(
 ) -> float:
     """Return a lower confidence bound on the mechanism's epsilon: that of its (epsilon, delta)-DP and of Eq. (19).
 
+    It is at least 0; 0 certifies nothing.
+
     Parameters
     ----------
-    member_losses
-        Losses on training records, finite and at least 0, shape (models, m), each size at least 1. The models must be
-        trained independently, each on its own draw of training records: with one training set for all of them the bound
-        is not valid.
-    population_losses
-        Losses on samples of the population, finite and at least 0, shape (models, p). Each model must have its own
-        sample from the same source: with one sample for all of them the bound is not valid.
+    member_losses, population_losses
+        Losses on training records and on samples of the population, finite and at least 0, shapes (models, m) and
+        (models, p), each size at least 1. The models must be trained independently, each on its own draw of training
+        records, and each must have its own sample from the same source: with one training set, or one sample, for all
+        of them the bound is not valid.
     delta
         From 0 to below 1.
     confidence
         Least probability with which the mechanism's epsilon is at or above the bound, above 0 and below 1.
-
-    Returns
-    -------
-    float
-        At least 0; 0 certifies nothing.
 
     Raises
     ------

@@ -48,6 +48,8 @@ def epsilon_star_mixtures(
 ) -> CertifiedStar:
     """Return Epsilon* of two mixtures of normals: the supremum over all thresholds.
 
+    Its `gap` exceeds the tolerance only if a million intervals were not enough.
+
     Parameters
     ----------
     members, population
@@ -59,11 +61,6 @@ def epsilon_star_mixtures(
         As for `epsilon_star_gaussian`.
     tolerance
         The search ends when the gap is at most this, in nats; positive.
-
-    Returns
-    -------
-    CertifiedStar
-        `gap` exceeds the tolerance only if a million intervals were not enough.
 
     Raises
     ------

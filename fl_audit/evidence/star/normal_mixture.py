@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -148,12 +148,9 @@ def _chunks(rows: int, components: int) -> list[slice]:
     return [slice(start, start + step) for start in range(0, rows, step)]
 
 
-@dataclass(frozen=True)
-class KsCheck:
+class KsCheck(NamedTuple):
     """A two-sample Kolmogorov-Smirnov check of a fit."""
 
-    components: int  # number of components that were fitted
-    evaluation_size: int  # number of scores kept back, and of draws from the fit that they were compared with
     statistic: float  # largest distance between the two empirical distribution functions
     # p-value of the hypothesis that both samples have the same law; the paper asks whether it exceeds 0.05.
     p_value: float
@@ -162,7 +159,7 @@ class KsCheck:
 def fit_mixture(
     scores: ArrayLike, components: int, rng: np.random.Generator, start: NormalMixture | None = None
 ) -> NormalMixture:
-    """Fit a mixture of normals by maximum likelihood.
+    """Fit a mixture of normals by maximum likelihood; components whose weight vanished are left out.
 
     Parameters
     ----------
@@ -173,11 +170,6 @@ def fit_mixture(
     start
         Where the search starts instead of at a guess, as when a resampled set is refitted; a mixture with the same
         number of components.
-
-    Returns
-    -------
-    NormalMixture
-        The fitted mixture, without components whose weight vanished.
 
     Raises
     ------
@@ -190,28 +182,24 @@ def fit_mixture(
     return _unscaled(_em(values, components, rng, _scaled(start, mean, std) if start else None), mean, std)
 
 
-def choose_mixture(
-    scores: ArrayLike, rng: np.random.Generator, most_components: int = MOST_COMPONENTS
-) -> NormalMixture:
+def choose_mixture(scores: ArrayLike, rng: np.random.Generator) -> NormalMixture:
     """Fit mixtures of 1, 2, ... components and return the one with the smallest Bayesian information criterion.
+
+    The search ends at `MOST_COMPONENTS`, or if three further components have not lowered the criterion.
 
     Parameters
     ----------
     scores, rng
         Finite, at least two different values, shape (n,); seeds the first guesses.
-    most_components
-        From 1 to `MOST_COMPONENTS`. The search ends earlier if three further components have not lowered the criterion.
 
     Raises
     ------
     InputError
         As for `fit_mixture`.
     """
-    accepted = f"accepted are whole numbers from 1 to {MOST_COMPONENTS}"
-    require(1 <= most_components <= MOST_COMPONENTS, f"most components is {most_components}: {accepted}")
     values, mean, std = _standardised(scores)
     best, lowest, since = None, math.inf, 0
-    for components in range(1, min(most_components, np.unique(values).size) + 1):
+    for components in range(1, min(MOST_COMPONENTS, np.unique(values).size) + 1):
         fitted = _em(values, components, rng, None)
         criterion = float(fitted.bic(values[:, None]))
         since = 0 if criterion < lowest else since + 1
@@ -250,7 +238,7 @@ def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.r
     from scipy.stats import ks_2samp  # takes half a second to import, and other forms of Epsilon* do without
 
     found = ks_2samp(kept, fitted.sample(evaluation_size, rng))
-    return KsCheck(components, evaluation_size, float(found.statistic), float(found.pvalue))
+    return KsCheck(float(found.statistic), float(found.pvalue))
 
 
 def _em(values: Floats, components: int, rng: np.random.Generator, start: NormalMixture | None) -> "GaussianMixture":
