@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fl_audit.arrays import Floats
 from fl_audit.canaries.directions import canary_coin, canary_direction, canary_update
 from fl_audit.canaries.kept import Watch, ends_nothing, seed_in
-from fl_audit.canaries.notes import NOTE, CanaryNote, fingerprint
+from fl_audit.canaries.rounds import NOTE, CanaryNote, fingerprint
 from fl_audit.errors import InputError, require
 
 _OLD_METRICS = "fitres.metrics"

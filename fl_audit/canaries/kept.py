@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats
 from fl_audit.canaries.directions import DECOYS, canary_direction, canary_score
-from fl_audit.canaries.notes import CanaryNote, fingerprint
-from fl_audit.canaries.rounds import KeptRound, kept_round, stored_in
+from fl_audit.canaries.rounds import CanaryNote, KeptRound, fingerprint, kept_round, stored_in
 from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.privacy.terms import TrainingTerms, terms_of_json
 from fl_audit.whole_files import whole_file

@@ -1,24 +1,105 @@
-"""What was kept of the rounds of a training, read again: which count, and what does not fit together."""
+"""What was kept of the rounds of a training, read again: which count, and what does not fit together.
+
+The client of a canary says of it beside its reply what is needed so that one which is not looked for is noticed.
+"""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import cache
+from hashlib import pbkdf2_hmac
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fl_audit.adjacency import Relation
 from fl_audit.arrays import Floats
 from fl_audit.canaries.directions import DECOYS, canary_coins
-from fl_audit.canaries.notes import CanaryNote, fingerprint, note_of_json, told
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.terms import TrainingTerms
 
+Value = TypeVar("Value")
+
+NOTE = "fl-audit-canary"
+"""Entry of a reply that names its canary; its coin stays with the client."""
+
+_LONGEST = 1000  # characters of a note
+_WORK = 10_000  # hashes that who tries a seed has to take
 _NAMED = 4
 _ROUNDED = 1 - 1e-6  # share of a norm that counts as the norm
+
+
+@dataclass(frozen=True)
+class CanaryNote:
+    """What is known of a canary whose client answered; None where nobody said it, as to who sees models alone."""
+
+    number: int  # which canary, from 0
+    is_replaced: bool | None = None  # whether its opposite is sent where it is out, and not nothing
+    # `coins`, `directions`: fingerprints of the seeds that it has.
+    coins: str | None = None
+    directions: str | None = None
+    # `size`, `norm`: number of parameters that it is spread over, and its norm in this round.
+    size: int | None = None
+    norm: float | None = None
+    # `node`, `weight`: as the server knows them, who sent it, and what its reply weighs in the average over what the
+    # heaviest of the round does, from 0 to 1.
+    node: str | None = None
+    weight: float | None = None
+
+    def __str__(self) -> str:
+        """Return what the note says, as it travels; what the server knows is known without it."""
+        return json.dumps({name: value for name, value in asdict(self).items() if name not in ("node", "weight")})
+
+
+def read_note(said: object, node: str | None = None) -> CanaryNote | None:
+    """Return what a client says of its canary, None where it says nothing of the kind: it may be anything.
+
+    Parameters
+    ----------
+    said, node
+        The entry of its reply, and who sent it.
+    """
+    text = str(said)
+    if len(text) > _LONGEST:
+        return None
+    try:
+        return _note_of_json(json.loads(text) | {"node": node, "weight": None})
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        return None
+
+
+def _note_of_json(values: Mapping[str, object]) -> CanaryNote:
+    """Return a note from its JSON values, as `CanaryNote` has them; all but the number may be missing.
+
+    Raises
+    ------
+    ValueError
+        If one of them cannot be; likewise `TypeError`, `KeyError` and `OverflowError`.
+    """
+    number, replaced = int(str(values["number"])), values.get("is_replaced")
+    coins, directions, node = (_told(str, values.get(name)) for name in ("coins", "directions", "node"))
+    norm, weight = (_told(float, values.get(name)) for name in ("norm", "weight"))
+    size = _told(int, values.get("size"))
+    # What is not a number is neither below nor above another.
+    fits = (size is None or size >= 1, norm is None or 0 < norm < inf, weight is None or 0 <= weight <= 1)
+    if not (0 <= number < 10**9 and (replaced is None or isinstance(replaced, bool)) and all(fits)):
+        raise ValueError(f"size {size}, norm {norm} and weight {weight} of canary {number}")
+    return CanaryNote(number, replaced, coins, directions, size, norm, node, weight)
+
+
+def _told(kind: Callable[[str], Value], value: object) -> Value | None:
+    """Return a value of a kind from what stands in a file or a message, None where it was not told."""
+    return None if value is None else kind(str(value))
+
+
+@cache
+def fingerprint(seed: int) -> str:
+    """Return what tells two seeds apart and names neither, as long as they were drawn at random; 16 digits."""
+    return pbkdf2_hmac("sha256", str(seed).encode(), b"fl-audit", _WORK, 8).hex()
 
 
 @dataclass(frozen=True)
@@ -143,12 +224,12 @@ def kept_round(path: Path) -> KeptRound:
     with stored_in(path, "round that canaries kept") as stored:
         scores = tuple(map(float, stored["scores"]))
         require(bool(np.isfinite(scores).all()), "scores are not finite")
-        others, size, run = (told(int, stored.get(name)) for name in ("others", "size", "run"))
-        directions, before, after = (told(str, stored.get(name)) for name in ("directions", "before", "after"))
-        norm = told(float, stored.get("norm"))
-        fits = (others is None or others >= 0, size is None or size >= 1, norm is None or 0 < norm < np.inf)
+        others, size, run = (_told(int, stored.get(name)) for name in ("others", "size", "run"))
+        directions, before, after = (_told(str, stored.get(name)) for name in ("directions", "before", "after"))
+        norm = _told(float, stored.get("norm"))
+        fits = (others is None or others >= 0, size is None or size >= 1, norm is None or 0 < norm < inf)
         require(all(fits), f"others are {others}, size is {size}, norm is {norm}")
-        present = tuple(map(note_of_json, stored["present"]))
+        present = tuple(map(_note_of_json, stored["present"]))
         seen = (scores, others, size, norm, directions, run, stored.get("models_only") is True, before, after)
         return KeptRound(int(stored["number"]), present, *seen)
 

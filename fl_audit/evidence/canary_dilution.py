@@ -18,7 +18,7 @@ sent. Where more than this spreads the scores, that is seen.
 from dataclasses import dataclass
 from math import hypot, inf, sqrt
 
-from fl_audit.confidence.noncentral_t import noncentral_t_quantile
+from fl_audit.confidence.shift import noncentral_t_quantile
 from fl_audit.evidence.belief.family import FAMILY_LEVEL
 
 

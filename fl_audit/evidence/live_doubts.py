@@ -20,8 +20,7 @@ from fl_audit.arrays import Floats
 from fl_audit.canaries.directions import DECOYS
 from fl_audit.canaries.kept import KeptPromise
 from fl_audit.canaries.rounds import KeptRound, units
-from fl_audit.confidence.noncentral_t import noncentral_t_quantile
-from fl_audit.confidence.shift import gaussian_slope, spread_of_parts
+from fl_audit.confidence.shift import gaussian_slope, noncentral_t_quantile, spread_of_parts
 from fl_audit.evidence.belief.family import FAMILY_LEVEL
 from fl_audit.evidence.canary_dilution import Dilution, stands_out_too_little
 from fl_audit.privacy.terms import TrainingTerms

@@ -10,8 +10,7 @@ from flwr.serverapp.strategy import Result
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.arrays import Floats
 from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.seen import Seen
-from fl_audit.laboratory.sketch import Sketch, sketch
+from fl_audit.laboratory.seen import Seen, Sketch, sketch
 from strategies.games.arrays import arrays_of, record_of, shapes_of, with_names
 from strategies.games.grid import FIRST_NODE, RUN_ID, Room
 from strategies.games.hearing import GameEars, Scene, played

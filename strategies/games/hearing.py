@@ -12,8 +12,7 @@ from flwr.serverapp.strategy import Result
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import in_a_line
-from fl_audit.laboratory.seen import Seen
-from fl_audit.laboratory.sketch import Sketch
+from fl_audit.laboratory.seen import Seen, Sketch
 from strategies.games.arrays import Arrays, arrays_of, base_of, flat, shapes_of, with_names
 from strategies.games.grid import HeardGrid
 from strategies.games.notes import ClientAnswer, Deed, Note, Observer, Replies, read_note, taken_answer

@@ -17,8 +17,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.laboratory.claim import LESSONS
-from fl_audit.laboratory.seen import Seen
-from fl_audit.laboratory.sketch import Sketch, sketch
+from fl_audit.laboratory.seen import Seen, Sketch, sketch
 from fl_audit.laboratory.trial import Unrefuted
 from fl_audit.randomness import Purpose, generator
 from strategies.games.agreement import Agreement, Contribution, is_private_on_the_server

@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
 from fl_audit.canaries.kept import Watch
-from fl_audit.canaries.notes import NOTE, CanaryNote, read_note
+from fl_audit.canaries.rounds import NOTE, CanaryNote, read_note
 from fl_audit.errors import InputError
 from strategies.games.bridge import layers_of
 

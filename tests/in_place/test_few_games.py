@@ -9,8 +9,7 @@ from scipy.stats import binom
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.claim import LESSONS, StatedClaim
 from fl_audit.laboratory.guesses import fewest_games, guess_trial, guessed_epsilon
-from fl_audit.laboratory.seen import Games
-from fl_audit.laboratory.sketch import sketch
+from fl_audit.laboratory.seen import Games, sketch
 from strategies.games.arrays import contribution, crafted, flat
 from strategies.games.notes import Deed
 from strategies.games.records import held, shard_of

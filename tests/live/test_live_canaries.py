@@ -33,8 +33,7 @@ from clients.canary import Canary, canary_mod, watching_mod
 from experiments.runs.local_engine import run_locally
 from fl_audit.canaries.directions import canary_coin, canary_direction
 from fl_audit.canaries.kept import Watch
-from fl_audit.canaries.notes import NOTE, CanaryNote, fingerprint
-from fl_audit.canaries.rounds import opened, whole_rounds
+from fl_audit.canaries.rounds import NOTE, CanaryNote, fingerprint, opened, whole_rounds
 from fl_audit.errors import InputError
 from fl_audit.evidence.live import measure_live
 from fl_audit.evidence.live_doubts import Doubt

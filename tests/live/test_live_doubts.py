@@ -12,8 +12,7 @@ from clients.canary import Canary
 from fl_audit.adjacency import Relation
 from fl_audit.arrays import Floats
 from fl_audit.canaries.kept import Watch
-from fl_audit.canaries.notes import CanaryNote, fingerprint, read_note
-from fl_audit.canaries.rounds import Mismatch
+from fl_audit.canaries.rounds import CanaryNote, Mismatch, fingerprint, read_note
 from fl_audit.confidence.shift import detectable_shift
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.noise_estimate import breach_ratio

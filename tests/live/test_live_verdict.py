@@ -10,7 +10,7 @@ from experiments.cli.main import main
 from experiments.studies.canary_clients import Training
 from fl_audit.canaries.directions import canary_coin, canary_direction
 from fl_audit.canaries.kept import Watch
-from fl_audit.canaries.notes import CanaryNote
+from fl_audit.canaries.rounds import CanaryNote
 from fl_audit.confidence.shift import detectable_shift
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.family import FAMILY_LEVEL

@@ -13,6 +13,7 @@ record under some models; its other entries there are 0 and count for nothing.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,18 +22,20 @@ from fl_audit.arrays import Flags, Floats
 from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, loss_scores
 
 
+class _Summary:
+    def where(self, held: Flags) -> Self:
+        """Return the same with no record where `held` (...) is false."""
+        return type(self)(*(np.where(held, part, 0.0) for part in vars(self).values()))
+
+
 @dataclass(frozen=True)
-class LossRange:
+class LossRange(_Summary):
     """The extreme losses of some records under each model."""
 
     count: Floats  # number of records (...)
     # `low`, `high`: smallest and largest loss (...), at least 0; 0 where there is no record.
     low: Floats
     high: Floats
-
-    def where(self, held: Flags) -> "LossRange":
-        """Return the range with no record where `held` (...) is false."""
-        return LossRange(*(np.where(held, part, 0.0) for part in (self.count, self.low, self.high)))
 
     @property
     def is_sound(self) -> bool:
@@ -42,16 +45,12 @@ class LossRange:
 
 
 @dataclass(frozen=True)
-class ScoreMoments:
+class ScoreMoments(_Summary):
     """Number, mean and spread of the scores of some records under each model."""
 
     count: Floats  # number of records (...)
     mean: Floats  # mean score (...); 0 where there is no record
     squares: Floats  # sum of squared deviations from that mean (...), at least 0
-
-    def where(self, held: Flags) -> "ScoreMoments":
-        """Return the moments with no record where `held` (...) is false."""
-        return ScoreMoments(*(np.where(held, part, 0.0) for part in (self.count, self.mean, self.squares)))
 
     @property
     def is_sound(self) -> bool:
