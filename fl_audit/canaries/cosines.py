@@ -76,11 +76,6 @@ def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
     ------
     InputError
         If the spread is not positive and finite.
-
-    Examples
-    --------
-    >>> round(epsilon_of_two_normals(1.0, 1.0, 1e-2), 6)
-    2.317789
     """
     require_delta(delta)
     require(0 < spread < math.inf, f"spread is {spread}: accepted are positive finite numbers")

@@ -37,11 +37,6 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int, world: 
     ------
     InputError
         If a number is out of its range.
-
-    Examples
-    --------
-    >>> round(float(np.linalg.norm(canary_direction(7, round=3, canary=0, dimension=100))), 12)
-    1.0
     """
     require(dimension >= 1, f"dimension is {dimension}: accepted are whole numbers from 1")
     key = generator(seed, Purpose.CANARY_DIRECTION, world=world, round=round, client=canary)

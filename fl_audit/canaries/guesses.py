@@ -45,6 +45,10 @@ class Guesses:
 def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negative: int) -> Guesses:
     """Guess `in` of the highest scores and `out` of the lowest, abstain from those between, and count.
 
+    Of equal scores a lot takes one for the higher, so that nothing is told by the order in which canaries are listed;
+    it follows from all scores, and the coins do not touch it. Of the coins between, the higher half is called `in`.
+    Where all scores are equal, half of the guesses, and of the others, count as right.
+
     Parameters
     ----------
     scores
@@ -54,13 +58,6 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
     positive, negative
         How many scores to call members, and not members, at least 0 and together at most the number of scores. They
         must be chosen before the scores are seen: a choice of the best of several is no bound.
-
-    Returns
-    -------
-    Guesses
-        Of equal scores a lot takes one for the higher, so that nothing is told by the order in which canaries are
-        listed; it follows from all scores, and the coins do not touch it. Of the coins between, the higher half is
-        called `in`. Where all scores are equal, half of the guesses, and of the others, count as right.
 
     Raises
     ------

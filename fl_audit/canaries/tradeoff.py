@@ -49,6 +49,10 @@ _STEPS = 50
 def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
     """Return a bound on the probability of so many right guesses under (epsilon, delta)-DP, from 0 to 1.
 
+    Source: Steinke, Nasr & Jagielski 2023, theorem 5.2. With q = e^epsilon / (1 + e^epsilon), beta = P(Bin(r, q) >= v)
+    and alpha = max over i of P(v > Bin(r, q) >= v - i) / i, i from 1 to m, the value is
+    min(1, beta + 2 m delta alpha). Beyond i = v the probability grows no more, so i stops there.
+
     Parameters
     ----------
     guesses, epsilon, delta
@@ -58,12 +62,6 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
     ------
     InputError
         If epsilon is below 0.
-
-    Notes
-    -----
-    Source: Steinke, Nasr & Jagielski 2023, theorem 5.2. With q = e^epsilon / (1 + e^epsilon), beta = P(Bin(r, q) >= v)
-    and alpha = max over i of P(v > Bin(r, q) >= v - i) / i, i from 1 to m, the value is
-    min(1, beta + 2 m delta alpha). Beyond i = v the probability grows no more, so i stops there.
     """
     require(epsilon >= 0, f"epsilon is {epsilon}: accepted are numbers from 0")
     require(0 <= delta < 1, f"delta is {delta}: accepted are numbers from 0 to below 1")

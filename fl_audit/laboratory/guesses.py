@@ -8,7 +8,6 @@ right guesses is, in law, at most binomial. Nothing else is assumed.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import beta
@@ -74,14 +73,13 @@ def _guessed(
     claim: StatedClaim, kind: str, games: Games, present: Flags, confidence: float, groups: dict[str, Floats]
 ) -> Attempt:
     """Return what guesses by some groups of features come to."""
-    guesses = _guesses(groups, present)
-    count, right = len(guesses.right), int(guesses.right.sum())
-    limit = claim.limits[-1]
-    bound = guessed_epsilon(right, count, limit.delta, confidence)
+    right, scores, group, rule = _guesses(groups, present)
+    count, limit = len(right), claim.limits[-1]
+    bound = guessed_epsilon(int(right.sum()), count, limit.delta, confidence)
     are_games = int(games.taken(slice(LESSONS, None)).share_of_games(present[LESSONS:]) * count)
     ceiling = guessed_epsilon(are_games, are_games, limit.delta, confidence) if are_games else 0.0
-    lead = Lead(kind, guesses.group, guesses.rule, limit, BoundMethod.CLOPPER_PEARSON, bound - limit.epsilon, 0.0)
-    return attempt_of(lead, bound, ceiling, confidence, guesses.right, guesses.scores, games, present, LESSONS)
+    lead = Lead(kind, group, rule, limit, BoundMethod.CLOPPER_PEARSON, bound - limit.epsilon, 0.0)
+    return attempt_of(lead, bound, ceiling, confidence, right, scores, games, present, LESSONS)
 
 
 def most_telling(pilots: Sequence[tuple[Games, Flags]], claim: StatedClaim) -> int:
@@ -151,18 +149,12 @@ def fewest_games(claim: StatedClaim, confidence: float = 0.95) -> int:
     return LESSONS + int(np.floor(np.log(1 - confidence) / np.log1p(-wrong))) + 1
 
 
-class _Guesses(NamedTuple):
-    """The guesses that count."""
+def _guesses(groups: dict[str, Floats], present: Flags) -> tuple[Flags, Floats, str, Rule]:
+    """Guess block by block, each by the group of features that had guessed best before.
 
-    right: Flags  # whether each was right, bool (guesses,)
-    scores: Floats  # the scores behind them, less the threshold, shape (guesses,)
-    # `group`, `rule`: what was looked at most, and its last rule.
-    group: str
-    rule: Rule
-
-
-def _guesses(groups: dict[str, Floats], present: Flags) -> _Guesses:
-    """Guess block by block, each by the group of features that had guessed best before."""
+    Of the guesses that count: whether each was right, and the score behind it less the threshold, (guesses,); then what
+    was looked at most, and its last rule.
+    """
     names, count = list(groups), len(present)
     scores = np.zeros((len(names), count))
     rules: dict[str, Rule] = {}
@@ -175,11 +167,13 @@ def _guesses(groups: dict[str, Floats], present: Flags) -> _Guesses:
         for place, name in enumerate(names):
             rules[name] = learned_rule(groups[name][:start], past)
             seen = rules[name](groups[name][:stop])
-            scores[place, start:stop] = seen[start:] - _middle(seen[:start], past)
+            # Less the middle between the medians under D and D'.
+            medians = np.median(seen[:start][past]) + np.median(seen[:start][~past])
+            scores[place, start:stop] = seen[start:] - float(medians) / 2
     chosen = scores[followed, np.arange(count)][LESSONS:]
     group = names[int(np.bincount(followed[LESSONS:]).argmax())]
     nothing: Rule = lambda values: np.zeros(len(values))  # noqa: E731
-    return _Guesses((chosen > 0) == present[LESSONS:], chosen, group, rules.get(group, nothing))
+    return (chosen > 0) == present[LESSONS:], chosen, group, rules.get(group, nothing)
 
 
 def _blocks(count: int) -> Iterator[tuple[int, int]]:
@@ -197,8 +191,3 @@ def _leader(right: Flags) -> int:
     best = int(np.argmax(counts))
     head_start = _HEAD_START * np.sqrt(right.shape[1]) / 2
     return best if counts[best] > counts[0] + head_start else 0
-
-
-def _middle(scores: Floats, present: Flags) -> float:
-    """Return the middle between the medians under D and D'."""
-    return float(np.median(scores[present]) + np.median(scores[~present])) / 2

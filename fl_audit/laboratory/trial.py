@@ -112,12 +112,8 @@ class Refusal:
 class Unrefuted(StrEnum):
     """Why what only who knows all others' replies can tell does not refute a claim.
 
-    Parameters
-    ----------
-    SHARES
-        The others reply something else each time to the same model: that may be shares of the noise.
-    SHARES_OUTSIDE
-        What they had learned was held still, and something else arrived each time: their modifiers add to it.
+    SHARES: the others reply something else each time to the same model: that may be shares of the noise.
+    SHARES_OUTSIDE: what they had learned was held still, and something else arrived each time: their modifiers add.
     """
 
     SHARES = "shares"
@@ -272,14 +268,12 @@ def _tried(chosen: Sequence[Lead], play: Play, budget: Budget, level: float, tel
             if budget.until_broken and last[lead.kind].is_broken:
                 return list(last.values())
         going = [lead for lead in going if not last[lead.kind].is_broken]
-        going = sorted(going, key=lambda lead: -_promise(last[lead.kind], budget.stages[-1]))[:next_stage]
+        # By how much each will pass its limit on so many fresh games, as far as its last ones say.
+        fresh, tried = budget.stages[-1] // 2, [last[lead.kind] for lead in going]
+        margins = {one.lead.kind: margin_of(one.scores, one.present, (one.lead.limit,), fresh)[0] for one in tried}
+        going = sorted(going, key=lambda lead: -margins[lead.kind])[:next_stage]
         first, next_stage = first + stage, max(1, next_stage // 2)
     return list(last.values())
-
-
-def _promise(attempt: Attempt, fresh: int) -> float:
-    """Return by how much a lead will pass its limit on so many fresh games, as far as its last ones say."""
-    return margin_of(attempt.scores, attempt.present, (attempt.lead.limit,), fresh // 2)[0]
 
 
 def _attempt(lead: Lead, games: Games, present: Flags, confidence: float) -> Attempt:

@@ -27,6 +27,9 @@ class AreaUnderCurve:
 def area_under_curve(members: Floats, nonmembers: Floats, confidence: float) -> AreaUnderCurve:
     """Return the area under the ROC curve of some scores.
 
+    The interval is that of Hoeffding 1963, section 5b, for U-statistics of two samples: it holds for every law of the
+    scores and every number of them, and is wider than those that take the area for normal.
+
     Parameters
     ----------
     members, nonmembers
@@ -38,11 +41,6 @@ def area_under_curve(members: Floats, nonmembers: Floats, confidence: float) -> 
     ------
     InputError
         If a group is empty.
-
-    Notes
-    -----
-    The interval is that of Hoeffding 1963, section 5b, for U-statistics of two samples: it holds for every law of the
-    scores and every number of them, and is wider than those that take the area for normal.
 
     Examples
     --------
@@ -74,6 +72,14 @@ class TradeoffBand:
 def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: float) -> TradeoffBand:
     """Return the share of a group's scores above the thresholds that given shares of the other group pass.
 
+    The threshold is estimated from scores as well: a band that takes it for fixed covers 77 to 81 % where 95 % is said.
+    So both errors are paid for. Of n reference scores, V, the share of their law above the k-th largest, follows
+    Beta(k, n + 1 - k) whatever that law is. Take the largest k at which V exceeds the given share with a probability of
+    at most a quarter of the level. Then the threshold of this share lies at or under the k-th largest score, and what
+    passes this score is no more than what passes the threshold. Given the reference, the other group's scores above it
+    are binomial, and their Clopper-Pearson bound takes another quarter of the level. The upper end is the same with the
+    smallest k at which V falls below the share as rarely.
+
     Parameters
     ----------
     found_in, others
@@ -88,16 +94,6 @@ def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: 
     ------
     InputError
         If a group is empty or a number is out of its range.
-
-    Notes
-    -----
-    The threshold is estimated from scores as well: a band that takes it for fixed covers 77 to 81 % where 95 % is said.
-    So both errors are paid for. Of n reference scores, V, the share of their law above the k-th largest, follows
-    Beta(k, n + 1 - k) whatever that law is. Take the largest k at which V exceeds the given share with a probability of
-    at most a quarter of the level. Then the threshold of this share lies at or under the k-th largest score, and what
-    passes this score is no more than what passes the threshold. Given the reference, the other group's scores above it
-    are binomial, and their Clopper-Pearson bound takes another quarter of the level. The upper end is the same with the
-    smallest k at which V falls below the share as rarely.
 
     Examples
     --------

@@ -75,15 +75,13 @@ def number_that_chooses(size: int) -> int:
 def number_of_splits(members: Floats, nonmembers: Floats) -> int:
     """Return how many splits a bound must be the median of: 1, or 25 where few tables of ranks can occur.
 
+    t equal scores are shared between the groups in t + 1 ways. The product of these over all values, divided by the
+    number of sizes that a group could have, is about the number of tables with these sizes.
+
     Parameters
     ----------
     members, nonmembers
         Scores, shapes (n1,) and (n0,), no NaN.
-
-    Notes
-    -----
-    t equal scores are shared between the groups in t + 1 ways. The product of these over all values, divided by the
-    number of sizes that a group could have, is about the number of tables with these sizes.
 
     Examples
     --------

@@ -16,6 +16,7 @@ would be independent no more. Attacks take the shadow worlds by name; give only 
 
 from dataclasses import dataclass
 from math import floor, nan
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,14 +38,12 @@ _PUBLIC_SEED = 0
 _LARGEST_PHI = 2.0  # where the paper cuts phi off
 
 
-@dataclass(frozen=True)
-class OneTargetScores:
-    """One score of every world."""
+class OneTargetScores(NamedTuple):
+    """Scores of worlds whose drawn target was in, (n1,), of the others, (n0,), and the targets drawn, (worlds,)."""
 
-    # `members`, `nonmembers`: scores of worlds whose drawn target was in, and of the others, shapes (n1,) and (n0,).
     members: Floats
     nonmembers: Floats
-    targets: Integers  # which target was drawn in each world, shape (worlds,)
+    targets: Integers
 
 
 def one_target_scores(scores: ArrayLike, membership: Membership, draw: np.random.Generator) -> OneTargetScores:

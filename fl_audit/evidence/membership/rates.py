@@ -183,15 +183,13 @@ def areas_between_worlds(scores: ArrayLike, membership: Membership) -> Floats:
     Their mean is the AUC but for terms of order 1/worlds, and their spread over the root of the worlds is its standard
     error, as if each were the value of one world. NaN where no pairs are left without a world.
 
+    With T the won pairs of different worlds out of P, and t_w and p_w those in which world w has a part, the value of w
+    is W T/P - (W - 1) (T - t_w) / (P - p_w) (Tukey's pseudo-values of a U-statistic).
+
     Parameters
     ----------
     scores, membership
         As for `membership_rates`.
-
-    Notes
-    -----
-    With T the won pairs of different worlds out of P, and t_w and p_w those in which world w has a part, the value of w
-    is W T/P - (W - 1) (T - t_w) / (P - p_w) (Tukey's pseudo-values of a U-statistic).
     """
     values, is_in = _checked(scores, membership), membership.is_in
     members, others = np.sort(values[is_in]), np.sort(values[~is_in])

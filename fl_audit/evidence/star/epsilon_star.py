@@ -68,17 +68,12 @@ def _checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Floats:
 
 
 def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_least: int = 2) -> tuple[Floats, Floats]:
-    """Return both sets of losses, shapes (..., m) and (..., p), or refuse them as `_checked_losses` does.
+    """Return both sets of losses, shapes (..., m) and (..., p), or refuse them, as where leading axes differ.
 
     Parameters
     ----------
     member_losses, population_losses, at_least
         One loss a record along the last axis; how many losses each set must have.
-
-    Raises
-    ------
-    InputError
-        If a set is refused or the leading axes differ.
     """
     members = _checked_losses(member_losses, "member losses", at_least)
     population = _checked_losses(population_losses, "population losses", at_least)
@@ -221,13 +216,9 @@ def _tail_supremum(offset: Floats, spread: Floats, delta: float, reach: Floats) 
     x = (low - offset) / spread
     # At its maximum the ratio of tails equals that of the densities.
     inside = np.where(inner, (x - low) * (x + low) / 2 + np.log(spread), 0.0)
-    ends = [np.where(np.isfinite(reach), _log_ratio(end, offset, spread, delta), 0.0) for end in (first, last)]
+    ratios = (np.log(np.maximum(ndtr(-t) - delta, 0.0)) - log_ndtr((offset - t) / spread) for t in (first, last))
+    ends = [np.where(np.isfinite(reach), ratio, 0.0) for ratio in ratios]
     return np.asarray(np.maximum.reduce([inside, *ends, np.zeros_like(inside)]), dtype=np.float64)
-
-
-def _log_ratio(t: Floats, offset: Floats, spread: Floats, delta: float) -> Floats:
-    """Return log (P(X > t) - delta) / Q(X > t)."""
-    return np.asarray(np.log(np.maximum(ndtr(-t) - delta, 0.0)) - log_ndtr((offset - t) / spread), dtype=np.float64)
 
 
 def _rises(t: Floats, offset: Floats, spread: Floats, delta: float) -> Flags:

@@ -152,7 +152,12 @@ def empirical_interval(
     cut: float = EMPIRICAL_CUT,
     confidence: float = 0.95,
 ) -> tuple[float, float]:
-    """Return an interval that covers the true Epsilon* within the cut with at least the given confidence.
+    """Return an interval in nats that covers the true Epsilon* within the cut with at least the given confidence.
+
+    Where the losses prove that some threshold lies within the cut, the upper end is at most log((1 - cut - delta) /
+    cut). Where they prove it of none, two cases remain possible. If no threshold lies within the cut, all thresholds
+    count, so the upper end is infinite. If some does, only such thresholds count. The lower end, at least 0, holds in
+    both cases: it is the smaller of the two.
 
     Parameters
     ----------
@@ -165,14 +170,6 @@ def empirical_interval(
         As for `empirical_epsilon_star`; with 0 the upper end is infinite.
     confidence
         Least probability with which the interval covers, above 0 and below 1.
-
-    Returns
-    -------
-    tuple
-        Lower and upper end in nats, at least 0. Where the losses prove that some threshold lies within the cut, the
-        upper end is at most log((1 - cut - delta) / cut). Where they prove it of none, two cases remain possible. If
-        no threshold lies within the cut, all thresholds count, so the upper end is infinite. If some does, only such
-        thresholds count. The lower end holds in both cases: it is the smaller of the two.
 
     Raises
     ------

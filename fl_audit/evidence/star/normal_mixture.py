@@ -179,7 +179,8 @@ def fit_mixture(
     values, mean, std = _standardised(scores)
     most = min(MOST_COMPONENTS, values.size)
     require(1 <= components <= most, f"components is {components}: accepted are whole numbers from 1 to {most}")
-    return _unscaled(_em(values, components, rng, _scaled(start, mean, std) if start else None), mean, std)
+    scaled = None if start is None else NormalMixture(start.weights, (start.means - mean) / std, start.stds / std)
+    return _unscaled(_em(values, components, rng, scaled), mean, std)
 
 
 def choose_mixture(scores: ArrayLike, rng: np.random.Generator) -> NormalMixture:
@@ -278,10 +279,6 @@ def _standardised(scores: ArrayLike) -> tuple[Floats, float, float]:
     require(usable, "scores are constant, not finite or fewer than two: accepted are two or more different numbers")
     mean, std = float(values.mean()), float(values.std())
     return (values - mean) / std, mean, std
-
-
-def _scaled(law: NormalMixture, mean: float, std: float) -> NormalMixture:
-    return NormalMixture(law.weights, (law.means - mean) / std, law.stds / std)
 
 
 def _unscaled(fitted: "GaussianMixture", mean: float, std: float) -> NormalMixture:
