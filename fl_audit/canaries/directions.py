@@ -19,8 +19,7 @@ from fl_audit.randomness import Purpose, generator
 DECOYS = 20
 """Directions that nobody sends, beside the canaries: they tell how scores are spread without a canary."""
 
-_PASSES = 1 - 2.0**-20
-"""Share of the clipping norm that a canary takes: what float32 rounds up must not be clipped."""
+_PASSES = 1 - 2.0**-20  # share of the clipping norm that a canary takes: what float32 rounds up must not be clipped
 
 
 def canary_direction(seed: int, round: int, canary: int, dimension: int, world: int = 0) -> Floats:

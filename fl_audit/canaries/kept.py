@@ -20,8 +20,7 @@ from fl_audit.privacy.terms import TrainingTerms, terms_of_json
 from fl_audit.whole_files import whole_file
 
 _PROMISE = "promise.json"
-_PATIENCE = 60.0
-"""Seconds in which another process has kept its round."""
+_PATIENCE = 60.0  # seconds in which another process has kept its round
 
 
 @dataclass(frozen=True)

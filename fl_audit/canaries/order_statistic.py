@@ -33,8 +33,7 @@ from fl_audit.confidence.beta_mean import legendre, where_it_reaches
 from fl_audit.privacy.gaussian import require_mu
 
 _NODES = 120
-_NEGLECTED = 1e-14
-"""Probability at either end of the law of B that the integral leaves out."""
+_NEGLECTED = 1e-14  # probability at either end of the law of B that the integral leaves out
 
 
 def order_statistic_p_value(guesses: Guesses, mu: float) -> float:

@@ -65,8 +65,12 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
     """
     require(epsilon >= 0, f"epsilon is {epsilon}: accepted are numbers from 0")
     require(0 <= delta < 1, f"delta is {delta}: accepted are numbers from 0 to below 1")
-    tail, alpha = _tail_and_slope(guesses, float(expit(epsilon)))
-    return min(1.0, tail + 2 * guesses.coins * delta * alpha)
+    v, r, q = guesses.right, guesses.guessed, float(expit(epsilon))
+    if v == 0:
+        return 1.0
+    below: Floats = np.cumsum(binom.pmf(np.arange(v - 1, -1, -1), r, q))
+    alpha = float((below / np.arange(1, v + 1)).max())
+    return min(1.0, float(binom.sf(v - 1, r, q)) + 2 * guesses.coins * delta * alpha)
 
 
 def steinke_epsilon(guesses: Guesses, delta: float, level: float) -> float:
@@ -81,26 +85,12 @@ def steinke_epsilon(guesses: Guesses, delta: float, level: float) -> float:
     ------
     InputError
         If delta is out of its range.
-
-    Examples
-    --------
-    >>> round(steinke_epsilon(Guesses(coins=1000, guessed=100, right=100), 1e-5, 0.05), 3)
-    3.465
     """
     require(0 <= delta < 1, f"delta is {delta}: accepted are numbers from 0 to below 1")
     if guesses.right == 0:
         return 0.0
     reached = where_it_reaches(lambda epsilon: one_run_p_value(guesses, epsilon, delta), level, _LARGEST_EPSILON)
     return min(reached, _LARGEST_EPSILON)
-
-
-def _tail_and_slope(guesses: Guesses, q: float) -> tuple[float, float]:
-    """Return beta and alpha of the theorem."""
-    v, r = guesses.right, guesses.guessed
-    if v == 0:
-        return 1.0, 0.0
-    below: Floats = np.cumsum(binom.pmf(np.arange(v - 1, -1, -1), r, q))
-    return float(binom.sf(v - 1, r, q)), float((below / np.arange(1, v + 1)).max())
 
 
 def gaussian_inverse(mu: float) -> Inverse:

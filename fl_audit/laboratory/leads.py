@@ -24,18 +24,12 @@ Rule = Callable[[Floats], Floats]  # from features (games, columns) to scores (g
 
 METHODS = (BoundMethod.ORDER_STATISTIC, BoundMethod.CLOPPER_PEARSON)
 """The bounds that assume nothing of the scores."""
-_SURE = 12.0
-"""A shift, in spreads, beyond which two groups never overlap in any number of games that anybody plays."""
-_LARGE_DELTA = 0.03
-"""From here on counting guesses is the better bound where so few games prove nothing by either."""
-_RANKING_CONFIDENCE = 0.8
-"""Confidence of bounds that rank leads; nothing is certified by it."""
-_RANKING_QUANTILE = 2.3
-"""Standard errors that a bound of fresh games is expected to lose on each of its two rates."""
-_POWER = 0.9
-"""Standard errors on either rate that make it likely that a shift is shown; together about 1.28 of them."""
-_RATES = np.geomspace(1e-4, 0.5, 200)
-"""Rates of false alarms at which a bound is expected."""
+_SURE = 12.0  # a shift, in spreads, beyond which two groups never overlap in any number of games that anybody plays
+_LARGE_DELTA = 0.03  # from here on counting guesses is the better bound where so few games prove nothing by either
+_RANKING_CONFIDENCE = 0.8  # confidence of bounds that rank leads; nothing is certified by it
+_RANKING_QUANTILE = 2.3  # standard errors that a bound of fresh games is expected to lose on each of its two rates
+_POWER = 0.9  # standard errors on either rate that make it likely that a shift is shown; together about 1.28 of them
+_RATES = np.geomspace(1e-4, 0.5, 200)  # rates of false alarms at which a bound is expected
 _FLOOR = 1e-9
 """Smallest spread within a group, as a share of a column's range: a column without noise tells with certainty."""
 

@@ -188,11 +188,6 @@ def relative_tradeoff(auc_without: float, auc: float, accuracy_without: float, a
     ------
     InputError
         If a number is out of its range.
-
-    Examples
-    --------
-    >>> relative_tradeoff(auc_without=0.75, auc=0.5, accuracy_without=0.9, accuracy=0.6, classes=2)
-    1.3333333333333333
     """
     for value, name in ((auc_without, "AUC"), (auc, "AUC"), (accuracy_without, "accuracy"), (accuracy, "accuracy")):
         require(0 <= value <= 1, f"{name} is {value}: accepted are numbers from 0 to 1")

@@ -98,13 +98,6 @@ def largest_order(profile: PrivacyProfile) -> float:
     ------
     InputError
         If there is so little noise that a grid cannot hold the losses.
-
-    Examples
-    --------
-    >>> from fl_audit.adjacency import Adjacency
-    >>> from fl_audit.privacy.events import gaussian_rounds
-    >>> round(largest_order(PrivacyProfile(gaussian_rounds(4.0, 16), Adjacency.ADD_REMOVE_RECORD)), 6)
-    0.841345
     """
     mu = profile.gaussian_mu
     if mu is not None:

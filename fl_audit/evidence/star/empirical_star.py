@@ -112,11 +112,6 @@ def epsilon_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Float
     ------
     InputError
         If a number is out of its range or the shapes differ.
-
-    Examples
-    --------
-    >>> round(float(epsilon_star_of_rates([0.1], [0.4], 0.0)), 4)  # log 0.6 / 0.1
-    1.7918
     """
     require_star_delta(delta)
     false_positive, false_negative = (_rates(rates, name) for rates, name in ((fpr, "FPR"), (fnr, "FNR")))

@@ -66,12 +66,6 @@ def epsilon_star_mixtures(
     ------
     InputError
         If a number is out of its range.
-
-    Examples
-    --------
-    >>> from fl_audit.evidence.star.normal_mixture import normal
-    >>> round(epsilon_star_mixtures(normal(1.0, 1.0), normal(0.0, 1.0), 1e-5).epsilon_star, 4)
-    4.3772
     """
     require_star_delta(delta)
     require_cut(cut)
@@ -135,8 +129,7 @@ def _tail_supremum(
     if not low < high:
         return best, best
     edges = _first_edges(p, q, low, high)
-    a, b = edges[:-1], edges[1:]
-    bound = best
+    a, b, bound = edges[:-1], edges[1:], best
     for _ in range(_HALVINGS):
         best, upper = _look(p, q, a, b, delta, best)
         open_ = (upper > best + tolerance) & (np.nextafter(a, b) < b)
@@ -189,9 +182,7 @@ def _first_edges(p: NormalMixture, q: NormalMixture, low: float, high: float) ->
 
 def _same(one: NormalMixture, other: NormalMixture) -> bool:
     """Return whether two mixtures have the same components."""
-    if one.components != other.components:
-        return False
-    tables = [np.stack([law.weights, law.means, law.stds]) for law in (one, other)]
+    tables = (np.stack([law.weights, law.means, law.stds]) for law in (one, other))
     first, second = (table[:, np.lexsort(table)] for table in tables)
     return bool(np.array_equal(first, second))
 
