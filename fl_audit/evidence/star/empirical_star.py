@@ -131,8 +131,7 @@ def empirical_epsilon_star(
     Parameters
     ----------
     member_losses, population_losses
-        Losses on training records and on a sample of the population, finite and at least 0, shapes (..., m) and
-        (..., p) with the same leading axes, m and p at least 1.
+        As for `parametric_epsilon_star`, but one loss of each is enough.
     delta
         From 0 to below 1.
     cut

@@ -139,10 +139,9 @@ def epsilon_star_gaussian(
 ) -> Floats:
     """Return Epsilon* of two normal laws of scores, in nats: a closed form up to one root, found by bisection.
 
-    It is the supremum over all thresholds of log (1-delta-FPR)/FNR, log (1-delta-FNR)/FPR, log (FPR-delta)/(1-FNR) and
-    log (FNR-delta)/(1-FPR), and never below 0. For equal standard deviations and no cut it equals `gdp_epsilon(delta,
-    mu)`, where mu is the distance of the means in standard deviations. Exchanging members and population changes
-    nothing, nor does a linear map of all scores.
+    It is the supremum over all thresholds of the ratios of `epsilon_star_of_rates`. For equal standard deviations and
+    no cut it equals `gdp_epsilon(delta, mu)`, where mu is the distance of the means in standard deviations. Exchanging
+    members and population changes nothing, nor does a linear map of all scores.
 
     Parameters
     ----------

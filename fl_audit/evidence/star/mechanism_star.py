@@ -38,14 +38,7 @@ from scipy.special import logsumexp
 
 from fl_audit.arrays import Floats, Integers
 from fl_audit.errors import require
-from fl_audit.evidence.star.epsilon_star import (
-    DEFAULT_SHIFT,
-    checked_pair,
-    epsilon_star_gaussian,
-    fit_normal,
-    require_star_delta,
-    scores_of_pair,
-)
+from fl_audit.evidence.star import epsilon_star as parametric
 from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures
 from fl_audit.evidence.star.normal_mixture import NormalMixture, normal
 from fl_audit.search import falling_root
@@ -103,7 +96,7 @@ def mechanism_star_gaussian(
     """
     given = (member_mean, member_std, population_mean, population_std)
     mean_1, std_1, mean_0, std_0 = np.broadcast_arrays(*(np.atleast_1d(np.asarray(x, dtype=np.float64)) for x in given))
-    each = epsilon_star_gaussian(mean_1, std_1, mean_0, std_0, delta)
+    each = parametric.epsilon_star_gaussian(mean_1, std_1, mean_0, std_0, delta)
     require(mean_1.ndim == 1 and mean_1.size >= 1, f"models have shape {mean_1.shape}: accepted is (models,)")
     require(bool(np.all((std_1 > 0) & (std_0 > 0))), "a standard deviation is 0: accepted are positive numbers")
     laws, counts = np.unique(np.stack([(mean_1 - mean_0) / std_0, std_1 / std_0]), axis=1, return_counts=True)
@@ -116,7 +109,7 @@ def parametric_mechanism_star(
     member_losses: ArrayLike,
     population_losses: ArrayLike,
     delta: float,
-    shift: float = DEFAULT_SHIFT,
+    shift: float = parametric.DEFAULT_SHIFT,
     confidence: float = 0.95,
 ) -> MechanismStar:
     """Return estimates of both numbers by normals fitted to the losses of each model, and a lower bound.
@@ -136,10 +129,10 @@ def parametric_mechanism_star(
     InputError
         If a loss is negative or not finite, a model's losses are constant, or a shape or number is not accepted.
     """
-    members, population = checked_pair(member_losses, population_losses)
+    members, population = parametric.checked_pair(member_losses, population_losses)
     low = mechanism_lower_bound(members, population, delta, confidence)
-    one, zero = scores_of_pair(members, population, shift)
-    found = mechanism_star_gaussian(*fit_normal(one), *fit_normal(zero), delta)
+    one, zero = parametric.scores_of_pair(members, population, shift)
+    found = mechanism_star_gaussian(*parametric.fit_normal(one), *parametric.fit_normal(zero), delta)
     return replace(found, lower_bound=low, confidence=confidence)
 
 
@@ -175,9 +168,9 @@ def mechanism_lower_bound(
     >>> round(mechanism_lower_bound(np.tile(losses, (20, 1)), np.tile(losses + 2, (20, 1)), 1e-5), 2)
     3.56
     """
-    require_star_delta(delta)
+    parametric.require_star_delta(delta)
     require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
-    members, population = checked_pair(member_losses, population_losses, at_least=1)
+    members, population = parametric.checked_pair(member_losses, population_losses, at_least=1)
     require(members.ndim == 2, f"member losses have shape {members.shape}: accepted is (models, losses)")
     p = population.shape[1]
     ranks = np.unique(np.geomspace(1, max(1, int(p * _LARGEST_RATE)), _RANKS).round().astype(np.int64))

@@ -11,31 +11,16 @@ from numpy.typing import ArrayLike
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import choice, require, require_numbers
+from fl_audit.evidence.star import epsilon_star as parametric
+from fl_audit.evidence.star import normal_mixture as mixtures
 from fl_audit.evidence.star.empirical_star import EMPIRICAL_CUT, LossAttacks, empirical_epsilon_star, loss_attacks
-from fl_audit.evidence.star.epsilon_star import (
-    DEFAULT_SHIFT,
-    checked_pair,
-    epsilon_star_gaussian,
-    parametric_epsilon_star,
-    require_cut,
-    require_star_delta,
-    scores_of_pair,
-)
 from fl_audit.evidence.star.intervals import empirical_interval, gather, hull_interval, parametric_draws
 from fl_audit.evidence.star.methods import StarMethod
 from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures, threshold_limits
-from fl_audit.evidence.star.normal_mixture import (
-    MOST_COMPONENTS,
-    NormalMixture,
-    choose_mixture,
-    fit_mixture,
-    ks_check,
-    normal,
-)
 from fl_audit.notebook import html_table
 
 _Pair = tuple[Floats, Floats]  # of members and of the population
-_Laws = tuple[NormalMixture, NormalMixture]
+_Laws = tuple[mixtures.NormalMixture, mixtures.NormalMixture]
 PARAMETRIC_CUT = 1e-6
 """Cut of the value that is given beside the supremum without a cut; the published text has lost the paper's own."""
 FEW = 30  # with fewer losses than this there is a warning that the interval may not cover
@@ -108,15 +93,14 @@ def estimate_epsilon_star(
     method: StarMethod = StarMethod.PARAMETRIC,
     confidence: float = 0.95,
     cut: float | None = None,
-    shift: float = DEFAULT_SHIFT,
+    shift: float = parametric.DEFAULT_SHIFT,
 ) -> StarEstimate:
     """Return Epsilon* of one model with its interval, warnings, and what simple attacks achieve on the same losses.
 
     Parameters
     ----------
     member_losses, population_losses
-        Losses on training records and on a sample of the population, finite and at least 0, shapes (m,) and (p,), at
-        least two each.
+        Losses on training records and on a sample of the population, finite, at least 0, (m,) and (p,), two or more.
     delta
         From 0 to below 1; the paper recommends less than one over the number of members.
     rng
@@ -137,20 +121,20 @@ def estimate_epsilon_star(
     """
     method = choice(StarMethod, "method", method)
     require_numbers(delta=delta, confidence=confidence)
-    require_star_delta(delta)
+    parametric.require_star_delta(delta)
     require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
-    losses = checked_pair(member_losses, population_losses)
+    losses = parametric.checked_pair(member_losses, population_losses)
     require(losses[0].ndim == 1, f"member losses have shape {losses[0].shape}: accepted is one axis")
     if cut is None:
         cut = EMPIRICAL_CUT if method is StarMethod.EMPIRICAL else PARAMETRIC_CUT
-    require_cut(cut)
-    scores, laws = scores_of_pair(*losses, shift), None
+    parametric.require_cut(cut)
+    scores, laws = parametric.scores_of_pair(*losses, shift), None
     if method is StarMethod.EMPIRICAL:
         value = within = float(empirical_epsilon_star(*losses, delta, cut))
         interval = empirical_interval(*losses, delta, cut, confidence)
     elif not all(np.ptp(each) > 0 for each in scores):
         # Where a set is constant, the value is 0 or infinite whatever the law of the other set.
-        value = within = float(parametric_epsilon_star(*losses, delta, shift))
+        value = within = float(parametric.parametric_epsilon_star(*losses, delta, shift))
         interval = (value, value)
     else:
         laws = _laws(scores, method, rng)
@@ -173,9 +157,9 @@ def estimate_epsilon_star(
 
 def _laws(scores: _Pair, method: StarMethod, rng: np.random.Generator) -> _Laws:
     if method is StarMethod.PARAMETRIC:
-        one, zero = (normal(float(each.mean()), float(each.std())) for each in scores)
+        one, zero = (mixtures.normal(float(each.mean()), float(each.std())) for each in scores)
     else:
-        one, zero = (choose_mixture(_some(each, rng), rng) for each in scores)
+        one, zero = (mixtures.choose_mixture(_some(each, rng), rng) for each in scores)
     return one, zero
 
 
@@ -184,7 +168,7 @@ def _of_laws(laws: _Laws, delta: float, cut: float, method: StarMethod) -> float
     if method is StarMethod.MIXTURE:
         return epsilon_star_mixtures(*laws, delta, cut).epsilon_star
     one, zero = laws
-    return float(epsilon_star_gaussian(one.means[0], one.stds[0], zero.means[0], zero.stds[0], delta, cut))
+    return float(parametric.epsilon_star_gaussian(one.means[0], one.stds[0], zero.means[0], zero.stds[0], delta, cut))
 
 
 def _some(scores: Floats, rng: np.random.Generator) -> Floats:
@@ -201,7 +185,9 @@ def _mixture_draws(scores: _Pair, laws: _Laws, delta: float, rng: np.random.Gene
         if not all(np.ptp(each) > 0 for each in drawn):
             found.append(math.inf)
             continue
-        one, zero = (fit_mixture(each, law.components, rng, start=law) for each, law in zip(drawn, laws, strict=True))
+        one, zero = (
+            mixtures.fit_mixture(each, law.components, rng, start=law) for each, law in zip(drawn, laws, strict=True)
+        )
         star = epsilon_star_mixtures(one, zero, delta, tolerance=_MIXTURE_REPLICATE_TOLERANCE)
         found.append(star.epsilon_star)
     return np.array(found)
@@ -233,14 +219,16 @@ def _warnings(
     return found
 
 
-def _poor_fit(name: str, scores: Floats, law: NormalMixture, method: StarMethod, rng: np.random.Generator) -> list[str]:
+def _poor_fit(
+    name: str, scores: Floats, law: mixtures.NormalMixture, method: StarMethod, rng: np.random.Generator
+) -> list[str]:
     """Return a warning where the two-sample test of appendix 8.2 rejects the fit, otherwise none."""
     size = min(_LARGEST_EVALUATION, scores.size // 2)
     used = _some(scores, rng)
-    components = min(law.components, MOST_COMPONENTS)
+    components = min(law.components, mixtures.MOST_COMPONENTS)
     if size < FEW or np.unique(used).size < FEW:
         return []
-    check = ks_check(used, components, size, rng)
+    check = mixtures.ks_check(used, components, size, rng)
     if check.p_value > _POOR_FIT:
         return []
     advice = "; compare --method mixture and empirical" if method is StarMethod.PARAMETRIC else ""
