@@ -9,7 +9,7 @@ scipy returns NaN for noncentralities above about 1e5, which are reached where a
 """
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaincc, ndtr
@@ -23,17 +23,11 @@ from fl_audit.search import falling_root
 _REACH = 10.0  # number of standard deviations beyond which a normal variable is neglected (probability 1e-23)
 
 
-@dataclass(frozen=True)
-class ShiftEstimate:
+class ShiftEstimate(NamedTuple):
     """How far the members' scores lie above the others', in units of their common spread."""
 
-    # Difference of the means over the pooled standard deviation; it estimates mu. 0 where nothing can be estimated.
-    shift: float
+    shift: float  # difference of the means over the pooled standard deviation, estimates mu; 0 where nothing can be
     low: float  # lower bound of mu, at least 0
-    confidence: float  # least probability with which the true mu is at or above `low`
-    # `n1`, `n0`: numbers of members' and nonmembers' scores.
-    n1: int
-    n0: int
 
 
 def _checked(scores: Floats, who: str) -> Floats:
@@ -88,9 +82,9 @@ def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: 
     member, nonmember = _checked(member_scores, "members"), _checked(nonmember_scores, "nonmembers")
     n1, n0 = int(member.size), int(nonmember.size)
     if min(n1, n0) < 2:
-        return ShiftEstimate(0.0, 0.0, confidence, n1, n0)
+        return ShiftEstimate(0.0, 0.0)
     shift, root = _studentised(member, nonmember), _root_of_sizes(n1, n0)
-    return ShiftEstimate(shift, _lowest(shift, root, n1 + n0 - 2, confidence), confidence, n1, n0)
+    return _estimate(shift, root, n1 + n0 - 2, confidence)
 
 
 def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEstimate:
@@ -117,18 +111,18 @@ def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEst
     n1 = int(np.count_nonzero(held))
     centred, root = held - held.mean(), spread_of_parts(held) if held.size else 0.0
     if min(n1, held.size - n1) < 2 or root == 0:
-        return ShiftEstimate(0.0, 0.0, confidence, n1, held.size - n1)
+        return ShiftEstimate(0.0, 0.0)
     slope = float(centred @ values) / root**2
     rest = values - values.mean() - slope * centred
     degrees, squares = held.size - 2, float(rest @ rest)
     require(squares > 0 or slope == 0, "scores follow their parts without any spread: accepted are scores that vary")
     shift = slope / math.sqrt(squares / degrees) if squares > 0 else 0.0
-    return ShiftEstimate(shift, _lowest(shift, root, degrees, confidence), confidence, n1, held.size - n1)
+    return _estimate(shift, root, degrees, confidence)
 
 
-def _lowest(shift: float, root: float, degrees: int, probability: float) -> float:
-    """Return the lower bound of what a studentised shift estimates, the noncentrality of a shift of 1 being `root`."""
-    return noncentrality_at(probability, shift * root, degrees) / root if shift > 0 else 0.0
+def _estimate(shift: float, root: float, degrees: int, probability: float) -> ShiftEstimate:
+    """Return a studentised shift with the lower bound of what it estimates; a shift of 1 has noncentrality `root`."""
+    return ShiftEstimate(shift, noncentrality_at(probability, shift * root, degrees) / root if shift > 0 else 0.0)
 
 
 def spread_of_parts(parts: Floats) -> float:

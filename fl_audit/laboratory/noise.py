@@ -1,6 +1,6 @@
 """The noise of a foreign mechanism, measured where it looks Gaussian: a reading with an assumption, which it names."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import normaltest
@@ -80,4 +80,4 @@ def strength(one: Floats, zero: Floats, confidence: float) -> ShiftEstimate:
         the rest.
     """
     sign = 1.0 if one.mean() >= zero.mean() else -1.0
-    return replace(gaussian_shift(sign * one, sign * zero, (1 + confidence) / 2), confidence=confidence)
+    return gaussian_shift(sign * one, sign * zero, (1 + confidence) / 2)

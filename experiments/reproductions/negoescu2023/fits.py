@@ -108,8 +108,8 @@ def _checks(one: Point, run: Path, extent: Extent) -> pd.DataFrame:
         for size in SIZES[extent]:
             used = random.permutation(scores)[: _FITTED + size]
             for components in COMPONENTS[extent]:
-                found = ks_check(used, components, size, random)
-                rows.append((one.name, one.config.privacy.private, world, components, size, found.p_value))
+                p_value = ks_check(used, components, size, random)
+                rows.append((one.name, one.config.privacy.private, world, components, size, p_value))
     return pd.DataFrame(rows, columns=["point", "private", "world", "components", "size", "p_value"])
 
 

@@ -228,9 +228,9 @@ def _poor_fit(
     components = min(law.components, mixtures.MOST_COMPONENTS)
     if size < FEW or np.unique(used).size < FEW:
         return []
-    check = mixtures.ks_check(used, components, size, rng)
-    if check.p_value > _POOR_FIT:
+    p_value = mixtures.ks_check(used, components, size, rng)
+    if p_value > _POOR_FIT:
         return []
     advice = "; compare --method mixture and empirical" if method is StarMethod.PARAMETRIC else ""
     kind = "a normal" if components == 1 else f"a mixture of {components} normals"
-    return [f"scores of {name} do not look like {kind} (two-sample KS p = {check.p_value:.2g}){advice}"]
+    return [f"scores of {name} do not look like {kind} (two-sample KS p = {p_value:.2g}){advice}"]
