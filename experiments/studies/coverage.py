@@ -141,7 +141,7 @@ STATEMENTS = (
     Statement("AUC of a membership attack, nothing leaks", partial(scores.rates_without_leak, False), (), share=0.1),
     Statement("all four figures of a membership attack, nothing leaks", partial(scores.rates_without_leak, True), (),
               is_promised=False, share=0.05),
-    Statement("AUC of insiders, jackknife", scores.rates_of_insiders, (f"{_MEMBERS}rates.areas_between_worlds",),
+    Statement("AUC of insiders, jackknife", scores.rates_of_insiders, (f"{_MEMBERS}rates._areas_between_worlds",),
               is_promised=False),
     Statement("Epsilon*, empirical", partial(scores.stars, StarMethod.EMPIRICAL), (
         f"{_STAR}intervals.empirical_interval",

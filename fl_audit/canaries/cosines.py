@@ -60,24 +60,12 @@ def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidenc
     seen = values * math.sqrt(dimension)
     mean, reach = float(seen.mean()), float(stdtrit(seen.size - 1, confidence))
     low = max(0.0, mean - reach * float(seen.std(ddof=1)) / math.sqrt(seen.size))
-    estimate = epsilon_of_two_normals(mean, float(seen.std()), delta)
+    estimate = _epsilon_of_two_normals(mean, float(seen.std()), delta)
     return CosineFinding(estimate, gdp_epsilon(delta, low), max(0.0, mean), low)
 
 
-def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
-    """Return the epsilon at delta between N(0, 1) and N(mean, spread^2), the larger of both directions.
-
-    Parameters
-    ----------
-    mean, spread, delta
-        Finite, the spread above 0; above 0, below 1.
-
-    Raises
-    ------
-    InputError
-        If the spread is not positive and finite.
-    """
-    require_delta(delta)
+def _epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
+    """Return the epsilon at delta between N(0, 1) and N(mean, spread^2), the larger of both directions."""
     require(0 < spread < math.inf, f"spread is {spread}: accepted are positive finite numbers")
 
     def gap(epsilon: float) -> float:
@@ -89,10 +77,8 @@ def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
 
 
 def _hockey_stick(epsilon: float, mean: float, spread: float) -> float:
-    """Return P(E) - e^epsilon Q(E), P = N(mean, spread^2), Q = N(0, 1), E where the log ratio passes epsilon.
-
-    The ratio is a y^2 + b y + c; where e^epsilon Q(E) would lose its digits, E is so unlikely that P(E) alone counts.
-    """
+    """Return P(E) - e^epsilon Q(E), P = N(mean, spread^2), Q = N(0, 1), E where the log ratio passes epsilon."""
+    # The ratio is a y^2 + b y + c; where e^epsilon Q(E) would lose its digits, E is so unlikely that P(E) alone counts.
     a, b = (1 - spread**-2) / 2, mean / spread**2
     c = -(mean**2) / (2 * spread**2) - math.log(spread) - epsilon
     if abs(a) < 1e-12:

@@ -177,10 +177,8 @@ def seed_in(path: Path) -> int:
 
 
 def _change(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> Floats:
-    """Return by how much the floating-point tensors of a model changed, as one vector in their order.
-
-    The tensors that clients were sent decide what counts: an average turns counters into fractions.
-    """
+    """Return by how much the floating-point tensors of a model changed, as one vector in their order."""
+    # The tensors that clients were sent decide what counts: an average turns counters into fractions.
     shapes = [one.shape for one in before], [one.shape for one in after]
     require(shapes[0] == shapes[1], f"models have tensors of shapes {shapes[0]} and {shapes[1]}: accepted are the same")
     pairs = [(old, new) for old, new in zip(before, after, strict=True) if old.dtype.kind == "f"]

@@ -73,13 +73,7 @@ def read_note(said: object, node: str | None = None) -> CanaryNote | None:
 
 
 def _note_of_json(values: Mapping[str, object]) -> CanaryNote:
-    """Return a note from its JSON values, as `CanaryNote` has them; all but the number may be missing.
-
-    Raises
-    ------
-    ValueError
-        If one of them cannot be; likewise `TypeError`, `KeyError` and `OverflowError`.
-    """
+    """Return a note from its JSON values, as `CanaryNote` has them; all but the number may be missing."""
     number, replaced = int(str(values["number"])), values.get("is_replaced")
     coins, directions, node = (_told(str, values.get(name)) for name in ("coins", "directions", "node"))
     norm, weight = (_told(float, values.get(name)) for name in ("norm", "weight"))

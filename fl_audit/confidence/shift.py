@@ -185,17 +185,10 @@ def _nodes() -> tuple[Floats, Floats]:
     return (nodes + 1) / 2, weights / 2
 
 
-def noncentral_t_cdf(t: float, degrees: float, noncentrality: float) -> float:
-    """Return P(T <= t) for T = (Z + noncentrality) / S, Z standard normal and S^2 an independent chi^2 / degrees.
-
-    One of Z and S is integrated in closed form, the other by quadrature with 200 points. The quadrature is over
-    whichever of the two has the smoother integrand, so that the error stays below 1e-11.
-
-    Parameters
-    ----------
-    t, degrees, noncentrality
-        At least 0, finite; degrees of freedom, at least 2; at least 0, finite.
-    """
+def _noncentral_t_cdf(t: float, degrees: float, noncentrality: float) -> float:
+    """Return P(T <= t) for T = (Z + noncentrality) / S, Z standard normal and S^2 an independent chi^2 / degrees."""
+    # One of Z and S is integrated in closed form, the other by quadrature with 200 points. The quadrature is over
+    # whichever of the two has the smoother integrand, so that the error stays below 1e-11.
     if t * t >= 2 * degrees:
         return _over_normal(t, degrees, noncentrality)
     return _over_spread(t, degrees, noncentrality)
@@ -236,7 +229,7 @@ def noncentrality_at(probability: float, t: float, degrees: float) -> float:
         Above 0 and below 1; at least 0, finite; degrees of freedom, at least 2.
     """
     high = t * _spread_range(degrees)[1] + _REACH
-    return falling_root(lambda ncp: noncentral_t_cdf(t, degrees, ncp) - probability, high, high, xtol=1e-13 * high)
+    return falling_root(lambda ncp: _noncentral_t_cdf(t, degrees, ncp) - probability, high, high, xtol=1e-13 * high)
 
 
 def noncentral_t_quantile(probability: float, degrees: float, noncentrality: float) -> float:
@@ -249,5 +242,5 @@ def noncentral_t_quantile(probability: float, degrees: float, noncentrality: flo
     """
     high = noncentrality + _REACH
     return falling_root(
-        lambda t: probability - noncentral_t_cdf(t, degrees, noncentrality), high, xtol=1e-13 * high, rtol=1e-13
+        lambda t: probability - _noncentral_t_cdf(t, degrees, noncentrality), high, xtol=1e-13 * high, rtol=1e-13
     )

@@ -119,10 +119,8 @@ def _grains(released: Floats) -> Floats:
 
 
 def _coarse(games: Games) -> Floats:
-    """Return released values rounded as anybody may: to a power of two about a thousandth of the usual step.
-
-    The grid of a game follows from what was released in it alone.
-    """
+    """Return released values rounded as anybody may: to a power of two about a thousandth of the usual step."""
+    # The grid of a game follows from what was released in it alone.
     sizes = np.abs(np.where(np.isfinite(games.steps) & (games.steps != 0), games.steps, np.nan)).reshape(len(games), -1)
     usual = np.array([np.nanmedian(size) if np.any(np.isfinite(size)) else 1.0 for size in sizes])
     grids = 2.0 ** (np.floor(np.log2(usual)) - _FINE)[:, None, None]
@@ -130,12 +128,10 @@ def _coarse(games: Games) -> Floats:
 
 
 def _finest(games: Games) -> Floats:
-    """Return the finest binary place of any released value, beside the size of the differing contribution there.
-
-    In floating point a sum has no finer bits than the finer one of what was added. Noise of some size alone may be as
-    fine as any number near zero; noise on top of a contribution is never much finer than the contribution (Mironov
-    2012).
-    """
+    """Return the finest binary place of any released value, beside the size of the differing contribution there."""
+    # In floating point a sum has no finer bits than the finer one of what was added. Noise of some size alone may be as
+    # fine as any number near zero; noise on top of a contribution is never much finer than the contribution (Mironov
+    # 2012).
     sizes = np.abs(games.direction)
     relative = _places(games.released) + np.log2(np.where(sizes > 0, sizes, 1.0))
     known = np.where((sizes > 0) & np.isfinite(games.released), relative, -_LARGEST)

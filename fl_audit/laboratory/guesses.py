@@ -150,11 +150,9 @@ def fewest_games(claim: StatedClaim, confidence: float = 0.95) -> int:
 
 
 def _guesses(groups: dict[str, Floats], present: Flags) -> tuple[Flags, Floats, str, Rule]:
-    """Guess block by block, each by the group of features that had guessed best before.
-
-    Of the guesses that count: whether each was right, and the score behind it less the threshold, (guesses,); then what
-    was looked at most, and its last rule.
-    """
+    """Guess block by block, each by the group of features that had guessed best before."""
+    # Of the guesses that count: whether each was right, and the score behind it less the threshold, (guesses,); then
+    # what was looked at most, and its last rule.
     names, count = list(groups), len(present)
     scores = np.zeros((len(names), count))
     rules: dict[str, Rule] = {}

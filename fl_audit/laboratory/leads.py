@@ -146,10 +146,8 @@ def margin_of(scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: in
 
 
 def _cautious_rates(one: Floats, zero: Floats) -> tuple[Floats, Floats]:
-    """Return rates of right and of false alarms at thresholds on either side, with a standard error against us.
-
-    Both are of ascending scores, under D and under D'.
-    """
+    """Return rates of right and of false alarms at thresholds on either side, with a standard error against us."""
+    # Both are of ascending scores, under D and under D'.
     thresholds = np.unique(np.concatenate([one, zero]))[:-1]
     shares = [1 - np.searchsorted(group, thresholds, side="right") / group.size for group in (one, zero)]
     # An alarm for D above a threshold, or for D' at and below it.
@@ -172,11 +170,9 @@ def _method(scores: Floats, truth: Flags, delta: float) -> BoundMethod:
 def _expected_epsilon(
     found: Floats, alarms: Floats, delta: float, fresh: int, quantile: float = _RANKING_QUANTILE
 ) -> float:
-    """Return about the epsilon that fresh games of either truth will prove of a rule, at its best threshold.
-
-    `found` and `alarms` are at each threshold the shares of games of one truth that the rule calls rightly, and of the
-    other that it mistakes for it; `quantile` standard errors are lost on either rate. Below 0 for none.
-    """
+    """Return about the epsilon that fresh games of either truth will prove of a rule, at its best threshold."""
+    # `found` and `alarms` are at each threshold the shares of games of one truth that the rule calls rightly, and of
+    # the other that it mistakes for it; `quantile` standard errors are lost on either rate. Below 0 for none.
     if not found.size:
         return -math.inf
     lost = quantile / math.sqrt(fresh)

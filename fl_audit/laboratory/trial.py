@@ -252,10 +252,8 @@ def _kept(scouted: Mapping[str, list[Lead]], count: int) -> list[str]:
 
 
 def _tried(chosen: Sequence[Lead], play: Play, budget: Budget, level: float, tell: Tell) -> list[Attempt]:
-    """Return the last attempts of leads: stage by stage on fresh games, of which those that tell most see the next.
-
-    Which ones these are follows from earlier games, and every stage of a lead has its share of the level anyway.
-    """
+    """Return the last attempts of leads: stage by stage on fresh games, of which those that tell most see the next."""
+    # Which ones these are follows from earlier games, and every stage of a lead has its share of the level anyway.
     first, last = budget.pilot, dict[str, Attempt]()
     going, next_stage = list(chosen), budget.deep
     for stage, share in zip(budget.stages, budget.shares, strict=True):

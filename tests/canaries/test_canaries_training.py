@@ -12,7 +12,7 @@ from experiments.studies.one_run_certificates import false_certificates, limit_u
 from fl_audit.adjacency import Adjacency
 from fl_audit.canaries.bounds import one_run_bound
 from fl_audit.canaries.certify import certify
-from fl_audit.canaries.cosines import epsilon_of_two_normals, from_final_model
+from fl_audit.canaries.cosines import _epsilon_of_two_normals, from_final_model
 from fl_audit.canaries.directions import canary_coins, canary_direction, canary_score, canary_update
 from fl_audit.canaries.guesses import Guesses
 from fl_audit.canaries.methods import OneRunMethod
@@ -151,7 +151,7 @@ def test_no_bound_by_counts_can_do_much_better_under_dependence() -> None:
     ("mean", "spread", "delta"), [(1.0, 1.0, 1e-2), (0.3, 1.1, 1e-5), (1, 0.8, 1e-3), (0, 1.3, 0.01)]
 )
 def test_epsilon_of_two_normals_by_quadrature(mean: float, spread: float, delta: float) -> None:
-    epsilon = epsilon_of_two_normals(mean, spread, delta)
+    epsilon = _epsilon_of_two_normals(mean, spread, delta)
     y = np.linspace(-60, 60, 2_000_001)
     p, q = norm(mean, spread).pdf(y), norm().pdf(y)
     both = [np.maximum(0.0, one - np.exp(epsilon) * other).sum() * (y[1] - y[0]) for one, other in ((p, q), (q, p))]
@@ -160,8 +160,8 @@ def test_epsilon_of_two_normals_by_quadrature(mean: float, spread: float, delta:
 
 def test_the_published_value_of_cosines() -> None:
     """google-research/federated, one_shot_epe: mean and spread 1 / sqrt(d), d = 2000, delta .01 give 2.317789."""
-    assert epsilon_of_two_normals(1.0, 1.0, 1e-2) == pytest.approx(2.317789, abs=1e-6)
-    assert epsilon_of_two_normals(0.0, 1.0, 1e-5) == 0
+    assert _epsilon_of_two_normals(1.0, 1.0, 1e-2) == pytest.approx(2.317789, abs=1e-6)
+    assert _epsilon_of_two_normals(0.0, 1.0, 1e-5) == 0
 
 
 def test_cosines_of_a_gaussian_mechanism_estimate_and_bound_its_epsilon() -> None:

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_curve as sklearn_roc
 
 from fl_audit.errors import InputError
 from fl_audit.evidence.membership.achieved import epsilon_of_one_target, one_target_scores
-from fl_audit.evidence.membership.rates import areas_between_worlds, membership_rates, roc_curve
+from fl_audit.evidence.membership.rates import _areas_between_worlds, membership_rates, roc_curve
 from fl_audit.game.membership import Membership
 
 
@@ -151,7 +151,7 @@ def test_pairs_of_different_worlds_are_counted_as_one_by_one() -> None:
 
     every = list(range(5))
     expected = [5 * counted(every) - 4 * counted([one for one in every if one != world]) for world in every]
-    assert areas_between_worlds(scores, Membership(is_in)) == pytest.approx(expected)
+    assert _areas_between_worlds(scores, Membership(is_in)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("shared", [0.0, 1.0])

@@ -23,7 +23,7 @@ from experiments.runs.run_directory import RunDirectory, read_plan
 from experiments.runs.store import read_frame
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.evidence.findings.attacks import SCORE
-from fl_audit.evidence.membership.rates import RocCurve, areas_between_worlds, roc_curve
+from fl_audit.evidence.membership.rates import RocCurve, _areas_between_worlds, roc_curve
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.membership import Membership
 from fl_audit.stored_json import read_json
@@ -156,7 +156,7 @@ def reduced(
         summary,
         {
             # Who knows all other coins of a world is compared with insiders of other worlds.
-            attack: areas_between_worlds(values, membership) if attack == INSIDER else areas(values, membership.is_in)
+            attack: _areas_between_worlds(values, membership) if attack == INSIDER else areas(values, membership.is_in)
             for attack, values in scores.items()
         },
         {attack: RocCurve(_RATES, np.interp(_RATES, one.fpr, one.tpr)) for attack, one in curves.items()},

@@ -242,11 +242,9 @@ def _reach(method: BoundMethod, epsilon: float, limit: float, fewest: int) -> tu
 
 
 def _normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
-    """Return what speaks against normal scores of equal spread, if anything.
-
-    Repeated values; Shapiro and Wilk's test in either group (D'Agostino and Pearson's above 5000 scores); Levene's test
-    about the median (Brown & Forsythe 1974). The three tests share a level of 0.001.
-    """
+    """Return what speaks against normal scores of equal spread, if anything."""
+    # Repeated values; Shapiro and Wilk's test in either group (D'Agostino and Pearson's above 5000 scores); Levene's
+    # test about the median (Brown & Forsythe 1974). The three tests share a level of 0.001.
     from scipy.stats import levene, normaltest, shapiro  # half a second to import; other bounds do without
 
     found = list(_repeated(members, nonmembers, "normal scores do not repeat"))
@@ -266,11 +264,9 @@ def _normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
 
 
 def _gaussian_tradeoff_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
-    """Return what speaks against the scores being the best ones of a Gaussian mechanism, if anything.
-
-    Repeated values; and whether Phi^-1(TPR) - Phi^-1(FPR) is the same at a false-positive rate of a tenth as at a
-    false-negative rate of a tenth, as it is everywhere on a Gaussian trade-off function. Depends on ranks alone.
-    """
+    """Return what speaks against the scores being the best ones of a Gaussian mechanism, if anything."""
+    # Repeated values; and whether Phi^-1(TPR) - Phi^-1(FPR) is the same at a false-positive rate of a tenth as at a
+    # false-negative rate of a tenth, as it is everywhere on a Gaussian trade-off function. Depends on ranks alone.
     found = list(_repeated(members, nonmembers, "the log-odds of a Gaussian mechanism do not"))
     distance = _bend(np.sort(members), np.sort(nonmembers))
     if abs(distance) > -float(ndtri(_FALSE_ALARM / 2)):

@@ -127,10 +127,8 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
 
 
 def _canonical(members: Floats, nonmembers: Floats) -> Integers:
-    """Return how many scores of either group have each rank, shape (different scores, 2).
-
-    Of the four tables that exchanged groups and turned signs give, the one whose bytes come first.
-    """
+    """Return how many scores of either group have each rank, shape (different scores, 2)."""
+    # Of the four tables that exchanged groups and turned signs give, the one whose bytes come first.
     values, ranks = np.unique(np.concatenate([members, nonmembers]), return_inverse=True)
     parts = (ranks[: members.size], ranks[members.size :])
     table = np.stack([np.bincount(part, minlength=values.size) for part in parts], axis=1).astype("<i8")

@@ -130,13 +130,11 @@ def _ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delt
 
 
 def _by_value(way: ScoreSplit, delta: float, level: float) -> _Rules:
-    """Return rules by the Clopper-Pearson bound to be expected, with thresholds among choosing scores themselves.
-
-    The threshold is the value of a score, so ties need no care. A threshold at one group's j-th largest score of n
-    leaves a share of j / (n + 1) of its law above it on average; between two of them, half a step less. The bound to be
-    expected is that of as many scores as the geometric mean of those that choose and those that measure: the true
-    number would trust an extreme threshold's few hits too much.
-    """
+    """Return rules by the Clopper-Pearson bound to be expected, with thresholds among choosing scores themselves."""
+    # The threshold is the value of a score, so ties need no care. A threshold at one group's j-th largest score of n
+    # leaves a share of j / (n + 1) of its law above it on average; between two of them, half a step less. The bound to
+    # be expected is that of as many scores as the geometric mean of those that choose and those that measure: the true
+    # number would trust an extreme threshold's few hits too much.
     first, second = way.choosing
     top = [second[second.size - _ranks(second.size)], first[first.size - _ranks(first.size)]]
     thresholds = np.concatenate([*top, first[_ranks(first.size) - 1]])
@@ -150,26 +148,22 @@ def _by_value(way: ScoreSplit, delta: float, level: float) -> _Rules:
 
 
 def _clopper_pearson(counts: Counts, delta: float, level: float) -> float:
-    """Return the Clopper-Pearson bound: log((TPR_low - delta) / FPR_high), at least 0.
-
-    (epsilon, delta)-DP allows no event with TPR > e^epsilon FPR + delta (Kairouz, Oh & Viswanath 2015, theorem 2.1).
-    TPR and FPR are bounded at half the level each (Clopper & Pearson 1934), on scores that did not choose the event. No
-    assumption but that scores are independent, and alike within a group.
-    """
+    """Return the Clopper-Pearson bound: log((TPR_low - delta) / FPR_high), at least 0."""
+    # (epsilon, delta)-DP allows no event with TPR > e^epsilon FPR + delta (Kairouz, Oh & Viswanath 2015, theorem 2.1).
+    # TPR and FPR are bounded at half the level each (Clopper & Pearson 1934), on scores that did not choose the event.
+    # No assumption but that scores are independent, and alike within a group.
     hits, alarms = np.array([float(counts.hits)]), np.array([float(counts.alarms)])
     return max(0.0, float(_ratio_bound(hits, counts.first, alarms, counts.second, delta, level)[0]))
 
 
 @lru_cache(maxsize=4096)
 def _bayes(counts: Counts, delta: float, level: float) -> float:
-    """Return the posterior quantile of epsilon at `level`, at least 0.
-
-    TPR and FPR have independent Jeffreys posteriors Beta(hits + 1/2, misses + 1/2); epsilon is the smallest for which
-    (FPR, TPR) is allowed: TPR <= min(e^eps FPR + delta, 1 - e^-eps (1 - delta - FPR)) (Zanella-Beguelin et al. 2022,
-    Bayesian estimation of differential privacy, arXiv 2206.05199). The mirror image below the diagonal is left out:
-    with it the posterior of epsilon had no mass at 0, and pure noise would always be certified. The rule is chosen as
-    for Clopper-Pearson; no frequentist coverage is promised.
-    """
+    """Return the posterior quantile of epsilon at `level`, at least 0."""
+    # TPR and FPR have independent Jeffreys posteriors Beta(hits + 1/2, misses + 1/2); epsilon is the smallest for which
+    # (FPR, TPR) is allowed: TPR <= min(e^eps FPR + delta, 1 - e^-eps (1 - delta - FPR)) (Zanella-Beguelin et al. 2022,
+    # Bayesian estimation of differential privacy, arXiv 2206.05199). The mirror image below the diagonal is left out:
+    # with it the posterior of epsilon had no mass at 0, and pure noise would always be certified. The rule is chosen as
+    # for Clopper-Pearson; no frequentist coverage is promised.
     tpr = (counts.hits + 0.5, counts.first - counts.hits + 0.5)
     return _where_allowed(tpr, BetaMean(counts.alarms + 0.5, counts.second - counts.alarms + 0.5), delta, level)
 
@@ -200,10 +194,8 @@ def _by_rank(way: ScoreSplit) -> _Rules:
 
 
 def _by_shift(way: ScoreSplit, _: float, __: float) -> _Rules:
-    """Return rules by their shift in sight of a Gaussian trade-off: k is chosen, the threshold follows.
-
-    What is expected is Phi^-1(TPR) - Phi^-1(FPR), less some of its standard errors over the choosing scores.
-    """
+    """Return rules by their shift in sight of a Gaussian trade-off: k is chosen, the threshold follows."""
+    # What is expected is Phi^-1(TPR) - Phi^-1(FPR), less some of its standard errors over the choosing scores.
     first, second = way.choosing
     fpr, thresholds, alarms = _by_rank(way)
     place = np.clip(fpr * (second.size + 1), 1, second.size)
@@ -261,12 +253,10 @@ def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
 
 
 def _rate_at(way: ScoreSplit, fpr: Floats) -> Floats:
-    """Return the first group's rate above the thresholds with these false-positive rates, by the choosing scores.
-
-    Between choosing reference scores it is interpolated. Beyond the largest it falls as a power of the rate, the one
-    between the largest and the third largest: a threshold so far out must neither be taken for as good as the largest
-    score, nor be given up where the first group lies far above the reference.
-    """
+    """Return the first group's rate above the thresholds with these false-positive rates, by the choosing scores."""
+    # Between choosing reference scores it is interpolated. Beyond the largest it falls as a power of the rate, the one
+    # between the largest and the third largest: a threshold so far out must neither be taken for as good as the largest
+    # score, nor be given up where the first group lies far above the reference.
     hits = _above(way.choosing.first, way.choosing.second[::-1]) + 0.5
     size = way.choosing.second.size
     place = fpr * (size + 1)
@@ -277,11 +267,10 @@ def _rate_at(way: ScoreSplit, fpr: Floats) -> Floats:
 
 
 def _expected_bound(tpr: Floats, fpr: Floats, sizes: tuple[float, float], delta: float, level: float) -> Floats:
-    """Return about the bound of some rates: rare events of Poisson numbers, whose ratio has an exact bound.
-
-    Of Poisson numbers h and k the share h / (h + k) is binomial, so the ratio of their means has a bound by a quantile
-    of a beta law. Rates that are not small vary less than Poisson numbers: h / (1 - tpr) in place of h says so.
-    """
+    """Return about the bound of some rates: rare events of Poisson numbers, whose ratio has an exact bound."""
+    # Of Poisson numbers h and k the share h / (h + k) is binomial, so the ratio of their means has a bound by a
+    # quantile of a beta law. Rates that are not small vary less than Poisson numbers: h / (1 - tpr) in place of h says
+    # so.
     with np.errstate(divide="ignore", over="ignore"):
         h, k = (
             np.minimum(rate * size / np.maximum(1 - rate, 1 / _CERTAIN), _CERTAIN)

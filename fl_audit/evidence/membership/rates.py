@@ -172,25 +172,17 @@ def membership_rates(
         Interval(float(p), float(a), float(b)) for p, a, b in zip(point, low, high, strict=True)
     )
     if of_insiders:
-        auc = _share_of(areas_between_worlds(values, membership), (1 - confidence) / point.size)
+        auc = _share_of(_areas_between_worlds(values, membership), (1 - confidence) / point.size)
     members = int(membership.is_in.sum())
     return MembershipRates(auc, tpr_0001, tpr_001, balanced, confidence, worlds, members, values.size - members)
 
 
-def areas_between_worlds(scores: ArrayLike, membership: Membership) -> Floats:
-    """Return the AUC over pairs of scores of different worlds, as the jackknife's pseudo-values of worlds, (worlds,).
-
-    Their mean is the AUC but for terms of order 1/worlds, and their spread over the root of the worlds is its standard
-    error, as if each were the value of one world. NaN where no pairs are left without a world.
-
-    With T the won pairs of different worlds out of P, and t_w and p_w those in which world w has a part, the value of w
-    is W T/P - (W - 1) (T - t_w) / (P - p_w) (Tukey's pseudo-values of a U-statistic).
-
-    Parameters
-    ----------
-    scores, membership
-        As for `membership_rates`.
-    """
+def _areas_between_worlds(scores: ArrayLike, membership: Membership) -> Floats:
+    """Return the AUC over pairs of scores of different worlds, as the jackknife's pseudo-values, shape (worlds,)."""
+    # Their mean is the AUC but for terms of order 1/worlds, and their spread over the root of the worlds is its
+    # standard error, as if each were the value of one world. NaN where no pairs are left without a world. With T the
+    # won pairs of different worlds out of P, and t_w and p_w those in which world w has a part, the value of w is
+    # W T/P - (W - 1) (T - t_w) / (P - p_w) (Tukey's pseudo-values of a U-statistic).
     values, is_in = _checked(scores, membership), membership.is_in
     members, others = np.sort(values[is_in]), np.sort(values[~is_in])
 
@@ -210,13 +202,11 @@ def areas_between_worlds(scores: ArrayLike, membership: Membership) -> Floats:
 
 
 def _share_of(values: Floats, level: float) -> Interval:
-    """Return the mean of the values of worlds, a share, with its interval; from 0 to 1 where they are not defined.
-
-    The interval of Clopper and Pearson for as many trials as would have the same standard error, less for the freedom
-    of Student's law; as many as worlds where no error shows (Korn & Graubard 1998). Where few pairs are out of order
-    that of Student covers too seldom. Held against insiders of like and of unlike contributions, 10 to 100 worlds, mu
-    of 0.3 to 3, at 98.75 %: 95.3 % to 100 % covered, the least where all noise is shared and an AUC of 0.98 is found.
-    """
+    """Return the mean of the values of worlds, a share, with its interval; from 0 to 1 where they are not defined."""
+    # The interval of Clopper and Pearson for as many trials as would have the same standard error, less for the freedom
+    # of Student's law; as many as worlds where no error shows (Korn & Graubard 1998). Where few pairs are out of order
+    # that of Student covers too seldom. Held against insiders of like and of unlike contributions, 10 to 100 worlds, mu
+    # of 0.3 to 3, at 98.75 %: 95.3 % to 100 % covered, the least where all noise is shared and an AUC of 0.98 is found.
     worlds, error = len(values), float(values.std(ddof=1)) / math.sqrt(len(values))
     if not math.isfinite(error):
         return Interval(0.5, 0.0, 1.0)

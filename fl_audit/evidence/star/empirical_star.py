@@ -226,10 +226,8 @@ def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> Loss
 
 
 def _tpr_at_fpr(counts: ThresholdCounts, fpr: float) -> Floats:
-    """Return the largest TPR of a threshold with at most this FPR, shape of the leading axes.
-
-    Rates between two thresholds are not interpolated: with p losses of others, below 1/p no false alarm is allowed.
-    """
+    """Return the largest TPR of a threshold with at most this FPR, shape of the leading axes."""
+    # Rates between two thresholds are not interpolated: with p losses of others, below 1/p no false alarm is allowed.
     # Compared with a little slack, so that rounding cannot turn 3 of 3000 into more than a share of 0.001.
     allowed = counts.last & (counts.population <= np.floor(fpr * counts.population_total * (1 + 1e-12)))
     return np.asarray(np.where(allowed, counts.members, 0).max(axis=-1) / counts.member_total, dtype=np.float64)

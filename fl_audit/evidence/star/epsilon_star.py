@@ -198,11 +198,9 @@ def _largest_of_four(
 
 
 def _tail_supremum(offset: Floats, spread: Floats, delta: float, reach: Floats) -> Floats:
-    """Return the supremum over t of log (P(X > t) - delta) / Q(X > t), at least 0.
-
-    P is N(0, 1), Q is N(offset, spread^2), and t lies within `reach` standard deviations of both means. The inner
-    maximum is bracketed and found by bisection on the sign of H, see the text of the module.
-    """
+    """Return the supremum over t of log (P(X > t) - delta) / Q(X > t), at least 0."""
+    # P is N(0, 1), Q is N(offset, spread^2), and t lies within `reach` standard deviations of both means. The inner
+    # maximum is bracketed and found by bisection on the sign of H, see the text of the module.
     first, last = np.maximum(-reach, offset - reach * spread), np.minimum(reach, offset + reach * spread)
     turn = offset / ((1 - spread) * (1 + spread))
     low = np.maximum(np.where(spread < 1, np.maximum(turn, -_FARTHEST), -_FARTHEST), first)

@@ -133,10 +133,8 @@ def _fit(numbers: Integers, shifted: Floats) -> tuple[Floats, Floats]:
 
 
 def _tail_ranks(total: int, fineness: int) -> Integers:
-    """Return ranks from 1 to `total`: every rank near the ends, and fewer and fewer towards the middle.
-
-    The step between ranks is their distance from the nearer end over `fineness`, and at least 1.
-    """
+    """Return ranks from 1 to `total`: every rank near the ends, and fewer and fewer towards the middle."""
+    # The step between ranks is their distance from the nearer end over `fineness`, and at least 1.
     ranks, rank = [1], 1
     while rank <= total // 2:
         ranks.append(rank)
@@ -197,10 +195,8 @@ def empirical_interval(
 
 
 def _band(losses: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return chosen losses, (ranks,), and an enclosure of the distribution function, (2, 1 + ranks).
-
-    Its two rows are what the function is at least from the loss before on, and what it is at most up to the next one.
-    """
+    """Return chosen losses, (ranks,), and an enclosure of the distribution function, (2, 1 + ranks)."""
+    # Its two rows are what the function is at least from the loss before on, and what it is at most up to the next one.
     n = losses.size
     ranks = _tail_ranks(n, _BAND_FINENESS)
     side = level / (2 * ranks.size)
@@ -215,23 +211,20 @@ def _within(at_least: Floats, at_most: Floats, cut: float) -> Flags:
 
 
 def _ratios(over: Floats, under: Floats, delta: float) -> Floats:
-    """Return the largest of the four ratios at each threshold, with one bound in numerators and one in denominators.
-
-    Lower bounds over upper ones give each ratio as small as the enclosure allows, the reverse as large as it allows.
-    """
+    """Return the largest of the four ratios at each threshold, with one bound in numerators and one in denominators."""
+    # Lower bounds over upper ones give each ratio as small as the enclosure allows, the reverse as large as it allows.
     (over_1, over_0), (under_1, under_0) = over, under
     pairs = ((1 - under_0, 1 - over_1), (over_1, under_0), (over_0, under_1), (1 - under_1, 1 - over_0))
     return largest_ratio(pairs, delta)
 
 
 def _least_within(low: Floats, high: Floats, cut: float, delta: float) -> float:
-    """Return a lower bound of the largest ratio within the cut, if there is any threshold within it.
-
-    Suppose that a given threshold lies within the cut. As rates rise with the threshold, so do all larger thresholds
-    whose rates are proven to be below 1 - cut, and all smaller ones whose rates are proven to be above the cut. All of
-    them count, so the largest ratio is at least the best of theirs. It is not known which threshold lies within the
-    cut, so the smallest of these values over all candidates is returned; infinity where no threshold can lie within.
-    """
+    """Return a lower bound of the largest ratio within the cut, if there is any threshold within it."""
+    # Suppose that a given threshold lies within the cut. As rates rise with the threshold, so do all larger thresholds
+    # whose rates are proven to be below 1 - cut, and all smaller ones whose rates are proven to be above the cut. All
+    # of them count, so the largest ratio is at least the best of theirs. It is not known which threshold lies within
+    # the cut, so the smallest of these values over all candidates is returned; infinity where no threshold can lie
+    # within.
     ratios = _ratios(np.clip(low, cut, 1 - cut), np.clip(high, cut, 1 - cut), delta)
     larger = np.where(high.max(axis=0) < 1 - cut, ratios, 0.0)
     smaller = np.where(low.min(axis=0) > cut, ratios, 0.0)

@@ -193,10 +193,8 @@ def _rates_below(members: Floats, population: Floats, ranks: Integers) -> Floats
 
 
 def _log_winnings(beyond: Floats, fpr: Floats, epsilon: float, delta: float) -> float:
-    """Return the log of the average over tails, ranks and stakes of the products over models.
-
-    `beyond` are members' rates, shape (tails, models, ranks), and `fpr` the false-positive rates of the ranks.
-    """
+    """Return the log of the average over tails, ranks and stakes of the products over models."""
+    # `beyond` are members' rates, shape (tails, models, ranks), and `fpr` the false-positive rates of the ranks.
     most = np.minimum(np.exp(epsilon) * fpr + delta, 1 - math.exp(-epsilon) * (1 - delta - fpr))
     fair = np.minimum(most, 1.0)
     gains = np.log1p(_STAKES * (beyond / fair - 1)[..., None]).sum(axis=1)

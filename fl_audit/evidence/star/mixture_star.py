@@ -118,10 +118,8 @@ def threshold_log_ratios(members: NormalMixture, population: NormalMixture, poin
 def _tail_supremum(
     p: NormalMixture, q: NormalMixture, delta: float, limits: tuple[float, float], best: float, tolerance: float
 ) -> tuple[float, float]:
-    """Return the larger of `best` and the supremum of F within the limits, and an upper bound of it.
-
-    The upper bound is the largest value that the search could not exclude.
-    """
+    """Return the larger of `best` and the supremum of F within the limits, and an upper bound of it."""
+    # The upper bound is the largest value that the search could not exclude.
     low = max(limits[0], float((q.means - _NEGLIGIBLE * q.stds).min()))
     high = min(limits[1], p.upper_quantile(math.log(delta) if delta else -math.inf))
     if math.isinf(high):
@@ -188,10 +186,8 @@ def _same(one: NormalMixture, other: NormalMixture) -> bool:
 
 
 def _tails_agree(one: NormalMixture, other: NormalMixture) -> bool:
-    """Return whether in each tail the same component dominates both laws.
-
-    The widest component dominates a tail, and among equally wide ones the outermost.
-    """
+    """Return whether in each tail the same component dominates both laws."""
+    # The widest component dominates a tail, and among equally wide ones the outermost.
 
     def leader(law: NormalMixture) -> tuple[float, float]:
         return max(zip(law.stds.tolist(), law.means.tolist(), strict=True))
