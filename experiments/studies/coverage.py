@@ -128,7 +128,7 @@ STATEMENTS = (
         f"{_CANARIES}bounds._by_shift",
     )),
     Statement("one run, epsilon by cosines", scores.cosines, (
-        f"{_CANARIES}bounds._by_cosines", f"{_CANARIES}cosines.from_final_model",
+        f"{_CANARIES}bounds._by_cosines", f"{_CANARIES}bounds.from_final_model",
     )),
     Statement("canaries of one training, mu", scores.slopes, ("fl_audit.confidence.shift.gaussian_slope",)),
     Statement("reconstruction, epsilon at least", scores.first_guesses, (
@@ -159,7 +159,7 @@ STATEMENTS = (
         "fl_audit.laboratory.guesses.guessed_epsilon", "fl_audit.laboratory.guesses.fewest_games",
     )),
     Statement("a foreign strategy: reading of the noise", scores.readings_of_noise, (
-        "fl_audit.laboratory.noise.noise_reading", "fl_audit.laboratory.noise.strength",
+        "fl_audit.laboratory.findings._noise_reading", "fl_audit.laboratory.findings.strength",
     )),
     Statement("papers: share", partial(laws.repetitions, "share"), (f"{_PAPERS}statistics.share_interval",)),
     *(

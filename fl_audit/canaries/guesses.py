@@ -37,10 +37,6 @@ class Guesses:
         accepted = 0 <= self.rest_right <= rest
         require(accepted, f"{self.rest_right} right of the other {rest} coins: accepted are 0 to {rest}")
 
-    def perfect(self) -> "Guesses":
-        """Return as many guesses, all right."""
-        return Guesses(self.coins, self.guessed, self.guessed, self.coins - self.guessed)
-
 
 def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negative: int) -> Guesses:
     """Guess `in` of the highest scores and `out` of the lowest, abstain from those between, and count.

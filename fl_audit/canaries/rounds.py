@@ -119,10 +119,6 @@ class KeptRound:
         """The numbers of the canaries whose clients answered."""
         return tuple(one.number for one in self.present)
 
-    def is_whole(self, canaries: int) -> bool:
-        """Return whether so many canaries answered, each once, and nobody else named one."""
-        return self.numbers == tuple(range(canaries)) and len(self.scores) == canaries + DECOYS
-
     @property
     def unit(self) -> float | None:
         """What a canary weighs that is in, in any unit that is one in all rounds; None where nobody said it."""
@@ -250,7 +246,8 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], list[
         If a file cannot be read, or no round was whole.
     """
     found = _kept_rounds(directory)
-    whole = [one for one in found if one.is_whole(canaries)]
+    all_of_them = tuple(range(canaries))
+    whole = [one for one in found if one.numbers == all_of_them and len(one.scores) == canaries + DECOYS]
     wrong = misnamed(found, canaries)
     named = f" once each, since clients name {', '.join(map(str, wrong))} twice or beside them" if wrong else ""
     what = f"{directory} holds no round in which {canaries} canaries answered{named}"

@@ -1,6 +1,7 @@
 """What somebody says of their mechanism: the claim that games try to refute."""
 
 from dataclasses import dataclass
+from math import expm1
 from typing import NamedTuple
 
 from fl_audit.adjacency import Adjacency
@@ -113,8 +114,6 @@ class StatedClaim:
             from fl_audit.privacy.gaussian import gdp_delta
 
             return (1 + gdp_delta(0.0, self.mu)) / 2
-        from math import expm1
-
         assert self.epsilon is not None
         # Both error rates of the best rule lie on the two lines of (epsilon, delta)-DP: Kairouz et al. 2015, Eq. (4).
         odds = expm1(self.epsilon)

@@ -1,15 +1,49 @@
-"""What a trial found, in words and as JSON values."""
+"""What a trial found, in words and as JSON values, and a reading of noise that looks Gaussian, marked as such."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from typing import Any, assert_never
 
-from fl_audit.arrays import finite
+import numpy as np
+from scipy.stats import normaltest
+
+from fl_audit.arrays import Floats, finite
+from fl_audit.confidence.shift import ShiftEstimate, gaussian_shift
 from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.leads import least_shift
-from fl_audit.laboratory.noise import NoiseReading, noise_reading
 from fl_audit.laboratory.trial import Attempt, Refusal, Trial, Unrefuted
+
+_NORMAL_LEVEL = 0.01  # a residual whose test of normality has a smaller p-value gets no reading
+
+
+@dataclass(frozen=True)
+class NoiseReading:
+    """What was released along the differing contribution, if its noise is Gaussian."""
+
+    shift: float  # by how much D is ahead of D', in the model's units
+    spread: float  # standard deviation of the noise there
+    # `mu`, `mu_low`: shift over spread, the parameter of a Gaussian mechanism of this strength, and its lower bound.
+    mu: float
+    mu_low: float
+    confidence: float  # of the bound, if the noise is Gaussian
+    claimed_mu: float  # the largest shift over spread that the claim leaves room for, had the noise been Gaussian
+    p_value: float  # of the test of normality
+
+    @property
+    def ratio(self) -> float:
+        """How many times too little noise there is: 1 or less where there is enough."""
+        return self.mu / max(self.claimed_mu, 1e-300)
+
+    @property
+    def words(self) -> str:
+        """The reading in one sentence, with what it rests on."""
+        return (
+            f"If the noise is Gaussian (its test has p = {self.p_value:.2g}): shift {self.shift:.3g} over noise of "
+            f"{self.spread:.3g} is mu {self.mu:.2f}, at least {self.mu_low:.2f} with {self.confidence:.0%} confidence; "
+            f"the claim allows {self.claimed_mu:.2f}."
+        )
 
 
 @dataclass(frozen=True)
@@ -80,7 +114,7 @@ def findings(trial: Trial, words: Mapping[str, str], mends: Mapping[str, str]) -
     claim, order = trial.claim, list(words)
     ranked = sorted(trial.attempts, key=lambda one: (not one.is_broken, order.index(one.lead.kind) * one.is_broken))
     return tuple(
-        Finding(one, words[one.lead.kind], mends[one.lead.kind], noise_reading(claim, one), claim.success)
+        Finding(one, words[one.lead.kind], mends[one.lead.kind], _noise_reading(claim, one), claim.success)
         for one in ranked
     )
 
@@ -248,10 +282,7 @@ def trial_json(trial: Trial, found: tuple[Finding, ...]) -> dict[str, Any]:
         "findings": [_finding_json(finding) for finding in found],
         "could_find_times_too_little_noise": finite(could_find(trial)),
         "floating_point": floating_words(trial) or None,
-        "unplayed": list(trial.unplayed),
-        "untried": list(trial.untried),
-        "passed_over": list(trial.passed_over),
-        "silent": list(trial.silent),
+        **{name: list(getattr(trial, name)) for name in ("unplayed", "untried", "passed_over", "silent")},
         "not_tried": {why: list(kinds) for why, kinds in not_tried(trial).items()},
         "lower_bound_knowing_others": None if trial.knowing is None else finite(trial.knowing.bound),
         "knowing_others_refutes_nothing": None if trial.knowing is None else str(trial.unrefuted),
@@ -276,9 +307,7 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
         "confidence": attempt.confidence,
         "method": str(attempt.lead.method),
         "ceiling": finite(attempt.ceiling),
-        "games": attempt.games,
-        "share_of_games": attempt.share_of_games,
-        "right": attempt.right,
+        **{name: getattr(attempt, name) for name in ("games", "share_of_games", "right")},
         "claimed_success": finding.claimed_success,
         "transcript": list(attempt.lines),
         "if_gaussian": None
@@ -287,3 +316,37 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
         | {"p_value_normal": reading.p_value},
         "usual_mend": finding.mend,
     }
+
+
+def _noise_reading(claim: StatedClaim, attempt: Attempt, confidence: float = 0.95) -> NoiseReading | None:
+    """Return the reading of the noise in the games of an attempt; None where it is not Gaussian."""
+    one, zero = attempt.along[attempt.present], attempt.along[~attempt.present]
+    if min(one.size, zero.size) < 20:
+        return None
+    residual = np.concatenate([one - one.mean(), zero - zero.mean()])
+    p_value = float(normaltest(residual).pvalue) if np.ptp(residual) > 0 else 0.0
+    if not p_value >= _NORMAL_LEVEL:
+        return None
+    estimate = strength(one, zero, confidence)
+    return NoiseReading(
+        shift=float(abs(one.mean() - zero.mean())),
+        spread=float(residual.std(ddof=2)),
+        mu=estimate.shift,
+        mu_low=estimate.low,
+        confidence=confidence,
+        claimed_mu=claim.allowed_mu,
+        p_value=p_value,
+    )
+
+
+def strength(one: Floats, zero: Floats, confidence: float) -> ShiftEstimate:
+    """Return the shift over spread of normal releases under D and D', whichever is ahead.
+
+    Parameters
+    ----------
+    one, zero, confidence
+        What was released under D and under D', shapes (n1,) and (n0,); of the lower bound, 0.5 or more, below 1. As the
+        releases say which is ahead, each way has half of the rest.
+    """
+    sign = 1.0 if one.mean() >= zero.mean() else -1.0
+    return gaussian_shift(sign * one, sign * zero, (1 + confidence) / 2)

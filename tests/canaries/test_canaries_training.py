@@ -10,9 +10,8 @@ from scipy.stats import binom, ks_2samp, norm
 from experiments.studies.canary_clients import NEEDED, Training, study
 from experiments.studies.one_run_certificates import false_certificates, limit_under_dependence, mechanisms, problems
 from fl_audit.adjacency import Adjacency
-from fl_audit.canaries.bounds import one_run_bound
+from fl_audit.canaries.bounds import _epsilon_of_two_normals, from_final_model, one_run_bound
 from fl_audit.canaries.certify import certify
-from fl_audit.canaries.cosines import _epsilon_of_two_normals, from_final_model
 from fl_audit.canaries.directions import canary_coins, canary_direction, canary_score, canary_update
 from fl_audit.canaries.guesses import Guesses
 from fl_audit.canaries.methods import OneRunMethod
