@@ -268,10 +268,8 @@ def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidenc
 
     Parameters
     ----------
-    cosines, dimension, delta
-        From -1 to 1, shape (canaries,), at least two; d, at least 1000; above 0, below 1.
-    confidence
-        Above 0.5, below 1.
+    cosines, dimension, delta, confidence
+        From -1 to 1, shape (canaries,), at least two; d, at least 1000; above 0, below 1; above 0.5, below 1.
 
     Raises
     ------

@@ -61,10 +61,9 @@ def certify(
     scores
         <release, direction> of every round and canary, shape (rounds, canaries), on one scale in all rounds; only those
         of whole rounds in which the canary's client took part.
-    coins
-        Which canaries were in, bool, same shape.
-    claim
-        What the training promises. Its first event is the noisy sum of a round: Gaussian, with or without sampling.
+    coins, claim
+        Which canaries were in, bool, same shape; what the training promises, whose first event is the noisy sum of a
+        round: Gaussian, with or without sampling.
     confidence
         Above 0.5, below 1.
     method

@@ -18,7 +18,6 @@ from fl_audit.randomness import Purpose, generator
 
 DECOYS = 20
 """Directions that nobody sends, beside the canaries: they tell how scores are spread without a canary."""
-
 _PASSES = 1 - 2.0**-20  # share of the clipping norm that a canary takes: what float32 rounds up must not be clipped
 
 

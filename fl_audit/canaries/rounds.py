@@ -26,7 +26,6 @@ Value = TypeVar("Value")
 
 NOTE = "fl-audit-canary"
 """Entry of a reply that names its canary; its coin stays with the client."""
-
 _LONGEST = 1000  # characters of a note
 _WORK = 10_000  # hashes that who tries a seed has to take
 _NAMED = 4

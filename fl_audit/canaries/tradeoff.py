@@ -154,10 +154,8 @@ def tradeoff_epsilon(guesses: Guesses, delta: float, level: float) -> float:
 
     Parameters
     ----------
-    guesses, level
-        As for `tradeoff_mu`.
-    delta
-        At least 0, below 1.
+    guesses, delta, level
+        As for `tradeoff_mu`; delta is at least 0 and below 1.
 
     Raises
     ------

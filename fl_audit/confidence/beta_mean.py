@@ -51,10 +51,9 @@ def where_it_reaches(tail: Callable[[float], float], level: float, largest: floa
 
     Parameters
     ----------
-    tail, level
-        A function of a number from 0 that increases to more than `level`; above 0.
-    largest
-        The search goes up to this, or to the next power of 2 beyond.
+    tail, level, largest
+        A function of a number from 0 that increases to more than the level, which is above 0; the search goes up to
+        the largest, or to the next power of 2 beyond.
     """
     return falling_root(lambda x: level - tail(x), most=largest, xtol=1e-9, rtol=1e-9)
 

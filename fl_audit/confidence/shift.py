@@ -95,10 +95,8 @@ def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEst
 
     Parameters
     ----------
-    parts
-        How much of a member each score holds, at least 0; shape (n,).
-    scores, confidence
-        Finite, same shape; 0.5 or more, below 1.
+    parts, scores, confidence
+        How much of a member each score holds, at least 0, and the scores, finite, shapes (n,); 0.5 or more, below 1.
 
     Raises
     ------

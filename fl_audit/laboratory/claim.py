@@ -9,7 +9,6 @@ from fl_audit.errors import InputError, require
 
 LESSONS = 20
 """Games at the start that are not counted: the first half teaches, the second tells which features guess well."""
-
 _DELTAS = (1e-5, 1e-3, 0.01, 0.05, 0.1)
 """Where the curve of a claim about Gaussian noise is held against games; its total variation is a sixth place."""
 

@@ -15,9 +15,7 @@ from fl_audit.laboratory.seen import Games
 _MOST = 400  # most columns of a group; where there are more, their sums over rounds are shown, or projections alone
 _ROUNDS_SHOWN = 12
 _GRAINS = tuple(range(8, 41, 2))  # binary places at which roundings are looked for: multiples of 2**-k, k from 8 to 40
-
 _LARGEST = 100.0  # stands for a binary place where there is none
-
 _ALONG = "what was released along the differing contribution"  # normal, if noise is Gaussian
 BESIDE_OTHERS = "what was released along it, beside what others contributed"
 """The group for who knows what all others sent, their shares of the noise included."""

@@ -84,10 +84,8 @@ class Finding:
     @property
     def allowed(self) -> str:
         """What the claim allows in the place of that."""
-        limit = self.attempt.lead.limit
-        if limit.epsilon > 0:
-            return f"the claim allows {limit.epsilon:.2f} there"
-        return "the claim allows no more than that"
+        epsilon = self.attempt.lead.limit.epsilon
+        return f"the claim allows {epsilon:.2f} there" if epsilon > 0 else "the claim allows no more than that"
 
     @property
     def cause(self) -> str:
@@ -106,10 +104,8 @@ def findings(trial: Trial, words: Mapping[str, str], mends: Mapping[str, str]) -
 
     Parameters
     ----------
-    trial
-        The trial.
-    words, mends
-        What happens in a kind of game, and what usually mends a leak, by its name; the plainest kinds come first.
+    trial, words, mends
+        The trial; what happens in a kind of game, and what usually mends a leak, by its name, plainest kinds first.
     """
     claim, order = trial.claim, list(words)
     ranked = sorted(trial.attempts, key=lambda one: (not one.is_broken, order.index(one.lead.kind) * one.is_broken))

@@ -36,11 +36,9 @@ def guess_trial(
     ----------
     claim, kind
         The claim, and the name of the kind of game.
-    games
-        All games that were planned, in order, more than `LESSONS`; a number of games that depends on how they went
-        would void the confidence.
-    present
-        Whether D was played, shape (games,): fair coins, independent of everything else.
+    games, present
+        All games that were planned, in order, more than `LESSONS`, since a number that depends on how they went would
+        void the confidence; whether D was played, shape (games,): fair coins, independent of everything else.
     confidence
         Probability with which a claim that holds is not called violated, above 0.5 and below 1.
     knows_others

@@ -188,9 +188,8 @@ def least_shift(limit: Limit, games: int, level: float) -> float:
 
     Parameters
     ----------
-    limit, games
-        What follows from the claim, and how many fresh games try it: four fifths of them measure, half of either truth.
-    level
+    limit, games, level
+        What follows from the claim; how many fresh games try it: four fifths of them measure, half of either truth;
         1 - confidence of the bound, in (0, 0.5).
     """
     quantile = float(ndtri(1 - level / 2)) + _POWER

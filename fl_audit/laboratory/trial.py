@@ -303,10 +303,8 @@ def attempt_of(
     ----------
     lead, bound, ceiling, confidence, right, scores
         As of `Attempt`; whether each game that counts was guessed right, and its score, shape (games,).
-    games, present
-        All games, and whether D was played.
-    lessons
-        How many of them, at the beginning, do not count.
+    games, present, lessons
+        All games, whether D was played, and how many of them, at the beginning, do not count.
     """
     counted = games.taken(slice(lessons, None))
     return Attempt(

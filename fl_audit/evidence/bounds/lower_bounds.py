@@ -26,16 +26,11 @@ from fl_audit.privacy.gaussian import gdp_epsilon
 
 _DETECTION_POWER = 0.9
 _NEAR_CEILING = 0.95
+# Probability, about, of each warning about continuous scores where the assumption holds. Warnings gate nothing: a bound
+# on scores that pass may still err.
 _FALSE_ALARM = 0.001
-"""Probability, about, of each warning about continuous scores where the assumption holds.
-
-Warnings gate nothing: a bound on scores that pass may still err.
-"""
-_LEAST = 8
-_SHAPIRO_LIMIT = 5000
-_DISTINCT_SHARE = 0.9
-_TAIL = 0.1
-_LEAST_COUNT = 5
+_LEAST, _LEAST_COUNT, _SHAPIRO_LIMIT = 8, 5, 5000
+_DISTINCT_SHARE, _TAIL = 0.9, 0.1
 _CEILING = "the largest epsilon that this method certifies with so many scores, however well they separate"
 _DETECTABLE = (
     "the smallest true epsilon that would be certified to exceed 0 with probability 0.9; this method has no ceiling"

@@ -32,10 +32,8 @@ def area_under_curve(members: Floats, nonmembers: Floats, confidence: float) -> 
 
     Parameters
     ----------
-    members, nonmembers
-        Scores, independent and identically distributed, shapes (n1,) and (n0,), at least one each, no NaN.
-    confidence
-        Above 0 and below 1.
+    members, nonmembers, confidence
+        Scores, independent and identically distributed, (n1,) and (n0,), at least one each, no NaN; above 0, below 1.
 
     Raises
     ------
@@ -85,10 +83,9 @@ def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: 
     found_in, others
         Scores of the group that is looked for and of the reference, independent and identically distributed, no NaN,
         shapes (n1,) and (n0,), at least one each.
-    alarms
-        Shares of the reference law, from 0 to 1, shape (points,).
-    confidence
-        Least probability with which the band covers, at each point by itself; above 0 and below 1.
+    alarms, confidence
+        Shares of the reference law, from 0 to 1, shape (points,); least probability with which the band covers, at each
+        point by itself, above 0 and below 1.
 
     Raises
     ------

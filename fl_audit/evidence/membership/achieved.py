@@ -123,10 +123,8 @@ def achieved_by_attack(
     apart
         The same where some worlds were shadows alone, which are NaN; all scores, if the attack has no shadows; None
         where no worlds were kept apart.
-    membership, delta
-        Which targets were in, in which worlds; of the lower bounds, at least 0 and below 1.
-    confidence
-        Of intervals and bounds, above 0.5 and below 1.
+    membership, delta, confidence
+        Which targets were in, in which worlds; of the bounds, from 0 to below 1, and above 0.5 and below 1.
     knows_coins
         Whether the attacker of a world knows some of its coins, so that its guesses are no test of a single run.
     """

@@ -33,7 +33,6 @@ from fl_audit.errors import require
 from fl_audit.game.membership import Membership
 
 SMALL_RATES = (0.001, 0.01)  # the false-positive rates at which the TPR is reported (Carlini et al. 2022)
-
 _CELLS_AT_ONCE = 500_000
 _ROOM = 1.5
 """Among the top scores that hold so many times the alarms of a small rate, a resample finds these nearly always."""

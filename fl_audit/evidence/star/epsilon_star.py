@@ -26,9 +26,7 @@ from fl_audit.errors import require
 
 _FARTHEST = 40.0
 """The search starts at minus so many standard deviations: below, the tail differs from 1 by less than 1e-350."""
-
 _BISECTIONS = 60
-
 DEFAULT_SHIFT = 1.0
 """Added to the normalised losses. The published text is damaged where it names the constant: only "(=1)" is left."""
 

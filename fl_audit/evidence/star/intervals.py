@@ -41,10 +41,8 @@ def hull_interval(value: float, draws: Floats, confidence: float) -> tuple[float
 
     Parameters
     ----------
-    value
-        The estimate, at least 0, finite.
-    draws
-        Bootstrap estimates, shape (replicates,); they may be infinite.
+    value, draws
+        The estimate, at least 0, finite; bootstrap estimates, shape (replicates,), which may be infinite.
     confidence
         Above 0 and below 1.
     """
@@ -162,10 +160,8 @@ def empirical_interval(
     member_losses, population_losses
         Losses on training records and on a sample of the population, shapes (m,) and (p,), at least one each, finite
         and at least 0, independent and identically distributed.
-    delta
-        From 0 to below 1.
-    cut
-        As for `empirical_epsilon_star`; with 0 the upper end is infinite.
+    delta, cut
+        From 0 to below 1; as for `empirical_epsilon_star`, where 0 makes the upper end infinite.
     confidence
         Least probability with which the interval covers, above 0 and below 1.
 

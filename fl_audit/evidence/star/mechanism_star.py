@@ -43,8 +43,7 @@ from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures
 from fl_audit.evidence.star.normal_mixture import NormalMixture, normal
 from fl_audit.search import falling_root
 
-_RANKS = 8
-_LARGEST_RATE = 1 / 3
+_RANKS, _LARGEST_RATE = 8, 1 / 3
 _STAKES = np.array([0.1, 0.3, 0.6, 0.9])
 
 
@@ -84,10 +83,8 @@ def mechanism_star_gaussian(
         Means of the scores under each model, finite. All four arguments have shapes that broadcast to (models,).
     member_std, population_std
         Standard deviations of the scores under each model, finite and positive.
-    delta
-        From 0 to below 1; at 0 both numbers are infinite unless no model has a leak.
-    tolerance
-        Accuracy of the supremum in nats, see `epsilon_star_mixtures`.
+    delta, tolerance
+        From 0 to below 1, at 0 both numbers are infinite unless no model has a leak; as for `epsilon_star_mixtures`.
 
     Raises
     ------

@@ -25,9 +25,7 @@ from fl_audit.errors import require
 from fl_audit.evidence.star.epsilon_star import require_cut, require_star_delta
 from fl_audit.evidence.star.normal_mixture import NormalMixture
 
-_MOST_CELLS = 2**20
-_HALVINGS = 120
-_START_EDGES = 1024
+_MOST_CELLS, _HALVINGS, _START_EDGES = 2**20, 120, 1024
 _NEGLIGIBLE = 8.3
 """A threshold so many standard deviations below the mean has a tail that differs from 1 by less than 1e-16."""
 _FAR = 38.0  # number of standard deviations up to which an unbounded range is searched: the tail there is 1e-316
@@ -57,10 +55,8 @@ def epsilon_star_mixtures(
     delta
         From 0 to below 1. At 0, without a cut, the ratio of two different laws is unbounded, unless in each tail the
         same component dominates both laws.
-    cut
-        As for `epsilon_star_gaussian`.
-    tolerance
-        The search ends when the gap is at most this, in nats; positive.
+    cut, tolerance
+        As for `epsilon_star_gaussian`; the search ends when the gap is at most this, in nats, positive.
 
     Raises
     ------

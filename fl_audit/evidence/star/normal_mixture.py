@@ -213,10 +213,8 @@ def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.r
     ----------
     scores, components
         Finite, shape (n,); number of components to fit to the scores that are not kept back.
-    evaluation_size
-        Number of scores kept back, from 1 to n - 2; the paper varies it from 100 to 1000.
-    rng
-        Splits the scores, seeds the fit and draws from it.
+    evaluation_size, rng
+        Number of scores kept back, 1 to n - 2, in the paper from 100 to 1000; splits scores, seeds the fit and draws.
 
     Raises
     ------
