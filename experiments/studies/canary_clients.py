@@ -23,7 +23,6 @@ from experiments.cli.main import guarded
 from experiments.studies.chores import end, parser_of, table_of
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Flags, Floats
-from fl_audit.canaries.bounds import CosineFinding, from_final_model
 from fl_audit.canaries.certify import certify
 from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.privacy.accounting import Accountant
