@@ -15,10 +15,9 @@ from fl_audit.evidence.belief.empirical_epsilon import (
     sensitivity_interval,
 )
 from fl_audit.evidence.belief.verdict import Judgement
-from fl_audit.evidence.bounds.area import AreaUnderCurve, area_under_curve
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds, bound_json, epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
-from fl_audit.evidence.bounds.tradeoff_band import TradeoffBand, tradeoff_band
+from fl_audit.evidence.bounds.roc import AreaUnderCurve, TradeoffBand, area_under_curve, tradeoff_band
 from fl_audit.evidence.findings.found import Findings, json_of
 from fl_audit.evidence.findings.verdict import VerdictNumbers
 from fl_audit.evidence.finished_run import FinishedRun
