@@ -1,7 +1,7 @@
 """Membership attacks of public packages, as scripts for environments of their own: they are no dependencies of ours.
 
-Each reads an archive with the arrays of `trained_worlds.Trained` and writes one with the scores (worlds, targets) of
-every attack, higher for a likelier member; worlds that are not attacked get NaN.
+Each reads an archive with the arrays of `attack_comparisons.Trained` and writes one with the scores (worlds, targets)
+of every attack, higher for a likelier member; worlds that are not attacked get NaN.
 """
 
 MIALIBRARY_SCRIPT = """

@@ -15,9 +15,8 @@ from rich.table import Table
 
 from experiments.cli.main import guarded
 from experiments.studies.chores import end, named, parser_of, table_of
-from experiments.zoo.animal import Animal, Honest
 from experiments.zoo.animals import ANIMALS
-from experiments.zoo.honest import HONEST
+from experiments.zoo.honest import HONEST, Animal, Honest
 from experiments.zoo.hunt import BUDGETS, TrialRow, hunt, page, problems, read_csv, rule_of, told, write_csv
 from fl_audit.errors import require
 from fl_audit.whole_files import whole_file

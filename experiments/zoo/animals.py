@@ -6,8 +6,7 @@ from dataclasses import replace
 from flwr.serverapp.strategy import FedAvg, FedMedian, FedTrimmedAvg, Krum
 
 from experiments.zoo import clients, honest, parts
-from experiments.zoo.animal import NO_INCIDENT, Animal
-from experiments.zoo.honest import flowers_fixed, subject
+from experiments.zoo.honest import NO_INCIDENT, Animal, flowers_fixed, subject
 
 _FLOWER = "Flower 1.41"
 _ONE_VECTOR = "Treat the model as one vector."

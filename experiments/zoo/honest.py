@@ -1,21 +1,76 @@
-"""The honest mechanisms of the zoo, each with the claim that it keeps."""
+"""What an animal of the zoo is, and the honest mechanisms for which the claims of animals hold."""
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg, Strategy
 
 from experiments.zoo import clients, parts
-from experiments.zoo.animal import Honest
 from experiments.zoo.mechanism import Mechanism
 from fl_audit.adjacency import Adjacency
+from fl_audit.errors import require
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.privacy.adaptive_clipping import combined_multiplier
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.profile import PrivacyProfile
+from strategies.games.campaign import kinds_of
 from strategies.games.subject import Observer, Subject
+
+NO_INCIDENT = "no published incident known to us"
+
+
+@dataclass(frozen=True)
+class Honest:
+    """A mechanism that keeps its claim."""
+
+    name: str  # by which it is called
+    claim: StatedClaim  # what it claims
+    subject: Subject  # what runs
+    # The kinds of games that the claim is about, on every stage; None for all of them.
+    covered: tuple[str, ...] | None = None
+
+    @property
+    def games(self) -> tuple[str, ...]:
+        """Names of the kinds of games that are played."""
+        kinds = kinds_of(self.subject, self.claim)
+        return tuple(kind.name for kind in kinds if self.covered is None or kind.plain_name in self.covered)
+
+
+@dataclass(frozen=True)
+class Animal:
+    """A mechanism that breaks its claim.
+
+    Raises
+    ------
+    InputError
+        If a sentence is empty.
+    """
+
+    name: str  # by which it is called
+    twin: Honest  # the honest mechanism that it takes itself for; both have one claim
+    subject: Subject  # what really runs
+    wrong: str  # what is wrong, in a sentence
+    source: str  # the published incident, or the publication that describes the mistake
+    mend: str  # what its author has to do
+    # Whether low bits alone tell: it is caught where they do, and its claim about real numbers may hold.
+    is_rounding: bool = False
+
+    def __post_init__(self) -> None:
+        for what in ("wrong", "source", "mend"):
+            require(bool(getattr(self, what).strip()), f"{what} of {self.name} is empty: accepted is a sentence")
+
+    @property
+    def claim(self) -> StatedClaim:
+        """What it claims."""
+        return self.twin.claim
+
+    @property
+    def games(self) -> tuple[str, ...]:
+        """Names of the kinds of games that are played."""
+        return replace(self.twin, subject=self.subject).games
+
 
 DELTA = 0.01
 """Of claims with an epsilon: one over a hundred clients or records."""

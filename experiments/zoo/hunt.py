@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
 
-from experiments.zoo.animal import Animal, Honest
+from experiments.zoo.honest import Animal, Honest
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory import features, leads, trial
 from fl_audit.laboratory.trial import QUICK, Budget, Tell, Trial

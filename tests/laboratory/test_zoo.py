@@ -8,9 +8,8 @@ from scipy.stats import chi2
 
 from experiments.studies.chores import allowed, named
 from experiments.zoo import false_alarms, parts
-from experiments.zoo.animal import Animal, Honest
 from experiments.zoo.animals import ANIMALS
-from experiments.zoo.honest import CENTRAL, DISTRIBUTED, HONEST, LOCAL, ONE_ROUND, RECORDS, subject
+from experiments.zoo.honest import CENTRAL, DISTRIBUTED, HONEST, LOCAL, ONE_ROUND, RECORDS, Animal, Honest, subject
 from experiments.zoo.hunt import FLOATING, TrialRow, page, problems, write_csv
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
