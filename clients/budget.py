@@ -34,14 +34,10 @@ def budget_mod(
 
     Parameters
     ----------
-    ledger
-        File of the site, shared by all its trainings.
-    terms
-        What a training of this app releases; more rounds than these are refused too.
-    budget
-        Largest epsilon of all trainings together at `delta`, above 0.
-    delta
-        Delta of all trainings together.
+    ledger, terms
+        File of the site, shared by all its trainings, and what a training of this app releases at most.
+    budget, delta
+        Largest epsilon of all trainings together, above 0, at this delta.
     sensitivity, clipping_norm
         As for `LedgerLine`.
 

@@ -58,12 +58,8 @@ class Canary:
 
         Parameters
         ----------
-        server_round
-            The round, from 1.
-        dimension
-            Number of parameters.
-        clipping_norm
-            C of the round.
+        server_round, dimension, clipping_norm
+            The round, from 1, the number of parameters, and C of the round.
         """
         is_in = canary_coin(self.coins, server_round, self.number)
         if is_in or self.is_replaced:
@@ -87,15 +83,7 @@ class Canary:
 def canary_mod(canary: Canary) -> Mod:
     """Return a mod that sends a canary in the place of what the app has trained.
 
-    Parameters
-    ----------
-    canary
-        Which, and with which coins.
-
-    Raises
-    ------
-    InputError
-        In a round, if the message or the reply holds no model of floating-point numbers, or no number of the round.
+    In a round it raises an `InputError` where message or reply holds no model of floating-point numbers, or no round.
     """
 
     def send(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -161,11 +149,6 @@ def watching_mod(watch: Watch) -> Mod:
     else; equal models are a round that released nothing. That of the last round is seen by nobody who only trains. Who
     answered is not seen, nor with which coins: all are taken to have, and with those of who judges. Clients of one run
     may watch into one directory.
-
-    Parameters
-    ----------
-    watch
-        What for, and where rounds are kept.
     """
 
     def look(message: Message, context: Context, call_next: ClientAppCallable) -> Message:

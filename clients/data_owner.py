@@ -1,6 +1,5 @@
 """Data owners: what a client does with its own records, in every world at once."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -11,7 +10,6 @@ from fl_audit.adjacency import Unit
 from fl_audit.arrays import Flags, Floats
 from fl_audit.game.canaries import canary_records
 from fl_audit.game.contributing import Contributed, Moment, contributed, differing_contributions
-from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game
 from fl_audit.game.membership import Membership
 from fl_audit.game.private_training import OwnDraws, canary_draws, trained_privately
@@ -37,25 +35,17 @@ def contribute(game: Game, client: int, task: Task) -> Contributed:
 
     Parameters
     ----------
-    game
-        The game.
-    client
-        Which client.
-    task
-        What it is asked for.
+    game, client, task
+        The game, which client, and what it is asked for.
     """
-    honest = None
+    differs, honest = game.differs(client), None
     if task.taking_part is not None:
-        honest = torch.from_numpy(task.taking_part[:, ~game.differs(client)]).to(task.models.device)
-    return contributed(game, client, _honest_shard(game, client, task), task.models, task.moment, honest)
-
-
-def _honest_shard(game: Game, client: int, task: Task) -> Examples:
-    """Return what a client trains on in every world."""
+        honest = torch.from_numpy(task.taking_part[:, ~differs]).to(task.models.device)
     if task.told is None:
-        return game.honest_shard(client)
-    differs = game.differs(client)
-    return task.told.shard.take(np.flatnonzero(~differs)) if differs.any() else task.told.shard
+        shard = game.honest_shard(client)
+    else:
+        shard = task.told.shard.take(np.flatnonzero(~differs)) if differs.any() else task.told.shard
+    return contributed(game, client, shard, task.models, task.moment, honest)
 
 
 def contribute_members(game: Game, client: int, task: Task, membership: Membership) -> Contributed:
@@ -63,10 +53,8 @@ def contribute_members(game: Game, client: int, task: Task, membership: Membersh
 
     Parameters
     ----------
-    game, client, task
-        As for `contribute`.
-    membership
-        Which of its own targets are in.
+    game, client, task, membership
+        As for `contribute`, and which of its own targets are in.
     """
     whole = game.shard(client) if task.told is None else task.told.shard
     match game.unit:
@@ -92,10 +80,8 @@ def contribute_as_victim(game: Game, task: Task, membership: Membership) -> tupl
 
     Parameters
     ----------
-    game, task
-        As for `contribute`.
-    membership
-        Whether the differing unit is in, world by world.
+    game, task, membership
+        As for `contribute`, and whether the differing unit is in, world by world.
     """
     told = None
     if task.told is not None:
@@ -107,11 +93,9 @@ def contribute_as_victim(game: Game, task: Task, membership: Membership) -> tupl
         chosen = chosen * torch.from_numpy(task.taking_part[:, game.differs(game.victim)]).to(chosen.device)
     sensitivity = local_sensitivity(present.total, absent.total)
     if len(game.honest_shard(game.victim).labels) == 0:
-        within = (
-            None
-            if present.within is None or absent.within is None
-            else torch.where(bits, present.within, absent.within)
-        )
+        within = None
+        if present.within is not None and absent.within is not None:
+            within = torch.where(bits, present.within, absent.within)
         return Contributed(chosen, within), sensitivity
     return Contributed(contribute(game, game.victim, task).total + chosen), sensitivity
 
@@ -129,10 +113,8 @@ def train_privately(
 
     Parameters
     ----------
-    game, client, task
-        As for `contribute`.
-    draws
-        The client's secret seed, and the worlds.
+    game, client, task, draws
+        As for `contribute`, and the client's secret seed with the worlds.
     membership
         Which of its own targets are in, None where it has none: x is trained on where it is in.
     accountant
@@ -147,21 +129,15 @@ def train_privately(
     return trained_privately(game, client, task.models, number, draws, is_in, accountant, canaries)
 
 
-def with_noise(game: Game, total: torch.Tensor, seed: int, worlds: Sequence[int], server_round: int) -> torch.Tensor:
+def with_noise(game: Game, total: torch.Tensor, draws: OwnDraws, server_round: int) -> torch.Tensor:
     """Return a contribution with the client's own share of the noise.
 
     Parameters
     ----------
-    game
-        The game, whose law says how large the share is.
-    total
-        The contribution, float32 (worlds, parameters).
-    seed
-        The client's secret seed.
-    worlds
-        Numbers of the worlds.
-    server_round
-        The round.
+    game, total
+        The game, whose law says how large the share is, and the contribution, float32 (worlds, parameters).
+    draws, server_round
+        The client's secret seed and the worlds, and the round.
     """
-    share = noise_share(seed, worlds, server_round, total.shape[1]).to(total.device)
+    share = noise_share(draws.seed, draws.worlds, server_round, total.shape[1]).to(total.device)
     return total + game.public.law.share_scale * share

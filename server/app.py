@@ -1,7 +1,8 @@
 """The Flower ServerApp: plays the game wave by wave and hands over each finished batch."""
 
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -26,32 +27,19 @@ from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.standpoint import Place
 from fl_audit.packing import pack
 from fl_audit.worlds import WorldBatch, waves
-from server.ahead import BackgroundEvaluation, PreparedNoise, one_thread
-from server.challenger import SeededChallenger, true_side
+from server import evaluator as evaluation
 from server.early_stopping import EarlyStopping
-from server.evaluator import (
-    LossThresholdFinding,
-    PopulationLosses,
-    ReleasedRisk,
-    ReleaseEvaluator,
-    ReleaseFinding,
-    UtilityMeter,
-)
-from server.record_draws import RecordDraws
 from server.results import BatchResult, ResultSink
-from server.roll_call import call_the_roll
 from server.target_outputs import MoreQuestions, TargetOutputs
-from server.watched_grid import WatchedGrid
-from strategies.accountant_notes import AccountantNotes
-from strategies.canary_inquiry import CanaryInquiry
+from server.watched_grid import WatchedGrid, call_the_roll
+from strategies.challenger import AheadChallenger, SeededChallenger, record_draws, true_side
 from strategies.contributors import Roster
 from strategies.dp_strategy import DPStrategy
-from strategies.insider_inquiry import InsiderInquiry
+from strategies.inquiries import AccountantNotes
+from strategies.insider_inquiry import CanaryInquiry, InsiderInquiry, ScoreInquiry, TargetInquiry
 from strategies.loss_queries import FederatedLosses, LossQueries
-from strategies.score_inquiry import ScoreInquiry
-from strategies.target_inquiry import TargetInquiry
 
-_Inquiry = InsiderInquiry | LossQueries | AccountantNotes
+_Inquiry = InsiderInquiry | ScoreInquiry | TargetInquiry | CanaryInquiry | LossQueries | AccountantNotes
 """What parties are asked, or tell, beside their contributions, and which leaves columns in the tables."""
 
 
@@ -99,30 +87,22 @@ class FederationClock:
 
 
 @dataclass
-class ReleaseRecorder:
+class _ReleaseRecorder:
     """Keeps what clients see of the first worlds."""
 
     view: View  # what they see: noised sums or models
     keep: int  # of how many worlds
     on_round: Callable[[int], None]  # told the number of worlds that moved one round
-    noise_seeds: tuple[int, ...] = ()  # seeds of the noise that the insider knows; none where the server adds the noise
-    initial: dict[str, Tensor] = field(default_factory=dict)  # the initial models, by batch
-    rounds: dict[str, list[dict[str, Tensor]]] = field(default_factory=dict)  # what was seen of each round, by batch
+    noise_seeds: Sequence[int] = ()  # seeds of the noise that the insider knows; none where the server adds the noise
+    initial: dict[str, Tensor] = field(default_factory=dict)  # initial models of the kept worlds, by batch
+    rounds: dict[str, list[dict[str, Tensor]]] = field(default_factory=lambda: defaultdict(list))  # what was seen
     # The clipping norms of each round, of all worlds, by batch; none where the norm is fixed.
-    norms: dict[str, list[Floats]] = field(default_factory=dict)
+    norms: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
 
-    def start(self, batch: WorldBatch, initial: Tensor) -> None:
-        """Note the initial models of a batch.
-
-        Parameters
-        ----------
-        batch
-            The worlds.
-        initial
-            Their initial models, (worlds, parameters).
-        """
-        self.initial[batch.name], self.rounds[batch.name] = initial[: self._kept(batch)].clone(), []
-        self.norms[batch.name] = []
+    def start(self, batch: WorldBatch, models: Tensor) -> Array:
+        """Note the initial models (worlds, parameters) of a batch, and return them as a message holds them."""
+        self.initial[batch.name] = models[: self._kept(batch)].clone()
+        return Array(*pack(models.numpy()))
 
     def __call__(self, batch: WorldBatch, made: Made) -> None:
         """Note a round."""
@@ -161,14 +141,8 @@ def build_server_app(
 
     Parameters
     ----------
-    plan
-        What to do.
-    sink
-        Takes finished batches.
-    clock
-        Told when the federation is ready and when it has finished.
-    on_round
-        Told the number of worlds that moved one round.
+    plan, sink, clock, on_round
+        As of `run_federation`.
     interrupted
         Tells whether the whole run is being ended.
     """
@@ -189,16 +163,10 @@ def run_federation(
 
     Parameters
     ----------
-    plan
-        What to do.
-    grid
-        Sends messages to the clients and receives their replies.
-    sink
-        Takes finished batches.
-    clock
-        Told when the federation is ready and when it has finished.
-    on_round
-        Told the number of worlds that moved one round.
+    plan, grid
+        What to do, and what sends messages to the clients and receives their replies.
+    sink, clock, on_round
+        Take finished batches, when the federation was ready and had finished, and how many worlds moved one round.
 
     Raises
     ------
@@ -224,50 +192,63 @@ def _play_wave(
     sink: ResultSink,
     on_round: Callable[[int], None],
 ) -> None:
-    prior = plan.public.prior_of_candidates if plan.public.candidate_prior else None
-    challenger = SeededChallenger(plan.seed, plan.public.targets, plan.public.who_is_in, prior)
-    insiders = _insiders(game, challenger)
-    recorder = ReleaseRecorder(plan.public.view, plan.keep_releases, on_round, tuple(insiders.get(game.insider, ())))
-    initial = _initial_models(plan, game, wave, recorder)
-    findings = _release_findings(plan)
-    stopping = None if plan.patience is None else EarlyStopping(plan.patience)
-    outputs = None
-    if plan.public.plays_membership and not plan.public.exactly_one:
-        outputs = TargetOutputs(plan.evaluated_releases, plan.sees_weights, plan.public.ascent > 0, plan.more)
-    looking = findings if outputs is None else (*findings, outputs)
-    evaluator = ReleaseEvaluator(game, challenger, wave, looking, stopping)
-    threads = plan.public.threads
-    with one_thread(threads) as drawing, one_thread(threads) as evaluating:
-        source = PreparedNoise(challenger, drawing, plan.public.rounds)
-        background = BackgroundEvaluation(evaluator, evaluating, plan.evaluated_releases)
-        inquiries = _inquiries(plan, game, insiders, wave, background, findings, challenger)
+    public, threads = plan.public, plan.public.threads
+    prior = public.prior_of_candidates if public.candidate_prior else None
+    with evaluation.one_thread(threads) as drawing, evaluation.one_thread(threads) as evaluating:
+        challenger = AheadChallenger(
+            plan.seed, public.targets, public.who_is_in, prior, executor=drawing, rounds=public.rounds
+        )
+        insiders = _insiders(game, challenger)
+        recorder = _ReleaseRecorder(public.view, plan.keep_releases, on_round, insiders.get(game.insider, ()))
+        initial = {
+            batch.name: recorder.start(batch, starting_models(game, plan.initial, plan.model_seed, batch.worlds))
+            for batch in wave
+        }
+        stopping = None if plan.patience is None else EarlyStopping(plan.patience)
+        outputs, losses = None, dict[tuple[str, int], Floats]()
+        findings: list[evaluation.ReleaseFinding] = [evaluation.utility]
+        if plan.federated_losses is not None:
+            findings.append(partial(evaluation.kept_population, losses))
+        elif plan.star is not None:
+            findings.append(partial(evaluation.pooled_epsilon_star, plan.star))
+        if plan.membership:
+            findings.append(evaluation.loss_threshold)
+        if public.plays_membership and not public.exactly_one:
+            outputs = TargetOutputs(plan.evaluated_releases, plan.sees_weights, public.ascent > 0, plan.more)
+            findings.append(outputs)
+        evaluator = evaluation.ReleaseEvaluator(game, challenger, wave, findings, stopping)
+        background = evaluation.BackgroundEvaluation(evaluator, evaluating, plan.evaluated_releases)
+
+        def population(batch: WorldBatch, release: int) -> Floats:
+            background.settle()
+            return losses.pop((batch.name, release))
+
+        inquiries = _inquiries(plan, game, insiders, wave, population, challenger)
         strategy = plan.strategy(
-            plan.public,
+            public,
             roster,
-            source,
+            challenger,
             wave,
             game.model.layout.size,
             plan.time_limit,
             recorder,
             inquiries,
             # The norms of every round belong to the tables, where they are adaptive.
-            lambda: stopping is not None and not plan.public.law.is_adaptive and all(map(stopping.is_over, wave)),
+            lambda: stopping is not None and not public.law.is_adaptive and all(map(stopping.is_over, wave)),
         )
-        strategy.start(grid, initial, num_rounds=strategy.exchanges, evaluate_fn=background)
+        strategy.start(grid, ArrayRecord(initial), num_rounds=strategy.exchanges, evaluate_fn=background)
         background.settle()
-    drawn = None if plan.public.randomiser is None else RecordDraws(game, challenger)
-    more = [one for one in (stopping, drawn) if one is not None]
     for batch in wave:
         found = _law_columns(plan, batch, recorder.norms[batch.name])
-        for source_of_columns in (*looking, *inquiries, *more):
-            found |= source_of_columns.columns(batch)
-        sink.finish(
+        for source in (evaluator, *inquiries, *([] if stopping is None else [stopping])):
+            found |= source.columns(batch)
+        sink(
             BatchResult(
                 batch=batch,
                 membership=challenger.membership(batch.worlds),
-                rounds=plan.public.rounds,
+                rounds=public.rounds,
                 evaluated=plan.evaluated_releases,
-                columns=found,
+                columns=found | record_draws(game, challenger, batch),
                 final_models=(
                     strategy.transcripts[batch.name].models[-1] if stopping is None else stopping.models(batch).cpu()
                 ),
@@ -286,62 +267,31 @@ def _insiders(game: Game, challenger: SeededChallenger) -> dict[int, list[int]]:
     return {insider: [challenger.noise_seed(client) for client in clients] for insider, clients in known.items()}
 
 
-def _initial_models(
-    plan: FederationPlan, game: Game, wave: tuple[WorldBatch, ...], recorder: ReleaseRecorder
-) -> ArrayRecord:
-    initial = ArrayRecord()
-    for batch in wave:
-        models = starting_models(game, plan.initial, plan.model_seed, batch.worlds)
-        recorder.start(batch, models)
-        initial[batch.name] = Array(*pack(models.numpy()))
-    return initial
-
-
-def _release_findings(plan: FederationPlan) -> tuple[ReleaseFinding, ...]:
-    """Return what is looked for in released models."""
-    findings: list[ReleaseFinding] = [UtilityMeter()]
-    if plan.federated_losses is not None:
-        findings.append(PopulationLosses())
-    elif plan.star is not None:
-        findings.append(ReleasedRisk(plan.star))
-    if plan.membership:
-        findings.append(LossThresholdFinding())
-    return tuple(findings)
-
-
 def _inquiries(
     plan: FederationPlan,
     game: Game,
     insiders: dict[int, list[int]],
     wave: tuple[WorldBatch, ...],
-    background: BackgroundEvaluation,
-    findings: tuple[ReleaseFinding, ...],
+    population: Callable[[WorldBatch, int], Floats],
     challenger: SeededChallenger,
 ) -> tuple[_Inquiry, ...]:
     """Return what parties are asked beside their contributions."""
-    inquiries: list[_Inquiry] = []
-    if isinstance(plan.public.law.contribution, PrivateTraining):
+    inquiries, public = list[_Inquiry](), plan.public
+    if isinstance(public.law.contribution, PrivateTraining):
         shards = [len(shard) for shard in game.shards]
-        steps = private_steps(plan.public.law)
-        inquiries.append(AccountantNotes(plan.public.rounds, plan.evaluated_releases, shards, wave, steps))
-    if plan.public.canaries > 0:
-        inquiries.append(CanaryInquiry(game, wave, challenger))
-    if plan.public.with_insider and plan.public.plays_membership:
-        inquiries.append(TargetInquiry(plan.public, insiders, wave, challenger))
-    elif plan.public.with_insider and not plan.public.law.weighs_exactly:
-        inquiries.append(ScoreInquiry(plan.public, insiders, wave))
-    elif plan.public.with_insider:
+        inquiries.append(AccountantNotes(plan.evaluated_releases, shards, private_steps(public.law)))
+    if public.canaries > 0:
+        inquiries.append(CanaryInquiry(public, {game.insider: ()}, wave, game, challenger))
+    if public.with_insider and public.plays_membership:
+        inquiries.append(TargetInquiry(public, insiders, wave, challenger))
+    elif public.with_insider and not public.law.weighs_exactly:
+        inquiries.append(ScoreInquiry(public, insiders, wave))
+    elif public.with_insider:
         opened = partial(true_side, game, challenger)
-        inquiries.append(InsiderInquiry(plan.public, insiders, wave, measured_layout(game), opened))
-    kept = next((finding for finding in findings if isinstance(finding, PopulationLosses)), None)
-    if plan.federated_losses is not None and kept is not None:
-
-        def population(batch: WorldBatch, release: int) -> Floats:
-            background.settle()
-            return kept.take(batch, release)
-
-        federated, clients = plan.federated_losses, plan.public.clients
-        inquiries.append(LossQueries(federated, plan.evaluated_releases, wave, clients, population))
+        inquiries.append(InsiderInquiry(public, insiders, wave, measured_layout(game), opened))
+    if plan.federated_losses is not None:
+        federated = plan.federated_losses
+        inquiries.append(LossQueries(federated, plan.evaluated_releases, wave, public.clients, population))
     return tuple(inquiries)
 
 

@@ -1,6 +1,7 @@
 """Early stopping on a public rule: every world keeps the release that did best on records of nobody's training set."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -11,34 +12,27 @@ from fl_audit.game.columns import Columns
 from fl_audit.worlds import WorldBatch
 
 
+@dataclass
 class EarlyStopping:
     """Chooses the release of every world after which the loss on the population sample fell no more.
 
     The rule reads releases and public records alone, so it is part of no promise: whatever is chosen among releases
     follows from them.
-
-    Parameters
-    ----------
-    patience
-        So many evaluated releases without a smaller loss end the training of a world, from 1.
     """
 
-    def __init__(self, patience: int) -> None:
-        self._patience = patience
-        self._best: dict[str, Floats] = {}
-        self._chosen: dict[str, Integers] = {}
-        self._waited: dict[str, Integers] = {}
-        self._models: dict[str, Tensor] = {}
+    patience: int  # so many evaluated releases without a smaller loss end the training of a world, from 1
+    _best: dict[str, Floats] = field(init=False, default_factory=dict)
+    _chosen: dict[str, Integers] = field(init=False, default_factory=dict)
+    _waited: dict[str, Integers] = field(init=False, default_factory=dict)
+    _models: dict[str, Tensor] = field(init=False, default_factory=dict)
 
     def look(self, batch: WorldBatch, number: int, models: Tensor, losses: Callable[[], Floats]) -> None:
         """Take note of an evaluated release; they come in order, 0 being the initial models.
 
         Parameters
         ----------
-        batch, number, models
-            The release (worlds, parameters).
-        losses
-            Returns the losses on the population sample, (worlds, p).
+        batch, number, models, losses
+            The release (worlds, parameters), and what returns its losses on the population sample, (worlds, p).
         """
         if batch.name not in self._best:
             self._best[batch.name] = np.full(batch.count, np.inf)
@@ -62,7 +56,7 @@ class EarlyStopping:
     def ended(self, batch: WorldBatch) -> Flags:
         """Return which worlds of a batch train no more, (worlds,)."""
         waited = self._waited.get(batch.name)
-        return np.zeros(batch.count, np.bool_) if waited is None else np.asarray(waited >= self._patience)
+        return np.zeros(batch.count, np.bool_) if waited is None else np.asarray(waited >= self.patience)
 
     def models(self, batch: WorldBatch) -> Tensor:
         """Return the chosen models (worlds, parameters)."""

@@ -1,19 +1,21 @@
 """The observer of releases: what is found in released models, from outputs and losses alone.
 
-Each finding is a small class that is shown the releases and gives columns of the run's tables. Where members' losses
+Each finding is a function of a release that gives columns of the run's tables. Where members' losses
 stay with their owners, `strategies.loss_queries` finds Epsilon*, and only the population is evaluated here. Membership
 attacks need single losses and pool members' all the same.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import torch
-from flwr.app import MetricRecord
+from flwr.app import ArrayRecord
 from torch import Tensor
 
 from fl_audit.adversaries.membership.loss import membership_attack, record_membership_guess
@@ -24,30 +26,22 @@ from fl_audit.evidence.star.epsilon_star import StarSettings, parametric_epsilon
 from fl_audit.game.columns import Columns
 from fl_audit.game.game import Game
 from fl_audit.game.membership import Membership
-from fl_audit.packing import copy_to_tensor
+from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
+from fl_audit.packing import copy_to_tensor, unpack
 from fl_audit.worlds import WorldBatch
 from server.early_stopping import EarlyStopping
-from strategies.contributors import Challenger
+from strategies.challenger import SeededChallenger
 
 _SURELY_TWO = 40  # of so many fair coins fewer than two fall on one side once in 2.7e10 times
 
 
 def require_evaluable(game: Game, epsilon_star: bool, membership: bool) -> None:
-    """Refuse before the run what Epsilon* or the membership attacks could not be computed from.
+    """Refuse before the run what Epsilon* or the membership attacks could not be computed from: fewer than two records.
 
     Parameters
     ----------
-    game
-        The game.
-    epsilon_star
-        Whether Epsilon* of its models shall be computed.
-    membership
-        Whether its models shall be attacked for membership.
-
-    Raises
-    ------
-    InputError
-        If D' or the population has fewer than two records.
+    game, epsilon_star, membership
+        The game, whether Epsilon* of its models shall be computed, and whether they shall be attacked for membership.
     """
     if game.public.plays_membership:
         sure = len(game.common.labels) >= 2 or not epsilon_star or len(game.targets) >= _SURELY_TWO
@@ -131,181 +125,120 @@ class EvaluatedRelease:
             yield rows, members[np.newaxis], self.population_losses[rows]
 
 
-class ReleaseFinding(Protocol):
-    """Something that is found in releases."""
-
-    def look(self, release: EvaluatedRelease) -> None:
-        """Take note of a release; they come in order."""
-
-    def columns(self, batch: WorldBatch) -> Columns:
-        """Return what was found in a batch."""
+ReleaseFinding = Callable[[EvaluatedRelease], Columns]
+"""What is found in a release, which come in order: under `releases` a value of it for every world, (worlds,), and under
+`worlds` what stands for the whole training, where later releases take the place of earlier ones."""
 
 
-class UtilityMeter:
-    """Test accuracy of every evaluated release; of two classes also the area under the ROC of the last one."""
-
-    def __init__(self) -> None:
-        self.accuracy: dict[str, list[Floats]] = {}
-        self._area: dict[str, Floats] = {}
-
-    def look(self, release: EvaluatedRelease) -> None:
-        """Take note of a release."""
-        labels = release.game.test.labels
-        right = (release.logits.argmax(dim=2) == labels).sum(dim=1)
-        shares: Floats = (right.double() / len(labels)).cpu().numpy()
-        self.accuracy.setdefault(release.batch.name, []).append(shares)
-        if release.is_last and (area := _areas(release.logits, labels)) is not None:
-            self._area[release.batch.name] = area
-
-    def columns(self, batch: WorldBatch) -> Columns:
-        """Return accuracy and area."""
-        accuracy = np.stack(self.accuracy[batch.name], axis=1)
-        area = {"test_auroc": self._area[batch.name]} if batch.name in self._area else {}
-        return Columns(worlds={"test_accuracy": accuracy[:, -1], **area}, releases={"test_accuracy": accuracy})
+def utility(release: EvaluatedRelease) -> Columns:
+    """Return test accuracy; of two classes also the area under the ROC of the last release."""
+    labels = release.game.test.labels
+    right = (release.logits.argmax(dim=2) == labels).sum(dim=1)
+    accuracy = {"test_accuracy": (right.double() / len(labels)).cpu().numpy()}
+    area = _areas(release.logits, labels) if release.is_last else None
+    return Columns(worlds=accuracy if area is None else {**accuracy, "test_auroc": area}, releases=accuracy)
 
 
-class ReleasedRisk:
-    """Epsilon* of every evaluated release, from pooled losses.
+def pooled_epsilon_star(star: StarSettings, release: EvaluatedRelease) -> Columns:
+    """Return Epsilon* from pooled losses.
 
     Parameters
     ----------
-    star
-        delta and cut of Epsilon*.
+    star, release
+        delta and cut of Epsilon*, and what is looked at.
     """
-
-    def __init__(self, star: StarSettings) -> None:
-        self._star = star
-        self.found: dict[str, list[Floats]] = {}
-
-    def look(self, release: EvaluatedRelease) -> None:
-        """Take note of a release."""
-        result = np.empty(release.batch.count)
-        for rows, members, population in release.members_and_population():
-            result[rows] = parametric_epsilon_star(members, population, self._star.delta, cut=self._star.cut)
-        self.found.setdefault(release.batch.name, []).append(result)
-
-    def columns(self, batch: WorldBatch) -> Columns:
-        """Return Epsilon*."""
-        star = np.stack(self.found[batch.name], axis=1)
-        return Columns(worlds={"epsilon_star": star[:, -1]}, releases={"epsilon_star": star})
+    result = np.empty(release.batch.count)
+    for rows, members, population in release.members_and_population():
+        result[rows] = parametric_epsilon_star(members, population, star.delta, cut=star.cut)
+    return Columns(worlds={"epsilon_star": result}, releases={"epsilon_star": result})
 
 
-class LossThresholdFinding:
-    """What the membership adversary of Yeom et al. 2018 finds in the final models."""
+def loss_threshold(release: EvaluatedRelease) -> Columns:
+    """Return what the membership adversary of Yeom et al. 2018 finds in the final models.
 
-    def __init__(self) -> None:
-        self._found: dict[str, Columns] = {}
-
-    def look(self, release: EvaluatedRelease) -> None:
-        """Attack the last release."""
-        if not release.is_last:
-            return
-        advantage = np.empty(release.batch.count)
-        for rows, members, population in release.members_and_population():
-            advantage[rows] = membership_attack(members, population).advantage
-        own = release.differing_losses.mean(axis=1)
-        guess = record_membership_guess(own, release.common_losses)
-        # Higher where x rather was in: the smaller its loss, and where another stood in for it, the larger that one's.
-        stand_in = release.replacement_losses.mean(axis=1) if release.replacement_losses.shape[1] else 0.0
-        self._found[release.batch.name] = Columns(
-            worlds={
-                "membership_advantage": advantage,
-                "record_membership_guess": guess.astype(np.float64),
-                "record_score": stand_in - own,
-            }
-        )
-
-    def columns(self, batch: WorldBatch) -> Columns:
-        """Return the advantage over members, the guess about x, and the score that its loss gives it."""
-        return self._found[batch.name]
-
-
-class PopulationLosses:
-    """Losses on the population sample, kept until they are taken, where those of members stay with their owners."""
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[str, int], Floats] = {}
-
-    def look(self, release: EvaluatedRelease) -> None:
-        """Keep the losses on a release."""
-        self._kept[release.batch.name, release.number] = release.population_losses
-
-    def take(self, batch: WorldBatch, release: int) -> Floats:
-        """Return the losses (worlds, p) of an evaluated release, and forget them.
-
-        Parameters
-        ----------
-        batch
-            The worlds.
-        release
-            Number of the release.
-        """
-        return self._kept.pop((batch.name, release))
-
-    def columns(self, batch: WorldBatch) -> Columns:
-        """Return nothing: others make something of the losses."""
+    That is the advantage over members, the guess about x, and the score that its loss gives it.
+    """
+    if not release.is_last:
         return Columns()
+    advantage = np.empty(release.batch.count)
+    for rows, members, population in release.members_and_population():
+        advantage[rows] = membership_attack(members, population).advantage
+    own = release.differing_losses.mean(axis=1)
+    guess = record_membership_guess(own, release.common_losses)
+    # Higher where x rather was in: the smaller its loss, and where another stood in for it, the larger that one's.
+    stand_in = release.replacement_losses.mean(axis=1) if release.replacement_losses.shape[1] else 0.0
+    return Columns(
+        worlds={
+            "membership_advantage": advantage,
+            "record_membership_guess": guess.astype(np.float64),
+            "record_score": stand_in - own,
+        }
+    )
 
 
-class ReleaseEvaluator:
-    """Shows each release of some batches to the findings; Flower calls it with the models of every round, 0 included.
+def kept_population(kept: dict[tuple[str, int], Floats], release: EvaluatedRelease) -> Columns:
+    """Keep losses on the population sample, where those of members stay with their owners: others use them.
 
     Parameters
     ----------
-    game
-        The game with its data. The losses of members are those of the records each world was really trained on.
-    challenger
-        Tells which those are.
-    batches
-        The batches that travel together.
-    findings
-        What looks at the releases.
-    stopping
-        Chooses a release of every world; None takes the last one. What is looked at last are the chosen models.
+    kept, release
+        Takes losses (worlds, p), by batch and release, and what is looked at.
     """
+    kept[release.batch.name, release.number] = release.population_losses
+    return Columns()
 
-    def __init__(
-        self,
-        game: Game,
-        challenger: Challenger,
-        batches: Sequence[WorldBatch],
-        findings: Sequence[ReleaseFinding],
-        stopping: EarlyStopping | None = None,
-    ) -> None:
-        self._stopping = stopping
-        self._last: dict[str, EvaluatedRelease] = {}
-        self._game = game
-        self._challenger = challenger
-        self._batches = batches
-        self._findings = findings
 
-    def __call__(self, server_round: int, arrays: Mapping[str, Floats32]) -> MetricRecord | None:
+@dataclass
+class ReleaseEvaluator:
+    """Shows each release of some batches to the findings; called with the models of every round, 0 included."""
+
+    game: Game  # the game with its data; losses of members are those of the records each world was really trained on
+    challenger: SeededChallenger  # tells which those are
+    batches: Sequence[WorldBatch]  # the batches that travel together
+    findings: Sequence[ReleaseFinding]  # what looks at the releases
+    # Chooses a release of every world; None takes the last one. What is looked at last are the chosen models.
+    stopping: EarlyStopping | None = None
+    _last: dict[str, EvaluatedRelease] = field(init=False, default_factory=dict)
+    _found: dict[str, Columns] = field(init=False, default_factory=dict)
+    _by_release: dict[str, dict[str, list[Floats]]] = field(
+        init=False, default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
+
+    def __call__(self, server_round: int, arrays: Mapping[str, Floats32]) -> None:
         """Show the models of one release to all findings."""
-        for batch in self._batches:
+        for batch in self.batches:
             release = self._release(batch, server_round, arrays[batch.name])
-            for finding in self._findings:
-                finding.look(release)
-            if self._stopping is not None:
+            for finding in self.findings:
+                found = finding(release)
+                for name, values in found.releases.items():
+                    self._by_release[batch.name][name].append(values)
+                self._found[batch.name] = self._found.get(batch.name, Columns()) | replace(found, releases={})
+            if self.stopping is not None:
                 self._last[batch.name] = release  # shown again where no world trains on; it holds models and outputs
-        return None
+
+    def columns(self, batch: WorldBatch) -> Columns:
+        """Return everything that was found in the releases of a batch."""
+        releases = {name: np.stack(values, axis=1) for name, values in self._by_release[batch.name].items()}
+        return self._found[batch.name] | Columns(releases=releases)
 
     def _release(self, batch: WorldBatch, number: int, array: Floats32) -> EvaluatedRelease:
         """Return what the findings look at: after the last round, or where no world trains on, the chosen models."""
-        membership, stopping = self._challenger.membership(batch.worlds), self._stopping
-        if stopping is not None and stopping.is_over(batch) and number < self._game.public.rounds:
-            return self._last[batch.name].again(number)
-        models = copy_to_tensor(array).to(self._game.public.device)
+        membership, stopping, is_last = self.challenger.membership(batch.worlds), self.stopping, False
+        if stopping is not None:
+            is_last = number == self.game.public.rounds
+            if stopping.is_over(batch) and not is_last:
+                return self._last[batch.name].again(number)
+        models = copy_to_tensor(array).to(self.game.public.device)
         if stopping is not None and (ended := stopping.ended(batch)).any():
             # What is seen of a world does not hang on how long others of its batch train.
             rows = torch.from_numpy(ended).to(models.device)
             models[rows] = self._last[batch.name].models[rows]
-        release = EvaluatedRelease(self._game, batch, number, models, membership)
-        if stopping is None:
-            return release
-        stopping.look(batch, number, models, lambda: release.population_losses)
-        if number < self._game.public.rounds:
-            return release
-        return EvaluatedRelease(self._game, batch, number, stopping.models(batch), membership)
+        release = EvaluatedRelease(self.game, batch, number, models, membership)
+        if stopping is not None:
+            stopping.look(batch, number, models, lambda: release.population_losses)
+            if is_last:
+                return EvaluatedRelease(self.game, batch, number, stopping.models(batch), membership)
+        return release
 
 
 def _areas(logits: Tensor, labels: Tensor) -> Floats | None:
@@ -316,3 +249,43 @@ def _areas(logits: Tensor, labels: Tensor) -> Floats | None:
     # A large margin says the second class, and what is counted first must be small.
     falling = (logits[..., 0] - logits[..., 1]).double()
     return area_under_roc(threshold_counts(falling[:, positive].cpu().numpy(), falling[:, ~positive].cpu().numpy()))
+
+
+@dataclass
+class BackgroundEvaluation:
+    """Evaluates releases one behind the other in a thread of its own; at most one waits."""
+
+    evaluate: Callable[[int, Mapping[str, Floats32]], None]  # what to do with a release
+    executor: ThreadPoolExecutor  # the thread
+    releases: tuple[int, ...]  # numbers of the releases to evaluate; the others are passed over
+    _pending: Future[None] | None = field(init=False, default=None)
+
+    def __call__(self, server_round: int, arrays: ArrayRecord) -> None:
+        """Begin to evaluate a release, after the one before has been evaluated."""
+        if server_round not in self.releases:
+            if server_round % ROUNDS_BETWEEN_TRIMS == 0:
+                give_back_freed_memory()
+            return
+        self.settle()
+        models = {name: unpack(array) for name, array in arrays.items()}
+        self._pending = self.executor.submit(self._evaluated, server_round, models)
+
+    def _evaluated(self, server_round: int, models: Mapping[str, Floats32]) -> None:
+        self.evaluate(server_round, models)
+        give_back_freed_memory()
+
+    def settle(self) -> None:
+        """Wait for the evaluation under way; what went wrong in it is raised here."""
+        if self._pending is not None:
+            self._pending.result()
+        self._pending = None
+
+
+@contextmanager
+def one_thread(threads: int) -> Iterator[ThreadPoolExecutor]:
+    """Offer a thread that computes with so many threads of torch; what still waits at the end is dropped."""
+    executor = ThreadPoolExecutor(max_workers=1, initializer=torch.set_num_threads, initargs=(threads,))
+    try:
+        yield executor
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)

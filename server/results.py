@@ -1,8 +1,7 @@
 """What a finished batch of worlds leaves behind."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -44,113 +43,60 @@ class BatchResult:
     def frames(self, prior: float) -> dict[str, pd.DataFrame]:
         """Return the tables of the batch by name: those that every run has, and those that somebody filled.
 
-        Parameters
-        ----------
-        prior
-            The insider's prior belief in D. It names the data set it believes in rather, so the prior moves wins too.
+        The insider's prior belief in D moves wins too: it names the data set that it believes in rather.
         """
-        found, rounds = self.columns, tuple(range(1, self.rounds + 1))
+        found, rounds = self.columns, range(1, self.rounds + 1)
+        in_rounds = {**nan_columns(ROUND_FINDINGS, (self.batch.count, self.rounds)), **found.rounds}
+        of_releases = {**nan_columns(RELEASE_FINDINGS, (self.batch.count, len(self.evaluated))), **found.releases}
         frames = {
             "worlds": self._worlds_frame(prior),
-            "rounds": self._long(self._filled(found.rounds, ROUND_FINDINGS, len(rounds)), rounds),
-            "releases": self._long(self._filled(found.releases, RELEASE_FINDINGS, len(self.evaluated)), self.evaluated),
+            "rounds": self._frame(in_rounds, round=rounds),
+            "releases": self._frame(of_releases, round=self.evaluated),
         }
         if found.clients:
-            frames["clients"] = self._clients_frame()
+            clients = next(iter(found.clients.values())).shape[2]
+            frames["clients"] = self._frame(found.clients, round=self.evaluated, client=range(clients))
         if found.insiders:
-            frames["insiders"] = self._insiders_frame(prior)
+            frames["insiders"] = self._frame(self._of_insiders(prior), insider=found.insider_clients)
         if found.residuals:
-            frames["residuals"] = self._long(found.residuals, rounds)
+            frames["residuals"] = self._frame(found.residuals, round=rounds)
         if found.targets:
-            frames["targets"] = self._targets_frame()
-        if found.canaries:
-            frames["canaries"] = self._canaries_frame()
+            frames["targets"] = self._frame({"is_in": self.membership.is_in, **found.targets}, target=self.targets)
+        if found.canaries:  # decoys follow the canaries
+            directions = next(iter(found.canaries.values())).shape[2]
+            frames["canaries"] = self._frame(found.canaries, round=rounds, canary=range(directions))
         return frames
 
-    def _targets_frame(self) -> pd.DataFrame:
-        """Return one row a world and target: whether it was in, and what was found of it."""
-        index = {
-            "world": np.repeat(np.array(self.batch.worlds), len(self.targets)),
-            "target": np.tile(np.array(self.targets), self.batch.count),
-            "is_in": self.membership.is_in.reshape(-1),
-        }
-        return pd.DataFrame(index | {name: value.reshape(-1) for name, value in self.columns.targets.items()})
-
-    def _canaries_frame(self) -> pd.DataFrame:
-        """Return one row a world, round and canary, decoys following the canaries: coin, part in the score, score."""
-        worlds, rounds, directions = next(iter(self.columns.canaries.values())).shape
-        index = {
-            "world": np.repeat(np.array(self.batch.worlds), rounds * directions),
-            "round": np.tile(np.repeat(np.arange(1, rounds + 1), directions), worlds),
-            "canary": np.tile(np.arange(directions), worlds * rounds),
-        }
-        return pd.DataFrame(index | {name: value.reshape(-1) for name, value in self.columns.canaries.items()})
-
-    def _filled(self, columns: Table, names: tuple[str, ...], width: int) -> Table:
-        return {**nan_columns(names, (self.batch.count, width)), **columns}
+    def _frame(self, columns: Table, **axes: Iterable[int]) -> pd.DataFrame:
+        """Return one row for every world and every place along the axes that columns have beside the worlds."""
+        places = np.meshgrid(*(np.array(list(one)) for one in (self.batch.worlds, *axes.values())), indexing="ij")
+        index = dict(zip(("world", *axes), places, strict=True))
+        return pd.DataFrame({name: values.reshape(-1) for name, values in {**index, **columns}.items()})
 
     def _worlds_frame(self, prior: float) -> pd.DataFrame:
         bits = self.membership.is_in[:, 0]  # of many targets the first
         found = {**nan_columns(("log_odds", *WORLD_FINDINGS), (self.batch.count,)), **self.columns.worlds}
         final = np.asarray(found.pop("log_odds"), dtype=np.float64)
-        belief = expit(np.where(bits, 1.0, -1.0) * (final + logit(prior)))
-        known = bool(np.isfinite(final).all())
-        index = {
-            "world": np.array(self.batch.worlds),
-            "bit": bits.astype(np.int8),
-            "log_odds": final,
-            "belief": belief,
-            "won": _right(final, bits, prior) if known else np.full(self.batch.count, np.nan),
-        }
-        return pd.DataFrame(index | found)
+        index = {"bit": bits.astype(np.int8), "log_odds": final, **_believed(final, bits, prior)}
+        if not np.isfinite(final).all():
+            index["won"] = np.full(self.batch.count, np.nan)
+        return self._frame(index | found)
 
-    def _insiders_frame(self, prior: float) -> pd.DataFrame:
-        """Return one row a world and insider: its log-odds, its belief in the truth, and whether it was right.
-
-        Of insiders who have scores alone there are these.
-        """
-        clients = self.columns.insider_clients
-        index = {
-            "world": np.repeat(np.array(self.batch.worlds), len(clients)),
-            "insider": np.tile(np.array(clients), self.batch.count),
-        }
-        if "log_odds" not in self.columns.insiders:
-            return pd.DataFrame(index | {name: value.reshape(-1) for name, value in self.columns.insiders.items()})
-        log_odds = self.columns.insiders["log_odds"]
-        bits = self.membership.bits[:, None]
-        belief = expit(np.where(bits, 1.0, -1.0) * (log_odds + logit(prior))).reshape(-1)
-        won = _right(log_odds, bits, prior).reshape(-1)
-        return pd.DataFrame(index | {"log_odds": log_odds.reshape(-1), "belief": belief, "won": won})
-
-    def _clients_frame(self) -> pd.DataFrame:
-        values: dict[str, Floats] = dict(self.columns.clients)
-        worlds, evaluated, clients = next(iter(values.values())).shape
-        index = {
-            "world": np.repeat(np.array(self.batch.worlds), evaluated * clients),
-            "round": np.tile(np.repeat(np.array(self.evaluated), clients), worlds),
-            "client": np.tile(np.arange(clients), worlds * evaluated),
-        }
-        return pd.DataFrame(index | {name: value.reshape(-1) for name, value in values.items()})
-
-    def _long(self, columns: Table, rounds: tuple[int, ...]) -> pd.DataFrame:
-        """Return one row a world and round."""
-        index = {
-            "world": np.repeat(np.array(self.batch.worlds), len(rounds)),
-            "round": np.tile(np.array(rounds), self.batch.count),
-        }
-        return pd.DataFrame(index | {name: values.reshape(-1) for name, values in columns.items()})
+    def _of_insiders(self, prior: float) -> Table:
+        """Return the log-odds of each insider, its belief in the truth, and whether it was right; or its scores."""
+        told = self.columns.insiders
+        if "log_odds" not in told:
+            return told
+        return {"log_odds": told["log_odds"], **_believed(told["log_odds"], self.membership.bits[:, None], prior)}
 
 
-class ResultSink(Protocol):
-    """Who takes finished batches."""
-
-    def finish(self, result: BatchResult) -> None:
-        """Store a batch for good."""
+ResultSink = Callable[[BatchResult], None]  # takes finished batches, and stores them for good
 
 
-def _right(log_odds: Floats, bits: Flags, prior: float) -> Flags:
-    """Return whether the insider names the data set that was used: D where it finds it likelier, and else D'.
+def _believed(log_odds: Floats, bits: Flags, prior: float) -> dict[str, Floats | Flags]:
+    """Return the belief in the truth, and whether D is named where it is likelier, and else D', rightly.
 
     Who learns nothing, for the record took part in no round it saw, says D' and is right by chance, not never.
     """
-    return (log_odds + logit(prior) > 0) == (bits != 0)
+    posterior = log_odds + logit(prior)
+    return {"belief": expit(np.where(bits, 1.0, -1.0) * posterior), "won": (posterior > 0) == (bits != 0)}

@@ -1,7 +1,8 @@
 """What the final models answer to the records of the targets: what attacks that see a model alone begin from."""
 
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -35,50 +36,39 @@ class MoreQuestions:
     attribute: Attribute | None = None  # the attribute whose values are tried; None if none are
 
 
+@dataclass
 class TargetOutputs:
     """Keeps what models answer about the records of the targets.
 
     Of the final models these are the outputs on them, and on the population sample.
-
-    Parameters
-    ----------
-    evaluated
-        Numbers of the releases that are shown.
-    sees_weights
-        Whether what a white-box attacker sees is kept, of the final models and of two releases before.
-    is_active
-        Whether the losses of all releases are, because an insider pushes them up.
-    more
-        What else is asked.
     """
 
-    def __init__(
-        self,
-        evaluated: Sequence[int],
-        sees_weights: bool = False,
-        is_active: bool = False,
-        more: MoreQuestions | None = None,
-    ) -> None:
-        self._more = more or MoreQuestions()
-        self._columns: dict[str, Columns] = {}
-        self._outputs: dict[str, dict[str, Tensor]] = {}
-        self._seen: dict[str, list[WhiteBoxFeatures]] = {}
-        self._losses: dict[str, list[Floats]] = {}
-        self._is_active = is_active
-        self._looked_at = {evaluated[len(evaluated) * third // 3 - 1] for third in (1, 2, 3)} if sees_weights else set()
+    evaluated: Sequence[int]  # numbers of the releases that are shown
+    sees_weights: bool = False  # whether what a white-box attacker sees is kept, of three releases, the last among them
+    is_active: bool = False  # whether the losses of all releases are, because an insider pushes them up
+    more: MoreQuestions = field(default_factory=MoreQuestions)  # what else is asked
+    _outputs: dict[str, dict[str, Tensor]] = field(init=False, default_factory=dict)
+    _seen: dict[str, list[WhiteBoxFeatures]] = field(init=False, default_factory=lambda: defaultdict(list))
+    _losses: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
-    def look(self, release: EvaluatedRelease) -> None:
-        """Ask a release."""
+    def __post_init__(self) -> None:
+        places = [len(self.evaluated) * third // 3 - 1 for third in (1, 2, 3)] if self.sees_weights else []
+        self._looked_at = {self.evaluated[place] for place in places}
+
+    def __call__(self, release: EvaluatedRelease) -> Columns:
+        """Ask a release; of the last one return log p_y and scaled confidence of every target, (worlds, targets).
+
+        Of clients these are means over records.
+        """
         game, records, name = release.game, release.game.differing, release.batch.name
         if release.number in self._looked_at:
             found = white_box_features(game.model, release.models, records.features, records.labels)
-            self._seen.setdefault(name, []).append(found)
-        if self._is_active and release.number > 0:
-            self._losses.setdefault(name, []).append(release.differing_losses)
-        if release.is_last:
-            self._look_at_last(release)
+            self._seen[name].append(found)
+        if self.is_active and release.number > 0:
+            self._losses[name].append(release.differing_losses)
+        return self._of_last(release) if release.is_last else Columns()
 
-    def _look_at_last(self, release: EvaluatedRelease) -> None:
+    def _of_last(self, release: EvaluatedRelease) -> Columns:
         game, records, name = release.game, release.game.differing, release.batch.name
         logits = game.model.logits(release.models, records.features).cpu()
         wide, labels = logits.double().numpy(), records.labels.cpu().numpy()
@@ -86,19 +76,19 @@ class TargetOutputs:
             "log_probability": _by_target(label_log_probability(wide, labels), game.target_of_records),
             "confidence": _by_target(scaled_confidence(wide, labels), game.target_of_records),
         }
-        if self._is_active:
+        if self.is_active:
             told[UNDER_ASCENT] = _by_target(np.mean(self._losses.pop(name), axis=0), game.target_of_records)
-        self._columns[name] = Columns(targets=told)
         population = torch.from_numpy(-release.population_losses).float()
         self._outputs[name] = {LOGITS: logits, POPULATION: population, **self._answers(game, release.models)}
         if self._seen:
             found = WhiteBoxFeatures.over_releases(self._seen.pop(name))
             for part in WHITE_BOX:
                 self._outputs[name][part] = torch.from_numpy(getattr(found, part)).float()
+        return Columns(targets=told)
 
     def _answers(self, game: Game, models: Tensor) -> dict[str, Tensor]:
         """Return what the models say to everything else that they are asked."""
-        found, records, more = dict[str, Tensor](), game.differing, self._more
+        found, records, more = dict[str, Tensor](), game.differing, self.more
         labels = records.labels.cpu().numpy()
         if more.ways is not None:
             asked = (
@@ -115,10 +105,6 @@ class TargetOutputs:
                 losses.append(torch.from_numpy(-label_log_probability(_logits(game, models, features), labels)).float())
             found[VALUES] = torch.stack(losses, dim=2)
         return found
-
-    def columns(self, batch: WorldBatch) -> Columns:
-        """Return log p_y and scaled confidence of every target, (worlds, targets); of clients means over records."""
-        return self._columns[batch.name]
 
     def outputs(self, batch: WorldBatch) -> dict[str, Tensor]:
         """Return logits (worlds, records, classes), log p_y of the population (worlds, p), and what else was asked."""

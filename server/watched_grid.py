@@ -1,12 +1,23 @@
-"""A grid that notices: it stops waiting at the first failure, and when nobody answers any more."""
+"""A grid that notices: it stops waiting at the first failure, and when nobody answers any more; and the roll call."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
-from flwr.app import Message, RecordDict
+from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
-from flwr.supercore.run import Run
 
+from fl_audit.game.game import Game
+from fl_audit.protocol import Key, Query, Record
+from strategies.contributors import Roster
+from strategies.errors import FederationError
+from strategies.grids import GridAround
+from strategies.replies import reason_line
+
+_REGISTRATION_SECONDS = 60.0
+_START_SECONDS = 120.0  # how long the first call of a client may take: its process starts and imports first
+_MOST_ASKED = 256
+"""Most clients that get ready before the first round; on a larger cluster the other processes start in it."""
 _POLL_SECONDS = 0.02
 _UNDER_WAY = 256
 """Most messages that wait for their replies at once: Flower's runtime looks through all of them again and again. It
@@ -15,38 +26,24 @@ _GRACE_SECONDS = 5.0
 """How much longer than a client's own time limit the server waits: the client ends itself first where it can."""
 
 
-class WatchedGrid(Grid):
+class WatchedGrid(GridAround):
     """Flower's grid, with a limit on silence instead of one on the whole exchange.
 
     As long as a call is under way, a reply comes within the time limit of one call, however many calls wait in line.
-
-    Parameters
-    ----------
-    grid
-        The grid of the engine.
-    time_limit
-        Seconds that one client call may take.
-    interrupted
-        Tells whether to stop waiting because the whole run is being ended.
     """
 
-    def __init__(self, grid: Grid, time_limit: float, interrupted: Callable[[], bool] = lambda: False) -> None:
-        self._grid = grid
+    def __init__(self, grid: Grid, time_limit: float, is_interrupted: Callable[[], bool] = lambda: False) -> None:
+        super().__init__(grid)
         self._patience = time_limit + _GRACE_SECONDS
-        self._interrupted = interrupted
+        self.is_interrupted = is_interrupted
 
     def patient(self, time_limit: float) -> "WatchedGrid":
         """Return the same grid with another time limit of one call."""
-        return WatchedGrid(self._grid, time_limit, self._interrupted)
-
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether the whole run is being ended."""
-        return self._interrupted()
+        return WatchedGrid(self.grid, time_limit, self.is_interrupted)
 
     def nodes_in_order(self) -> Sequence[int] | None:
         """Return the node of each partition where the engine knows all of them; None where they have to be asked."""
-        known = getattr(self._grid, "nodes_in_order", None)
+        known = getattr(self.grid, "nodes_in_order", None)
         return None if known is None else known()
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
@@ -57,44 +54,76 @@ class WatchedGrid(Grid):
         while unsent or waiting:
             if unsent and len(waiting) < _UNDER_WAY:
                 room = _UNDER_WAY - len(waiting)
-                waiting.update(self._grid.push_messages(unsent[:room]))
+                waiting.update(self.grid.push_messages(unsent[:room]))
                 del unsent[:room]
-            arrived = list(self._grid.pull_messages(waiting))
+            arrived = list(self.grid.pull_messages(waiting))
             if arrived:
                 last_sign = time.monotonic()
                 replies += arrived
                 waiting -= {reply.metadata.reply_to_message_id for reply in arrived}
                 if any(reply.has_error() for reply in arrived):
                     break
-            elif self._interrupted() or time.monotonic() - last_sign > self._patience:
+            elif self.is_interrupted() or time.monotonic() - last_sign > self._patience:
                 break
             elif waiting:
                 time.sleep(_POLL_SECONDS)
         return replies
 
-    def set_run(self, run: Run) -> None:
-        """Pass on."""
-        self._grid.set_run(run)
 
-    @property
-    def run(self) -> Run:
-        """Pass on."""
-        return self._grid.run
+def call_the_roll(grid: WatchedGrid, game: Game) -> Roster:
+    """Wait until all clients have registered, learn which partition each holds, and let them get ready.
 
-    def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
-    ) -> Message:
-        """Pass on."""
-        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
+    Where the engine does not know who holds what, each is asked; where it does, no more than are needed first.
 
-    def get_node_ids(self) -> Iterable[int]:
-        """Pass on."""
-        return self._grid.get_node_ids()
+    Parameters
+    ----------
+    grid, game
+        What reaches the clients, and what says how many there are.
 
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Pass on."""
-        return self._grid.push_messages(messages)
+    Raises
+    ------
+    FederationError
+        If clients are missing, cannot start, or hold other partitions than the configuration names.
+    """
+    expected, deadline = game.public.nodes, time.monotonic() + _REGISTRATION_SECONDS
+    while len(nodes := list(grid.get_node_ids())) < expected and time.monotonic() < deadline:
+        if grid.is_interrupted():
+            raise FederationError("the run was interrupted while its clients started")
+        time.sleep(0.05)
+    if len(nodes) != expected:
+        raise FederationError(f"{len(nodes)} clients registered, the configuration names {expected}")
+    known = grid.nodes_in_order()
+    if known is None:
+        answers = _ask(grid, game, nodes)
+        known = [answers[partition] for partition in sorted(answers)]
+        if sorted(answers) != list(range(expected)):
+            raise FederationError(
+                f"clients hold partitions {sorted(answers)}, the configuration names 0 to {expected - 1}"
+            )
+    else:
+        _ask(grid, game, [known[client] for client in _first_needed(game)])
+    colluders = {insider: game.colluders(insider) for insider in game.insiders}
+    return Roster(known, game.holders, colluders, game.shards, game.units)
 
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Pass on."""
-        return self._grid.pull_messages(message_ids)
+
+def _first_needed(game: Game) -> list[int]:
+    """Return clients whose processes should be ready before the first round: attackers, holders, and some others."""
+    cohort = game.public.cohort(1)
+    apart = {*game.insiders, *islice(game.holders, _MOST_ASKED // 2)}
+    others = range(game.public.nodes) if cohort is None else cohort.tolist()
+    return [*apart, *islice((one for one in others if one not in apart), _MOST_ASKED - len(apart))]
+
+
+def _ask(grid: WatchedGrid, game: Game, nodes: list[int]) -> dict[int, int]:
+    """Ask nodes which partition they hold, and return them by partition."""
+    config = RecordDict({Record.CONFIG: ConfigRecord({Key.GAME: game.public.to_json()})})
+    questions = [Message(config, node, f"query.{Query.IDENTIFY}") for node in nodes]
+    found = {}
+    for reply in grid.patient(_START_SECONDS).send_and_receive(questions):
+        if reply.has_error():
+            raise FederationError(f"a client could not start: {reason_line(reply.error.reason)}")
+        answer = reply.content.config_records.get(Record.CONFIG)
+        if answer is None or Key.PARTITION not in answer:
+            raise FederationError("a client did not say which partition it holds")
+        found[int(str(answer[Key.PARTITION]))] = reply.metadata.src_node_id
+    return found

@@ -1,105 +1,28 @@
-"""Who is asked to contribute to a round, and in which worlds."""
+"""Who is asked to contribute to a round, and in which worlds; what they sent is checked whole before it is used."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, assert_never
+from typing import assert_never
 
 import numpy as np
 import torch
+from flwr.app import Message
 from flwr.app.typing import ConfigRecordValues
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
-from fl_audit.arrays import Flags, Integers
-from fl_audit.game.membership import Membership
+from fl_audit.arrays import Floats, Floats32, Integers
 from fl_audit.game.public import PublicGame
+from fl_audit.learning.layout import cached_rows
 from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSampling
+from fl_audit.mechanisms.standpoint import Place
 from fl_audit.protocol import Key, pack_participation
 from fl_audit.worlds import WorldBatch
-
-
-class Challenger(Protocol):
-    """Who holds what is secret: who is in, and the seeds of samples and noise."""
-
-    def membership(self, worlds: Sequence[int]) -> Membership:
-        """Return which targets are in, world by world."""
-
-    def participation(
-        self, worlds: Sequence[int], server_round: int, client: int, records: int, sampling_rate: float
-    ) -> Flags:
-        """Return which of a client's records take part in a round, (worlds, records).
-
-        Parameters
-        ----------
-        worlds
-            Numbers of the worlds.
-        server_round
-            The round, from 1.
-        client
-            Number of the client.
-        records
-            How many records it has.
-        sampling_rate
-            Probability that a record takes part, in (0, 1].
-        """
-
-    def client_participation(
-        self, worlds: Sequence[int], server_round: int, clients: int, sampling_rate: float
-    ) -> Flags:
-        """Return which clients take part in a round, (worlds, clients).
-
-        Parameters
-        ----------
-        worlds
-            Numbers of the worlds.
-        server_round
-            The round, from 1.
-        clients
-            How many clients there are.
-        sampling_rate
-            Probability that a client takes part, in (0, 1].
-        """
-
-    def coins(self, worlds: Sequence[int], server_round: int, canaries: int) -> Flags:
-        """Return which canaries are in, in a round, (worlds, canaries).
-
-        Parameters
-        ----------
-        worlds
-            Numbers of the worlds.
-        server_round
-            The round, from 1.
-        canaries
-            How many canaries there are.
-        """
-
-    def standard_normals(self, worlds: Sequence[int], server_round: int, size: int) -> Tensor:
-        """Return float32 standard normal draws (worlds, size) of a round.
-
-        Parameters
-        ----------
-        worlds
-            Numbers of the worlds.
-        server_round
-            The round, from 1.
-        size
-            How many draws each world needs.
-        """
-
-    def quantile_normals(self, worlds: Sequence[int], server_round: int) -> Tensor:
-        """Return standard normal draws, float64 (worlds,), for the bits of an adaptive norm.
-
-        Parameters
-        ----------
-        worlds
-            Numbers of the worlds.
-        server_round
-            The round, from 1.
-        """
-
-    def noise_seed(self, client: int) -> int:
-        """Return the seed of a client's own noise, 0 to 2**63 - 1."""
+from strategies.challenger import SeededChallenger
+from strategies.errors import FederationError
+from strategies.replies import read_array
 
 
 @dataclass(frozen=True)
@@ -136,26 +59,17 @@ class Call:
     taking_part: Tensor | None = None
 
 
-def call_of(public: PublicGame, roster: Roster, challenger: Challenger, batch: WorldBatch, server_round: int) -> Call:
+def call_of(
+    public: PublicGame, roster: Roster, challenger: SeededChallenger, batch: WorldBatch, server_round: int
+) -> Call:
     """Return who is asked to contribute to a round.
 
     Parameters
     ----------
-    public
-        The public game, with its release law.
-    roster
-        Which client holds which partition.
-    challenger
-        Draws who takes part.
-    batch
-        The worlds.
-    server_round
-        The round, from 1.
-
-    Raises
-    ------
-    AssertionError
-        Never: a participation without units is refused when the law is made.
+    public, roster, challenger
+        The public game, with its release law, which client holds which partition, and who draws who takes part.
+    batch, server_round
+        The worlds, and the round, from 1.
     """
     call = _without_canaries(public, roster, challenger, batch, server_round)
     if public.canaries == 0:
@@ -174,7 +88,7 @@ def call_of(public: PublicGame, roster: Roster, challenger: Challenger, batch: W
 
 
 def _without_canaries(
-    public: PublicGame, roster: Roster, challenger: Challenger, batch: WorldBatch, server_round: int
+    public: PublicGame, roster: Roster, challenger: SeededChallenger, batch: WorldBatch, server_round: int
 ) -> Call:
     clients = range(public.clients)
     match public.law.participation, public.law.unit:
@@ -195,7 +109,9 @@ def _without_canaries(
     raise AssertionError("every participation has its units")
 
 
-def _sampled_records(roster: Roster, challenger: Challenger, batch: WorldBatch, server_round: int, rate: float) -> Call:
+def _sampled_records(
+    roster: Roster, challenger: SeededChallenger, batch: WorldBatch, server_round: int, rate: float
+) -> Call:
     taking_part = np.zeros((batch.count, roster.units), dtype=np.bool_)
     asked = []
     for client, shard in enumerate(roster.shards):
@@ -203,3 +119,125 @@ def _sampled_records(roster: Roster, challenger: Challenger, batch: WorldBatch, 
         taking_part[:, shard] = drawn
         asked.append(AskedClient(client, None, {Key.PARTICIPATION: pack_participation(drawn)}))
     return Call(tuple(asked), torch.from_numpy(taking_part))
+
+
+@dataclass(frozen=True)
+class ReceivedContribution:
+    """What one client sent."""
+
+    client: int  # its partition
+    reply: Message  # its reply
+    rows: Integers | None = None  # the worlds of the batch that it was asked about, ascending; None is all of them
+    # The largest L2 norm that an honest contribution has, one for all worlds of the batch or each its own (worlds,).
+    longest: Floats | float = np.inf
+    # Whether it may tell one half in place of a bit, as a client does who is not there in a world.
+    half_bits: bool = True
+
+    def _sum(self, shape: tuple[int, int], server_round: int, finite: bool = True) -> Floats32:
+        """Return the sum that it holds, checked."""
+        own = shape if self.rows is None else (len(self.rows), shape[1])
+        return read_array(self.reply, Key.SUM, own, np.float32, self.client, server_round, finite)
+
+
+@dataclass(frozen=True)
+class Received:
+    """What came of a round."""
+
+    total: Tensor  # sum of contributions in partition order, float32 (worlds, parameters)
+    local_sensitivity: Floats  # what the victim says of it, float64 (worlds,); zero where the noise does not follow it
+    # Sum over clients of their bits less one half, float64 (worlds,); zero where the norm is fixed.
+    centred_bits: Tensor
+    # The victim's contribution by itself, where the server is the adversary; None elsewhere.
+    of_victim: Tensor | None = None
+
+
+def receive(
+    public: PublicGame, sent: Sequence[ReceivedContribution], victim: int, shape: tuple[int, int], server_round: int
+) -> Received:
+    """Read everything that was sent in a round.
+
+    Parameters
+    ----------
+    public, sent, victim
+        The public game, whose law says what must be there, what clients sent, ascending, and the victim's partition.
+    shape, server_round
+        (worlds, parameters), and the round that is named in errors.
+
+    Raises
+    ------
+    FederationError
+        If something is missing, mis-shaped, not finite or longer than it may be: then nothing is released.
+    """
+    law, worlds = public.law, shape[0]
+    total = sum_contributions(sent, shape, server_round)
+    sensitivity, bits, own = np.zeros(worlds), torch.zeros(worlds, dtype=torch.float64), None
+    for one in sent:
+        if law.is_adaptive:
+            some = slice(None) if one.rows is None else torch.from_numpy(one.rows)
+            bits[some] += torch.from_numpy(_centred_bits(one, worlds, server_round))
+        if one.client == victim and law.scaling is NoiseScaling.LOCAL:
+            sensitivity = read_array(one.reply, Key.LOCAL_SENSITIVITY, (worlds,), np.float64, victim, server_round)
+        if one.client == victim and public.standpoint.place is Place.SERVER:
+            own = torch.from_numpy(read_array(one.reply, Key.SUM, shape, np.float32, victim, server_round).copy())
+    return Received(total, sensitivity, bits, own)
+
+
+def _centred_bits(one: ReceivedContribution, worlds: int, server_round: int) -> Floats:
+    shape = (worlds if one.rows is None else len(one.rows),)
+    bits = read_array(one.reply, Key.WITHIN, shape, np.float64, one.client, server_round)
+    # One half is that of a client who contributes nothing: centred it is 0.
+    accepted, said = ((0.0, 0.5, 1.0), "0, 1/2 and 1") if one.half_bits else ((0.0, 1.0), "0 and 1")
+    if not np.isin(bits, accepted).all():
+        raise FederationError(f"round {server_round}: client {one.client} sent '{Key.WITHIN}' other than {said}")
+    return bits - 0.5
+
+
+def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, int], server_round: int) -> Tensor:
+    """Return the sum of what clients sent, added in their order, each element once in memory.
+
+    Parameters
+    ----------
+    sent, shape, server_round
+        As of `receive`.
+
+    Raises
+    ------
+    FederationError
+        As `read_array`, or if the sum overflows or a contribution is too long.
+    """
+    arrays = [one._sum(shape, server_round, finite=False) for one in sent]
+    total = torch.zeros(shape)
+    sums, are_finite = total.numpy(), True
+    with np.errstate(over="ignore", invalid="ignore"):
+        for rows in cached_rows(*shape):
+            for one, array in zip(sent, arrays, strict=True):
+                if one.rows is None:
+                    np.add(sums[rows], array[rows], out=sums[rows])
+                else:
+                    first, last = np.searchsorted(one.rows, (rows.start, rows.stop))
+                    sums[one.rows[first:last]] += array[first:last]
+            are_finite = are_finite and bool(np.isfinite(sums[rows]).all())
+    # No value that is not finite can leave a sum finite, so clients are looked at one by one only to name one.
+    if not are_finite:
+        for one in sent:
+            one._sum(shape, server_round)
+        raise FederationError(f"round {server_round}: the sum of '{Key.SUM}' over {len(sent)} clients is not finite")
+    for one, array in zip(sent, arrays, strict=True):
+        _require_short(one, array, shape[0], server_round)
+    return total
+
+
+def _require_short(one: ReceivedContribution, array: Floats32, worlds: int, server_round: int) -> None:
+    """Refuse a contribution that is longer than an honest one: the noise is not made for it."""
+    longest = np.broadcast_to(one.longest, worlds)
+    limits = longest if one.rows is None else longest[one.rows]
+    if np.isinf(limits).all():
+        return
+    for rows in cached_rows(*array.shape):
+        lengths = np.linalg.norm(array[rows].astype(np.float64), axis=1)
+        if (lengths > limits[rows]).any():
+            worst = int(np.argmax(lengths - limits[rows]))
+            raise FederationError(
+                f"round {server_round}: client {one.client} sent '{Key.SUM}' of length {lengths[worst]:.6g}, which "
+                f"clipping leaves at {limits[rows][worst]:.6g} at most"
+            )

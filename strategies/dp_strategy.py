@@ -6,10 +6,11 @@ DP-FedSGD, local training of clients DP-FedAvg. Questions to parties (`inquiries
 about is no concern of the strategy.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -28,80 +29,44 @@ from fl_audit.mechanisms.clipping import AdaptiveClipping
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noise import CorrelatedGaussian, add_noise
 from fl_audit.packing import copy_to_tensor, pack, unpack
+from fl_audit.privacy.matrices import strategy_matrix
 from fl_audit.protocol import Key, Record, models_key
 from fl_audit.worlds import WorldBatch
-from strategies.contributors import AskedClient, Call, Challenger, Roster, call_of
+from strategies.challenger import SeededChallenger
+from strategies.contributors import AskedClient, Call, Received, ReceivedContribution, Roster, call_of, receive
 from strategies.errors import FederationError
-from strategies.inquiries import Inquiry, More, Transcript
-from strategies.received import Received, ReceivedContribution, receive
-from strategies.replies import Answer, batch_shape, read_replies
-from strategies.server_noise import CorrelatedDraws
+from strategies.inquiries import TRAIN, Inquiry, More, Transcript
+from strategies.replies import Answer, read_replies
 
-_TRAIN = "train"
 _ROUNDING = 1e-3  # share by which sums of 32-bit numbers may exceed what they would be exactly
 
 T = TypeVar("T")
 
 
-class ReleaseObserver(Protocol):
-    """Who is told of every release as it is made."""
-
-    def __call__(self, batch: WorldBatch, made: Made) -> None:
-        """Take note of a round of a batch."""
-
-
+@dataclass(eq=False)
 class DPStrategy(Strategy):
-    """Federated training under a release law.
+    """Federated training under a release law."""
 
-    Parameters
-    ----------
-    public
-        The public game, with its release law.
-    roster
-        Which node holds which partition.
-    challenger
-        The source of who is in, samples and noise.
-    batches
-        The batches of worlds that travel together.
-    parameters
-        Number of scalars of one model.
-    time_limit
-        Seconds that one client call may take.
-    on_release
-        Told of every release.
-    inquiries
-        What parties are asked beside their contributions.
-    is_over
-        Tells whether no further round is wanted: a public rule may end the training where nobody is asked about rounds.
-    """
+    public: PublicGame  # the public game, with its release law
+    roster: Roster  # which node holds which partition
+    challenger: SeededChallenger  # the source of who is in, samples and noise
+    batches: Sequence[WorldBatch]  # the batches of worlds that travel together
+    parameters: int  # number of scalars of one model
+    time_limit: float  # seconds that one client call may take
+    on_release: Callable[[WorldBatch, Made], None]  # told of every release as it is made
+    inquiries: Sequence[Inquiry] = ()  # what parties are asked beside their contributions
+    # Whether no further round is wanted: a public rule may end the training where nobody is asked about rounds.
+    is_over: Callable[[], bool] = lambda: False
+    transcripts: dict[str, Transcript] = field(init=False, default_factory=dict)
+    _ended: bool = field(init=False, default=False)
+    _calls: dict[str, Call] = field(init=False, default_factory=dict)
+    _written: dict[Answer, int] = field(init=False, default_factory=dict)
 
-    def __init__(
-        self,
-        public: PublicGame,
-        roster: Roster,
-        challenger: Challenger,
-        batches: Sequence[WorldBatch],
-        parameters: int,
-        time_limit: float,
-        on_release: ReleaseObserver,
-        inquiries: Sequence[Inquiry] = (),
-        is_over: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self.public = public
-        self.roster = roster
-        self.challenger = challenger
-        self.batches = tuple(batches)
-        self.parameters = parameters
-        self.time_limit = time_limit
-        self.on_release = on_release
-        self.inquiries = tuple(inquiries)
-        self._is_over = is_over
-        self._ended = False
-        self.transcripts: dict[str, Transcript] = {}
-        self._calls: dict[str, Call] = {}
-        self._correlated = self._correlated_draws()
-        self._game_json = public.to_json()
-        self._written: dict[Answer, int] = {}
+    def __post_init__(self) -> None:
+        self._game_json, noise = self.public.to_json(), self.public.law.noise
+        self._correlated = dict[str, _CorrelatedDraws]()
+        if isinstance(noise, CorrelatedGaussian):
+            self._correlated = {batch.name: _CorrelatedDraws(noise) for batch in self.batches}
 
     @property
     def exchanges(self) -> int:
@@ -124,7 +89,7 @@ class DPStrategy(Strategy):
         ]
         if server_round > self.public.rounds:
             return asked
-        self._ended = self._ended or (not self.inquiries and self._is_over())
+        self._ended = self._ended or (not self.inquiries and self.is_over())
         if self._ended:
             return asked
         self._calls = {
@@ -139,7 +104,7 @@ class DPStrategy(Strategy):
         is_round = server_round <= self.public.rounds and not self._ended
         expected = [answer for inquiry in self.inquiries for answer in inquiry.answers(server_round)]
         if is_round:
-            expected += [Answer(one.client, _TRAIN, name) for name, call in self._calls.items() for one in call.asked]
+            expected += [Answer(one.client, TRAIN, name) for name, call in self._calls.items() for one in call.asked]
         named_round = min(server_round, self.public.rounds)
         asked = {self.roster.nodes[answer.client]: answer.client for answer in expected}
         found = read_replies(replies, expected, asked, named_round, self._written)
@@ -164,7 +129,6 @@ class DPStrategy(Strategy):
         return []
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Return nothing."""
         return None
 
     def noise(self, batch: WorldBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
@@ -172,14 +136,10 @@ class DPStrategy(Strategy):
 
         Parameters
         ----------
-        batch
-            The worlds.
-        server_round
-            The round, from 1.
-        total
-            The sums (worlds, parameters).
-        sigma
-            Noise standard deviation of each world, as the law says (worlds,).
+        batch, server_round
+            The worlds, and the round, from 1.
+        total, sigma
+            The sums (worlds, parameters), and the noise standard deviation of each world, as the law says (worlds,).
         """
         draws = self.challenger.standard_normals(batch.worlds, server_round, self.parameters)
         if batch.name in self._correlated:
@@ -193,12 +153,6 @@ class DPStrategy(Strategy):
             return []
         with ThreadPoolExecutor(len(batches)) as threads:
             return list(zip(batches, threads.map(work, batches), strict=True))
-
-    def _correlated_draws(self) -> dict[str, CorrelatedDraws]:
-        noise = self.public.law.noise
-        if not isinstance(noise, CorrelatedGaussian):
-            return {}
-        return {batch.name: CorrelatedDraws(noise) for batch in self.batches}
 
     def _first_transcript(self, batch: WorldBatch, initial: Array) -> Transcript:
         law = self.public.law
@@ -254,16 +208,15 @@ class DPStrategy(Strategy):
         contributions = [
             ReceivedContribution(
                 one.client,
-                found[Answer(one.client, _TRAIN, batch.name)],
+                found[Answer(one.client, TRAIN, batch.name)],
                 one.rows,
                 self._longest(one.client, batch),
                 one.client in self.roster.targets or self.public.is_canary(one.client),
             )
             for one in self._calls[batch.name].asked
         ]
-        return receive(
-            self.public, contributions, self.roster.victim, batch_shape(batch, self.parameters), server_round
-        )
+        shape = batch.count, self.parameters
+        return receive(self.public, contributions, self.roster.victim, shape, server_round)
 
     def _longest(self, client: int, batch: WorldBatch) -> Floats | float:
         """Return the largest norm that the contribution of an honest client has in each world of a batch.
@@ -293,7 +246,7 @@ class DPStrategy(Strategy):
             arrays = ArrayRecord({models_key(0): Array(*pack(some))} | self._norms(batch, one.rows))
         if self.public.clients_draw:
             more |= {Key.NOISE_SEED: self.challenger.noise_seed(one.client), Key.WORLDS: worlds}
-        return self._to_owner(one.client, _TRAIN, batch, server_round, arrays, more, worlds)
+        return self._owner_message(one.client, TRAIN, batch, server_round, arrays, more, worlds)
 
     def _norms(self, batch: WorldBatch, rows: Integers | None) -> dict[str, Array]:
         norms = self.transcripts[batch.name].norms
@@ -302,12 +255,6 @@ class DPStrategy(Strategy):
         return {Key.NORMS: Array(*pack(norms.numpy() if rows is None else norms.numpy()[rows]))}
 
     def _owner_message(
-        self, client: int, kind: str, batch: WorldBatch, server_round: int, arrays: ArrayRecord, more: More
-    ) -> Message:
-        """Return a message to a client as an owner of data, who is told which of its own targets are in."""
-        return self._to_owner(client, kind, batch, server_round, arrays, more, list(batch.worlds))
-
-    def _to_owner(
         self,
         client: int,
         kind: str,
@@ -315,12 +262,12 @@ class DPStrategy(Strategy):
         server_round: int,
         arrays: ArrayRecord,
         more: More,
-        worlds: list[int],
+        worlds: Sequence[int] | None = None,
     ) -> Message:
-        """Return the same about some worlds of a batch, by their numbers."""
+        """Return a message to an owner of data, who is told which of its own targets are in, in all or some worlds."""
         told = dict(more)
         if targets := self.roster.targets.get(client):
-            told[Key.MEMBERSHIP] = self.challenger.membership(worlds).of_targets(targets).pack()
+            told[Key.MEMBERSHIP] = self.challenger.membership(worlds or batch.worlds).of_targets(targets).pack()
         return self._message(client, kind, batch, server_round, arrays, told)
 
     def _message(
@@ -335,3 +282,30 @@ class DPStrategy(Strategy):
         self._written[Answer(client, kind, batch.name)] = server_round
         content = RecordDict({Record.ARRAYS: arrays, Record.CONFIG: ConfigRecord(config | dict(more))})
         return Message(content, self.roster.nodes[client], kind)
+
+
+@dataclass
+class _CorrelatedDraws:
+    """Draws w_t = (z_t - sum over s < t of C_ts w_s) / C_tt, so that C w = z: the rows of C^-1 z, one a round.
+
+    The server alone keeps what it drew before; nobody else could undo it.
+    """
+
+    noise: CorrelatedGaussian  # which matrix C
+    _matrix: Floats = field(init=False)
+    _drawn: deque[Tensor] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._matrix = strategy_matrix(self.noise.matrix, self.noise.rounds, self.noise.bands)
+        self._drawn = deque(maxlen=self.noise.rounds_needed - 1)
+
+    def next(self, standard_normals: Tensor, server_round: int) -> Tensor:
+        """Return the draws of round t, which come in order, in the memory of z_t, float32 (worlds, parameters)."""
+        row = self._matrix[server_round - 1]
+        first = server_round - 1 - len(self._drawn)
+        for place, earlier in enumerate(self._drawn, start=first):
+            if row[place] != 0:
+                standard_normals.sub_(earlier, alpha=float(row[place]))
+        standard_normals.div_(float(row[server_round - 1]))
+        self._drawn.append(standard_normals.clone())
+        return standard_normals

@@ -1,5 +1,6 @@
-"""The inquiry that shows insiders each release and notes what they say of it."""
+"""The inquiries that show each release to insiders, of one game or another, and to an observer of canaries."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -9,82 +10,63 @@ from flwr.app import Array, ArrayRecord, Message
 
 from fl_audit.adversaries.residuals import Residuals, ResidualsLayout
 from fl_audit.arrays import Floats, Integers
+from fl_audit.evidence.belief.innovations import SMALLEST_SIGNAL
+from fl_audit.game.canaries import directions_read, parts
 from fl_audit.game.columns import Columns
+from fl_audit.game.game import Game
+from fl_audit.game.private_training import private_steps
 from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import show
+from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.packing import pack
 from fl_audit.protocol import Key, Query
 from fl_audit.worlds import WorldBatch
-from strategies.inquiries import Inquiry, More, Transcript, WriteMessage
+from strategies.challenger import SeededChallenger
+from strategies.inquiries import TRAIN, Inquiry, More, Transcript, WriteMessage
 from strategies.replies import Answer, read_array
 
 _OBSERVE = f"query.{Query.OBSERVE}"
 
 
 @dataclass
-class Observed:
-    """What an insider said of a batch, one array (worlds, ...) a round."""
+class ShowReleases(Inquiry):
+    """Shows release i in exchange i + 1, while the clients work on the next round."""
 
-    increments: list[Floats] = field(default_factory=list)
-    local_sensitivity: list[Floats] = field(default_factory=list)
-    scores: list[Floats] = field(default_factory=list)
-    residuals: list[Floats] = field(default_factory=list)
-
-
-class InsiderInquiry(Inquiry):
-    """Shows release i in exchange i + 1, while the clients work on the next round.
-
-    Parameters
-    ----------
-    public
-        The public game: what clients see of a round.
-    insiders
-        Partitions of the insiders, each with the seeds of the noise that it knows. The first one is the insider of
-        which everything is noted; of the others the log-odds are.
-    batches
-        The batches that travel together.
-    layout
-        What an insider's measurements of the noise stand for; None where it measures none.
-    true_side
-        Tells which of the sums was released, (worlds, rounds), once the last round is over; see `Residuals.opened`.
-    """
-
-    def __init__(
-        self,
-        public: PublicGame,
-        insiders: Mapping[int, Sequence[int]],
-        batches: Sequence[WorldBatch],
-        layout: ResidualsLayout | None = None,
-        true_side: Callable[[WorldBatch], Integers] | None = None,
-    ) -> None:
-        self._public = public
-        self._insiders = {client: torch.tensor(list(seeds), dtype=torch.int64) for client, seeds in insiders.items()}
-        self._batches = batches
-        self._layout = layout
-        self._true_side = true_side
-        self._observed = {(client, batch.name): Observed() for client in insiders for batch in batches}
-        self._norms: dict[str, list[Floats]] = {batch.name: [] for batch in batches}
+    public: PublicGame  # the public game: what clients see of a round
+    # Partitions of the insiders, each with the seeds of the noise that it knows. The first one is the insider of which
+    # everything is noted; of the others the totals are.
+    insiders: Mapping[int, Sequence[int]]
+    batches: Sequence[WorldBatch]  # the batches that travel together
+    # What insiders said, one array (worlds, ...) a round, and the clipping norms of each round.
+    _said: dict[tuple[int, str, Key], list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
+    _norms: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
     @property
     def last_exchange(self) -> int:
         """The last release is shown after the last round."""
-        return self._public.rounds + 1
+        return self.public.rounds + 1
+
+    @property
+    def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
+        """What insiders answer: shape of each array in a world, and whether all of it is finite."""
+        raise NotImplementedError
 
     def messages(
         self, exchange: int, transcripts: Mapping[str, Transcript], to_observer: WriteMessage, to_owner: WriteMessage
     ) -> list[Message]:
         """Return the newest release of each batch, as each insider sees it."""
-        if not self._asks(exchange):
-            return []
         written = []
-        for batch in self._batches:
+        for batch in self._asked(exchange):
             made = transcripts[batch.name].made
             assert made is not None, "an exchange from the second on follows a release"
             if made.around.norms is not None:
                 self._norms[batch.name].append(made.around.norms.numpy())
-            for client, seeds in self._insiders.items():
-                known = replace(made, around=replace(made.around, noise_seeds=seeds)) if len(seeds) else made
-                tensors = show(self._public.view, self._public.law, known).tensors()
+            for client, seeds in self.insiders.items():
+                known = made
+                if len(seeds):
+                    told = torch.tensor(list(seeds), dtype=torch.int64)
+                    known = replace(made, around=replace(made.around, noise_seeds=told))
+                tensors = show(self.public.view, self.public.law, known).tensors()
                 arrays = ArrayRecord({name: Array(*pack(value.numpy())) for name, value in tensors.items()})
                 written.append(to_observer(client, _OBSERVE, batch, exchange - 1, arrays, self._told(batch)))
         return written
@@ -95,68 +77,184 @@ class InsiderInquiry(Inquiry):
 
     def answers(self, exchange: int) -> list[Answer]:
         """Return the insiders' answers, one a batch."""
-        asked = self._batches if self._asks(exchange) else ()
-        return [Answer(client, _OBSERVE, batch.name) for batch in asked for client in self._insiders]
+        return [Answer(client, _OBSERVE, batch.name) for batch in self._asked(exchange) for client in self.insiders]
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
-        """Take note of increments, sensitivities, scores and residuals.
+        """Take note of everything that insiders said."""
+        for batch in self._asked(exchange):
+            for client in self.insiders:
+                reply = found[Answer(client, _OBSERVE, batch.name)]
+                told = {
+                    key: read_array(reply, key, (batch.count, *shape), np.float64, client, exchange - 1, finite)
+                    for key, (shape, finite) in self.expected.items()
+                }
+                self._keep(client, batch, told)
 
-        Raises
-        ------
-        FederationError
-            If an insider did not send them.
-        """
-        assert self._layout is not None, "who asks for measurements knows what they stand for"
-        for answer in self.answers(exchange):
-            reply, observed = found[answer], self._observed[answer.client, answer.batch]
-            worlds = next(batch.count for batch in self._batches if batch.name == answer.batch)
-            said: tuple[tuple[Key, list[Floats], tuple[int, ...], bool], ...] = (
-                (Key.LOG_ODDS, observed.increments, (worlds,), True),
-                (Key.LOCAL_SENSITIVITY, observed.local_sensitivity, (worlds,), True),
-                (Key.SCORES, observed.scores, (worlds, 2), False),
-                (Key.RESIDUALS, observed.residuals, (worlds, len(self._layout.names)), False),
-            )
-            for key, kept, shape, finite in said:
-                array = read_array(reply, key, shape, np.float64, answer.client, exchange - 1, finite)
-                kept.append(array.astype(np.float64))
+    def _keep(self, client: int, batch: WorldBatch, told: Mapping[Key, Floats]) -> None:
+        for key, values in told.items():
+            self._said[client, batch.name, key].append(values.copy())
+
+    def _asked(self, exchange: int) -> Sequence[WorldBatch]:
+        """Return the batches that an exchange asks about."""
+        return self.batches if 1 < exchange <= self.last_exchange else ()
+
+    def _by_round(self, client: int, batch: WorldBatch, key: Key) -> Floats:
+        """Return what an insider said in all rounds, (worlds, rounds, ...)."""
+        return np.stack(self._said[client, batch.name, key], axis=1)
+
+    def _of_several(self, name: str, totals: Sequence[Floats]) -> Columns:
+        """Return the totals (worlds,) of each insider, where there are several."""
+        if len(totals) == 1:
+            return Columns()
+        return Columns(insiders={name: np.stack(totals, axis=1)}, insider_clients=tuple(self.insiders))
+
+
+@dataclass
+class InsiderInquiry(ShowReleases):
+    """Shows releases, and notes log-odds and what was measured of the noise."""
+
+    layout: ResidualsLayout  # what an insider's measurements of the noise stand for
+    # Tells which of the sums was released, (worlds, rounds), once the last round is over; see `Residuals.opened`.
+    true_side: Callable[[WorldBatch], Integers]
+
+    @property
+    def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
+        """Increments of the log-odds, sensitivities, scores and residuals."""
+        measured = {Key.SCORES: ((2,), False), Key.RESIDUALS: ((len(self.layout.names),), False)}
+        return {Key.LOG_ODDS: ((), True), Key.LOCAL_SENSITIVITY: ((), True), **measured}
 
     def columns(self, batch: WorldBatch) -> Columns:
-        """Return what the insiders said of a batch, as columns of the run's tables."""
-        first, *others = (self._observed[client, batch.name] for client in self._insiders)
-        found = self._columns_of(batch, first)
-        if not others:
-            return found
-        final = np.stack([_log_odds(one)[:, -1] for one in (first, *others)], axis=1)
-        return found | Columns(insiders={"log_odds": final}, insider_clients=tuple(self._insiders))
-
-    def _columns_of(self, batch: WorldBatch, observed: Observed) -> Columns:
-        """Return all that one insider said, the noise as it was by what really was released."""
-        assert self._layout is not None
-        assert self._true_side is not None
-        norms = self._norms[batch.name]
-        law, sensitivity = self._public.law, np.stack(observed.local_sensitivity, axis=1)
-        both = Residuals.of_array(np.stack(observed.residuals, axis=1), self._layout)
-        residuals = both.opened(self._true_side(batch))
-        scores, used = np.stack(observed.scores, axis=1), np.stack(norms, axis=1) if norms else None
-        log_odds = _log_odds(observed)
+        """Return all that the first insider said, the noise as it was by what really was released; of others totals."""
+        increments = [self._by_round(client, batch, Key.LOG_ODDS) for client in self.insiders]
+        first, law, norms = next(iter(self.insiders)), self.public.law, self._norms[batch.name]
+        sensitivity = self._by_round(first, batch, Key.LOCAL_SENSITIVITY)
+        both = Residuals.of_array(self._by_round(first, batch, Key.RESIDUALS), self.layout)
+        residuals, used = both.opened(self.true_side(batch)), np.stack(norms, axis=1) if norms else None
+        log_odds = [one.cumsum(axis=1) for one in increments]
         rounds = {
-            "sigma": law.noise_scale(sensitivity, self._public.standpoint, used),
+            "sigma": law.noise_scale(sensitivity, self.public.standpoint, used),
             "local_sensitivity": sensitivity,
-            "log_odds": log_odds,
-            "increment": np.stack(observed.increments, axis=1),
+            "log_odds": log_odds[0],
+            "increment": increments[0],
             "measured_sigma": residuals.sigma,
         }
         if law.is_sampled or law.is_adaptive:
             # Elsewhere they follow from increments and sensitivities.
+            scores = self._by_round(first, batch, Key.SCORES)
             rounds |= {"score_present": scores[..., 0], "score_absent": scores[..., 1]}
         if used is not None:
             rounds["clipping_norm"] = used
-        return Columns(worlds={"log_odds": log_odds[:, -1]}, rounds=rounds, residuals=residuals.columns())
+        final = [one[:, -1] for one in log_odds]
+        found = Columns(worlds={"log_odds": final[0]}, rounds=rounds, residuals=residuals.columns())
+        return found | self._of_several("log_odds", final)
 
-    def _asks(self, exchange: int) -> bool:
-        return 1 < exchange <= self.last_exchange
+
+@dataclass
+class ScoreInquiry(ShowReleases):
+    """Shows releases where no likelihood ratio is known. What comes back are scores, which are no log-odds."""
+
+    @property
+    def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
+        """Scores."""
+        return {Key.SCORE: ((), True)}
+
+    def columns(self, batch: WorldBatch) -> Columns:
+        """Return the scores of the first insider by round and in total, and the totals of several."""
+        scores = [self._by_round(client, batch, Key.SCORE) for client in self.insiders]
+        totals = [one.sum(axis=1) for one in scores]
+        found = Columns(worlds={"score": totals[0]}, rounds={"score": scores[0]})
+        return found | self._of_several("score", totals)
 
 
-def _log_odds(observed: Observed) -> Floats:
-    """Return the cumulated log-odds (worlds, rounds)."""
-    return np.stack(observed.increments, axis=1).cumsum(axis=1)
+@dataclass
+class TargetInquiry(ShowReleases):
+    """Shows releases, and tells who is in. What comes back is about every target.
+
+    Each target's insider knows all coins but that one. A client who plays all insiders is told all coins. In the game
+    of reconstruction one insider weighs all candidates, and is told nothing of them.
+    """
+
+    challenger: SeededChallenger  # knows who is in
+    _sums: dict[tuple[str, str], Floats] = field(init=False, default_factory=dict)
+
+    @property
+    def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
+        """What a round says of every target: log-odds, signal, and the noise along its contribution."""
+        shape = (self.public.targets,)
+        return {Key.LOG_ODDS: (shape, True), Key.LOCAL_SENSITIVITY: (shape, True), Key.SCORES: (shape, False)}
+
+    def _told(self, batch: WorldBatch) -> More:
+        if self.public.exactly_one:
+            return {}  # the one insider has to find out which candidate is in
+        return {Key.MEMBERSHIP: self.challenger.membership(batch.worlds).pack()}
+
+    def _keep(self, client: int, batch: WorldBatch, told: Mapping[Key, Floats]) -> None:
+        signal, noise = told[Key.LOCAL_SENSITIVITY], told[Key.SCORES]
+        # Along other directions the noise has nothing to hide.
+        hides = (signal >= SMALLEST_SIGNAL) & ~np.isnan(noise)
+        if self.public.exactly_one:  # who weighs candidates knows the noise along none but the one that is in
+            hides &= self.challenger.membership(batch.worlds).is_in
+        added = {
+            "log_odds": told[Key.LOG_ODDS],
+            "mu": signal**2,
+            "noise_squares": np.where(hides, noise**2, 0.0),
+            "noise_rounds": hides.astype(np.float64),
+        }
+        for name, values in added.items():
+            self._sums[batch.name, name] = self._sums.get((batch.name, name), np.zeros(values.shape)) + values
+
+    def columns(self, batch: WorldBatch) -> Columns:
+        """Return the log-odds of every target after the last round, and mu of all rounds together.
+
+        Also the summed squares of the noise along its contributions, and how many these are: in the game of
+        reconstruction of the candidate that is in alone.
+        """
+        sums = {name: values for (of, name), values in self._sums.items() if of == batch.name}
+        return Columns(targets=sums | {"mu": np.sqrt(sums["mu"])})
+
+
+@dataclass
+class CanaryInquiry(ShowReleases):
+    """Shows releases to one observer. What comes back is one score a direction."""
+
+    game: Game  # the game, with canaries
+    challenger: SeededChallenger  # knows the coins, which the observer is not told
+    _times: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
+
+    @property
+    def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
+        """Scores along all directions."""
+        return {Key.CANARIES: ((directions_read(self.public),), True)}
+
+    def _told(self, batch: WorldBatch) -> More:
+        return {Key.WORLDS: list(batch.worlds)}
+
+    @property
+    def _trains_privately(self) -> bool:
+        return isinstance(self.public.law.contribution, PrivateTraining)
+
+    def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
+        """Take note of the scores, and of how many steps of private training took each canary."""
+        for batch in self.batches if exchange <= self.public.rounds else ():
+            self._times[batch.name].append(self._taken(batch, exchange, found))
+        super().note(exchange, found)
+
+    def _taken(self, batch: WorldBatch, server_round: int, found: Mapping[Answer, Message]) -> Floats:
+        """Return how often each canary that is in went into a round, (worlds, canaries)."""
+        shape, victim = (batch.count, self.public.canaries), self.game.victim
+        if not self._trains_privately:
+            return np.ones(shape)
+        sent = found[Answer(victim, TRAIN, batch.name)]
+        return read_array(sent, Key.TIMES, shape, np.float64, victim, server_round).copy()
+
+    def columns(self, batch: WorldBatch) -> Columns:
+        """Return every score, whether its canary was in, and how much of it the score then holds."""
+        public, steps = self.public, 1
+        if self._trains_privately:
+            steps = private_steps(public.law).count(len(self.game.shards[self.game.victim]))
+        rounds, decoys = range(1, public.rounds + 1), directions_read(public) - public.canaries
+        coins = np.stack([self.challenger.coins(batch.worlds, one, public.canaries) for one in rounds], axis=1)
+        held = parts(public, steps, np.stack(self._times[batch.name], axis=1))
+        beside = ((0, 0), (0, 0), (0, decoys))
+        scores = self._by_round(self.game.insider, batch, Key.CANARIES)
+        return Columns(canaries={"is_in": np.pad(coins, beside), "part": np.pad(held, beside), "score": scores})

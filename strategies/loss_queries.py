@@ -11,35 +11,27 @@ The insider of this simulation makes no use of it. Epsilon* of a shard follows f
 work it out unasked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message
-from flwr.app.typing import ConfigRecordValues
-from torch import Tensor
 
 from fl_audit.arrays import Floats
+from fl_audit.evidence.star import loss_moments as moments
 from fl_audit.evidence.star.epsilon_star import StarSettings
-from fl_audit.evidence.star.loss_moments import (
-    LossRange,
-    ScoreMoments,
-    epsilon_star_of_moments,
-    joint_moments,
-    joint_range,
-    moments_of,
-    range_of,
-)
+from fl_audit.evidence.star.loss_moments import LossRange, ScoreMoments
 from fl_audit.game.columns import Columns
 from fl_audit.packing import pack
 from fl_audit.protocol import Key, Query, models_key
 from fl_audit.worlds import WorldBatch
 from strategies.errors import FederationError
-from strategies.inquiries import Inquiry, Transcript, WriteMessage
+from strategies.inquiries import Inquiry, More, Transcript, WriteMessage
 from strategies.replies import Answer, read_array
 
 _RANGE, _MOMENTS = f"query.{Query.LOSS_RANGE}", f"query.{Query.LOSS_MOMENTS}"
+_TOLD = {_RANGE: (Key.COUNT, Key.LOW, Key.HIGH), _MOMENTS: (Key.COUNT, Key.MEAN, Key.SQUARES)}
 
 
 @dataclass(frozen=True)
@@ -52,13 +44,6 @@ class FederatedLosses:
     client_epsilon_star: bool = False  # whether clients tell the server Epsilon* of their own shards
 
 
-class PopulationEvaluator(Protocol):
-    """Who evaluates releases on the population sample."""
-
-    def __call__(self, batch: WorldBatch, release: int) -> Floats:
-        """Return the losses (worlds, p) of a release, waiting for them if need be; they are asked for once."""
-
-
 @dataclass
 class LossQueries(Inquiry):
     """The questions of a run of some batches, and Epsilon* from the answers."""
@@ -67,155 +52,109 @@ class LossQueries(Inquiry):
     releases: Sequence[int]  # numbers of the releases that are asked about, ascending
     batches: Sequence[WorldBatch]  # the batches that travel together
     clients: int  # number of clients
-    population: PopulationEvaluator  # losses of the population sample
-    epsilon_star: dict[str, list[Floats]] = field(init=False)  # by batch, Epsilon* (worlds,) of each release, in order
-    # By batch, Epsilon* (worlds, clients) of each shard at each release, where clients tell it.
-    client_epsilon_star: dict[str, list[Floats]] = field(init=False)
+    # Returns the losses (worlds, p) of the population sample on a release, waiting for them if need be; each is asked
+    # for once.
+    population: Callable[[WorldBatch, int], Floats]
+    # By batch and release: Epsilon* (worlds,) and, where clients tell it, that of each shard (worlds, clients).
+    _star: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
+    _client_star: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
     _ranges: dict[str, LossRange] = field(init=False, default_factory=dict)
     _population: dict[str, ScoreMoments] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.epsilon_star = {batch.name: [] for batch in self.batches}
-        self.client_epsilon_star = {batch.name: [] for batch in self.batches}
 
     @property
     def last_exchange(self) -> int:
         """The moments of the last release are asked for in the second exchange after its round."""
         return max(self.releases) + 2
 
+    def _asked(self, exchange: int) -> list[tuple[str, int]]:
+        """Return what an exchange asks about which release: moments first, still in the range of the release before."""
+        asked = [(_MOMENTS, exchange - 2)]
+        if self.settings.loss_range is None:
+            asked.append((_RANGE, exchange - 1))
+        return [(kind, release) for kind, release in asked if release in self.releases]
+
     def messages(
         self, exchange: int, transcripts: Mapping[str, Transcript], to_observer: WriteMessage, to_owner: WriteMessage
     ) -> list[Message]:
         """Return the questions of an exchange."""
-        newest = min(exchange - 1, max(self.releases))
-
-        def models(batch: WorldBatch, release: int) -> Tensor:
-            return transcripts[batch.name].models[release - newest - 1]
-
+        newest, star = min(exchange - 1, max(self.releases)), self.settings.star
+        about: More = {Key.DELTA: star.delta, Key.CUT: star.cut, Key.REPORT: self.settings.client_epsilon_star}
         written = []
         for batch in self.batches:
-            # Moments first: their answers are still about the range of the release before.
-            if (release := self._moments_about(exchange)) is not None:
-                arrays = self._moments_arrays(batch, release, models(batch, release))
-                more: dict[str, ConfigRecordValues] = {
-                    Key.DELTA: self.settings.star.delta,
-                    Key.CUT: self.settings.star.cut,
-                    Key.REPORT: self.settings.client_epsilon_star,
-                }
-                written += [to_owner(client, _MOMENTS, batch, release, arrays, more) for client in range(self.clients)]
-            if (release := self._range_about(exchange)) is not None:
-                arrays = ArrayRecord({models_key(0): Array(*pack(models(batch, release).numpy()))})
-                written += [to_owner(client, _RANGE, batch, release, arrays, {}) for client in range(self.clients)]
+            for kind, release in self._asked(exchange):
+                models = transcripts[batch.name].models[release - newest - 1].numpy()
+                said = self._said(batch, release) if kind == _MOMENTS else {}
+                arrays = {key: Array(*pack(value)) for key, value in {models_key(0): models, **said}.items()}
+                more = about if kind == _MOMENTS else {}
+                written += [
+                    to_owner(client, kind, batch, release, ArrayRecord(arrays), more) for client in range(self.clients)
+                ]
         return written
 
     def answers(self, exchange: int) -> list[Answer]:
         """Return the answers that an exchange must bring."""
-        kinds = [
-            kind
-            for kind, release in ((_MOMENTS, self._moments_about(exchange)), (_RANGE, self._range_about(exchange)))
-            if release is not None
-        ]
-        return [
-            Answer(client, kind, batch.name)
-            for kind in kinds
-            for batch in self.batches
-            for client in range(self.clients)
-        ]
+        asked, clients = self._asked(exchange), range(self.clients)
+        return [Answer(client, kind, batch.name) for kind, _ in asked for batch in self.batches for client in clients]
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
-        """Take note of the answers of an exchange.
-
-        Raises
-        ------
-        FederationError
-            If an answer cannot be a summary of losses.
-        """
+        """Take note of the answers of an exchange, of which every one has to be a summary of losses."""
         for batch in self.batches:
-            if (release := self._moments_about(exchange)) is not None:
-                self._note_moments(batch, release, found)
-            if (release := self._range_about(exchange)) is not None:
-                told = [LossRange(*part) for part in self._told(_RANGE, _RANGE_KEYS, batch, release, found)]
-                self._refuse_unsound(
-                    {client: part.is_sound for client, part in enumerate(told)}, "a range of losses", release
-                )
-                self._ranges[batch.name] = joint_range(told)
+            for kind, release in self._asked(exchange):
+                replies = [found[Answer(client, kind, batch.name)] for client in range(self.clients)]
+                told = [
+                    [_floats(reply, key, batch, client, release) for key in _TOLD[kind]]
+                    for client, reply in enumerate(replies)
+                ]
+                if kind == _MOMENTS:
+                    self._note_moments(batch, release, [ScoreMoments(*part) for part in told], replies)
+                else:
+                    ranges = [LossRange(*part) for part in told]
+                    _refuse_unsound([part.is_sound for part in ranges], "a range of losses", release)
+                    self._ranges[batch.name] = moments.joint_range(ranges)
 
     def columns(self, batch: WorldBatch) -> Columns:
         """Return what was found of a batch, as columns of the run's tables."""
-        found = {"epsilon_star": np.stack(self.epsilon_star[batch.name], axis=1)}
-        own = self.client_epsilon_star[batch.name]
+        found, own = {"epsilon_star": np.stack(self._star[batch.name], axis=1)}, self._client_star[batch.name]
         last = {"epsilon_star": found["epsilon_star"][:, -1]}
         return Columns(worlds=last, releases=found, clients={"epsilon_star": np.stack(own, axis=1)} if own else {})
 
-    def _range_about(self, exchange: int) -> int | None:
-        """Return the release whose range an exchange asks for."""
-        return exchange - 1 if self.settings.loss_range is None and exchange - 1 in self.releases else None
-
-    def _moments_about(self, exchange: int) -> int | None:
-        """Return the release whose moments an exchange asks for."""
-        return exchange - 2 if exchange - 2 in self.releases else None
-
-    def _moments_arrays(self, batch: WorldBatch, release: int, models: Tensor) -> ArrayRecord:
-        """Return what a question for moments carries: models, range, and the moments of the population."""
+    def _said(self, batch: WorldBatch, release: int) -> dict[str, Floats]:
+        """Return what a question for moments carries beside models: range, and the moments of the population."""
         losses = self.population(batch, release)
         if self.settings.loss_range is None:
-            extremes = joint_range([self._ranges[batch.name], range_of(losses)])
+            extremes = moments.joint_range([self._ranges[batch.name], moments.range_of(losses)])
             low, high = extremes.low, extremes.high
         else:
             low, high = (np.full(batch.count, end) for end in self.settings.loss_range)
-        population = self._population[batch.name] = moments_of(losses, low, high)
-        said: dict[str, Floats] = {
+        population = self._population[batch.name] = moments.moments_of(losses, low, high)
+        return {
             Key.LOW: low,
             Key.HIGH: high,
             Key.POPULATION_COUNT: population.count,
             Key.POPULATION_MEAN: population.mean,
             Key.POPULATION_SQUARES: population.squares,
         }
-        return ArrayRecord(
-            {models_key(0): Array(*pack(models.numpy())), **{key: Array(*pack(value)) for key, value in said.items()}}
-        )
 
-    def _note_moments(self, batch: WorldBatch, release: int, found: Mapping[Answer, Message]) -> None:
-        told = [ScoreMoments(*part) for part in self._told(_MOMENTS, _MOMENTS_KEYS, batch, release, found)]
-        self._refuse_unsound({client: part.is_sound for client, part in enumerate(told)}, "moments of scores", release)
+    def _note_moments(
+        self, batch: WorldBatch, release: int, told: Sequence[ScoreMoments], replies: Sequence[Message]
+    ) -> None:
+        _refuse_unsound([part.is_sound for part in told], "moments of scores", release)
         population, star = self._population[batch.name], self.settings.star
-        found_star = epsilon_star_of_moments(joint_moments(told), population, star.delta, star.cut)
-        self.epsilon_star[batch.name].append(found_star)
+        joint = moments.joint_moments(told)
+        self._star[batch.name].append(moments.epsilon_star_of_moments(joint, population, star.delta, star.cut))
         if self.settings.client_epsilon_star:
-            own = [self._read_own(client, part, batch, release, found) for client, part in enumerate(told)]
-            self.client_epsilon_star[batch.name].append(np.stack(own, axis=1))
-
-    def _told(
-        self, kind: str, keys: Sequence[Key], batch: WorldBatch, release: int, found: Mapping[Answer, Message]
-    ) -> list[list[Floats]]:
-        """Return what each client answered, by client and key."""
-        return [
-            [_floats(found[Answer(client, kind, batch.name)], key, batch, client, release) for key in keys]
-            for client in range(self.clients)
-        ]
-
-    def _read_own(
-        self, client: int, told: ScoreMoments, batch: WorldBatch, release: int, found: Mapping[Answer, Message]
-    ) -> Floats:
-        """Return the Epsilon* that a client told of its shard, refused if it cannot be one."""
-        reply = found[Answer(client, _MOMENTS, batch.name)]
-        star = _floats(reply, Key.EPSILON_STAR, batch, client, release, finite=False)
-        possible = np.where(told.count >= 2, star >= 0, np.isnan(star))
-        self._refuse_unsound({client: bool(possible.all())}, "Epsilon* of its shard", release)
-        return star
-
-    @staticmethod
-    def _refuse_unsound(sound: Mapping[int, bool], what: str, release: int) -> None:
-        for client, is_sound in sound.items():
-            if not is_sound:
-                raise FederationError(f"round {release}: client {client} sent what cannot be {what}")
+            own = [_floats(one, Key.EPSILON_STAR, batch, n, release, finite=False) for n, one in enumerate(replies)]
+            possible = [np.where(part.count >= 2, one >= 0, np.isnan(one)) for part, one in zip(told, own, strict=True)]
+            _refuse_unsound([bool(one.all()) for one in possible], "Epsilon* of its shard", release)
+            self._client_star[batch.name].append(np.stack(own, axis=1))
 
 
-_RANGE_KEYS = (Key.COUNT, Key.LOW, Key.HIGH)
-_MOMENTS_KEYS = (Key.COUNT, Key.MEAN, Key.SQUARES)
+def _refuse_unsound(sound: Sequence[bool], what: str, release: int) -> None:
+    for client, is_sound in enumerate(sound):
+        if not is_sound:
+            raise FederationError(f"round {release}: client {client} sent what cannot be {what}")
 
 
 def _floats(reply: Message, key: Key, batch: WorldBatch, client: int, release: int, finite: bool = True) -> Floats:
     """Return one array (worlds,) of a reply, checked."""
-    array = read_array(reply, key, (batch.count,), np.float64, client, release, finite)
-    return array.astype(np.float64)
+    return read_array(reply, key, (batch.count,), np.float64, client, release, finite).copy()

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from flwr.app import Message
@@ -10,11 +11,11 @@ from numpy.typing import NDArray
 
 from fl_audit.packing import unpack
 from fl_audit.protocol import Key, Record
-from fl_audit.worlds import WorldBatch
 from strategies.errors import FederationError
 
-_LONGEST_REASON = 400
-"""Characters of a client's reason that are printed."""
+_LONGEST_REASON = 400  # characters of a client's reason that are printed
+
+Float = TypeVar("Float", bound=np.floating)
 
 
 @dataclass(frozen=True)
@@ -37,16 +38,11 @@ def read_replies(
 
     Parameters
     ----------
-    replies
-        Replies in any order.
-    asked
-        The answers that must be there.
-    partitions
-        Partition of each node that was asked.
-    server_round
-        Round that is named in errors.
-    written
-        The round that each question was about; None does not look at the rounds that replies name.
+    replies, asked, partitions
+        Replies in any order, the answers that must be there, and the partition of each node that was asked.
+    server_round, written
+        Round that is named in errors, and that which each question was about; None does not look at the rounds that
+        replies name.
 
     Raises
     ------
@@ -56,21 +52,27 @@ def read_replies(
     """
     found: dict[Answer, Message] = {}
     for reply in replies:
-        if (client := partitions.get(reply.metadata.src_node_id, -1)) < 0:
-            source = reply.metadata.src_node_id
+        source = reply.metadata.src_node_id
+        if source not in partitions:
             raise FederationError(f"round {server_round}: a reply came from node {source}, which nobody asked")
+        who = f"round {server_round}: client {partitions[source]}"
         if reply.has_error():
-            raise FederationError(f"round {server_round}: client {client} failed: {reason_line(reply.error.reason)}")
-        answer = Answer(client, reply.metadata.message_type, _named_batch(reply, client, server_round))
+            raise FederationError(f"{who} failed: {reason_line(reply.error.reason)}")
+        config = reply.content.config_records.get(Record.CONFIG)
+        if config is None or Key.BATCH not in config:
+            raise FederationError(f"{who} sent a reply that names no batch")
+        answer = Answer(partitions[source], reply.metadata.message_type, str(config[Key.BATCH]))
         if answer in found:
-            raise FederationError(f"round {server_round}: client {client} answered twice about {answer.batch}")
-        if written is not None and answer in written:
-            _require_round(reply, client, written[answer], server_round)
+            raise FederationError(f"{who} answered twice about {answer.batch}")
+        # The content of another round has the right shape, and would be taken for that of this one.
+        about, said = (written or {}).get(answer), config.get(Key.ROUND)
+        if about is not None and said != about:
+            named = "no round" if said is None else f"round {said!r}"
+            raise FederationError(f"{who} sent a reply that is of {named}, not of {about}")
         found[answer] = reply
     expected = set(asked)
-    missing = sorted({answer.client for answer in expected - found.keys()})
-    if missing:
-        named = ", ".join(str(client) for client in missing)
+    if missing := sorted({answer.client for answer in expected - found.keys()}):
+        named = ", ".join(map(str, missing))
         raise FederationError(f"round {server_round}: no answer in time from client(s) {named}")
     if unasked := found.keys() - expected:
         client = min(answer.client for answer in unasked)
@@ -82,84 +84,41 @@ def read_array(
     reply: Message,
     key: str,
     shape: tuple[int, ...],
-    dtype: type[np.floating],
+    dtype: type[Float],
     client: int,
     server_round: int,
     finite: bool = True,
-) -> NDArray[np.floating]:
+) -> NDArray[Float]:
     """Return one array of a reply, checked; NaN and infinity are values like others where `finite` is false.
 
     Parameters
     ----------
-    reply
-        The message.
-    key
-        Name of the array in it.
-    shape
-        Shape that it must have.
-    dtype
-        Type that its numbers must have.
-    finite
-        Whether all of them must be finite.
-    client
-        Whose reply it is, for the message if the array is refused.
-    server_round
-        The round that the reply is about, for the same message.
+    reply, key
+        The message, and the name of the array in it.
+    shape, dtype, finite
+        Shape, and type of its numbers, that it must have, and whether all must be finite.
+    client, server_round
+        Whose reply it is, and about which round, for the message if the array is refused.
 
     Raises
     ------
     FederationError
         If the array is missing, has another shape or type, or holds a value that is not finite.
     """
-    arrays = reply.content.array_records.get(Record.ARRAYS)
+    arrays, who = reply.content.array_records.get(Record.ARRAYS), f"round {server_round}: client {client} sent"
     if arrays is None or key not in arrays:
-        raise FederationError(f"round {server_round}: client {client} sent no '{key}'")
+        raise FederationError(f"{who} no '{key}'")
     try:
         array = unpack(arrays[key])
     except Exception as error:  # a client can send any bytes
-        raise FederationError(
-            f"round {server_round}: client {client} sent '{key}' as bytes that are no array"
-        ) from error
+        raise FederationError(f"{who} '{key}' as bytes that are no array") from error
     if array.shape != shape or array.dtype != dtype:
-        raise FederationError(
-            f"round {server_round}: client {client} sent '{key}' as {array.dtype} of shape {array.shape}, "
-            f"accepted is {np.dtype(dtype)} of shape {shape}"
-        )
+        accepted = f"accepted is {np.dtype(dtype)} of shape {shape}"
+        raise FederationError(f"{who} '{key}' as {array.dtype} of shape {array.shape}, {accepted}")
     if finite and not np.isfinite(array).all():
         bad = int(np.size(array) - np.isfinite(array).sum())
-        raise FederationError(
-            f"round {server_round}: client {client} sent '{key}' with {bad} of {array.size} values not finite"
-        )
+        raise FederationError(f"{who} '{key}' with {bad} of {array.size} values not finite")
     return array
-
-
-def _named_batch(reply: Message, client: int, server_round: int) -> str:
-    """Return the batch that a reply is about, refused if it names none."""
-    config = reply.content.config_records.get(Record.CONFIG)
-    if config is None or Key.BATCH not in config:
-        raise FederationError(f"round {server_round}: client {client} sent a reply that names no batch")
-    return str(config[Key.BATCH])
-
-
-def _require_round(reply: Message, client: int, asked: int, server_round: int) -> None:
-    """Refuse the content of another round, which has the right shape and would be taken for that of this one."""
-    said = reply.content.config_records[Record.CONFIG].get(Key.ROUND)
-    if said != asked:
-        wrong = f"sent a reply that is of {'no round' if said is None else f'round {said!r}'}, not of {asked}"
-        raise FederationError(f"round {server_round}: client {client} {wrong}")
-
-
-def batch_shape(batch: WorldBatch, parameters: int) -> tuple[int, int]:
-    """Return the shape of stacked models of a batch.
-
-    Parameters
-    ----------
-    batch
-        The worlds.
-    parameters
-        Number of scalars of a model.
-    """
-    return (batch.count, parameters)
 
 
 def reason_line(reason: str | None) -> str:

@@ -31,9 +31,7 @@ OPEN = {
     "fl_audit/report/tests_table.py": "ways to write a number, as templates name them",
     "fl_audit/report/wording.py": "values of any type",
     "experiments/zoo/mechanism.py": "kinds of dtypes of numpy",
-    "strategies/games/agreement.py": "a pair of two closed sets, which mypy does not exhaust",
     "strategies/games/hearing.py": "values of a record of Flower",
-    "strategies/games/records.py": "the deeds that concern records, of all deeds",
     "strategies/games/start.py": "objects of an app",
 }
 """Files with a match that is not over a closed set, and over what it is."""

@@ -85,9 +85,8 @@ def strategy(
     from fl_audit.laboratory.findings import findings, trial_json
     from fl_audit.laboratory.trial import QUICK
     from strategies.games.campaign import hold_to_claim
-    from strategies.games.factories import subject_of
-    from strategies.games.kinds import BY_NAME
-    from strategies.games.mends import MENDS
+    from strategies.games.kinds import BY_NAME, MENDS, WORDS
+    from strategies.games.subject import subject_of
 
     names = list(BY_NAME)
     for flag, games in (("--without", without), ("--only", only)):
@@ -108,7 +107,7 @@ def strategy(
             only=only,
             seconds=math.inf if seconds is None else seconds,
         )
-    found = findings(trial, {name: kind.words for name, kind in BY_NAME.items()}, MENDS)
+    found = findings(trial, WORDS, MENDS)
     path = None
     if out is not None:
         from experiments.trials.page import write_trial

@@ -16,7 +16,7 @@ from flwr.supercore.run import Run
 
 from experiments.talk import settle_flower
 from fl_audit.errors import InputError
-from strategies.flower_versions import make_messages_for
+from strategies.grids import make_messages_for
 
 _RUN_ID = 1
 _SERVER_NODE_ID = 1

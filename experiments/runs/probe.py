@@ -16,7 +16,6 @@ from experiments.runs.plan import AuditPlan
 from experiments.runs.run import federation_plan
 from fl_audit.worlds import WorldBatch
 from server.app import FederationClock, build_server_app
-from server.results import BatchResult
 
 ENOUGH_SECONDS = 4.0
 """A probe ends with the round in which it has taken so long, once it has two rounds to tell a time from."""
@@ -72,13 +71,6 @@ class _Stopwatch:
             raise _EnoughError
 
 
-class _Nowhere:
-    """Takes finished batches and keeps nothing."""
-
-    def finish(self, result: BatchResult) -> None:
-        """Forget a batch."""
-
-
 def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
     """Play the first batches of a plan for a few rounds in this process, write nothing, and say what all would take.
 
@@ -101,7 +93,7 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
     settings = plan.config.run
     # Whatever seed is drawn for the run, its worlds take as long.
     federation = replace(federation_plan(plan.with_seed(settings.seed or 0), wave), keep_releases=0)
-    app = build_server_app(federation, _Nowhere(), FederationClock(), watch)
+    app = build_server_app(federation, lambda result: None, FederationClock(), watch)
     ahead = read_ahead if settings.worlds_per_batch == 1 else None
     began, busy = time.monotonic(), time.process_time()
     with suppress(_EnoughError):

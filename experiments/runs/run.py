@@ -38,9 +38,9 @@ from fl_audit.stored_json import read_json, require_sealed
 from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch
 from server.app import FederationClock, FederationPlan, build_server_app, run_federation
-from server.challenger import SeededChallenger
 from server.evaluator import require_evaluable
 from server.watched_grid import WatchedGrid
+from strategies.challenger import SeededChallenger
 from strategies.dp_strategy import DPStrategy
 from strategies.errors import FederationError
 from strategies.loss_queries import FederatedLosses
@@ -129,7 +129,7 @@ def run_audit(
         federation: FederationPlan, store: RunStore, clock: FederationClock, on_round: Callable[[int], None]
     ) -> None:
         interrupted = threading.Event()
-        server_app = build_server_app(federation, store, clock, _getting_ready(on_round), interrupted.is_set)
+        server_app = build_server_app(federation, store.finish, clock, _getting_ready(on_round), interrupted.is_set)
         _start(engine, server_app, parties.client_app, plan, ray_address, interrupted)
 
     with _kept_if_unwritable(), run.opened(plan, resume) as plan:
@@ -229,7 +229,7 @@ def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
     def carry_out(
         federation: FederationPlan, store: RunStore, clock: FederationClock, on_round: Callable[[int], None]
     ) -> None:
-        run_federation(federation, WatchedGrid(grid, plan.config.run.client_time_limit), store, clock, on_round)
+        run_federation(federation, WatchedGrid(grid, plan.config.run.client_time_limit), store.finish, clock, on_round)
 
     _play(plan, run, "flwr run", carry_out)
 

@@ -7,54 +7,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 # Light, and of the same name as its module, which would stand here otherwise.
-from strategies.games.insider import insider
+from strategies.games.insider import held as held
+from strategies.games.insider import insider as insider
 
 if TYPE_CHECKING:
-    from fl_audit.laboratory.claim import StatedClaim
-    from strategies.games.agreement import Contribution
-    from strategies.games.audit import Audit
-    from strategies.games.kinds import KINDS, Kind
-    from strategies.games.notes import Numbers, Observer, Replies
-    from strategies.games.records import held
-    from strategies.games.subject import Local, LocalReply, Subject
+    from fl_audit.laboratory.claim import StatedClaim as StatedClaim
+    from strategies.games.audit import Audit as Audit
+    from strategies.games.audit import Contribution as Contribution
+    from strategies.games.kinds import KINDS as KINDS
+    from strategies.games.kinds import Kind as Kind
+    from strategies.games.notes import Numbers as Numbers
+    from strategies.games.notes import Observer as Observer
+    from strategies.games.notes import Replies as Replies
+    from strategies.games.subject import Local as Local
+    from strategies.games.subject import LocalReply as LocalReply
+    from strategies.games.subject import Subject as Subject
 
-__all__ = [
-    "KINDS",
-    "Audit",
-    "Contribution",
-    "Kind",
-    "Local",
-    "LocalReply",
-    "Numbers",
-    "Observer",
-    "Replies",
-    "StatedClaim",
-    "Subject",
-    "held",
-    "insider",
-]
-
-_HOMES = {
-    "Audit": "audit",
-    "Contribution": "agreement",
-    "KINDS": "kinds",
-    "Kind": "kinds",
-    "Local": "subject",
-    "LocalReply": "subject",
-    "Numbers": "notes",
-    "Observer": "notes",
-    "Replies": "notes",
-    "Subject": "subject",
-    "held": "records",
+_NAMES = {
+    "fl_audit.laboratory.claim": ("StatedClaim",),
+    "strategies.games.audit": ("Audit", "Contribution"),
+    "strategies.games.kinds": ("KINDS", "Kind"),
+    "strategies.games.notes": ("Numbers", "Observer", "Replies"),
+    "strategies.games.subject": ("Local", "LocalReply", "Subject"),
 }
 
 
 def __getattr__(name: str) -> object:
-    if name == "StatedClaim":
-        home = "fl_audit.laboratory.claim"
-    elif name in _HOMES:
-        home = f"strategies.games.{_HOMES[name]}"
-    else:
+    home = next((home for home, names in _NAMES.items() if name in names), None)
+    if home is None:
         raise AttributeError(f"module 'strategies.games' has no attribute {name!r}")
     found: object = getattr(import_module(home), name)
     globals()[name] = found

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, assert_never
 
 import numpy as np
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, Message
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats
@@ -22,6 +22,11 @@ _STEPS, _LEAST = 4, 1e-6
 def arrays_of(record: Mapping[str, Array]) -> Arrays:
     """Return the tensors of a record, in its order; nobody may write to them."""
     return {name: unpack(array) for name, array in record.items()}
+
+
+def records_of(message: Message) -> dict[str, Arrays]:
+    """Return the tensors of a message, by record."""
+    return {name: arrays_of(record) for name, record in message.content.array_records.items()}
 
 
 def record_of(arrays: Mapping[str, NDArray[np.generic]]) -> ArrayRecord:
@@ -59,12 +64,8 @@ def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "")
 
     Parameters
     ----------
-    records
-        Arrays by the name of their record.
-    names
-        Names of the tensors that there must be.
-    record
-        Name of the record that is looked at first.
+    records, names, record
+        Arrays by the name of their record, the names of the tensors that there must be, and the record to begin with.
     """
     candidates = [*([records[record]] if record in records else []), *records.values()]
     exact = next((arrays for arrays in candidates if set(arrays) == names), None)
@@ -76,10 +77,8 @@ def base_of(reply: Arrays, received: Arrays | None, replies: Replies) -> Arrays:
 
     Parameters
     ----------
-    reply
-        The tensors of a reply.
-    received
-        The tensors that the client was sent; None if none of these names were sent.
+    reply, received
+        The tensors of a reply, and those that the client was sent; None if none of these names were sent.
     replies
         What the tensors of replies are.
     """
@@ -94,10 +93,8 @@ def moved(arrays: Arrays, steps: Mapping[str, Floats]) -> Arrays:
 
     Parameters
     ----------
-    arrays
-        Tensors by name.
-    steps
-        By how much each moves, of its shape.
+    arrays, steps
+        Tensors by name, and by how much each moves, of its shape.
     """
     return {name: _moved(value, steps[name]) if name in steps else value for name, value in arrays.items()}
 
@@ -119,10 +116,8 @@ def contribution(deed: Deed, own: Arrays, base: Arrays, length: float) -> Arrays
     ----------
     deed
         What it sends.
-    own
-        What it has made.
-    base
-        What it would have made had it learned nothing, with the same names, shapes and types.
+    own, base
+        What it has made, and what it would have made had it learned nothing, with the same names, shapes and types.
     length
         Length of a crafted update, above 0.
     """
@@ -169,8 +164,9 @@ def crafted(model: Mapping[str, NDArray[np.generic]], length: float) -> dict[str
     found = {name: draws.standard_normal(value.shape) for name, value in numbers.items()}
     norm = np.sqrt(sum(float(np.sum(found[name] ** 2)) for name, value in numbers.items() if _is_float(value)))
     scale = length / max(norm, 1.0)
+    whole = np.copysign(np.ceil(abs(scale)), scale)
     return {
-        name: np.asarray(scale * found[name] if _is_float(value) else np.full(value.shape, _whole(scale)))
+        name: np.asarray(scale * found[name] if _is_float(value) else np.full(value.shape, whole))
         for name, value in numbers.items()
     }
 
@@ -180,16 +176,10 @@ def whole_parts(arrays: Mapping[str, Part], model: Mapping[str, NDArray[np.gener
 
     Parameters
     ----------
-    arrays
-        Tensors, or parts of them, by name.
-    model
-        The model, whose tensors say of what kind they are.
+    arrays, model
+        Tensors, or parts of them, by name, and the model, whose tensors say of what kind they are.
     """
     return {name: value for name, value in arrays.items() if model[name].dtype.kind in "iub"}
-
-
-def _whole(scale: float) -> float:
-    return float(np.copysign(np.ceil(abs(scale)), scale))
 
 
 def _is_float(value: NDArray[np.generic]) -> bool:

@@ -19,13 +19,7 @@ _DONE = Status(Code.OK, "")
 
 
 def as_strategy(found: object) -> Strategy:
-    """Return a strategy of the new interface: itself, or one of the old interface behind a bridge.
-
-    Raises
-    ------
-    InputError
-        If it is no strategy of Flower's.
-    """
+    """Return a strategy of the new interface: itself, or one of the old behind a bridge; anything else is refused."""
     if isinstance(found, Strategy):
         return found
     if isinstance(found, OldStrategy):
@@ -62,11 +56,6 @@ class Bridged(Strategy):
     """A strategy of the old interface, as one of the new.
 
     Tensors have no names there: they keep the order in which they were sent out.
-
-    Parameters
-    ----------
-    old
-        The strategy.
     """
 
     def __init__(self, old: OldStrategy) -> None:
@@ -81,9 +70,9 @@ class Bridged(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Ask the clients that `configure_fit` chooses."""
-        asked = self.old.configure_fit(server_round, self._sent(arrays), manager_of(grid))
-        self._asked = {proxy.node_id: proxy for proxy, _ in asked}
-        return [self._message(proxy, each.parameters, config, each.config, "train") for proxy, each in asked]
+        return self._messages(
+            self.old.configure_fit(server_round, self._sent(arrays), manager_of(grid)), config, "train"
+        )
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -104,8 +93,7 @@ class Bridged(Strategy):
     ) -> Iterable[Message]:
         """Ask the clients that the old interface's `configure_evaluate` chooses."""
         asked = self.old.configure_evaluate(server_round, self._sent(arrays), manager_of(grid))
-        self._asked = {proxy.node_id: proxy for proxy, _ in asked}
-        return [self._message(proxy, each.parameters, config, each.config, "evaluate") for proxy, each in asked]
+        return self._messages(asked, config, "evaluate")
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Return the loss and the numbers that the old interface's `aggregate_evaluate` makes of the replies."""
@@ -125,11 +113,13 @@ class Bridged(Strategy):
         values = parameters_to_ndarrays(parameters)
         return ArrayRecord({name: Array(value) for name, value in zip(self._names, values, strict=True)})
 
-    def _message(
-        self, proxy: ClientProxy, parameters: Parameters, config: ConfigRecord, own: dict[str, Any], kind: str
-    ) -> Message:
-        content = RecordDict({"arrays": self._record(parameters), "config": ConfigRecord({**config, **own})})
-        return Message(content, proxy.node_id, kind)
+    def _messages(self, asked: list[tuple[ClientProxy, Any]], config: ConfigRecord, kind: str) -> list[Message]:
+        self._asked, messages = {proxy.node_id: proxy for proxy, _ in asked}, []
+        for proxy, each in asked:
+            told = ConfigRecord({**config, **each.config})
+            content = RecordDict({"arrays": self._record(each.parameters), "config": told})
+            messages.append(Message(content, proxy.node_id, kind))
+        return messages
 
     def _answered(self, replies: Iterable[Message]) -> tuple[list[tuple[ClientProxy, RecordDict]], list[Any]]:
         """Return the contents of the replies by client, and what failed."""

@@ -44,14 +44,12 @@ def hold_to_claim(
     seconds: float = math.inf,
     tell: Tell = lambda _: None,
 ) -> Trial:
-    """Hold a strategy to its claim with thousands of short games.
+    """Hold a strategy to its claim with thousands of short games; a number out of its range is refused.
 
     Parameters
     ----------
-    subject
-        The strategy, with what its clients do.
-    claim
-        What it claims.
+    subject, claim
+        The strategy, with what its clients do, and what it claims.
     budget
         How many games; None for the usual number.
     confidence
@@ -61,24 +59,13 @@ def hold_to_claim(
         draws its noise there.
     processes
         How many play at the same time.
-    without
-        Kinds of games that are left out, because the claim does not cover them.
-    only
-        Kinds of games that are played, None for all that say something about the claim.
+    without, only
+        Kinds of games that are left out, because the claim does not cover them, and those that are played, None for
+        all that say something about the claim.
     seconds
         How long the games may take, above 0: half of it for those that look for leads.
     tell
         Takes progress.
-
-    Returns
-    -------
-    Trial
-        The verdict with all that it rests on.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
     """
     kinds = [
         kind
@@ -110,10 +97,8 @@ def kinds_of(subject: Subject, claim: StatedClaim) -> tuple[Kind, ...]:
 
     Parameters
     ----------
-    subject
-        What is played.
-    claim
-        What is said of it.
+    subject, claim
+        What is played, and what is said of it.
     """
     sizes = tuple({FEW, MANY} - {subject.clients}) if subject.has_any_size else ()
     return kinds_for(claim.neighbours, claim.rounds, subject.is_clipped, sizes, subject.model is not None)
@@ -139,9 +124,7 @@ def _played(
         played.append(next(waiting))
     seen = [one for games, _, _ in played for one in games]
     outside.update(path for _, _, paths in played for path in paths)
-    for one in seen:
-        if one.refusal is not None:
-            last_words[name] = one.refusal
+    last_words.update((name, one.refusal) for one in seen if one.refusal is not None)
     games = stacked(seen, columns_of(model_of(subject, BY_NAME[name])))
     return games, np.concatenate([present for _, present, _ in played])
 
@@ -153,8 +136,7 @@ def _players(
     """Give what plays chunks, here or on processes that inherit the subject."""
     with TemporaryDirectory(prefix="fl-audit-") as room:
         if processes == 1:
-            copy = WorkingCopy(Path.cwd(), room=Path(room))
-            yield lambda chunks: (_chunk(subject, claim, seed, copy, *chunk) for chunk in chunks)
+            yield partial(map, _Player(subject, claim, seed, room))
             return
         # Strategies are seldom picklable: a forked process has them already.
         context = multiprocessing.get_context("fork")
@@ -162,28 +144,33 @@ def _players(
             yield lambda chunks: pool.imap(_inherited_chunk, chunks)
 
 
-_INHERITED: list[Any] = []
+class _Player:
+    """Plays the games of a chunk: a kind of game and a number."""
+
+    def __init__(self, subject: Subject, claim: StatedClaim, seed: int, room: str) -> None:
+        self._subject, self._claim, self._seed = subject, claim, seed
+        self._copy = WorkingCopy(Path.cwd(), room=Path(room))
+
+    def __call__(self, wanted: tuple[str, int]) -> _Chunk:
+        name, chunk = wanted
+        draws = generator(self._seed, Purpose.LABORATORY, world=chunk, client=_NUMBERS[name])
+        present = draws.random(CHUNK) < 0.5
+        seed_generators(draws)
+        games = []
+        with apart(self._copy):
+            for bit in present:
+                games.append(LaboratoryGame(self._subject, self._claim, BY_NAME[name], bool(bit), draws).play())
+                self._copy.tidied(thoroughly=False)
+        return games, present, self._copy.outside
 
 
-def _inherit(subject: Subject, claim: StatedClaim, seed: int, room: str) -> None:
+_INHERITED: list[_Player] = []
+
+
+def _inherit(*of_player: Any) -> None:
     torch.set_num_threads(1)
-    _INHERITED[:] = [subject, claim, seed, WorkingCopy(Path.cwd(), room=Path(room))]
+    _INHERITED[:] = [_Player(*of_player)]
 
 
-def _inherited_chunk(chunk: tuple[str, int]) -> _Chunk:
-    subject, claim, seed, copy = _INHERITED
-    return _chunk(subject, claim, seed, copy, *chunk)
-
-
-def _chunk(subject: Subject, claim: StatedClaim, seed: int, copy: WorkingCopy, name: str, chunk: int) -> _Chunk:
-    """Play the games of a chunk."""
-    kind = BY_NAME[name]
-    draws = generator(seed, Purpose.LABORATORY, world=chunk, client=_NUMBERS[name])
-    present = draws.random(CHUNK) < 0.5
-    seed_generators(draws)
-    games = []
-    with apart(copy):
-        for bit in present:
-            games.append(LaboratoryGame(subject, claim, kind, bool(bit), draws).play())
-            copy.tidied(thoroughly=False)
-    return games, present, copy.outside
+def _inherited_chunk(wanted: tuple[str, int]) -> _Chunk:
+    return _INHERITED[0](wanted)

@@ -1,7 +1,7 @@
 """The clients of the laboratory: what each of them answers in a game, and a game of theirs against a strategy."""
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 from flwr.app import Context, Message, MetricRecord, RecordDict, UserConfig
@@ -11,19 +11,18 @@ from fl_audit.adjacency import Relation, Unit
 from fl_audit.arrays import Floats
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.seen import Seen, Sketch, sketch
-from strategies.games.arrays import arrays_of, record_of, shapes_of, with_names
-from strategies.games.grid import FIRST_NODE, RUN_ID, Room
+from strategies.games.arrays import record_of, records_of, shapes_of, with_names
 from strategies.games.hearing import GameEars, Scene, played
 from strategies.games.kinds import RECORDS_OF_OTHERS, Kind, Model, Others, Part, ReplyForm, Schedule
 from strategies.games.models import Template, others_of, replied, template, template_of, update_of
 from strategies.games.subject import Local, Mod, Observer, Subject, clipped_sum
+from strategies.grids import FIRST_NODE, RUN_ID, Room
 
 TargetAnswer = Callable[[Message, Context], Message]
 
 _TARGET, _WATCHER = FIRST_NODE, FIRST_NODE + 1
 """Nodes of the client whose contribution differs, and of the one that looks."""
-_LONG = 1000
-"""Models with more parameters are sketched."""
+_LONG = 1000  # models with more parameters are sketched
 
 
 def model_of(subject: Subject, kind: Kind) -> Template:
@@ -31,10 +30,8 @@ def model_of(subject: Subject, kind: Kind) -> Template:
 
     Parameters
     ----------
-    subject
-        What is played.
-    kind
-        The kind of game.
+    subject, kind
+        What is played, and in which kind of game.
     """
     if kind.model is Model.OWN and subject.model is not None:
         return template_of(subject.model)
@@ -48,6 +45,7 @@ def columns_of(model: Template) -> tuple[tuple[str, slice], ...]:
 
 
 def _sketch(model: Template) -> Sketch | None:
+    """Return the sketch of a model's parameters; those of a small one are seen as they are."""
     return _sketched(tuple(shapes_of(model.arrays).items())) if model.size > _LONG else None
 
 
@@ -62,21 +60,7 @@ def _all_others(others: Others, model: Model, count: int) -> Floats:
 
 
 class LaboratoryGame:
-    """One game of the laboratory.
-
-    Parameters
-    ----------
-    subject
-        What is on trial.
-    claim
-        What it claims.
-    kind
-        The kind of game.
-    present
-        Whether D is played.
-    random
-        For clients whose local work is random.
-    """
+    """One game of the laboratory, under D or not; clients whose local work is random draw from `random`."""
 
     def __init__(
         self, subject: Subject, claim: StatedClaim, kind: Kind, present: bool, random: np.random.Generator
@@ -115,19 +99,22 @@ class LaboratoryGame:
         client = node - FIRST_NODE
         is_train = message.metadata.message_type.startswith("train")
         self._calls[client] += is_train
-        round = self._calls[client]
         part = self._part if node == _TARGET else self._kind.others
         if part.form is ReplyForm.MISSING:
             return None
-        update, numbers = self._contribution(node, part, round, part.loss if is_train else part.evaluation)
+        loss = part.loss if is_train else part.evaluation
+        update, numbers = self._contribution(node, part, self._calls[client], loss)
         if node == _WATCHER:
             self._contributed = update
-        records = {name: arrays_of(record) for name, record in message.content.array_records.items()}
+        records = records_of(message)
         received = with_names(records, set(self._model.arrays)) or next(iter(records.values()), {})
         key = next((name for name, arrays in records.items() if arrays is received), "arrays")
 
         def answer(inner: Message, _context: Context) -> Message:
-            content = RecordDict({"metrics": MetricRecord(_whole(numbers))})
+            named = MetricRecord()
+            for name, number in numbers.items():
+                named[name] = int(number) if float(number).is_integer() else float(number)
+            content = RecordDict({"metrics": named})
             arrays = replied(received, update, self._model, part.form) if is_train else None
             if arrays is not None:
                 content[key] = record_of(arrays)
@@ -140,16 +127,13 @@ class LaboratoryGame:
         is_target = node == _TARGET
         if self._claim.neighbours.unit is Unit.CLIENT:
             update = self._vector(part, round, is_target) if is_target else self._other(node, round)
-            return update, self._numbers(part.examples, loss)
+            named = dict.fromkeys(("loss", *self._subject.metrics), loss)
+            return update, named | {self._subject.weight: part.examples}
         rest = [self._vector(self._kind.others, round, is_target=False) / RECORDS_OF_OTHERS] * RECORDS_OF_OTHERS
         own = [self._vector(part, round, is_target=True)] if is_target and self._has_record(part) else []
         local: Local = self._subject.local or clipped_sum(self._subject.norm)
         reply = local(np.stack([*own, *rest]), round, self._random)
         return reply.update, {self._subject.weight: reply.examples, **reply.metrics}
-
-    def _numbers(self, examples: int, loss: float) -> dict[str, float]:
-        """Return the numbers that a client names."""
-        return dict.fromkeys(("loss", *self._subject.metrics), loss) | {self._subject.weight: examples}
 
     def _has_record(self, part: Part) -> bool:
         """Return whether the differing record is there: it is, but under D' where it is added or removed."""
@@ -198,18 +182,10 @@ def _all_numbers(result: Result) -> Mapping[str, list[float]]:
 
 def _modified(mods: tuple[Mod, ...], train: TargetAnswer) -> TargetAnswer:
     """Return training inside its modifiers, the first of which is the outermost."""
-    for mod in reversed(mods):
-        train = partial(_called, mod, train)
-    return train
-
-
-def _called(mod: Mod, call_next: TargetAnswer, message: Message, context: Context) -> Message:
+    if not mods:
+        return train
     # By place, as Flower does: people call the third argument as they like.
-    return mod(message, context, call_next)
-
-
-def _whole(numbers: Mapping[str, float]) -> dict[str, int | float | list[int] | list[float]]:
-    return {name: int(value) if float(value).is_integer() else float(value) for name, value in numbers.items()}
+    return lambda message, context: mods[0](message, context, _modified(mods[1:], train))
 
 
 def _context(client: int, clients: int) -> Context:

@@ -1,4 +1,7 @@
-"""Games run in a copy of the working directory: what foreign code writes there is removed, and elsewhere it is said."""
+"""Games run in a copy of the working directory: what foreign code writes there is removed, and elsewhere it is said.
+
+Trackers of experiments stay silent in games: rows of games are no rows of the app's own training.
+"""
 
 import atexit
 import os
@@ -7,17 +10,16 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from operator import attrgetter
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 from typing import Any
-
-from strategies.games.trackers import silent_trackers
+from unittest.mock import patch
 
 _ABSENT = frozenset({"wandb", "mlruns", "runs", "__pycache__"})
 """Directories of trackers, which begin anew in games, and bytecode."""
-_LINKED = frozenset({".git", ".venv", "venv", "node_modules"})
-"""Directories that nobody writes to in games."""
+_LINKED = frozenset({".git", ".venv", "venv", "node_modules"})  # directories that nobody writes to in games
 _MOST_ENTRIES, _LARGEST, _MOST_BYTES = 5000, 20_000_000, 200_000_000
 """Files and directories that are copied at most, bytes of a file, and bytes of all: what goes beyond can be read."""
 _WRITES = {"os.mkdir": 0, "os.remove": 0, "os.rmdir": 0, "os.rename": 1, "sqlite3.connect": 0}
@@ -30,16 +32,8 @@ class WorkingCopy:
     """A copy of a directory, in which foreign code may write.
 
     Large files, and all beyond a few thousand, are links: they can be read, and a change of them is said. The copy is
-    put back into the state in which the directory was when it was made.
-
-    Parameters
-    ----------
-    original
-        The directory.
-    without
-        What is in it and not copied: where games are kept.
-    room
-        Where the copy is made; None for the directory of temporary files.
+    put back into the state in which the directory was when it was made. What lies in `without` is not copied: games are
+    kept there. The copy is made in `room`, or where temporary files are.
     """
 
     def __init__(self, original: Path, without: Path | None = None, room: Path | None = None) -> None:
@@ -111,13 +105,7 @@ class WorkingCopy:
         return found
 
     def tidied(self, thoroughly: bool = True) -> None:
-        """Put the copy back into its first state.
-
-        Parameters
-        ----------
-        thoroughly
-            Whether all files are looked at; if not, nothing is done unless Python was seen to write.
-        """
+        """Put the copy back into its first state; if not thoroughly, only where Python was seen to write."""
         if not (thoroughly or self._is_written):
             return
         self._is_written, now = False, self._listed()
@@ -173,10 +161,8 @@ def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
 
     Parameters
     ----------
-    copy
-        The copy of the working directory.
-    thoroughly
-        Whether all its files are looked at afterwards.
+    copy, thoroughly
+        The copy of the working directory, and whether all its files are looked at afterwards.
     """
     if _here["copy"] is not None:  # in a game already: its clients answer in this process
         yield
@@ -186,7 +172,7 @@ def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
     _here.update(copy=copy, thread=threading.get_ident(), is_heard=True)
     os.chdir(copy.directory)
     try:
-        with silent_trackers():
+        with _silent_trackers():
             yield
     finally:
         _here["copy"] = None
@@ -237,3 +223,50 @@ def outside_words(paths: Sequence[str]) -> str:
         f"Games wrote to {', '.join(sorted(paths)[:_SHOWN])}{more}, outside of the working directory: this could not "
         "be kept from happening."
     )
+
+
+_SWITCHES = {"WANDB_MODE": "disabled", "NEPTUNE_MODE": "debug"}
+"""What trackers that are started in a game read from the environment."""
+_LOGS = {
+    "wandb": ("log", "Run.log"),
+    "wandb.sdk.wandb_run": ("Run.log",),
+    "mlflow": (
+        "log_metric", "log_metrics", "log_param", "log_params", "log_artifact", "log_artifacts", "log_dict", "log_text",
+    ),
+    # Writers that are there already, then new ones, each of which would open a file and start a thread.
+    "torch.utils.tensorboard.writer": ("FileWriter.add_event", "FileWriter"),
+    "tensorboardX.writer": ("FileWriter.add_event", "FileWriter"),
+}  # fmt: skip
+"""What writes to a tracker that the app has started already, by module: functions, and methods of classes."""
+
+
+class _SilentFile:
+    """A writer of files that opens none: it takes any call, and does nothing."""
+
+    def __init__(self, place: str = "", *_: Any, **__: Any) -> None:
+        self.get_logdir = lambda: place
+
+    def __getattr__(self, _: str) -> Any:
+        return _nothing
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Take anything, and do nothing."""
+
+
+@contextmanager
+def _silent_trackers() -> Iterator[None]:
+    """Keep the known trackers from noting anything; afterwards they go on as before."""
+    with ExitStack() as stack:
+        stack.enter_context(patch.dict(os.environ, _SWITCHES))
+        for module, names in _LOGS.items():
+            for name in names if module in sys.modules else ():
+                owner, _, function = name.rpartition(".")
+                try:
+                    found = attrgetter(owner)(sys.modules[module]) if owner else sys.modules[module]
+                except AttributeError:  # of another version
+                    continue
+                if hasattr(found, function):
+                    silent = _SilentFile if function == "FileWriter" else _nothing
+                    stack.enter_context(patch.object(found, function, silent))
+        yield

@@ -1,7 +1,7 @@
 """What games in place came to, in words, and as files of their directory."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from fl_audit.laboratory.guesses import fewest_games, guess_trial
 from fl_audit.laboratory.seen import Seen, stacked
 from fl_audit.laboratory.trial import Refusal, Trial
 from fl_audit.whole_files import whole_file
-from strategies.games.agreement import Agreement
+from strategies.games.audit import Audit
 from strategies.games.files import outside_words
 from strategies.games.hearing import ERROR
 from strategies.games.notes import Numbers, Observer
@@ -30,51 +30,28 @@ _MEND = (
     "Check that contributions are clipped before they are summed, that all arrays of a client are clipped together, "
     "that noise is scaled to the norm over the number of clients that the mean divides by, and every array gets it."
 )
-CLIENTS = "replies of clients"
-ZERO = "an update of exactly zero"
+_CLIENTS, _ZERO = "replies of clients", "an update of exactly zero"
 
 
-def with_refusals(
-    trial: Trial, kind: str, seen: Sequence[Seen], present: NDArray[np.bool_], probe: str | None
-) -> Trial:
-    """Return a trial with what the strategy refused to play.
+def _refusals(kind: str, seen: Sequence[Seen], present: NDArray[np.bool_], probe: str | None) -> Iterator[Refusal]:
+    """Give what was refused: games by the strategy and by clients, and an update of exactly zero."""
 
-    Parameters
-    ----------
-    trial
-        The trial.
-    kind
-        The kind of game.
-    seen
-        What was seen of each game.
-    present
-        Whether D was played in it, (games,).
-    probe
-        What was said to an update of exactly zero; empty or None for nothing.
-    """
-    refused = np.array([one.refusal is not None for one in seen])
-    found = []
-    if np.any(refused):
-        said = next(one.refusal for one in seen if one.refusal is not None)
-        shares = (float(np.mean(refused[present])), float(np.mean(refused[~present])))
-        found.append(Refusal(kind, said, *shares, is_allowed=False))
-    said_by_clients = {name.removeprefix(ERROR) for one in seen for name in one.numbers if name.startswith(ERROR)}
-    for said in sorted(said_by_clients):
-        where = np.array([ERROR + said in one.numbers for one in seen])
+    def refusal(what: str, said: str, refused: Iterable[bool]) -> Refusal:
+        where = np.array(list(refused))
         shares = (float(np.mean(where[present])), float(np.mean(where[~present])))
-        found.append(Refusal(CLIENTS, said, *shares, is_allowed=False))
+        return Refusal(what, said, *shares, is_allowed=False)
+
+    said = next((one.refusal for one in seen if one.refusal is not None), None)
+    if said is not None:
+        yield refusal(kind, said, (one.refusal is not None for one in seen))
+    for error in sorted({name for one in seen for name in one.numbers if name.startswith(ERROR)}):
+        yield refusal(_CLIENTS, error.removeprefix(ERROR), (error in one.numbers for one in seen))
     if probe:
-        found.append(Refusal(ZERO, probe, 0.0, 1.0, is_allowed=False))
-    return replace(trial, refusals=tuple(found))
-
-
-def in_place_findings(trial: Trial) -> tuple[Finding, ...]:
-    """Return what the games came to."""
-    return findings(trial, _WORDS, dict.fromkeys(_WORDS, _MEND))
+        yield Refusal(_ZERO, probe, 0.0, 1.0, is_allowed=False)
 
 
 def _refused(refusal: Refusal) -> str:
-    if refusal.kind != ZERO:
+    if refusal.kind != _ZERO:
         return refusal_words(refusal)
     return (
         f"An update of exactly zero, as of a client that has learned nothing, is not borne: {refusal.said}. Games have "
@@ -82,18 +59,8 @@ def _refused(refusal: Refusal) -> str:
     )
 
 
-def report_text(trial: Trial, found: Sequence[Finding], notes: Sequence[str]) -> str:
-    """Return the report for the console.
-
-    Parameters
-    ----------
-    trial
-        The trial.
-    found
-        What it found.
-    notes
-        What a reader has to know besides.
-    """
+def _report_text(trial: Trial, found: Sequence[Finding], notes: Sequence[str]) -> str:
+    """Return the report for the console."""
     lines = [opening(trial)]
     if trial.knowing is not None:
         lines.append("  knows_others=True has the claim cover such an observer, and judges the same games anew.")
@@ -111,31 +78,21 @@ def report_text(trial: Trial, found: Sequence[Finding], notes: Sequence[str]) ->
     return "\n".join(lines)
 
 
-def finished_trial(audit: Agreement) -> Trial:
-    """Return what came of an audit whose games are all played.
-
-    Raises
-    ------
-    InputError
-        If games are missing.
-    """
+def finished_trial(audit: Audit) -> Trial:
+    """Return what came of an audit; refused unless its games are all played."""
     campaign = Campaign.finished(audit)
     if campaign is None:
         raise InputError(f"{audit.directory} holds no finished audit: run the app until all games are played")
     return _trial(audit, campaign)
 
 
-def finish(audit: Agreement, campaign: Campaign, columns: Columns, outside: Sequence[str] = ()) -> str:
+def finish(audit: Audit, campaign: Campaign, columns: Columns, outside: Sequence[str] = ()) -> str:
     """Return what came of the games in words, and write it into their directory if all are played.
 
     Parameters
     ----------
-    audit
-        What was agreed.
-    campaign
-        The games.
-    columns
-        Names and slices of what was seen of the model.
+    audit, campaign, columns
+        What was agreed, the games, and names and slices of what was seen of the model.
     outside
         Where games of this run wrote that could not be kept apart.
     """
@@ -145,8 +102,8 @@ def finish(audit: Agreement, campaign: Campaign, columns: Columns, outside: Sequ
         return f"{played}: run the app again for the others"
     campaign.keep_columns(columns)
     trial = _trial(audit, campaign)
-    found, notes = in_place_findings(trial), _notes(audit, campaign, outside)
-    text = report_text(trial, found, notes)
+    found, notes = findings(trial, _WORDS, dict.fromkeys(_WORDS, _MEND)), _notes(audit, campaign, outside)
+    text = _report_text(trial, found, notes)
     with whole_file(campaign.directory / "verdict.json") as file:
         values = trial_json(trial, found) | {"notes": list(notes)}
         file.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
@@ -155,7 +112,7 @@ def finish(audit: Agreement, campaign: Campaign, columns: Columns, outside: Sequ
     return f"{text}\nWritten to {campaign.directory}/verdict.json."
 
 
-def _trial(audit: Agreement, campaign: Campaign) -> Trial:
+def _trial(audit: Audit, campaign: Campaign) -> Trial:
     numbers = campaign.counted
     seen = [campaign.game(number) for number in numbers]
     present = np.array([campaign.is_present(number) for number in numbers])
@@ -164,11 +121,11 @@ def _trial(audit: Agreement, campaign: Campaign) -> Trial:
     games = stacked(seen, campaign.columns)
     knows = audit.knows_others or campaign.is_of_server
     trial = guess_trial(audit.claim, kind, games, present, audit.confidence, knows)
-    trial = replace(trial, unrefuted=campaign.unrefuted or trial.unrefuted)
-    return with_refusals(trial, kind, seen, present, campaign.probe)
+    refusals = tuple(_refusals(kind, seen, present, campaign.probe))
+    return replace(trial, unrefuted=campaign.unrefuted or trial.unrefuted, refusals=refusals)
 
 
-def _notes(audit: Agreement, campaign: Campaign, outside: Sequence[str]) -> tuple[str, ...]:
+def _notes(audit: Audit, campaign: Campaign, outside: Sequence[str]) -> tuple[str, ...]:
     """Return what a reader has to know of these games besides."""
     found = [outside_words(outside)] if outside else []
     needed = fewest_games(audit.claim, audit.confidence) + audit.games - len(campaign.counted)

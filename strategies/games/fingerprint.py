@@ -14,8 +14,7 @@ from flwr.clientapp import ClientApp
 from flwr.server.strategy import Strategy as OldStrategy
 from flwr.serverapp.strategy import Strategy
 
-_FRAMES = 50
-"""How far above a modifier its app is looked for."""
+_FRAMES = 50  # how far above a modifier its app is looked for
 
 
 def fingerprint(strategy: object, arguments: Mapping[str, object] | None = None) -> str:
@@ -27,10 +26,9 @@ def fingerprint(strategy: object, arguments: Mapping[str, object] | None = None)
 
     Parameters
     ----------
-    strategy
-        A strategy of either of Flower's interfaces.
-    arguments
-        What its `start` is called with: settings of clients in configurations belong to it; None for nothing.
+    strategy, arguments
+        A strategy of either of Flower's interfaces, and what its `start` is called with: settings of clients in
+        configurations belong to it; None for nothing.
     """
     records = {name: one for name, one in (arguments or {}).items() if isinstance(one, ConfigRecord)}
     told = [f"{name}: {line}" for name, one in sorted(records.items()) for line in _settings(one)]

@@ -1,7 +1,8 @@
 """What is heard of a game: the releases, what differs, what others sent, and every number beside them."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import pairwise
 
@@ -13,14 +14,12 @@ from flwr.serverapp.strategy import Result
 from fl_audit.arrays import Floats
 from fl_audit.errors import in_a_line
 from fl_audit.laboratory.seen import Seen, Sketch
-from strategies.games.arrays import Arrays, arrays_of, base_of, flat, shapes_of, with_names
-from strategies.games.grid import HeardGrid
+from strategies.games.arrays import Arrays, arrays_of, base_of, flat, records_of, shapes_of, with_names
 from strategies.games.notes import ClientAnswer, Deed, Note, Observer, Replies, read_note, taken_answer
+from strategies.grids import HeardGrid
 
-ERROR = "a client replied with an error: "
-"""Begins the name of a number that counts replies which are errors."""
-_WEIGHT = "num-examples"
-"""The metric by which Flower's strategies weigh replies unless they are told another one."""
+ERROR = "a client replied with an error: "  # begins the name of a number that counts replies which are errors
+_WEIGHT = "num-examples"  # the metric by which Flower's strategies weigh replies unless they are told another one
 
 
 @dataclass(frozen=True)
@@ -63,21 +62,22 @@ class _Round:
     others: list[tuple[float, Floats]] = field(default_factory=list)  # what arrived from others: weights and updates
 
 
+@dataclass
 class RollCall:
     """Ears of the app's own training: they learn who is who, and leave everything else alone."""
 
-    def __init__(self, model: Arrays, replies: Replies) -> None:
-        self._names, self._replies = set(model), replies
-        self.partitions: dict[int, int | None] = {}
-        self.updates: dict[int, Floats] = {}
-        self.records: dict[int, int] = {}
-        self.codes: set[str] = set()
-        self._sent: dict[int, Arrays] = {}
+    model: Arrays
+    replies: Replies
+    # By node: partitions, first updates, and how many records there are.
+    partitions: dict[int, int | None] = field(init=False, default_factory=dict)
+    updates: dict[int, Floats] = field(init=False, default_factory=dict)
+    records: dict[int, int] = field(init=False, default_factory=dict)
+    codes: set[str] = field(init=False, default_factory=set)
+    _sent: dict[int, Arrays] = field(init=False, default_factory=dict)
 
     def sends(self, message: Message) -> None:
         """Tell a client that this is the app's own training."""
-        received = {name: arrays_of(record) for name, record in message.content.array_records.items()}
-        sent = with_names(received, self._names)
+        sent = with_names(records_of(message), set(self.model))
         if sent is not None:
             self._sent[message.metadata.dst_node_id] = sent
         message.metadata.group_id = Note(0, group=message.metadata.group_id).written()
@@ -85,36 +85,28 @@ class RollCall:
     def receives(self, reply: Message) -> None:
         """Learn which partition answers, and what its first update is."""
         read_note(reply)
-        answer = taken_answer(reply)
+        answer, node = taken_answer(reply), reply.metadata.src_node_id
         if answer is None:
             return
-        node = reply.metadata.src_node_id
         self.partitions[node] = answer.partition
         self.codes.add(answer.code)
         if answer.records is not None:
             self.records[node] = answer.records
-        records = {name: arrays_of(record) for name, record in reply.content.array_records.items()}
-        own = with_names(records, self._names)
+        own = with_names(records_of(reply), set(self.model))
         if own is None or node not in self._sent or node in self.updates:
             return
-        base = base_of(own, self._sent[node], self._replies)
+        base = base_of(own, self._sent[node], self.replies)
         if shapes_of(base) == shapes_of(own):
             self.updates[node] = flat(own) - flat(base)
 
 
 class GameEars:
-    """Ears of one game.
-
-    Parameters
-    ----------
-    scene
-        What is fixed in it.
-    """
+    """Ears of one game."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._rounds: list[_Round] = []
-        self._numbers: dict[str, list[float]] = {}
+        self._numbers: dict[str, list[float]] = defaultdict(list)
         self.errors: list[str] = []
         self.outside: set[str] = set()
         self.arrived: dict[int, str] = {}  # of everybody but the target, what arrived in the first round, as a digest
@@ -125,9 +117,13 @@ class GameEars:
         if message.metadata.message_type.startswith("train"):
             self._asked(node, message)
         if note is not None:
-            place = max(0, len(self._rounds) - 1)
-            pull = self._scene.pulls.get(node)
-            told = note.to(message.metadata.group_id, node == self._scene.target, place, pull)
+            told = replace(
+                note,
+                group=message.metadata.group_id,
+                deed=note.deed if node == self._scene.target else None,  # nobody else is told
+                round=max(0, len(self._rounds) - 1),
+                pull=self._scene.pulls.get(node),
+            )
             message.metadata.group_id = told.written()
 
     def receives(self, reply: Message) -> None:
@@ -145,7 +141,7 @@ class GameEars:
         scene = self._scene
         # A node that is asked again is in the next round: strategies need not number their rounds.
         if not self._rounds or node in self._rounds[-1].asked:
-            received = {name: arrays_of(record) for name, record in message.content.array_records.items()}
+            received = records_of(message)
             model = with_names(received, set(scene.model)) or next(iter(received.values()), None)
             if model is None:
                 return
@@ -166,8 +162,7 @@ class GameEars:
         is_seen = node == scene.target and scene.observer is Observer.SERVER
         if not (is_own or is_seen or scene.knows_others):
             return
-        records = {name: arrays_of(record) for name, record in reply.content.array_records.items()}
-        arrays = with_names(records, set(scene.model))
+        arrays = with_names(records_of(reply), set(scene.model))
         if arrays is None:
             return
         is_model = scene.note is None or scene.note.replies is Replies.MODELS
@@ -189,40 +184,32 @@ class GameEars:
                 case _ if name == "server-round":
                     pass
                 case bool() | int() | float():
-                    self._numbers.setdefault(f"{what}: {name}", []).append(float(value))
+                    self._numbers[f"{what}: {name}"].append(float(value))
                 case str() | bytes():
-                    self._numbers.setdefault(f"{what}: length of {name}", []).append(float(len(value)))
+                    self._numbers[f"{what}: length of {name}"].append(float(len(value)))
                 case [bool() | int() | float(), *_] if isinstance(value, list):
-                    self._numbers.setdefault(f"{what}: mean of {name}", []).append(float(np.mean(value)))
-                    self._numbers.setdefault(f"{what}: length of {name}", []).append(float(len(value)))
+                    self._numbers[f"{what}: mean of {name}"].append(float(np.mean(value)))
+                    self._numbers[f"{what}: length of {name}"].append(float(len(value)))
                 case _:
                     pass
 
-    def seen(self, result: Result | None, refusal: str | None) -> Seen:
-        """Return what was seen of the game.
-
-        Parameters
-        ----------
-        result
-            What the strategy returned; None if it raised something.
-        refusal
-            What was raised.
-        """
+    def _seen(self, result: Result | None, refusal: str | None) -> Seen:
+        """Return what was seen of the game, whose strategy returned something, or raised it."""
         scene, rounds = self._scene, self._scene.rounds
+        is_of_server = scene.observer is Observer.SERVER
         size = sum(value.size for value in scene.model.values())
         heard = self._rounds[:rounds]
         models = [one.sent for one in heard]
-        if len(heard) == rounds and result is not None and result.arrays:
+        if result is not None and len(heard) == rounds and result.arrays:
             models.append(arrays_of(result.arrays))
-        if scene.observer is Observer.CLIENT:
-            for released in models[1:]:
-                self._note_form(released)
+        for released in () if is_of_server else models[1:]:
+            self._note_form(released)
         if result is not None:
             for name, numbers in scene.released_numbers(result).items():
-                self._numbers.setdefault(name, []).extend(numbers)
+                self._numbers[name] += numbers
         sent = _stacked([flat(model, scene.model) for model in models], rounds + 1, size, np.nan)
         values, steps = sent[1:], sent[1:] - sent[:-1]
-        if scene.observer is Observer.SERVER:
+        if is_of_server:
             steps = _stacked([one.reply for one in heard], rounds, size, np.nan)
             values = steps + sent[:-1]
         told = [*(one.difference for one in heard), *[None] * (rounds - len(heard))]
@@ -231,10 +218,8 @@ class GameEars:
         own = _stacked([one.own for one in heard], rounds, size, 0.0)
         # Of a target that has learned nothing, nothing arrives, whatever it sends.
         contributed = any(one.has_arrived and np.any(difference[place]) for place, one in enumerate(heard))
-        if scene.observer is Observer.SERVER:
-            has_release = any(one.has_arrived for one in heard)
-        else:
-            has_release = any(_is_another(*pair) for pair in pairwise(models))
+        arrived = (one.has_arrived for one in heard)
+        has_release = any(arrived if is_of_server else (_is_another(*pair) for pair in pairwise(models)))
         sketch, direction = scene.sketch, difference
         if sketch is not None:  # vectors stay as they are without one
             self._note_sizes(steps)
@@ -254,9 +239,9 @@ class GameEars:
         """Note what a sketch does not show: how long steps are, and how many values stay where they were."""
         for step in steps:
             there = step[np.isfinite(step)]
-            self._numbers.setdefault("length of what was released", []).append(float(np.linalg.norm(there)))
+            self._numbers["length of what was released"].append(float(np.linalg.norm(there)))
             share = float(np.mean(there == 0)) if there.size else 1.0
-            self._numbers.setdefault("share of values that were left as they were", []).append(share)
+            self._numbers["share of values that were left as they were"].append(share)
 
 
 def played(start: Callable[[Grid], Result], grid: Grid, ears: GameEars) -> Seen:
@@ -264,26 +249,20 @@ def played(start: Callable[[Grid], Result], grid: Grid, ears: GameEars) -> Seen:
 
     Parameters
     ----------
-    start
-        Has a strategy train on a grid.
-    grid
-        Where its clients are: an app's own, or a room of the laboratory.
-    ears
-        Who listens.
+    start, grid, ears
+        Has a strategy train on a grid, where its clients are: an app's own, or a room of the laboratory; who listens.
     """
     result, refusal = None, None
     try:
         result = start(HeardGrid(grid, ears))
     except Exception as error:  # whatever a foreign strategy raises is a finding, never the end of the audit
         refusal = in_a_line(error)
-    return ears.seen(result, refusal)
+    return ears._seen(result, refusal)
 
 
 def _is_another(before: Arrays, after: Arrays) -> bool:
     """Return whether a model is another one than before: nothing was released where it is not."""
-    if set(before) != set(after):
-        return True
-    return any(
+    return set(before) != set(after) or any(
         not np.array_equal(before[name], value, equal_nan=value.dtype.kind == "f") for name, value in after.items()
     )
 
@@ -325,7 +304,7 @@ def _summarised(numbers: Mapping[str, list[float]], errors: list[str], refusal: 
     for name, values in numbers.items():
         if len(values) == 1:
             found[name] = values[0]
-        else:
+        elif values:
             found |= {f"{name}, first": values[0], f"{name}, last": values[-1], f"{name}, mean": float(np.mean(values))}
     for said in errors:
         found[ERROR + said] = found.get(ERROR + said, 0.0) + 1.0

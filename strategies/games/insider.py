@@ -1,20 +1,23 @@
-"""The audit inside the client app: a modifier that plays the target, and keeps the games of a client apart."""
+"""The audit inside the client app: a modifier that plays the target, and keeps the games of a client apart.
+
+For claims about records the app asks which of its records it holds in a game.
+"""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 
 from fl_audit.arrays import Floats
-from strategies.games.arrays import Arrays, arrays_of, base_of, contribution, flat, record_of, shapes_of, with_names
+from strategies.games.arrays import Arrays, base_of, contribution, flat, record_of, records_of, shapes_of, with_names
 from strategies.games.files import apart, own_copy
 from strategies.games.fingerprint import client_fingerprint
 from strategies.games.notes import ANSWER, ClientAnswer, Deed, Note, Numbers, read_note
-from strategies.games.records import shard_of
 
 _OURS, _GAME = "fl-audit.", "fl-audit.game"
 _OWN, _BEFORE, _STILL = "fl-audit.own.", "fl-audit.before.", "fl-audit.still."
@@ -30,10 +33,8 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
 
     Parameters
     ----------
-    message
-        What the client is sent.
-    context
-        The client's context; its state is kept for every game by itself.
+    message, context
+        What the client is sent, and its context, whose state is kept for every game by itself.
     call_next
         The app, or the modifiers nearer to it.
     """
@@ -42,7 +43,7 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
         if note is None:
             return call_next(message, context)
         is_target = note.deed is not None and message.metadata.message_type.startswith("train")
-        received = _arrays(message) if is_target or note.pull else {}
+        received = records_of(message) if is_target or note.pull else {}
         is_still = note.is_still and note.deed is None and message.metadata.message_type.startswith("train")
         with shard_of(note.deed if is_target else None) as shard, _in_a_copy(note.game) as outside:
             held = _held_still(kept, note.round) if is_still else None
@@ -82,25 +83,16 @@ def _in_a_copy(game: int) -> Iterator[list[str]]:
         yield copy.outside
 
 
-@contextmanager
-def _spared(game: int) -> Iterator[None]:
+def _spared(game: int) -> AbstractContextManager[None]:
     """Let nothing that goes wrong in the audit reach the app's own training; in games it is an error like others."""
-    try:
-        yield
-    except Exception:
-        if game:
-            raise
-
-
-def _arrays(message: Message) -> dict[str, Arrays]:
-    return {name: arrays_of(record) for name, record in message.content.array_records.items()}
+    return nullcontext() if game else suppress(Exception)
 
 
 def _played(reply: Message, received: dict[str, Arrays], note: Note) -> Floats | None:
     """Change a reply as a game wants it; return the update that the client has made."""
     assert note.deed is not None
     update = None
-    for name, own in _arrays(reply).items():
+    for name, own in records_of(reply).items():
         sent = with_names(received, set(own), name)
         base = base_of(own, sent, note.replies)
         if update is None and shapes_of(own) == shapes_of(base):
@@ -109,14 +101,9 @@ def _played(reply: Message, received: dict[str, Arrays], note: Note) -> Floats |
             reply.content[name] = record_of(contribution(note.deed, own, base, note.length))
     if note.numbers is Numbers.WITHHELD and note.deed in _WITHOUT:
         for numbers in reply.content.metric_records.values():
-            _withhold(numbers)
+            for key, value in numbers.items():
+                numbers[key] = [0 * one for one in value] if isinstance(value, list) else 0 * value
     return update
-
-
-def _withhold(record: MetricRecord) -> None:
-    """Set every number of a record to 0."""
-    for key, value in record.items():
-        record[key] = [0 * one for one in value] if isinstance(value, list) else 0 * value
 
 
 @contextmanager
@@ -156,3 +143,67 @@ def _enter(state: RecordDict, ours: dict[str, Any], game: int) -> None:
         for key in [key for key in ours if key.startswith(_OWN)]:
             del ours[key]
     ours[_GAME] = ConfigRecord({"game": game})
+
+
+@dataclass
+class Shard:
+    """What a client does with its records while it answers a message."""
+
+    deed: Deed | None = None  # what it sends; None where everything is as ever
+    records: int | None = None  # how many records the app holds, None if it did not ask which
+
+
+_shard: ContextVar[Shard | None] = ContextVar("shard", default=None)
+
+
+@contextmanager
+def shard_of(deed: Deed | None) -> Iterator[Shard]:
+    """Let the app ask which records it holds, and note whether it does."""
+    shard = Shard(deed)
+    token = _shard.set(shard)
+    try:
+        yield shard
+    finally:
+        _shard.reset(token)
+
+
+def held(*parts: Any) -> Any:
+    """Return the records that a client holds: all of them, but for the target's client in some games.
+
+    An app whose claim is about records calls this where it has loaded the records of a client: data sets, arrays or
+    tensors with records along their first axis, in the same order, such as inputs and labels. It gets the same part,
+    or the tuple of them; or what is left of them without the first record; or with another record in its place.
+    """
+    shard = _shard.get()
+    if shard is not None:
+        places = list(range(len(parts[0])))
+        shard.records = len(places)
+        # The first record is the one that differs.
+        if shard.deed is Deed.WITHOUT_RECORD:
+            parts = tuple(_chosen(part, places[1:]) for part in parts)
+        elif shard.deed is Deed.OTHER_RECORD:
+            parts = tuple(_chosen(part, [places[-1], *places[1:]]) for part in parts)
+    return parts[0] if len(parts) == 1 else parts
+
+
+class _Chosen:
+    """Some records of a data set, as a data set."""
+
+    def __init__(self, records: Any, places: list[int]) -> None:
+        self._records, self._places = records, places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, place: int) -> Any:
+        return self._records[self._places[place]]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self._records[place] for place in self._places)
+
+
+def _chosen(part: Any, places: list[int]) -> Any:
+    """Return some records of a part: of a table by rows, of an array or tensor by its first axis."""
+    if hasattr(part, "iloc"):
+        return part.iloc[places]
+    return part[places] if hasattr(part, "shape") else _Chosen(part, places)

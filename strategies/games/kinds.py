@@ -7,8 +7,7 @@ from fl_audit.adjacency import Adjacency, Relation, Unit
 
 RECORDS_OF_OTHERS = 3
 """Records in a shard besides the differing one, for claims about records: what others contribute is shared out."""
-HUGE = 1000.0
-"""Times the clipping norm: what must not pass."""
+HUGE = 1000.0  # times the clipping norm: what must not pass
 
 
 class Direction(Enum):
@@ -133,6 +132,7 @@ class Kind:
     units: tuple[Unit, ...] = (Unit.CLIENT,)  # for which units this is played
     is_malformed: bool = False  # whether an input may be refused: an ordinary client would not send it
     is_beyond: bool = False  # whether more than the clipping norm is sent
+    mend: str = ""  # what usually mends a leak that it shows
     least_rounds: int = 1  # fewest rounds in which it says anything new
     stage: Stage = Stage()  # where it is played
 
@@ -144,18 +144,11 @@ class Kind:
     def on(self, stage: Stage) -> "Kind":
         """Return this kind on another stage."""
         name, words = f"{self.name}, {stage.name}", f"{self.words}; {stage.words}"
-        return replace(self, name=name, words=words, stage=stage, model=stage.model or self.model)
+        mend = self.mend if stage.others is Others.IDENTICAL else _MEAN
+        return replace(self, name=name, words=words, stage=stage, model=stage.model or self.model, mend=mend)
 
-    def is_played(self, adjacency: Adjacency, rounds: int, is_clipped: bool) -> bool:
-        """Return whether this kind says something about such a claim.
-
-        Parameters
-        ----------
-        adjacency, rounds
-            What the claim covers.
-        is_clipped
-            Whether the subject clips what it is sent.
-        """
+    def _is_played(self, adjacency: Adjacency, rounds: int, is_clipped: bool) -> bool:
+        """Return whether this kind says something about such a claim."""
         return (
             (self.relation is None or self.relation is adjacency.relation)
             and adjacency.unit in self.units
@@ -167,59 +160,93 @@ class Kind:
 _BOTH = (Unit.CLIENT, Unit.RECORD)
 _FIRST = Part(Direction.FIRST)
 
+_CLIP = (
+    "Clip the whole update of a client, over all parameters together and before anything is averaged, to the norm that "
+    "the noise is calibrated for."
+)
+_SENSITIVITY = (
+    "Calibrate the noise to the sensitivity of this relation: the clipping norm where a unit comes or goes, twice the "
+    "norm where it is exchanged. Check the denominator, and the composition over all rounds."
+)
+_WEIGHT = (
+    "Give every client the same weight and divide by a fixed, public number; what a client says of itself must not "
+    "change how others count."
+)
+_EVERYTHING = (
+    "Clip and noise every array that is released, parameters without axes and counters included, or leave it out of "
+    "the release."
+)
+_REFUSE = (
+    "Refuse a round with a reply that is missing, not finite or of another form, or account for what is done instead."
+)
+_NEW_NOISE = "Draw new noise in every round, and compose the rounds."
+_MEAN = (
+    "Noise that is calibrated for a mean does not cover a median, a trimmed mean or a choice among replies: one client "
+    "can move these from end to end of what the others sent. Take the plain mean of the clipped updates."
+)
+
 KINDS: tuple[Kind, ...] = (
-    Kind("removed", "an update at the clipping norm against none", _FIRST, units=_BOTH, relation=Relation.ADD_REMOVE),
+    Kind("removed", "an update at the clipping norm against none", _FIRST, units=_BOTH, relation=Relation.ADD_REMOVE,
+         mend=_SENSITIVITY),
     Kind("opposite", "an update at the clipping norm against its opposite", _FIRST, Part(Direction.FIRST, -1.0),
-         relation=Relation.REPLACE, units=_BOTH),
+         relation=Relation.REPLACE, units=_BOTH, mend=_SENSITIVITY),
     Kind("replaced", "an update at the clipping norm against another one", _FIRST, Part(Direction.SECOND),
-         relation=Relation.REPLACE, units=_BOTH),
+         relation=Relation.REPLACE, units=_BOTH, mend=_SENSITIVITY),
     Kind("huge", "an update of a thousand times the clipping norm against none", Part(Direction.FIRST, HUGE),
-         is_beyond=True, units=_BOTH, relation=Relation.ADD_REMOVE),
+         is_beyond=True, units=_BOTH, relation=Relation.ADD_REMOVE, mend=_CLIP),
     Kind("huge in every tensor", "an update far beyond the clipping norm in every tensor against none",
-         Part(Direction.EVERY_TENSOR, HUGE), is_beyond=True, units=_BOTH, relation=Relation.ADD_REMOVE),
+         Part(Direction.EVERY_TENSOR, HUGE), is_beyond=True, units=_BOTH, relation=Relation.ADD_REMOVE, mend=_CLIP),
     Kind("huge and opposite", "an update of a thousand times the clipping norm against its opposite",
          Part(Direction.EVERY_TENSOR, HUGE), Part(Direction.EVERY_TENSOR, -HUGE),
-         is_beyond=True, units=_BOTH, relation=Relation.REPLACE),
+         is_beyond=True, units=_BOTH, relation=Relation.REPLACE, mend=f"{_CLIP} {_SENSITIVITY}"),
     Kind("removed among opposite ones", "a record at the clipping norm against none, among others that all point away",
-         _FIRST, others=Part(Direction.FIRST, -RECORDS_OF_OTHERS), units=(Unit.RECORD,), relation=Relation.ADD_REMOVE),
-    Kind("zero", "an update at the clipping norm against one of exactly zero", _FIRST, Part(Direction.ZERO)),
+         _FIRST, others=Part(Direction.FIRST, -RECORDS_OF_OTHERS), units=(Unit.RECORD,), relation=Relation.ADD_REMOVE,
+         mend=f"Clip every record by itself, and divide by a fixed, public number. {_SENSITIVITY}"),
+    Kind("zero", "an update at the clipping norm against one of exactly zero", _FIRST, Part(Direction.ZERO),
+         mend="Treat an update of exactly zero like any other one: divide by the norm only where it is above the "
+              "limit."),
     Kind("all zero", "an update at the clipping norm against one of exactly zero, while all others are exactly zero",
-         _FIRST, Part(Direction.ZERO), others=Part(Direction.ZERO)),
+         _FIRST, Part(Direction.ZERO), others=Part(Direction.ZERO),
+         mend="Treat updates of exactly zero like any others: divide by the norm only where it is above the limit."),
     Kind("tiny", "an update of a ten-thousandth of the clipping norm against none", Part(Direction.FIRST, 1e-4),
-         units=_BOTH, relation=Relation.ADD_REMOVE),
+         units=_BOTH, relation=Relation.ADD_REMOVE, mend=f"Never scale an update up to a norm. {_CLIP}"),
     Kind("alone", "an update at the clipping norm against none, while nobody else changes anything", _FIRST,
-         others=Part(), relation=Relation.ADD_REMOVE),
+         others=Part(), relation=Relation.ADD_REMOVE, mend=_SENSITIVITY),
     Kind("nothing", "no update, with another number of examples, while nobody else changes anything",
-         Part(examples=11), others=Part()),
+         Part(examples=11), others=Part(), mend=_WEIGHT),
     Kind("many examples", "an update of a client that names a thousand times as many examples against none",
-         Part(Direction.FIRST, examples=10_000), Part(examples=10_000), relation=Relation.ADD_REMOVE),
+         Part(Direction.FIRST, examples=10_000), Part(examples=10_000), relation=Relation.ADD_REMOVE, mend=_WEIGHT),
     Kind("more examples than true", "no update, and a thousand times as many examples named",
-         Part(examples=10_000)),
-    Kind("metrics", "no update, and another loss reported of training", Part(loss=5.0)),
+         Part(examples=10_000), mend=_WEIGHT),
+    Kind("metrics", "no update, and another loss reported of training", Part(loss=5.0),
+         mend="Release no metric that was not clipped, noised and accounted for; keep the others on the server."),
     Kind("parameter without axes", "an update of nothing but a parameter without axes, against none",
-         Part(Direction.SCALAR, HUGE), model=Model.WITH_SCALAR, is_beyond=True),
+         Part(Direction.SCALAR, HUGE), model=Model.WITH_SCALAR, is_beyond=True, mend=_EVERYTHING),
     Kind("parameter of whole numbers", "an update of nothing but a counter of whole numbers, against none",
-         Part(Direction.COUNTER, HUGE), model=Model.WITH_BUFFERS, is_beyond=True),
+         Part(Direction.COUNTER, HUGE), model=Model.WITH_BUFFERS, is_beyond=True, mend=_EVERYTHING),
     Kind("switches", "an update of nothing but switches of a mask, against none",
-         Part(Direction.SWITCH, HUGE), model=Model.WITH_SWITCHES, is_beyond=True),
+         Part(Direction.SWITCH, HUGE), model=Model.WITH_SWITCHES, is_beyond=True, mend=_EVERYTHING),
     Kind("running statistics", "an update of nothing but the running statistics of a normalisation, against none",
-         Part(Direction.RUNNING, HUGE), model=Model.WITH_BUFFERS, is_beyond=True),
+         Part(Direction.RUNNING, HUGE), model=Model.WITH_BUFFERS, is_beyond=True, mend=_EVERYTHING),
     Kind("half precision", "an update at the clipping norm against none, in a model of half precision", _FIRST,
-         model=Model.HALF, relation=Relation.ADD_REMOVE),
+         model=Model.HALF, relation=Relation.ADD_REMOVE,
+         mend="Sum and add the noise in double precision, and round last, to a grid that is fixed beforehand."),
     Kind("alternating", "an update whose sign changes from round to round against none", _FIRST,
-         schedule=Schedule.ALTERNATING, relation=Relation.ADD_REMOVE, least_rounds=2, units=_BOTH),
+         schedule=Schedule.ALTERNATING, relation=Relation.ADD_REMOVE, least_rounds=2, units=_BOTH, mend=_NEW_NOISE),
     Kind("once", "an update in the first round alone against none", _FIRST,
-         schedule=Schedule.ONCE, relation=Relation.ADD_REMOVE, least_rounds=2, units=_BOTH),
+         schedule=Schedule.ONCE, relation=Relation.ADD_REMOVE, least_rounds=2, units=_BOTH, mend=_NEW_NOISE),
     Kind("missing reply", "an update at the clipping norm, against those of all others, and no reply at all",
          Part(Direction.SECOND, -1.0), Part(form=ReplyForm.MISSING),
-         is_malformed=True, relation=Relation.ADD_REMOVE),
+         is_malformed=True, relation=Relation.ADD_REMOVE, mend=_REFUSE),
     Kind("not a number", "an update with a value that is no number against none", Part(form=ReplyForm.NOT_A_NUMBER),
-         is_malformed=True),
+         is_malformed=True, mend=_REFUSE),
     Kind("permuted keys", "an update with its tensors in another order against none",
-         Part(Direction.FIRST, form=ReplyForm.PERMUTED), is_malformed=True, relation=Relation.ADD_REMOVE),
+         Part(Direction.FIRST, form=ReplyForm.PERMUTED), is_malformed=True, relation=Relation.ADD_REMOVE,
+         mend="Match tensors by their names, never by their order."),
     Kind("half-precision reply", "an update in half precision against none", Part(Direction.FIRST, form=ReplyForm.HALF),
-         is_malformed=True, relation=Relation.ADD_REMOVE),
-    Kind("wrong shape", "an update of a wrong shape against none", Part(form=ReplyForm.MISSHAPED), is_malformed=True),
+         is_malformed=True, relation=Relation.ADD_REMOVE, mend=_REFUSE),
+    Kind("wrong shape", "an update of a wrong shape against none", Part(form=ReplyForm.MISSHAPED), is_malformed=True,
+         mend=_REFUSE),
 )  # fmt: skip
 """Every kind of game on the usual stage."""
 
@@ -234,19 +261,20 @@ def _is_staged(kind: Kind, stage: Stage) -> bool:
 
 STAGED: tuple[Kind, ...] = tuple(kind.on(stage) for stage in STAGES for kind in KINDS if _is_staged(kind, stage))
 """The plainest kinds of games on the unusual stages."""
-EVALUATION = Kind("evaluation", "no update, and another loss reported of an evaluation", Part(evaluation=5.0))
+EVALUATION = Kind(
+    "evaluation", "no update, and another loss reported of an evaluation", Part(evaluation=5.0),
+    mend="Evaluate on data of the server, or release no number of an evaluation that was not noised.",
+)  # fmt: skip
 OF_FEW_TENSORS = (Direction.SCALAR, Direction.COUNTER, Direction.SWITCH, Direction.RUNNING)
 """Updates of those tensors alone that are easily forgotten."""
-_OF_OWN_TENSORS = tuple(
-    kind.on(stage)
-    for stage in STAGES
-    if stage.name == "own model"
-    for kind in KINDS
-    if kind.present.direction in OF_FEW_TENSORS
-)
+_ON_OWN = next(stage for stage in STAGES if stage.name == "own model")
+_OF_OWN_TENSORS = tuple(kind.on(_ON_OWN) for kind in KINDS if kind.present.direction in OF_FEW_TENSORS)
 """The same on an app's own model, whose tensors have names of their own."""
 BY_NAME = {kind.name: kind for kind in (*KINDS, *STAGED, EVALUATION, *_OF_OWN_TENSORS)}
 """Every kind of game, by its name; a new one stands last, so that games of the others keep their draws."""
+WORDS = {name: kind.words for name, kind in BY_NAME.items()}
+MENDS = {name: kind.mend for name, kind in BY_NAME.items()}
+"""What happens in every kind of game, and what usually mends a leak that it shows, by its name."""
 
 
 def kinds_for(
@@ -256,19 +284,15 @@ def kinds_for(
 
     Parameters
     ----------
-    adjacency, rounds
-        Of the claim.
-    is_clipped
-        Whether anything but the clients clips.
-    sizes
-        Other numbers of clients that the strategy can be made for.
-    has_model
-        Whether there is an app's own model.
+    adjacency, rounds, is_clipped
+        Of the claim, and whether anything but the clients clips.
+    sizes, has_model
+        Other numbers of clients that the strategy can be made for, and whether there is an app's own model.
     """
     return tuple(
         kind
         for kind in BY_NAME.values()
-        if kind.is_played(adjacency, rounds, is_clipped)
+        if kind._is_played(adjacency, rounds, is_clipped)
         and kind.stage.clients in (None, *sizes)
         and (has_model or kind.model is not Model.OWN)
         # What other clients contribute is not what a claim about records is about.

@@ -15,8 +15,7 @@ from strategies.games.kinds import Direction, Model, Others, Part, ReplyForm, Sc
 ALMOST_NOTHING = 1e-6
 """Length of an update that says nothing, as a multiple of the clipping norm: half precision can hold it."""
 _SCALAR, _COUNTER, _SWITCH, _RUNNING = "scale", "bn.num_batches_tracked", "mask", "bn.running_mean"
-_SIDE = 100
-"""Neurons of a layer of the large model."""
+_SIDE = 100  # neurons of a layer of the large model
 
 
 class Template(NamedTuple):
@@ -38,16 +37,9 @@ class Template(NamedTuple):
 
 @lru_cache
 def template(model: Model) -> Template:
-    """Return the model that a kind of game is played on; it starts at zero.
-
-    Two layers' worth is enough for most leaks that are looked for.
-
-    Raises
-    ------
-    ValueError
-        For the app's own model, which only the app has.
-    """
+    """Return the model that a kind of game is played on; it starts at zero, and an app's own is refused."""
     dtype = np.float16 if model is Model.HALF else np.float32
+    # Two layers' worth is enough for most leaks that are looked for.
     arrays: Arrays = {"weight": np.zeros((2, 3), dtype), "bias": np.zeros(3, dtype)}
     match model:
         case Model.WITH_SCALAR:
@@ -89,10 +81,8 @@ def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> 
 
     Parameters
     ----------
-    direction
-        Direction of the update.
-    name, array
-        The tensor.
+    direction, name, array
+        Direction of the update, and the tensor.
     """
     match direction:
         case Direction.SCALAR:
@@ -118,16 +108,10 @@ def update_of(part: Part, model: Template, norm: float, round: int, schedule: Sc
 
     Parameters
     ----------
-    part
-        What the client does.
-    round
-        The round.
-    schedule
-        How that changes from round to round.
-    model
-        The model with its directions.
-    norm
-        The norm that lengths are multiples of.
+    part, round, schedule
+        What the client does, in which round, and how that changes from round to round.
+    model, norm
+        The model with its directions, and the norm that lengths are multiples of.
     """
     length = part.length * norm
     match schedule:
@@ -166,12 +150,8 @@ def others_of(others: Others, model: Template, count: int) -> Floats:
 
     Parameters
     ----------
-    others
-        How the contributions lie; not IDENTICAL, where the kind of game says it.
-    model
-        The model.
-    count
-        How many others there are.
+    others, model, count
+        How the contributions lie; not IDENTICAL, where the kind of game says it; to what, and of how many.
     """
     if others is Others.MEDIAN:
         # Of an odd number one more pulls away from the target, which makes them even.
@@ -197,14 +177,8 @@ def replied(received: Arrays, update: Floats, model: Template, form: ReplyForm) 
 
     Parameters
     ----------
-    received
-        The model that the client was sent.
-    update
-        Shape (parameters,).
-    model
-        The names and shapes.
-    form
-        The form of the reply.
+    received, update, model, form
+        The model that it was sent, what it adds, shape (parameters,), names and shapes, and the form of the reply.
     """
     there = {name: received.get(name, value) for name, value in model.arrays.items()}
     arrays = moved(there, {name: update[part].reshape(there[name].shape) for name, part in model.tensors})

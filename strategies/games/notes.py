@@ -6,7 +6,7 @@ strategy takes out before the app's strategy sees the reply. Flower's modifiers 
 """
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -15,8 +15,7 @@ from flwr.app import ConfigRecord, Message
 from fl_audit.arrays import Floats
 
 _PREFIX = "fl-audit:"
-ANSWER = "fl-audit"
-"""Name of the record in a reply that the insider adds."""
+ANSWER = "fl-audit"  # name of the record in a reply that the insider adds
 
 
 class Observer(StrEnum):
@@ -27,40 +26,18 @@ class Observer(StrEnum):
 
 
 class Deed(StrEnum):
-    """What the target's client sends in a game.
+    """What the target's client sends in a game."""
 
-    Parameters
-    ----------
-    OWN
-        What it has learned.
-    OWN_OPPOSITE
-        The opposite of its update.
-    CRAFTED
-        An update along a public direction, far longer than any mechanism may let pass.
-    CRAFTED_OPPOSITE
-        Its opposite.
-    OWN_WHOLE
-        What it has learned, but for whole numbers and switches, which are crafted.
-    OWN_WHOLE_OPPOSITE
-        The opposite of its update, but for whole numbers and switches, which are crafted.
-    ALMOST_NOTHING
-        The model that it was sent, but for the smallest change that can be seen: some mechanisms cannot bear none.
-    NOTHING
-        The model that it was sent.
-    WITHOUT_RECORD
-        What it has learned without its differing record.
-    OTHER_RECORD
-        What it has learned with another record in the place of the differing one.
-    """
-
-    OWN = "own"
-    OWN_OPPOSITE = "own, opposite"
-    CRAFTED = "crafted"
+    OWN = "own"  # what it has learned
+    OWN_OPPOSITE = "own, opposite"  # the opposite of its update
+    CRAFTED = "crafted"  # an update along a public direction, far longer than any mechanism may let pass
     CRAFTED_OPPOSITE = "crafted, opposite"
-    OWN_WHOLE = "own, with crafted whole numbers"
+    OWN_WHOLE = "own, with crafted whole numbers"  # what it has learned, but for whole numbers and switches
     OWN_WHOLE_OPPOSITE = "own, with crafted whole numbers, opposite"
+    # The model that it was sent, but for the smallest change that can be seen: some mechanisms cannot bear none.
     ALMOST_NOTHING = "almost nothing"
-    NOTHING = "nothing"
+    NOTHING = "nothing"  # the model that it was sent
+    # What it has learned without its differing record, and with another one in its place.
     WITHOUT_RECORD = "without its record"
     OTHER_RECORD = "with another record"
 
@@ -73,16 +50,10 @@ class Replies(StrEnum):
 
 
 class Numbers(StrEnum):
-    """What becomes of the numbers that the target's client reports where it contributes nothing.
+    """What becomes of the numbers that the target's client reports where it contributes nothing."""
 
-    KEPT
-        They stay: the claim is about models alone, and every client counts as much as ever.
-    WITHHELD
-        They are 0, and so is its weight: the claim is about everything that leaves the client.
-    """
-
-    KEPT = "kept"
-    WITHHELD = "withheld"
+    KEPT = "kept"  # they stay: the claim is about models alone, and every client counts as much as ever
+    WITHHELD = "withheld"  # they are 0, and so is its weight: the claim is about everything that leaves the client
 
 
 @dataclass(frozen=True)
@@ -98,22 +69,6 @@ class Note:
     is_still: bool = False  # whether everybody but the target's client replies what it replied the first time
     pull: Deed | None = None  # what such a client sends in the place of that; None for what it replied
     round: int = 0  # the round, from 0, of a message that asks to train
-
-    def to(self, group: str, is_target: bool, round: int, pull: Deed | None = None) -> "Note":
-        """Return the note for one client, on a message with a group id: only the target's is told a deed.
-
-        Parameters
-        ----------
-        group
-            The group id of the message.
-        is_target
-            Whether it goes to the target's client.
-        round
-            The round, from 0.
-        pull
-            What somebody else sends who is held still.
-        """
-        return replace(self, group=group, deed=self.deed if is_target else None, round=round, pull=pull)
 
     def written(self) -> str:
         """Return the note as a group id."""

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
@@ -22,13 +21,6 @@ class Start:
 
     strategy: Strategy  # the app's strategy
     arguments: dict[str, Any]  # what `start` is called with, by name
-
-    @property
-    def model(self) -> ArrayRecord:
-        """The initial model."""
-        found = self.arguments["initial_arrays"]
-        assert isinstance(found, ArrayRecord)
-        return found
 
     def copied(self) -> "Start":
         """Return a copy that shares nothing with this one that a strategy may change; the grid is left out."""
@@ -44,10 +36,8 @@ class Start:
 
         Parameters
         ----------
-        rounds
-            How many rounds.
-        draws
-            Where the new states of generators come from.
+        rounds, draws
+            How many rounds, and where the new states of generators come from.
         moved
             From where something is to where it is in a game: paths that the strategy holds are changed so.
         """
@@ -64,21 +54,12 @@ class Start:
 
 
 def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Start:
-    """Return a call of `start` with its arguments by name.
+    """Return a call of `start` with its arguments by name; a `TypeError` as without an audit if it takes others.
 
     Parameters
     ----------
-    strategy
-        Whose `start` was called.
-    args
-        Its arguments by position.
-    kwargs
-        Its arguments by name.
-
-    Raises
-    ------
-    TypeError
-        If the strategy cannot be started with them, as without an audit.
+    strategy, args, kwargs
+        Whose `start` was called, with its arguments by position and by name.
     """
     bound = inspect.signature(strategy.start).bind(*args, **kwargs)
     found = dict(bound.arguments)

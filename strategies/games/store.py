@@ -4,7 +4,6 @@ import json
 import secrets
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from fl_audit.laboratory.seen import Seen, stacked
 from fl_audit.laboratory.trial import Unrefuted
 from fl_audit.randomness import Purpose, generator
 from fl_audit.whole_files import remove_halves, whole_file
-from strategies.games.agreement import Agreement
+from strategies.games.audit import Audit
 
 _SETTINGS, _SECRET, _PROBE = "campaign.json", "challenger.json", "probe.json"
 _COLUMNS, _CHOICE, _STILL = "columns.json", "choice.json", "still.json"
@@ -39,32 +38,19 @@ class Campaign:
     contributions: tuple[str, ...]
 
     @staticmethod
-    def finished(audit: Agreement) -> "Campaign | None":
-        """Return the last campaign of an audit whose games are all played, None if there is none.
-
-        Parameters
-        ----------
-        audit
-            What was agreed.
-
-        Raises
-        ------
-        InputError
-            If several apps have finished an audit with these settings there.
-        """
-        found = [
-            path.parent
-            for path in audit.directory.glob(f"*/{_COLUMNS}")
-            if all(_read(path.parent / _SETTINGS).get(key) == value for key, value in _agreed(audit).items())
-        ]
-        apps = sorted({str(_read(path / _SETTINGS)["app"]) for path in found})
+    def finished(audit: Audit) -> "Campaign | None":
+        """Return the last campaign of an audit that is all played, None if none is; refused if of several apps."""
+        agreed = _agreed(audit).items()
+        found = {path: _read(path.with_name(_SETTINGS)) for path in audit.directory.glob(f"*/{_COLUMNS}")}
+        found = {path: settings for path, settings in found.items() if agreed <= settings.items()}
+        apps = sorted({str(settings["app"]) for settings in found.values()})
         several = f"{audit.directory} has games of the apps {', '.join(apps)}"
-        require(len(apps) < 2, f"{several}: accepted is a directory of one, such as {max(found, default='')}")
+        largest = max(found, default=Path()).parent
+        require(len(apps) < 2, f"{several}: accepted is a directory of one, such as {largest}")
         if not found:
             return None
-        last = max(found, key=lambda path: (path / _COLUMNS).stat().st_mtime_ns)
-        settings, secret = _read(last / _SETTINGS), _read(last / _SECRET)
-        return Campaign(last, audit.games, int(secret["seed"]), tuple(settings["contributions"]))
+        last = max(found, key=lambda path: path.stat().st_mtime_ns)
+        return Campaign(last.parent, audit.games, _seed(last.parent), tuple(found[last]["contributions"]))
 
     @property
     def pilots(self) -> int:
@@ -87,10 +73,8 @@ class Campaign:
 
         Parameters
         ----------
-        claim
-            What is claimed.
-        columns
-            Where each tensor stands in what was seen.
+        claim, columns
+            What is claimed, and where each tensor stands in what was seen.
         """
         if not self.pilots or (self.directory / _CHOICE).exists() or self.missing[:1] <= [self.pilots]:
             return
@@ -110,7 +94,7 @@ class Campaign:
         """Keep what is seen of the model; that is done when all games are played."""
         _write(self.directory / _COLUMNS, {"columns": [[name, [part.start, part.stop]] for name, part in columns]})
 
-    @cached_property
+    @property
     def columns(self) -> Columns:
         """What is seen of the model."""
         return tuple((str(name), slice(*place)) for name, place in _read(self.directory / _COLUMNS)["columns"])
@@ -133,9 +117,8 @@ class Campaign:
 
     @property
     def unrefuted(self) -> Unrefuted | None:
-        """Why the others are not held still in games, None if they are; what was played before this was kept is not."""
-        path = self.directory / _STILL
-        said = _read(path)["unrefuted"] if path.exists() else Unrefuted.SHARES
+        """Why the others are not held still in games, None if they are."""
+        said = _read(self.directory / _STILL)["unrefuted"]
         return None if said is None else Unrefuted(said)
 
     def keep_unrefuted(self, why: Unrefuted | None) -> None:
@@ -149,22 +132,20 @@ class Campaign:
 
     @property
     def is_new(self) -> bool:
-        """Whether no game was played, and nothing settled for them."""
-        return len(self.missing) == self.games and not (self.directory / _STILL).exists()
+        """Whether nothing was settled for the games."""
+        return not (self.directory / _STILL).exists()
 
     def is_present(self, game: int) -> bool:
         """Whether D is played in a game: the toss of a fair coin."""
         return bool(generator(self.seed, Purpose.SECRET_BIT, world=game).random() < 0.5)
 
     def add(self, game: int, seen: Seen) -> None:
-        """Keep a game that was played.
+        """Keep what was seen of a game that was played.
 
         Parameters
         ----------
-        game
-            Number of the game.
-        seen
-            What was seen of it.
+        game, seen
+            Its number, and what was seen.
         """
         arrays: dict[str, Any] = {part: np.asarray(getattr(seen, part), dtype=np.float64) for part in _PARTS}
         with whole_file(self._file(game)) as file, file.open("wb") as stream:
@@ -183,8 +164,7 @@ class Campaign:
             said = [str(one) for one in file["refusal"]]
             numbers = {str(name): float(value) for name, value in zip(file["names"], file["numbers"], strict=True)}
             parts = {part: np.asarray(file[part], dtype=np.float64) for part in _PARTS}
-            # What an earlier version kept does not say whether it was a game.
-            contributed, has_release = (bool(one) for one in file.get("was_a_game", (False, False)))
+            contributed, has_release = map(bool, file["was_a_game"])
         return Seen(
             **parts,
             contributed=contributed,
@@ -208,59 +188,51 @@ class Campaign:
 
 
 def open_campaign(
-    audit: Agreement,
+    audit: Audit,
     shapes: dict[str, tuple[int, ...]],
     contributions: tuple[str, ...],
-    app: str = "app",
-    code: str = "",
-    tell: Callable[[str], None] = lambda _: None,
+    app: str,
+    code: str,
+    tell: Callable[[str], None],
 ) -> Campaign:
-    """Begin a campaign, or go on with the one of the same app, code and settings.
+    """Begin a campaign, or go on with the one of the same app, code and settings; what cannot be read is refused.
 
     Parameters
     ----------
-    audit
-        What was agreed.
-    shapes
-        Shapes of the model's tensors.
-    contributions
-        What the target's client may send.
-    app
-        The name of the app.
-    code
-        The fingerprint of its strategy and its clients.
+    audit, shapes, contributions
+        What was agreed, shapes of the model's tensors, and what the target's client may send.
+    app, code
+        The name of the app, and the fingerprint of its strategy and its clients.
     tell
         Takes what becomes of earlier games, in words.
-
-    Raises
-    ------
-    InputError
-        If a file of the campaign cannot be read.
     """
     agreed = json.loads(json.dumps(_agreed(audit) | {"model": shapes, "contributions": contributions}))
     agreed |= {"app": app, "code": code}
     digest = sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest()[:12]
     name = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in app)
     directory = audit.directory / f"{name}-{digest}"
-    secret = directory / _SECRET
-    if (directory / _SETTINGS).exists() and secret.exists():
+    if (directory / _SETTINGS).exists() and (directory / _SECRET).exists():
         remove_halves(directory)
-        return Campaign(directory, audit.games, int(_read(secret)["seed"]), contributions)
-    others = [path.parent for path in audit.directory.glob(f"{name}-*/{_SETTINGS}")]
-    if others:
-        last = max(others, key=lambda path: (path / _SETTINGS).stat().st_mtime_ns)
-        before = _read(last / _SETTINGS)
+        return Campaign(directory, audit.games, _seed(directory), contributions)
+    others = audit.directory.glob(f"{name}-*/{_SETTINGS}")
+    last = max(others, key=lambda path: path.stat().st_mtime_ns, default=None)
+    if last is not None:
+        before = _read(last)
         changed = [
             key if key != "code" else "the code or its numbers" for key in agreed if before.get(key) != agreed[key]
         ]
-        tell(f"the games in {last} are of {app} before a change of {', '.join(changed)}: new ones are played")
+        tell(f"the games in {last.parent} are of {app} before a change of {', '.join(changed)}: new ones are played")
     drawn = secrets.randbits(63) if audit.seed is None else audit.seed
-    _write(secret, {"seed": drawn}, private=True)
+    _write(directory / _SECRET, {"seed": drawn}, private=True)
     _write(directory / _SETTINGS, agreed)
     return Campaign(directory, audit.games, drawn, contributions)
 
 
-def _agreed(audit: Agreement) -> dict[str, Any]:
+def _seed(directory: Path) -> int:
+    return int(_read(directory / _SECRET)["seed"])
+
+
+def _agreed(audit: Audit) -> dict[str, Any]:
     """Return the settings on which games depend, as JSON values: under others it is another audit."""
     own = ("directory", "games_per_run", "confidence", "seed", "knows_others")
     found: dict[str, Any] = json.loads(json.dumps({k: v for k, v in asdict(audit).items() if k not in own}))

@@ -1,6 +1,6 @@
 """What is on trial: a strategy as its users would build it, with what its clients do."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import signature
 
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError, require
-from strategies.games.bridge import as_strategy
+from fl_audit.user_modules import import_function
+from strategies.games.bridge import as_strategy, initial_model
 from strategies.games.notes import Observer as Observer
 
 Mod = Callable[..., Message]  # a modifier of Flower's client app: of a message, a context and `call_next`
@@ -85,3 +86,40 @@ class Subject:
         require(0 < self.norm < 1e6, f"norm is {self.norm}: accepted are numbers above 0 and below 1000000")
         if self.observer not in list(Observer):
             raise InputError(f"observer is {self.observer!r}: accepted are {' and '.join(Observer)}")
+
+
+def subject_of(
+    factory: str, mods: Sequence[str], clients: int, norm: float | None, is_clipped: bool, observer: str
+) -> Subject:
+    """Return the subject that a factory makes, or that is made around its strategy.
+
+    Parameters
+    ----------
+    factory
+        `package.module:name` of a function that returns a strategy of either interface or a subject; if it takes an
+        argument, that is the number of clients.
+    mods
+        `package.module:name` of modifiers of the client app, outermost first.
+    clients, norm, is_clipped, observer
+        As of `Subject`; a subject that the factory returns has its own. A norm of None is the strategy's, or 1.
+
+    Raises
+    ------
+    InputError
+        If a name cannot be imported, or the factory returns something else.
+    """
+    make = import_function(factory, "factory")
+    made = make(clients) if signature(make).parameters else make()
+    if isinstance(made, Subject):
+        return made
+    try:
+        as_strategy(made)
+    except InputError as error:
+        raise InputError(f"factory {factory!r} returned {type(made).__name__}: {error}, or a Subject") from error
+    own = getattr(made, "clipping_norm", 1.0)
+    chosen = norm if norm is not None else float(own) if isinstance(own, (int, float)) else 1.0
+    if observer not in list(Observer):
+        raise InputError(f"--observer {observer!r}: accepted are {' and '.join(Observer)}")
+    modifiers: tuple[Mod, ...] = tuple(import_function(mod, "modifier") for mod in mods)
+    model = initial_model(made)
+    return Subject(make, modifiers, None, clients, chosen, is_clipped, Observer(observer), model)

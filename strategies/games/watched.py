@@ -5,9 +5,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord, Message
@@ -20,33 +20,24 @@ from fl_audit.laboratory.claim import LESSONS
 from fl_audit.laboratory.seen import Seen, Sketch, sketch
 from fl_audit.laboratory.trial import Unrefuted
 from fl_audit.randomness import Purpose, generator
-from strategies.games.agreement import Agreement, Contribution, is_private_on_the_server
 from strategies.games.arrays import arrays_of, crafted, flat, shapes_of, whole_parts
+from strategies.games.audit import Audit, Contribution, is_private_on_the_server
 from strategies.games.files import WorkingCopy, apart
 from strategies.games.findings import finish
 from strategies.games.fingerprint import fingerprint, joined
-from strategies.games.grid import Ears, HeardGrid
 from strategies.games.hearing import GameEars, RollCall, Scene, played
 from strategies.games.notes import Deed, Note, Numbers, Observer
 from strategies.games.start import Start, seed_generators, spared_generators, start_of
 from strategies.games.store import Campaign, open_campaign
+from strategies.grids import Ears, HeardGrid
 
-_TOLD_EVERY = 5.0
-"""Seconds between two lines of progress."""
+_TOLD_EVERY = 5.0  # seconds between two lines of progress
 
 
 class WatchedStrategy(Strategy):
-    """A strategy that is audited: the first training is the app's own, and its result is what `start` returns.
+    """A strategy that is audited: the first training is the app's own, and its result is what `start` returns."""
 
-    Parameters
-    ----------
-    strategy
-        The app's strategy.
-    audit
-        The audit.
-    """
-
-    def __init__(self, strategy: Strategy, audit: Agreement) -> None:
+    def __init__(self, strategy: Strategy, audit: Audit) -> None:
         self._inner, self._audit = strategy, audit
 
     def __getattr__(self, name: str) -> Any:
@@ -55,17 +46,12 @@ class WatchedStrategy(Strategy):
         return getattr(self._inner, name)
 
     def start(self, *args: Any, **kwargs: Any) -> Result:
-        """Train as the app's strategy does, then play games.
+        """Train as the app's strategy does, then play games; return the result of the training, unchanged.
 
         Parameters
         ----------
         args, kwargs
             As the app's strategy takes them.
-
-        Returns
-        -------
-        Result
-            That of the app's own training, unchanged.
 
         Raises
         ------
@@ -83,23 +69,24 @@ class WatchedStrategy(Strategy):
         except Exception as error:  # whatever hinders the audit is no reason to hinder the training
             say(f"no games are played, the app trains as ever: {in_a_line(error)}")
             return start.played(grid)
-        with closing(table):
-            return self._played(start, grid, table)
-
-    def _played(self, start: Start, grid: Grid, table: "GameTable") -> Result:
-        """Train, and play games."""
         ears = SafeEars(table.roll)
-        result = start.played(HeardGrid(grid, ears))
-        with spared_generators(), no_news_from_flower():
-            try:
-                if ears.fault is not None:
-                    raise InputError(f"no games were played, the app's own training cannot be heard: {ears.fault}")
-                table.play()
-            except (InputError, OSError) as error:
-                say(str(error))
-            except Exception as error:
-                say(f"the games ended early: {in_a_line(error)}")
+        with closing(table):
+            result = start.played(HeardGrid(grid, ears))
+            with spared_generators(), no_news_from_flower():
+                self._play(table, ears)
         return result
+
+    @staticmethod
+    def _play(table: "GameTable", ears: "SafeEars") -> None:
+        """Play games, whatever comes of them."""
+        try:
+            if ears.fault is not None:
+                raise InputError(f"no games were played, the app's own training cannot be heard: {ears.fault}")
+            table.play()
+        except (InputError, OSError) as error:
+            say(str(error))
+        except Exception as error:
+            say(f"the games ended early: {in_a_line(error)}")
 
     def _prepared(self, start: Start, grid: Grid) -> "GameTable":
         """Return where the games will be played."""
@@ -115,15 +102,12 @@ class WatchedStrategy(Strategy):
         tried = audit.contributions(self._inner, arrays)
         least = LESSONS * len(tried)
         require(audit.games > least, f"games are {audit.games}: accepted are whole numbers from {least + 1}")
-        code = fingerprint(self._inner, start.arguments)
-        plan = Arrangement(audit, tried, _app_of(grid), code)
-        return GameTable(plan, start.copied(), grid, RollCall(arrays, audit.replies), sketch(shapes_of(arrays)))
-
-    def summary(self) -> None:
-        """Log a summary."""
-        self._inner.summary()
+        code, sketched = fingerprint(self._inner, start.arguments), sketch(shapes_of(arrays))
+        roll = RollCall(arrays, audit.replies)
+        return GameTable(audit, tried, _app_of(grid), code, start.copied(), grid, roll, sketched)
 
     # Called by whoever drives the rounds by hand: as the app's strategy does.
+    summary = property(lambda self: self._inner.summary)
     configure_train = property(lambda self: self._inner.configure_train)
     aggregate_train = property(lambda self: self._inner.aggregate_train)
     configure_evaluate = property(lambda self: self._inner.configure_evaluate)
@@ -131,24 +115,16 @@ class WatchedStrategy(Strategy):
 
 
 class SafeEars:
-    """Ears that end nothing: what goes wrong in them is kept, and the message is handed on as it is.
-
-    Parameters
-    ----------
-    ears
-        The ears.
-    """
+    """Ears that end nothing: what goes wrong in them is kept, and the message is handed on as it is."""
 
     def __init__(self, ears: Ears) -> None:
         self._ears = ears
         self.fault: str | None = None
 
     def sends(self, message: Message) -> None:
-        """Note a message."""
         self._safely(self._ears.sends, message)
 
     def receives(self, reply: Message) -> None:
-        """Note a reply."""
         self._safely(self._ears.receives, reply)
 
     def _safely(self, hook: Callable[[Message], None], message: Message) -> None:
@@ -158,42 +134,29 @@ class SafeEars:
             self.fault = self.fault or in_a_line(error)
 
 
-class Arrangement(NamedTuple):
-    """What is known of an audit before the app's own training."""
-
-    audit: Agreement  # what was agreed
-    contributions: tuple[Contribution, ...]  # what the target's client may send
-    # `app`, `code`: the name of the app, and the fingerprint of its strategy.
-    app: str
-    code: str
-
-
 class _NotStillError(Exception):
     """Raised where something else arrives of clients that are held still: their modifiers add noise."""
 
 
+@dataclass
 class GameTable:
-    """Where the games of one run are played.
+    """Where the games of one run are played."""
 
-    Parameters
-    ----------
-    plan
-        What they are.
-    pristine
-        What the app handed to its strategy, as it was before.
-    grid
-        The app's grid.
-    roll
-        Who took part in the app's own training.
-    sketched
-        The sketch of the app's model.
-    """
+    audit: Audit  # what was agreed
+    contributions: tuple[Contribution, ...]  # what the target's client may send
+    # `app`, `code`: the name of the app, and the fingerprint of its strategy.
+    app: str
+    code: str
+    pristine: Start  # what the app handed to its strategy, as it was before
+    grid: Grid  # the app's grid
+    roll: RollCall  # who took part in the app's own training
+    sketch: Sketch  # that of the app's model
+    _outside: set[str] = field(init=False, default_factory=set)
 
-    def __init__(self, plan: Arrangement, pristine: Start, grid: Grid, roll: RollCall, sketched: Sketch) -> None:
-        self._plan, self._pristine, self._grid, self.roll, self._sketch = plan, pristine, grid, roll, sketched
-        self._model, self._outside = arrays_of(pristine.model), set[str]()
+    def __post_init__(self) -> None:
+        self._model = arrays_of(self.pristine.arguments["initial_arrays"])
         # As it is before the training: a game begins as a run does.
-        self._copy = WorkingCopy(Path.cwd(), plan.audit.directory)
+        self._copy = WorkingCopy(Path.cwd(), self.audit.directory)
 
     def close(self) -> None:
         """Remove the copy of the working directory."""
@@ -207,36 +170,32 @@ class GameTable:
         InputError
             If the client app has no insider, or the target's client took no part.
         """
-        audit, tried, app, code = self._plan
+        audit, codes = self.audit, joined(self.code, *self.roll.codes)
         self._target, self._watcher = self._seats()
-        codes = joined(code, *self.roll.codes)
-        self._campaign = campaign = open_campaign(audit, shapes_of(self._model), tried, app, codes, say)
+        self._campaign = campaign = open_campaign(
+            audit, shapes_of(self._model), self.contributions, self.app, codes, say
+        )
         if campaign.is_new:
-            campaign.keep_unrefuted(None if self._has_server_alone(audit) else Unrefuted.SHARES)
+            # Clients of a claim about records may add noise of their own to every record.
+            is_private = is_private_on_the_server(self.pristine.strategy)
+            is_alone = is_private and audit.observer is Observer.CLIENT and not audit.is_about_records
+            campaign.keep_unrefuted(None if is_alone else Unrefuted.SHARES)
         try:
             self._play_missing(audit, campaign)
         except _NotStillError:
             campaign.keep_unrefuted(Unrefuted.SHARES_OUTSIDE)
             self._play_missing(audit, campaign)
         outside = sorted({*self._outside, *self._copy.outside})
-        say(finish(audit, campaign, self._sketch.columns, outside))
+        say(finish(audit, campaign, self.sketch.columns, outside))
 
-    def _has_server_alone(self, audit: Agreement) -> bool:
-        """Return whether the server alone adds noise, as far as the strategy says so.
-
-        Clients of a claim about records may add noise of their own to every record.
-        """
-        is_private = is_private_on_the_server(self._pristine.strategy)
-        return is_private and audit.observer is Observer.CLIENT and not audit.is_about_records
-
-    def _play_missing(self, audit: Agreement, campaign: Campaign) -> None:
+    def _play_missing(self, audit: Audit, campaign: Campaign) -> None:
         if audit.has_probe and campaign.probe is None:
             seen, ears = self._game(audit.games + 1, Deed.NOTHING, Contribution.OWN, 1)
             campaign.keep_probe(seen.refusal or "; ".join(ears.errors[:1]))
         told, arrived = time.monotonic(), dict[tuple[Contribution, int], str]()
         is_still = campaign.unrefuted is None
         for game in campaign.missing[: audit.games_per_run]:
-            campaign.choose(audit.claim, self._sketch.columns)
+            campaign.choose(audit.claim, self.sketch.columns)
             contribution = Contribution(campaign.contribution(game))
             deed = audit.deed(campaign.is_present(game), contribution)
             seen, ears = self._game(game, deed, contribution, audit.claim.rounds, is_still)
@@ -250,7 +209,7 @@ class GameTable:
 
     def _seats(self) -> tuple[int, int | None]:
         """Return the nodes of the target's client and of the one that looks."""
-        audit, partitions = self._plan.audit, self.roll.partitions
+        audit, partitions = self.audit, self.roll.partitions
         accepted = "accepted is a client app with this modifier: ClientApp(mods=[audit.insider()])"
         if not partitions:
             raise InputError(f"no client answered as an insider: {accepted}")
@@ -278,7 +237,7 @@ class GameTable:
         self, game: int, deed: Deed, contribution: Contribution, rounds: int, is_still: bool = False
     ) -> tuple[Seen, GameEars]:
         """Play one game; return what was seen of it, and who listened."""
-        audit, target = self._plan.audit, self._target
+        audit, target = self.audit, self._target
         known: Floats | None = self.roll.updates.get(target) if audit.is_about_records else None
         size, sent = sum(value.size for value in self._model.values()), crafted(self._model, audit.length)
         if contribution is Contribution.CRAFTED:
@@ -300,7 +259,7 @@ class GameTable:
             watcher=self._watcher,
             observer=audit.observer,
             difference=difference,
-            sketch=self._sketch,
+            sketch=self.sketch,
             note=Note(game, "", deed, audit.replies, audit.numbers, audit.length, is_still),
             pulls=self._pulls() if is_still and contribution is Contribution.CRAFTED else {},
             knows_others=True,
@@ -309,10 +268,9 @@ class GameTable:
         ears = GameEars(scene)
         draws = generator(self._campaign.seed, Purpose.LABORATORY, world=game)
         seed_generators(draws)
-        copy = self._copy
-        with apart(copy):
-            again = self._pristine.again(rounds, draws, copy.moved)
-            seen = played(again.played, self._grid, ears)
+        with apart(self._copy):
+            again = self.pristine.again(rounds, draws, self._copy.moved)
+            seen = played(again.played, self.grid, ears)
         self._outside |= ears.outside
         return seen, ears
 

@@ -3,8 +3,9 @@
 strategy = watched(strategy, Watch(Path("canaries"), directions=11, canaries=3))
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -28,10 +29,8 @@ def watched(strategy: object, watch: Watch) -> Any:
 
     Parameters
     ----------
-    strategy
-        A strategy of Flower's, of the new interface or the old one.
-    watch
-        Who watches.
+    strategy, watch
+        A strategy of Flower's, of the new interface or the old one, and who watches.
 
     Raises
     ------
@@ -45,108 +44,84 @@ def watched(strategy: object, watch: Watch) -> Any:
     raise InputError(f"strategy is a {type(strategy).__name__}: accepted are Flower's strategies, of either interface")
 
 
-class LiveStrategy(Strategy):
-    """A strategy of the new interface, watched.
+class _Watched:
+    """What both kinds of watched strategies do: the same as the strategy, whose releases are noted."""
 
-    Parameters
-    ----------
-    strategy, watch
-        As for `watched`.
-    """
-
-    def __init__(self, strategy: Strategy, watch: Watch) -> None:
+    def __init__(self, strategy: Any, watch: Watch) -> None:
         self.strategy, self.watch = strategy, watch
-        self._before: list[Array] | None = None
+        self._before: Any = None
 
-    def summary(self) -> None:
-        """Say what the strategy says."""
-        self.strategy.summary()
+    def _aggregated(
+        self,
+        server_round: int,
+        said: Mapping[int, CanaryNote | None],
+        replies: Sequence[Any],
+        aggregated: Callable[[], Any],
+        run: int | None,
+        others: int,
+    ) -> Any:
+        """Return what the strategy makes of the replies, and keep what it says of the canaries."""
+        norm = _clipping_norm(self.strategy)
+        released, metrics = aggregated()
+        if released is not None and self._before is not None:
+            # The update of a canary whose note says nothing may hide noise like any.
+            named = sum(note is not None for note in said.values())
+            before, after, present = _arrays(self._before), _arrays(released), _weighed(self.strategy, said, replies)
+            self.watch.note(server_round, before, after, present, others - named, norm, run)
+        return released, metrics
+
+
+class LiveStrategy(_Watched, Strategy):
+    """A strategy of the new interface, watched."""
+
+    # Whom the strategy asks, and what it says.
+    summary = property(lambda self: self.strategy.summary)
+    configure_evaluate = property(lambda self: self.strategy.configure_evaluate)
+    aggregate_evaluate = property(lambda self: self.strategy.aggregate_evaluate)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask whom the strategy asks."""
-        self._before = list(arrays.values())
+        self._before = dict(arrays)
         return self.strategy.configure_train(server_round, arrays, config, grid)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return what the strategy makes of the replies, and keep what it says of the canaries."""
+        """Return what the strategy makes of the replies, from which the notes of canaries are taken."""
         answered = list(replies)
         said = {
             place: read_note(one.content.config_records.pop(NOTE).get(NOTE), str(one.metadata.src_node_id))
             for place, one in enumerate(answered)
             if one.has_content() and NOTE in one.content.config_records
         }
-        norm, run = _clipping_norm(self.strategy), next((one.metadata.run_id for one in answered), None)
-        released, metrics = self.strategy.aggregate_train(server_round, answered)
-        if released is not None and self._before is not None:
-            before, after = ((array.numpy() for array in model) for model in (self._before, released.values()))
-            others = sum(one.has_content() for one in answered) - _named(said)
-            present = _weighed(self.strategy, said, answered)
-            self.watch.note(server_round, before, after, present, others, norm, run)
-        return released, metrics
-
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Ask whom the strategy asks."""
-        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
-
-    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Return what the strategy makes of the replies."""
-        return self.strategy.aggregate_evaluate(server_round, replies)
+        run, others = next((one.metadata.run_id for one in answered), None), sum(one.has_content() for one in answered)
+        made = partial(self.strategy.aggregate_train, server_round, answered)
+        return self._aggregated(server_round, said, answered, made, run, others)
 
 
-class WatchedOldStrategy(OldStrategy):
-    """A strategy of the old interface, watched.
+class WatchedOldStrategy(_Watched, OldStrategy):
+    """A strategy of the old interface, watched."""
 
-    Parameters
-    ----------
-    strategy, watch
-        As for `watched`.
-    """
-
-    def __init__(self, strategy: OldStrategy, watch: Watch) -> None:
-        self.strategy, self.watch = strategy, watch
-        self._before: Parameters | None = None
-
-    def initialize_parameters(self, client_manager: Any) -> Parameters | None:
-        """Return the strategy's initial model."""
-        return self.strategy.initialize_parameters(client_manager)
+    initialize_parameters = property(lambda self: self.strategy.initialize_parameters)
+    configure_evaluate = property(lambda self: self.strategy.configure_evaluate)
+    aggregate_evaluate = property(lambda self: self.strategy.aggregate_evaluate)
+    evaluate = property(lambda self: self.strategy.evaluate)
 
     def configure_fit(self, server_round: int, parameters: Parameters, client_manager: Any) -> Any:
-        """Ask whom the strategy asks."""
         self._before = parameters
         return self.strategy.configure_fit(server_round, parameters, client_manager)
 
     def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
-        """Return what the strategy makes of the replies, and keep what it says of the canaries."""
+        """Return what the strategy makes of the replies, from which the notes of canaries are taken."""
         said = {
             place: read_note(found.metrics.pop(NOTE), one.cid)
             for place, (one, found) in enumerate(results)
             if NOTE in found.metrics
         }
-        norm, run = _clipping_norm(self.strategy), next((getattr(one, "run_id", None) for one, _ in results), None)
-        released, metrics = self.strategy.aggregate_fit(server_round, results, failures)
-        if released is not None and self._before is not None:
-            before, after, others = _arrays(self._before), _arrays(released), len(results) - _named(said)
-            present = _weighed(self.strategy, said, results)
-            self.watch.note(server_round, before, after, present, others, norm, run)
-        return released, metrics
-
-    def configure_evaluate(self, server_round: int, parameters: Parameters, client_manager: Any) -> Any:
-        """Ask whom the strategy asks."""
-        return self.strategy.configure_evaluate(server_round, parameters, client_manager)
-
-    def aggregate_evaluate(self, server_round: int, results: Any, failures: Any) -> Any:
-        """Return what the strategy makes of the replies."""
-        return self.strategy.aggregate_evaluate(server_round, results, failures)
-
-    def evaluate(self, server_round: int, parameters: Parameters) -> Any:
-        """Return what the strategy says of the model."""
-        return self.strategy.evaluate(server_round, parameters)
+        run = next((getattr(one, "run_id", None) for one, _ in results), None)
+        made = partial(self.strategy.aggregate_fit, server_round, results, failures)
+        return self._aggregated(server_round, said, results, made, run, len(results))
 
 
 def _clipping_norm(strategy: object) -> float | None:
@@ -155,14 +130,12 @@ def _clipping_norm(strategy: object) -> float | None:
     return float(norm) if isinstance(norm, int | float) and 0 < norm < float("inf") else None
 
 
-def _arrays(parameters: Parameters) -> Iterator[NDArray[Any]]:
+def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
     """Give the tensors when they are asked for: reading them may fail."""
-    yield from parameters_to_ndarrays(parameters)
-
-
-def _named(said: Mapping[int, CanaryNote | None]) -> int:
-    """Return how many replies name a canary: the update of one whose note says nothing may hide noise like any."""
-    return sum(note is not None for note in said.values())
+    if isinstance(model, Parameters):
+        yield from parameters_to_ndarrays(model)
+    else:
+        yield from (array.numpy() for array in model.values())
 
 
 def _weighed(strategy: object, said: Mapping[int, CanaryNote | None], replies: Sequence[Any]) -> Iterator[CanaryNote]:

@@ -1,16 +1,18 @@
 """What a ServerApp would train with: it is run until it starts its strategy, and no further."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 from unittest.mock import patch
 
+import flwr.clientapp.client_app as flower_client
+import flwr.clientapp.mod as new_mods
 import flwr.clientapp.typing
 import flwr.common.typing
 import flwr.serverapp.server_app as flower_server
-from flwr.app import Context, RecordDict, UserConfig
+from flwr.app import Context, Message, RecordDict, UserConfig
 from flwr.clientapp import ClientApp
 from flwr.server import ServerConfig
 from flwr.server.strategy import Strategy as OldStrategy
@@ -21,14 +23,35 @@ from flwr.serverapp.strategy import Strategy
 from fl_audit.errors import InputError, in_a_line
 from strategies.games.arrays import record_of
 from strategies.games.bridge import Bridged, by_places, manager_of
-from strategies.games.grid import RUN_ID, Room
 from strategies.games.start import Start, start_of
+from strategies.games.subject import Mod
 from strategies.games.watched import WatchedStrategy
-from strategies.review.app import App, loaded
-from strategies.review.mods import AGREED, NotedMods, PlayedMod, client_mods, noted_mods
-from strategies.review.stand_ins import StandIns
+from strategies.grids import RUN_ID, Room
+from strategies.review.app import App, StandIns, loaded
 
 _ACCEPTED = "accepted is a ServerApp that starts a strategy (Strategy.start, DefaultWorkflow or server_fn)"
+_AGREED = "secure aggregation is not played: games see the sum of plain replies, as the server would"
+_AGREEING = ("secaggplus_mod", "secagg_mod")
+
+_NotedMods = Mapping[int, Sequence[Mod]]
+"""Modifiers by the identity of the function that they were put around."""
+
+
+@dataclass(frozen=True)
+class PlayedMod:
+    """A modifier in the place where an app has it."""
+
+    mod: Mod  # the modifier itself
+    types: frozenset[str] | None  # the message types that it is put around; None for all
+    config: UserConfig  # the run configuration of the app, which the contexts of games lack
+
+    def __call__(self, message: Message, context: Context, call_next: Callable[..., Message]) -> Message:
+        """Answer a message, through the modifier if it is there for such messages."""
+        if self.types is not None and message.metadata.message_type not in self.types:
+            return call_next(message, context)
+        context.run_config = self.config
+        # By place, as Flower does: people call the third argument as they like.
+        return self.mod(message, context, call_next)
 
 
 @dataclass(frozen=True)
@@ -58,20 +81,18 @@ def catch(app: App, nodes: int, stand_ins: StandIns) -> Caught:
 
     Parameters
     ----------
-    app
-        The app.
-    nodes
-        How many clients it sees.
-    stand_ins
-        Stand-ins for what is missing.
+    app, nodes, stand_ins
+        The app, how many clients it sees, and stand-ins for what is missing.
 
     Raises
     ------
     InputError
         If the app cannot be reviewed: one line says why.
     """
-    _keep_old_names()
-    with noted_mods() as noted:
+    # Names of Flower are found where they were before: apps are seldom of the newest version.
+    sys.modules.setdefault("flwr.client.typing", flwr.clientapp.typing)
+    vars(flwr.common.typing).setdefault("UserConfig", UserConfig)
+    with _noted_mods() as noted:
         server = loaded(app, app.server, stand_ins)
         if not isinstance(server, ServerApp):
             raise InputError(f"{app.server} is a {type(server).__name__}: accepted is a ServerApp")
@@ -81,19 +102,13 @@ def catch(app: App, nodes: int, stand_ins: StandIns) -> Caught:
     if isinstance(strategy, OldStrategy):
         strategy = Bridged(strategy)
     if isinstance(found.workflow, (SecAggPlusWorkflow, SecAggWorkflow)):
-        remarks.append(AGREED)
+        remarks.append(_AGREED)
     try:
         start = start_of(strategy, found.args, found.kwargs)
         rounds = start.arguments.get("num_rounds", 3)
         return Caught(start.copied(), int(rounds), mods, tuple(dict.fromkeys(remarks)))
     except TypeError as error:
         raise InputError(f"the strategy cannot be started or copied ({in_a_line(error)}): {_ACCEPTED}") from error
-
-
-def _keep_old_names() -> None:
-    """Have names of Flower be found where they were before: apps are seldom of the newest version."""
-    sys.modules.setdefault("flwr.client.typing", flwr.clientapp.typing)
-    vars(flwr.common.typing).setdefault("UserConfig", UserConfig)
 
 
 def _until_start(server: ServerApp, app: App, nodes: int, stand_ins: StandIns) -> _Started:
@@ -149,19 +164,57 @@ def _old_start(strategy: OldStrategy, config: ServerConfig | None, grid: Grid, w
 
 
 def _kinds(kind: type) -> set[type]:
-    found = {kind}
     below: list[type] = kind.__subclasses__()
-    for one in below:
-        found |= _kinds(one)
-    return found
+    return {kind}.union(*map(_kinds, below))
 
 
-def _client_mods(app: App, stand_ins: StandIns, noted: NotedMods) -> tuple[tuple[PlayedMod, ...], list[str]]:
-    """Return the modifiers of an app's clients that can be played, and what is said of the others."""
+@contextmanager
+def _noted_mods() -> Iterator[_NotedMods]:
+    """Note the modifiers that functions of client apps are given, while the code of an app is imported."""
+    noted, kept, make = dict[int, Sequence[Mod]](), list[object](), vars(flower_client)["make_ffn"]
+
+    def made(function: Callable[..., Message], mods: list[Mod]) -> Callable[..., Message]:
+        found: Callable[..., Message] = make(function, mods)
+        noted[id(found)] = tuple(mods)
+        kept.append(found)
+        return found
+
+    with patch.dict(vars(flower_client), make_ffn=made):
+        yield noted
+
+
+def _client_mods(app: App, stand_ins: StandIns, noted: _NotedMods) -> tuple[tuple[PlayedMod, ...], list[str]]:
+    """Return the modifiers of an app's clients that can be played, and what is said of the others.
+
+    They are for all messages, or for those of one of the functions of the client app.
+    """
     try:
         client = loaded(app, app.client, stand_ins) if app.client else None
     except InputError as error:
         return (), [f"the modifiers of its clients were not seen: {error}"]
     if not isinstance(client, ClientApp):
         return (), ["it names no ClientApp, so no modifiers of clients were seen"]
-    return client_mods(client, noted, app.config)
+    placed: list[tuple[Mod, frozenset[str] | None]] = [(mod, None) for mod in client._mods]
+    if client._registered_funcs:
+        placed = [
+            (mod, frozenset({name, name.removesuffix(".default")}))
+            for name, function in client._registered_funcs.items()
+            for mod in noted.get(id(function), client._mods)
+        ]
+    config = UserConfig(app.config)
+    played = [PlayedMod(_in_new_form(mod), types, config) for mod, types in placed if _name(mod) not in _AGREEING]
+    return tuple(played), [_AGREED] if len(played) < len(placed) else []
+
+
+def _name(mod: Mod) -> str:
+    return str(getattr(mod, "__name__", type(mod).__name__))
+
+
+def _in_new_form(mod: Mod) -> Mod:
+    """Return a modifier of Flower's for messages of the new interface: games have no others."""
+    if getattr(mod, "__module__", "").startswith("flwr.client.mod"):
+        found: Callable[..., Any] | None = getattr(new_mods, _name(mod), None)
+        if isinstance(found, type):
+            return found(mod.clipping_norm, mod.sensitivity, mod.epsilon, mod.delta)  # type: ignore[attr-defined]
+        return found or mod
+    return mod

@@ -44,14 +44,10 @@ def stated_by(
 
     Parameters
     ----------
-    strategy
-        The strategy with all its wrappers.
-    mods
-        The modifiers of its clients.
-    adjacency
-        Between which neighbours; None for the usual ones of the mechanism.
-    rounds
-        Rounds of a game.
+    strategy, mods
+        The strategy with all its wrappers, and the modifiers of its clients.
+    adjacency, rounds
+        Between which neighbours, None for the usual ones of the mechanism, and rounds of a game.
     delta
         At which noise is put into words, above 0 and below 1.
     """
@@ -91,10 +87,8 @@ def epsilon_words(stated: Stated, rounds: int) -> str:
 
     Parameters
     ----------
-    stated
-        The claim, for a game.
-    rounds
-        How many rounds the app has.
+    stated, rounds
+        The claim, for a game, and how many rounds the app has.
     """
     claim = stated.claim
     if claim is None:
@@ -117,10 +111,8 @@ def training_doubt(stated: Stated, rounds: int, played: int) -> str:
 
     Parameters
     ----------
-    stated
-        The claim, for a game.
-    rounds, played
-        How many rounds the app has, and a game.
+    stated, rounds, played
+        The claim, for a game, and how many rounds the app has, and a game.
     """
     claim = stated.claim
     if claim is None or claim.epsilon is None or not stated.is_of_reviewer:

@@ -1,8 +1,12 @@
-"""How an app is reviewed: with how many clients, on which model, in which kinds of games, and in how many."""
+"""How an app is reviewed: with how many clients, on which model, in which kinds of games, and in how many.
+
+Beside the model it may give away metrics, numbers of examples, buffers and replies to evaluations.
+"""
 
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -13,16 +17,15 @@ from flwr.serverapp.strategy import Strategy
 from fl_audit.errors import require
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.trial import QUICK, Budget
+from fl_audit.laboratory.trial import QUICK, Budget, Trial
 from strategies.games.arrays import Arrays, arrays_of
 from strategies.games.bridge import as_strategy, layers_of
-from strategies.games.grid import Room
-from strategies.games.kinds import OF_FEW_TENSORS, Kind, Model
+from strategies.games.kinds import BY_NAME, OF_FEW_TENSORS, Kind, Model
 from strategies.games.models import is_moved_by
 from strategies.games.start import Start, spared_generators
 from strategies.games.watched import no_news_from_flower
-from strategies.review.beside import NUMBERS, Aside
-from strategies.review.seats import USUAL_NODES
+from strategies.grids import Room
+from strategies.review.stage import USUAL_NODES
 
 # A reviewer wants to know all that breaks a claim: every kind is looked at closely.
 _USUAL = replace(Budget(), scout=200, pilot=200, most=12, plainest=True)
@@ -30,11 +33,24 @@ _FEWER = replace(QUICK, scout=120, pilot=120, most=10, plainest=True)
 _FEWEST = Budget(pilot=60, stages=(400,), shares=(1.0,), tried=2, most=4, deep=1, plainest=True)
 """Enough to show what carries no noise at all."""
 _LEVEL, _MOST_TRIED = 0.05, 6400
-_MOST_LOOKS = 5
-"""How often a strategy may look who is there before it asks anybody."""
+_MOST_LOOKS = 5  # how often a strategy may look who is there before it asks anybody
 _LEFT_OUT = ("large model", "own model, around a median")
 """Stages that the app's own model takes the place of, or on which its size adds nothing but time."""
-_USUAL_ROUNDS, _MOST_PARAMETERS = 3, 5_000_000
+USUAL_ROUNDS = 3  # most rounds of an app that a game has unless a reviewer says it
+_MOST_PARAMETERS = 5_000_000
+
+
+class Aside(StrEnum):
+    """What may leak beside the model."""
+
+    METRICS = "metrics"
+    EXAMPLES = "example counts"
+    BUFFERS = "buffers"
+    EVALUATION = "evaluation replies"
+
+
+NUMBERS = {Aside.METRICS: "metrics", Aside.EXAMPLES: "more examples than true", Aside.EVALUATION: "evaluation"}
+"""The kind of game that is played for the sake of one of these alone, whatever is claimed."""
 
 
 class Plan(NamedTuple):
@@ -63,10 +79,8 @@ def asked_of(strategy: Strategy, nodes: int) -> int:
 
     Parameters
     ----------
-    strategy
-        The strategy.
-    nodes
-        How many clients there are.
+    strategy, nodes
+        The strategy, and how many clients there are.
     """
     innermost = [one for one in layers_of(strategy) if isinstance(one, (Strategy, OldStrategy))][-1]
     try:
@@ -85,10 +99,8 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
 
     Parameters
     ----------
-    strategy
-        The strategy.
-    named
-        The number of clients that the user or the app names; None where nobody does.
+    strategy, named
+        The strategy, and the number of clients that the user or the app names; None where nobody does.
     made_for
         The number of clients a round that the strategy's wrapper is made for; None where there is none.
     """
@@ -117,10 +129,8 @@ def early_of(strategy: Strategy, made_for: int | None) -> tuple[int, int] | None
 
     Parameters
     ----------
-    strategy
-        The strategy.
-    made_for
-        The number of clients a round that its wrapper is made for; None where there is none.
+    strategy, made_for
+        As of `nodes_of`.
     """
     first = _least_of(strategy)
     asked = 0 if made_for is None else asked_of(strategy, first)
@@ -151,10 +161,7 @@ def own_model(start: Start) -> tuple[Arrays | None, list[str]]:
 def fewest(claim: StatedClaim) -> Budget:
     """Return the smallest budget whose games can refute a claim if they never err, as far as there is one.
 
-    Parameters
-    ----------
-    claim
-        The claim: the weaker it is, the more games have to be told without an error.
+    The weaker the claim is, the more games have to be told without an error.
     """
     budget = _FEWEST
     while budget.stages[0] < _MOST_TRIED and not _can_refute(claim, budget):
@@ -175,12 +182,9 @@ def telling_kinds(kinds: Sequence[Kind], own: Arrays | None, has_claim: bool) ->
 
     Parameters
     ----------
-    kinds
-        All that say something about its claim.
-    own
-        Its own model.
-    has_claim
-        Whether it claims anything: if not, the plainest game shows it.
+    kinds, own, has_claim
+        All that say something about its claim, its own model, and whether it claims anything: if not, the plainest
+        game shows it.
     """
     found = [kind for kind in kinds if kind.name not in (NUMBERS[Aside.METRICS], NUMBERS[Aside.EVALUATION])]
     if not has_claim:
@@ -213,22 +217,12 @@ def plan_of(
 
     Parameters
     ----------
-    kinds
-        The kinds of games.
-    claim
-        What they are held to.
-    own_seconds
-        How long a round takes on the app's own model.
-    seconds
-        How long a round takes on a small model.
-    left
-        Seconds that all processes have together.
-    wanted
-        Rounds of a game, at best.
-    is_free
-        Whether a game may have fewer rounds.
-    is_quick
-        Whether fewer games are wanted.
+    kinds, claim
+        The kinds of games, and what they are held to.
+    own_seconds, seconds, left
+        How long a round takes on the app's own model, and on a small one; seconds that all processes have together.
+    wanted, is_free, is_quick
+        Rounds of a game, at best, whether it may have fewer, and whether fewer games are wanted.
     """
     rounds = sorted({wanted, 1 if is_free else wanted}, reverse=True)
     budgets = {"the usual number of games": _USUAL, "fewer games": _FEWER, "the fewest games": fewest(claim)}
@@ -259,6 +253,37 @@ def _seconds(plan: Plan, own_seconds: float, seconds: float) -> float:
     return plan.rounds * mean * games
 
 
-def usual_rounds(rounds: int) -> int:
-    """Return how many rounds of an app a game has unless a reviewer says it."""
-    return min(rounds, _USUAL_ROUNDS)
+@dataclass(frozen=True)
+class Leak:
+    """What games said of one thing beside the model."""
+
+    aside: Aside  # the thing
+    is_played: bool  # whether there were games about it
+    # The largest share of games that was guessed right, of those that told more than is allowed; None if none did.
+    share: float | None = None
+    by: str | None = None  # what told
+
+
+def leaks(trials: Sequence[Trial], kinds: Sequence[str]) -> tuple[Leak, ...]:
+    """Return what is given away beside the model, for each thing that may be.
+
+    Parameters
+    ----------
+    trials, kinds
+        Trials of the model, and of the numbers beside it, and the kinds of games that were played, by name.
+    """
+    found = []
+    attempts = [attempt for trial in trials for attempt in trial.attempts if attempt.is_broken]
+    for aside in Aside:
+        told = [one for one in attempts if _is_about(aside, BY_NAME[one.lead.kind])]
+        worst = max(told, key=lambda one: one.right / one.games, default=None)
+        is_played = any(_is_about(aside, BY_NAME[name]) for name in kinds)
+        said = (None, None) if worst is None else (worst.right / worst.games, worst.lead.group)
+        found.append(Leak(aside, is_played, *said))
+    return tuple(found)
+
+
+def _is_about(aside: Aside, kind: Kind) -> bool:
+    if aside is Aside.BUFFERS:
+        return kind.present.direction in OF_FEW_TENSORS
+    return kind.plain_name == NUMBERS[aside] or (aside is Aside.EXAMPLES and kind.plain_name == "many examples")

@@ -16,15 +16,13 @@ from strategies.games.models import template_of
 from strategies.games.start import spared_generators
 from strategies.games.subject import Observer, Subject
 from strategies.games.watched import no_news_from_flower
-from strategies.review.app import read_app
-from strategies.review.beside import NUMBERS, Aside, Leak, leaks
+from strategies.review import plan as planning
+from strategies.review.app import StandIns, read_app
 from strategies.review.capture import Caught, catch
 from strategies.review.claims import Stated, stated_by, training_doubt
 from strategies.review.options import ReviewOptions
-from strategies.review.plan import asked_of, early_of, fewest, nodes_of, own_model, plan_of, telling_kinds, usual_rounds
-from strategies.review.seats import USUAL_NODES
-from strategies.review.stage import Seating, rehearsed
-from strategies.review.stand_ins import StandIns
+from strategies.review.plan import NUMBERS, Aside, Leak, fewest
+from strategies.review.stage import USUAL_NODES, Seating, rehearsed
 
 REFERENCE = 3.0
 """The epsilon that is tried where nothing is claimed, and of numbers beside the model, which carry no noise."""
@@ -55,21 +53,12 @@ class Review:
 
 
 def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) -> Review:
-    """Review the app of a directory; its code runs in this process, whose working directory it is.
+    """Review the app of a directory, or say in one line why it cannot be; its code runs here, in its working directory.
 
     Parameters
     ----------
-    directory
-        Directory of the app.
-    wishes
-        What is asked of the review.
-    tell
-        Told how far the review is.
-
-    Raises
-    ------
-    InputError
-        If the app cannot be reviewed: one line says why.
+    directory, wishes, tell
+        Directory of the app, what is asked of the review, and who is told how far it is.
     """
     began = time.monotonic()
     stand_ins = StandIns(directory)
@@ -80,10 +69,10 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
     # What carries no noise is told after one round, and so is how long a round takes.
     stated = _stated(caught, wishes, rounds=1)
     claim = stated.claim or StatedClaim(wishes.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
-    nodes, remark = nodes_of(caught.start.strategy, named, stated.clients)
-    own, said = own_model(caught.start)
+    nodes, remark = planning.nodes_of(caught.start.strategy, named, stated.clients)
+    own, said = planning.own_model(caught.start)
     start = replace(caught.start, arguments={k: v for k, v in caught.start.arguments.items() if k != "initial_arrays"})
-    stage = Seating(start, nodes, max(2, asked_of(start.strategy, nodes)))
+    stage = Seating(start, nodes, max(2, planning.asked_of(start.strategy, nodes)))
     weights = [one.weighted_by_key for one in layers_of(start.strategy) if hasattr(one, "weighted_by_key")]
     subject = Subject(
         stage.made, caught.mods, None, stage.seats, stated.norm, wishes.is_clipped, stated.observer, own,
@@ -92,16 +81,16 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
     with spared_generators(), no_news_from_flower():
         subject, slow, quick, has_written = rehearsed(subject, claim)
         asked = dict(stage.most)
-        kinds = telling_kinds(kinds_of(subject, claim), own, has_claim=stated.claim is not None)
+        kinds = planning.telling_kinds(kinds_of(subject, claim), own, has_claim=stated.claim is not None)
         left = (_OF_MODEL * wishes.seconds - (time.monotonic() - began)) * wishes.processes
-        wanted = (wishes.rounds or usual_rounds(caught.rounds)) if _is_composed(stated) else 1
-        plan = plan_of(
+        wanted = (wishes.rounds or min(caught.rounds, planning.USUAL_ROUNDS)) if _is_composed(stated) else 1
+        plan = planning.plan_of(
             kinds, claim, slow, quick, left, wanted, wishes.rounds is None, wishes.is_quick or stated.claim is None
         )
         claim = replace(claim, rounds=plan.rounds)
         names = [kind.name for kind in plan.kinds]
         if plan.rounds > 1:
-            composed = telling_kinds(kinds_of(subject, claim), own, has_claim=True)
+            composed = planning.telling_kinds(kinds_of(subject, claim), own, has_claim=True)
             names += [kind.name for kind in composed if kind not in kinds]
 
         def held(to: StatedClaim, names: Sequence[str], budget: Budget, share: float, what: Subject = subject) -> Trial:
@@ -112,7 +101,7 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
             )  # fmt: skip
 
         trial = held(claim, names, plan.budget, _OF_MODEL)
-        early = early_of(start.strategy, stated.clients)
+        early = planning.early_of(start.strategy, stated.clients)
         if early is not None:
             few = Seating(start, early[0], max(2, early[1]))
             plain = [kind.name for kind in kinds_of(subject, claim) if kind.name in ("removed", "opposite")]
@@ -125,7 +114,7 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
     trials = [trial] if beside is None else [trial, beside]
     broken = {attempt.lead.kind for one in trials for attempt in one.attempts if attempt.is_broken}
     unplayed = {name for one in trials for name in (*one.unplayed, *one.silent)} - broken
-    told = leaks(trials, [name for name in (*names, *(about if is_beside else ())) if name not in unplayed])
+    told = planning.leaks(trials, [name for name in (*names, *(about if is_beside else ())) if name not in unplayed])
     remarks = [*caught.remarks, *remark, *said]
     if any("PrivacyEngine" in path.read_text(errors="ignore") for path in directory.rglob("*.py")):
         remarks.append("its clients train with Opacus: what that promises of records happens inside clients, unseen")

@@ -2,11 +2,13 @@
 
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
@@ -20,10 +22,55 @@ from strategies.games.files import WorkingCopy, apart, moved_here
 from strategies.games.kinds import BY_NAME, Kind
 from strategies.games.start import Start
 from strategies.games.subject import Subject
-from strategies.review.seats import Seated
+from strategies.grids import FIRST_NODE, GridAround
 
-_MOST_NAMES = 30
-"""Most numbers that a strategy may ask of its clients."""
+USUAL_NODES = 10  # clients of a simulation of Flower's unless another number is named
+_MOST_NAMES = 30  # most numbers that a strategy may ask of its clients
+
+
+class Seated(GridAround):
+    """A grid with many clients, of which those that are asked in a round are seated in the order of asking.
+
+    Whoever a strategy asks first is the client whose data differ: it samples as it does, and that one takes part in
+    every round, since what is claimed without the help of sampling has to hold for whoever was sampled.
+    """
+
+    def __init__(self, room: Grid, nodes: int, seats: int) -> None:
+        super().__init__(room)
+        self._nodes, self._seats = range(FIRST_NODE, FIRST_NODE + nodes), seats
+        self._asked: dict[str, int] = {}
+        self.most = {"train": 0, "evaluate": 0}
+
+    def get_node_ids(self) -> Iterable[int]:
+        return list(self._nodes)
+
+    def get_nodes(self) -> Any:
+        return Grid.get_nodes(self)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Send messages to the seats of those that are asked; who finds no seat does not answer."""
+        asked = list(messages)
+        nodes = [message.metadata.dst_node_id for message in asked]
+        for kind in self.most:
+            count = sum(message.metadata.message_type.startswith(kind) for message in asked)
+            self.most[kind] = max(self.most[kind], count)
+        for place, message in enumerate(asked[: self._seats]):
+            message.metadata.dst_node_id = FIRST_NODE + place
+        numbers = list(self.grid.push_messages(asked[: self._seats]))
+        self._asked |= dict(zip(numbers, nodes, strict=False))
+        return numbers
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return the replies, from those that were asked."""
+        replies = []
+        for number in message_ids:
+            for reply in self.grid.pull_messages([number]):
+                reply.metadata.__dict__["_src_node_id"] = self._asked[number]
+                replies.append(reply)
+        return replies
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        return self.pull_messages(self.push_messages(messages))
 
 
 @dataclass
@@ -56,19 +103,14 @@ def rehearsed(subject: Subject, claim: StatedClaim) -> tuple[Subject, float, flo
 
     Parameters
     ----------
-    subject
-        What is played.
-    claim
-        What is said of it.
+    subject, claim
+        What is played, and what is said of it.
 
     Returns
     -------
-    Subject
-        With the names of these numbers.
-    float, float
-        Seconds of a game on the app's own model, and on a small one.
-    bool
-        Whether something writes files in a game.
+    Subject, float, float, bool
+        With the names of these numbers; seconds of a game on the app's own model, and on a small one; whether
+        something writes files in a game.
 
     Raises
     ------

@@ -5,13 +5,11 @@ from typing import Any, assert_never
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.findings import Finding, findings, not_tried, opening, trial_json, untried_words
 from fl_audit.laboratory.trial import Trial
-from strategies.games.kinds import BY_NAME
-from strategies.games.mends import MENDS
-from strategies.review.beside import Aside, Leak
+from strategies.games.kinds import BY_NAME, MENDS, WORDS
 from strategies.review.claims import epsilon_words, training_doubt
+from strategies.review.plan import Aside, Leak
 from strategies.review.review import REFERENCE, Review
 
-_WORDS = {name: kind.words for name, kind in BY_NAME.items()}
 _UNSEEN = (
     "what clients do with their records before they reply (noise or clipping of their own included), the data, "
     "what the server evaluates by itself, and who can read the server's memory"
@@ -20,7 +18,7 @@ _UNSEEN = (
 
 def found_in(trial: Trial) -> tuple[Finding, ...]:
     """Return the findings of a trial of a review."""
-    return findings(trial, _WORDS, MENDS)
+    return findings(trial, WORDS, MENDS)
 
 
 def headline(review: Review) -> str:

@@ -12,10 +12,9 @@ import pytest
 from pages import BLOCKS, FILES, ROOT
 
 from experiments.trials.review_process import reviewed
-from strategies.review.app import read_app
+from strategies.review.app import StandIns, read_app
 from strategies.review.capture import catch
 from strategies.review.options import ReviewOptions
-from strategies.review.stand_ins import StandIns
 
 PAGE = "docs/tutorials/flower-app.md"
 

@@ -14,9 +14,8 @@ from fl_audit.game.game import load_game
 from fl_audit.game.seen import Made
 from fl_audit.protocol import Key, Record
 from fl_audit.worlds import WorldBatch, remaining_batches
-from server.challenger import SeededChallenger
-from server.roll_call import call_the_roll
-from server.watched_grid import WatchedGrid
+from server.watched_grid import WatchedGrid, call_the_roll
+from strategies.challenger import SeededChallenger
 from strategies.dp_strategy import DPStrategy
 from strategies.errors import FederationError
 

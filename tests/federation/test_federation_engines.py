@@ -20,7 +20,7 @@ from experiments.runs.run import run_audit
 from fl_audit.errors import InputError
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.report.finding import RunContents
-from server.challenger import SeededChallenger
+from strategies.challenger import SeededChallenger
 
 SMALL_TOML = """
 [data]

@@ -44,7 +44,7 @@ from fl_audit.packing import unpack
 from fl_audit.privacy.matrices import inverse, strategy_matrix
 from fl_audit.protocol import Key, Query, Record
 from fl_audit.randomness import Purpose, generator
-from server.challenger import SeededChallenger
+from strategies.challenger import SeededChallenger
 
 WORLDS = 6
 ROUNDING = 1e-5

@@ -48,7 +48,7 @@ class Kept:
 def play(plan: AuditPlan, client_app: ClientApp = clients.app.app) -> list[BatchResult]:
     kept = Kept()
     batches = remaining_batches(plan.config.audit.worlds, plan.config.run.worlds_per_batch or 1, ())
-    run_locally(build_server_app(federation_plan(plan, batches), kept), client_app, plan.public.clients, 60.0)
+    run_locally(build_server_app(federation_plan(plan, batches), kept.finish), client_app, plan.public.clients, 60.0)
     return kept.results
 
 

@@ -19,12 +19,11 @@ from fl_audit.game.game import load_game
 from fl_audit.game.seen import Made
 from fl_audit.protocol import Key, Query, Record
 from fl_audit.worlds import WorldBatch, remaining_batches
-from server.challenger import SeededChallenger
-from server.roll_call import call_the_roll
-from server.watched_grid import WatchedGrid
+from server.watched_grid import WatchedGrid, call_the_roll
+from strategies.challenger import SeededChallenger
+from strategies.contributors import ReceivedContribution, sum_contributions
 from strategies.dp_strategy import DPStrategy
 from strategies.errors import FederationError
-from strategies.received import ReceivedContribution, sum_contributions
 from strategies.replies import Answer, read_replies
 
 Seen = list[tuple[str, int, set[str], set[str]]]

@@ -17,8 +17,8 @@ from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.client_side import client_epsilons
-from strategies.accountant_notes import _read
 from strategies.errors import FederationError
+from strategies.inquiries import _read
 
 TRAINING: dict[str, Any] = {"strategy": "dp-sgd-clients", "rounds": 3, "local-batch": 8, "learning-rate": None}
 PRIVACY: dict[str, Any] = {"belief": None, "noise-multiplier": 1.2, "sensitivity": None, "clipping-norm": 1.0}

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from scipy import stats
 from scipy.special import softmax
 
-import clients.app
+import clients.asked
 from clients.app import build_app
 from experiments.runs.engines import Engine
 from experiments.runs.plan import AuditPlan
@@ -27,7 +27,7 @@ from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.privacy.randomised_response import truth_probability
 from fl_audit.protocol import Key, Record
 from fl_audit.randomness import Purpose, generator
-from server.challenger import SeededChallenger
+from strategies.challenger import SeededChallenger
 
 PUBLISHED = {0.1: 0.525, 0.5: 0.622, 1.0: 0.731, 2.0: 0.881, 3.0: 0.953}
 FALSE_ALARM = 1e-6
@@ -73,7 +73,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
             seen.setdefault((client, world), []).append(found.shard.features[row].numpy().copy())
         return found
 
-    monkeypatch.setattr(clients.app, "told_by", note)
+    monkeypatch.setattr(clients.asked, "told_by", note)
     return seen
 
 

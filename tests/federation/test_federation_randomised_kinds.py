@@ -29,8 +29,7 @@ from fl_audit.privacy.randomised_response import response_advantage
 from fl_audit.randomness import Purpose, generator
 from fl_audit.stored_json import read_json
 from fl_audit.worlds import WorldBatch
-from server.challenger import SeededChallenger
-from server.record_draws import OF_FIRST, OF_SECOND, RecordDraws
+from strategies.challenger import OF_FIRST, OF_SECOND, SeededChallenger, record_draws
 
 
 def _graph(nodes: int, source: np.random.Generator) -> NDArray[np.bool_]:
@@ -142,7 +141,7 @@ def test_a_frozen_core_reads_what_became_of_the_records(images: Path, small_plan
 
 
 def _drawn(plan: AuditPlan, worlds: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    columns = RecordDraws(load_game(plan.public), SeededChallenger(3)).columns(WorldBatch(0, 0, worlds)).worlds
+    columns = record_draws(load_game(plan.public), SeededChallenger(3), WorldBatch(0, 0, worlds)).worlds
     return columns[OF_FIRST], columns[OF_SECOND]
 
 

@@ -20,8 +20,8 @@ from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
 from fl_audit.game.membership import WhoIsIn
 from fl_audit.worlds import WorldBatch
-from server.challenger import SeededChallenger
-from strategies.target_inquiry import TargetInquiry
+from strategies.challenger import SeededChallenger
+from strategies.insider_inquiry import TargetInquiry
 
 DIGITS = {"data": {"name": "digits", "records": 100}, "audit": {"candidates": 10}}
 PRIVACY = {"belief": None, "reconstruction": 0.5, "candidates": 20, "sensitivity": None, "accountant": None}

@@ -26,7 +26,7 @@ from fl_audit.errors import InputError
 from fl_audit.game.game import Game, load_game
 from fl_audit.learning.models import ModelSpec, build_model, initial_models
 from fl_audit.protocol import Key, Record, pack_participation, unpack_participation
-from server.challenger import SeededChallenger
+from strategies.challenger import SeededChallenger
 
 ALONE: dict[str, Any] = {"worlds": 6, "insider": False}
 SAMPLED: dict[str, Any] = {

@@ -11,8 +11,8 @@ from fl_audit.laboratory.claim import LESSONS, StatedClaim
 from fl_audit.laboratory.guesses import fewest_games, guess_trial, guessed_epsilon
 from fl_audit.laboratory.seen import Games, sketch
 from strategies.games.arrays import contribution, crafted, flat
+from strategies.games.insider import held, shard_of
 from strategies.games.notes import Deed
-from strategies.games.records import held, shard_of
 
 
 def games_of(columns: np.ndarray) -> Games:

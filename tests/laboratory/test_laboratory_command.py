@@ -10,9 +10,8 @@ from typer.testing import CliRunner
 
 from experiments.cli.main import app
 from fl_audit.errors import InputError
-from strategies.games.factories import subject_of
-from strategies.games.kinds import BY_NAME
-from strategies.games.mends import MENDS
+from strategies.games.kinds import BY_NAME, MENDS
+from strategies.games.subject import subject_of
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 NO_FUNCTION = ("a", "b")

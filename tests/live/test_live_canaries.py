@@ -39,7 +39,7 @@ from fl_audit.evidence.live import measure_live
 from fl_audit.evidence.live_doubts import Doubt
 from fl_audit.privacy.terms import TrainingTerms
 from fl_audit.report.live_page import live_lines
-from strategies.flower_versions import make_messages_for
+from strategies.grids import make_messages_for
 from strategies.live.watch import watched
 
 ADVERTISED = '{"number": 0, "weight": 0.1}'  # only the server says what a reply weighs

@@ -31,19 +31,17 @@ from fl_audit.laboratory.trial import Budget, Trial
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
 from strategies.games.bridge import Bridged
 from strategies.games.cast import _modified
-from strategies.games.grid import FIRST_NODE, Room
 from strategies.games.kinds import BY_NAME, OF_FEW_TENSORS, Model
 from strategies.games.models import template_of, update_of
 from strategies.games.subject import Observer
-from strategies.review.app import read_app
-from strategies.review.beside import Aside
+from strategies.grids import FIRST_NODE, Room
+from strategies.review.app import StandIns, read_app
 from strategies.review.capture import Caught, catch
 from strategies.review.claims import Stated, epsilon_words, stated_by, training_doubt
 from strategies.review.options import ReviewOptions
-from strategies.review.plan import asked_of, early_of, fewest, nodes_of, plan_of, telling_kinds
+from strategies.review.plan import Aside, asked_of, early_of, fewest, nodes_of, plan_of, telling_kinds
 from strategies.review.review import Review, _stated, _verdict, review
-from strategies.review.seats import Seated
-from strategies.review.stand_ins import StandIns
+from strategies.review.stage import Seated
 from strategies.review.words import headline, review_json, screen
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
@@ -68,7 +66,7 @@ def test_what_an_app_would_start_is_taken_as_it_is(tmp_path: Path) -> None:
     assert isinstance(found.start.strategy, DifferentialPrivacyServerSideFixedClipping)
     assert found.start.strategy.noise_multiplier == 1.5
     assert found.rounds == 5
-    assert [array.shape for array in found.start.model.to_numpy_ndarrays()] == [(3, 4), (4,)]
+    assert [array.shape for array in found.start.arguments["initial_arrays"].to_numpy_ndarrays()] == [(3, 4), (4,)]
     assert found.start.strategy.start.__func__ is FedAvg.start  # nothing of the catching is left
 
 
@@ -146,7 +144,7 @@ def test_strategies_of_the_old_interface_are_taken(tmp_path: Path, by_workflow: 
     found = _caught(write_app(tmp_path, name, common + (workflow if by_workflow else by_function)))
     assert isinstance(found.start.strategy, Bridged)
     assert found.rounds == 7
-    np.testing.assert_array_equal(found.start.model["000"].numpy(), np.ones(3))
+    np.testing.assert_array_equal(found.start.arguments["initial_arrays"]["000"].numpy(), np.ones(3))
     assert any("secure aggregation" in remark for remark in found.remarks) is by_workflow
 
 
@@ -470,7 +468,7 @@ def test_a_wrapper_with_too_little_noise_is_found_and_its_twin_is_not(
         small = Budget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1, plainest=True)
         for name in ("_FEWER", "_FEWEST"):
             monkeypatch.setattr(f"strategies.review.plan.{name}", small)
-        monkeypatch.setattr("strategies.review.review.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
+        monkeypatch.setattr("strategies.review.plan.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
         monkeypatch.setattr("strategies.review.review.NUMBERS", {Aside.METRICS: "metrics"})
     server = with_strategy(f"Own({PRIVATE.format(noise=1.0)})")
     server = server.replace(PRIVATE.format(noise=1.0), "FedAvg(fraction_evaluate=0.0)").replace(
@@ -514,7 +512,7 @@ def test_games_show_what_it_means_to_begin_with_fewer_clients_than_the_noise_is_
     """Two clients' mean with the noise of ten has mu 5 where 1 is claimed: Phi(2.5) = .994 of games, .69 allowed."""
     server = with_strategy(PRIVATE.format(noise=1.0).replace("4)", "10)"))
     directory = write_app(tmp_path, "early_app", server)
-    monkeypatch.setattr("strategies.review.review.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
+    monkeypatch.setattr("strategies.review.plan.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
     monkeypatch.setattr("strategies.review.review.NUMBERS", {Aside.METRICS: "metrics"})
     found = review(directory, ReviewOptions(processes=1, seconds=400, rounds=1, is_quick=True))
     said = next(remark for remark in found.remarks if "as soon as 2 clients are there" in remark)

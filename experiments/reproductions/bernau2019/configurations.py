@@ -21,7 +21,7 @@ from experiments.reproductions.papers import Extent
 from experiments.runs.config import RunConfig, parse_config
 from fl_audit.adversaries.membership.names import USUAL, Attack
 from fl_audit.adversaries.membership.shadows import FEWEST, fewest_on_a_side
-from server.challenger import SeededChallenger
+from strategies.challenger import SeededChallenger
 
 ATTACKS = tuple(str(attack) for attack in (*USUAL, Attack.WHITE_BOX))
 CLIENTS = 2

@@ -1,4 +1,4 @@
-"""The grids of games: one with somebody who listens to an app's own, and a room whose clients answer in process."""
+"""Grids around Flower's, 1.32 and newer: what one leaves to another, with somebody who listens, and a room of games."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
@@ -7,11 +7,44 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 
-from strategies.flower_versions import make_messages_for
-
-RUN_ID, FIRST_NODE = 1, 2
-"""The run of a room, and the node of its first client."""
+RUN_ID, FIRST_NODE = 1, 2  # the run of a room, and the node of its first client
 _SERVER = 1
+
+
+class GridAround(Grid):
+    """A grid around another one, which does everything that it does not do otherwise."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+
+    def __getattr__(self, name: str) -> Any:
+        # What only some grids have.
+        return getattr(self.grid, name)
+
+    set_run = property(lambda self: self.grid.set_run)
+    run = property(lambda self: self.grid.run)
+    create_message = property(lambda self: self.grid.create_message)
+    get_node_ids = property(lambda self: self.grid.get_node_ids)
+    get_nodes = property(lambda self: self.grid.get_nodes)
+    push_messages = property(lambda self: self.grid.push_messages)
+    pull_messages = property(lambda self: self.grid.pull_messages)
+    send_and_receive = property(lambda self: self.grid.send_and_receive)
+
+
+def make_messages_for(run: int, node: int) -> None:
+    """Say which run and node this process makes messages for; before 1.38 Flower does not ask.
+
+    Parameters
+    ----------
+    run, node
+        Number of the run, and of the node.
+    """
+    try:
+        from flwr.supercore.task_identity import TaskIdentity
+    except ModuleNotFoundError:
+        return
+    # Flower lets nobody make a message who is no task of a run.
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, run, node
 
 
 class Ears(Protocol):
@@ -25,15 +58,7 @@ class Ears(Protocol):
 
 
 class Room(Grid):
-    """A grid whose clients are one function in this process.
-
-    Parameters
-    ----------
-    clients
-        How many there are.
-    answer
-        Turns a message into its reply; None where there is none.
-    """
+    """A grid whose clients are one function in this process, of a message to its reply; None where there is none."""
 
     def __init__(self, clients: int, answer: Callable[[Message], Message | None]) -> None:
         make_messages_for(RUN_ID, _SERVER)
@@ -51,11 +76,9 @@ class Room(Grid):
     def create_message(
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
-        """Create a message."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
-        """Return the node ids."""
         return list(self._nodes)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -66,52 +89,29 @@ class Room(Grid):
         return list(pushed)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies that wait."""
         found = [self._waiting.get(number) for number in message_ids]
         self._waiting |= dict.fromkeys(message_ids)
         return [reply for reply in found if reply is not None]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """Have messages answered."""
         return [reply for message in messages if (reply := self._answer(message)) is not None]
 
 
-class HeardGrid(Grid):
-    """A grid of Flower's with somebody who listens; all else is as without.
-
-    Parameters
-    ----------
-    grid
-        The grid.
-    ears
-        Who listens.
-    """
+class HeardGrid(GridAround):
+    """A grid of Flower's with somebody who listens; all else is as without."""
 
     def __init__(self, grid: Grid, ears: Ears) -> None:
-        self._grid, self._ears = grid, ears
-
-    def __getattr__(self, name: str) -> Any:
-        # What only some grids have.
-        return getattr(self._grid, name)
-
-    # What is not listened to.
-    set_run = property(lambda self: self._grid.set_run)
-    run = property(lambda self: self._grid.run)
-    create_message = property(lambda self: self._grid.create_message)
-    get_node_ids = property(lambda self: self._grid.get_node_ids)
-    get_nodes = property(lambda self: self._grid.get_nodes)
+        super().__init__(grid)
+        self._ears = ears
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Send messages."""
-        return self._grid.push_messages(self._written(messages))
+        return self.grid.push_messages(self._written(messages))
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies that are there."""
-        return self._read(self._grid.pull_messages(message_ids))
+        return self._read(self.grid.pull_messages(message_ids))
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """Send messages and return their replies."""
-        return self._read(self._grid.send_and_receive(self._written(messages), timeout=timeout))
+        return self._read(self.grid.send_and_receive(self._written(messages), timeout=timeout))
 
     def _written(self, messages: Iterable[Message]) -> list[Message]:
         sent = list(messages)

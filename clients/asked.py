@@ -1,0 +1,220 @@
+"""What a client is asked in a message, which brings the public game, and how it replies.
+
+Clients of a round that are called one after the other in one process, and of one world, train together. An engine that
+has several messages at hand announces them in the thread that is going to answer them. What is announced changes no
+answer: a client contributes to the last bit what it contributes when it is called alone.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from numpy.typing import NDArray
+
+from clients.data_owner import Task
+from fl_audit.arrays import Flags, Floats
+from fl_audit.game.contributing import Contributed, Moment, contributed_together, trains_together
+from fl_audit.game.game import Game, load_game
+from fl_audit.game.membership import Membership
+from fl_audit.game.private_training import OwnDraws
+from fl_audit.game.public import PublicGame
+from fl_audit.game.randomised import told_by
+from fl_audit.packing import copy_to_tensor, pack, unpack
+from fl_audit.protocol import Key, Record, models_key, unpack_participation
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A message to a client, read as far as its answer needs it."""
+
+    message: Message
+    context: Context
+
+    @cached_property
+    def config(self) -> ConfigRecord:
+        # `content.config_records` makes a dictionary anew whenever it is asked, which adds up over a round's calls.
+        found = self.message.content[Record.CONFIG]
+        assert isinstance(found, ConfigRecord)
+        return found
+
+    @cached_property
+    def arrays(self) -> ArrayRecord:
+        found = self.message.content[Record.ARRAYS]
+        assert isinstance(found, ArrayRecord)
+        return found
+
+    @cached_property
+    def game(self) -> Game:
+        """The game, with the threads that it may take."""
+        game = load_game(PublicGame.from_json(str(self.config[Key.GAME])))
+        torch.set_num_threads(game.public.threads)
+        return game
+
+    @property
+    def client(self) -> int:
+        return int(self.context.node_config["partition-id"])
+
+    @property
+    def round(self) -> int:
+        return int(str(self.config[Key.ROUND]))
+
+    @property
+    def worlds(self) -> tuple[int, ...]:
+        """Numbers of the worlds that it is about."""
+        worlds = self.config[Key.WORLDS]
+        assert isinstance(worlds, list)
+        return tuple(int(world) for world in worlds)
+
+    @property
+    def draws(self) -> OwnDraws:
+        """The secret seed of what the client draws, and the worlds."""
+        return OwnDraws(int(str(self.config[Key.NOISE_SEED])), self.worlds)
+
+    @property
+    def own_membership(self) -> Membership | None:
+        """Which of the client's own targets are in, None where it has none."""
+        targets = len(self.game.targets_of(self.client))
+        return self.membership(targets) if targets else None
+
+    def membership(self, targets: int) -> Membership:
+        """Return which of so many targets are in."""
+        return Membership.unpack(self._bytes(Key.MEMBERSHIP), targets)
+
+    def coins(self, canaries: int) -> Flags:
+        """Return which of so many canaries are in, (worlds, canaries)."""
+        return np.frombuffer(self._bytes(Key.COINS), dtype=np.bool_).reshape(-1, canaries)
+
+    def _bytes(self, key: Key) -> bytes:
+        found = self.config[key]
+        assert isinstance(found, bytes)
+        return found
+
+    def array(self, key: str) -> NDArray[Any]:
+        """Return one of its arrays, which nobody may write to."""
+        return unpack(self.arrays[key])
+
+    def tensor(self, key: str) -> torch.Tensor:
+        """Return a copy of one of its arrays, on the device of the game."""
+        return copy_to_tensor(self.array(key)).to(self.game.public.device)
+
+    @property
+    def norms(self) -> torch.Tensor | None:
+        """The clipping norms of the round, where they are adaptive."""
+        return copy_to_tensor(self.array(Key.NORMS)) if Key.NORMS in self.arrays else None
+
+    @cached_property
+    def models(self) -> torch.Tensor:
+        """A round's models, which nobody changes; clients that are called in one process are sent the same bytes.
+
+        Only a single world's model is kept from one call to the next: of many, the memory is worth more than the copy.
+        """
+        sent = self.arrays[models_key(0)].data
+        if _LAST.models is not None and _LAST.sent is sent:
+            return _LAST.models
+        models = self.tensor(models_key(0))
+        _LAST.sent, _LAST.models = (sent, models) if len(models) == 1 else (None, None)
+        return models
+
+    @property
+    def task(self) -> Task:
+        """What the client is to do in a round of training."""
+        game, models, norms = self.game, self.models, self.norms
+        moment = Moment(self.round, None if norms is None else norms.to(game.public.device))
+        told = None if game.public.randomiser is None else told_by(game, self.client, self.draws)
+        taking_part = None
+        if Key.PARTICIPATION in self.config:
+            records = len(game.shards[self.client])
+            taking_part = unpack_participation(self._bytes(Key.PARTICIPATION), len(models), records)
+        return Task(models, moment, taking_part, told)
+
+    def reply(self, arrays: Mapping[str, NDArray[Any]], more: Mapping[str, str] | None = None) -> Message:
+        """Return the reply.
+
+        Parameters
+        ----------
+        arrays, more
+            What it says, as arrays and as settings.
+        """
+        packed = ArrayRecord({key: Array(*pack(value)) for key, value in arrays.items()})
+        config = ConfigRecord({**self.about, **(more or {})})
+        return Message(RecordDict({Record.ARRAYS: packed, Record.CONFIG: config}), reply_to=self.message)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The round and the batch that it is about, as replies name them."""
+        return {Key.ROUND: self.config[Key.ROUND], Key.BATCH: self.config[Key.BATCH]}
+
+    def losses(self) -> list[tuple[Floats, Flags]]:
+        """Return the client's losses (worlds, n) on records that it holds in some worlds, and in which (worlds,).
+
+        x is held where it is in, its stand-in, if there is one, elsewhere.
+        """
+        game, models, membership = self.game, self.tensor(models_key(0)), self.own_membership
+        everywhere = np.ones(len(models), dtype=np.bool_)
+        parts = [(game.losses(models, game.honest_shard(self.client)), everywhere)]
+        if membership is not None and game.public.plays_membership:
+            present = game.present(self.client, membership)
+            losses, marks = game.losses(models, game.shard(self.client)), np.flatnonzero(game.differs(self.client))
+            parts += [(losses[:, [place]], present[:, place]) for place in marks]
+        elif membership is not None:
+            parts.append((game.losses(models, game.differing), membership.bits))
+            parts.append((game.losses(models, game.replacement), ~membership.bits))
+        return parts
+
+
+class _LastModels(threading.local):
+    """The models of the last message in this thread, and the bytes that they were read from."""
+
+    sent: bytes | None = None
+    models: torch.Tensor | None = None
+
+
+_LAST = _LastModels()
+
+
+class _Cohort(threading.local):
+    """Clients whose calls follow in this thread, by message, and what those that trained already contribute."""
+
+    def __init__(self) -> None:
+        self.waiting, self.made = dict[str, int](), dict[str, Contributed]()
+
+
+_COHORT = _Cohort()
+
+
+def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
+    """Take note of calls that follow in this thread: clients of one round and one world are then trained together.
+
+    They are asked for the same round of the same game, with the same models. What was announced before is forgotten.
+    """
+    own = [Asked(*call) for call in calls if call[0].metadata.message_type == "train"]
+    about = {(one.config[Key.GAME], *one.about.values()) for one in own}
+    told = {id(one.arrays[models_key(0)].data) for one in own}
+    is_one = len(about) == len(told) == 1
+    _COHORT.waiting = {one.message.metadata.message_id: one.client for one in own} if is_one else {}
+    _COHORT.made = {}
+
+
+def trained_together(asked: Asked, task: Task, alone: Callable[[], Contributed]) -> Contributed:
+    """Return what a client contributes: worked out with those that were announced, or `alone`.
+
+    Parameters
+    ----------
+    asked, task
+        What the client was sent, and what it is to do.
+    alone
+        Works out the same for this client by itself.
+    """
+    identity, cohort, game = asked.message.metadata.message_id, _COHORT, asked.game
+    if identity in cohort.waiting:
+        clients = {message: client for message, client in cohort.waiting.items() if client != game.victim}
+        cohort.waiting = {}
+        if len(clients) > 1 and len(task.models) == 1 and trains_together(game, tuple(clients.values())):
+            found = contributed_together(game, tuple(clients.values()), task.models, task.moment)
+            cohort.made = dict(zip(clients, found, strict=True))
+    return cohort.made.pop(identity, None) or alone()
