@@ -40,10 +40,8 @@ def option(name: str, metavar: str | None, said: str, among: Iterable[str] = (),
     ----------
     name, metavar, said
         The flag, what its value is called, and what the help says of it.
-    among
-        Words that a shell completes the value with.
-    more
-        What else typer is told.
+    among, more
+        Words that a shell completes the value with, and what else typer is told.
     """
     return typer.Option(name, metavar=metavar, help=said, **_completed(among), **more)
 

@@ -214,15 +214,7 @@ def _run(
 
 
 def _start_ray(stack: ExitStack, settings: "RunSection") -> None:
-    """Start the Ray of a run, and import meanwhile what the run needs: each takes seconds, mostly on a core of its own.
-
-    Parameters
-    ----------
-    stack
-        Holds Ray open.
-    settings
-        Settings of the run.
-    """
+    """Start the Ray of a run, and import meanwhile what the run needs: each takes seconds, mostly on a core of its own."""
     import ray  # noqa: F401
 
     from experiments.runs.cluster.access import RayOptions, ray_ahead

@@ -62,10 +62,8 @@ def to_mlflow(run: Run, tracking_uri: str, experiment: str) -> str:
 
     Parameters
     ----------
-    run
-        The run.
-    tracking_uri
-        Such as `sqlite:///mlflow.db` or the address of a server.
+    run, tracking_uri
+        The run, and where to, such as `sqlite:///mlflow.db` or the address of a server.
     experiment
         Name of the experiment; made where it is missing.
 

@@ -31,10 +31,8 @@ def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.
 
     Parameters
     ----------
-    plan
-        The run.
-    store
-        Its finished batches.
+    plan, store
+        The run, and its finished batches.
     targets
         One row a world and target, worlds and targets in order.
 
@@ -82,10 +80,8 @@ def by_target(targets: pd.DataFrame, column: str) -> Floats:
 
     Parameters
     ----------
-    targets
-        The table, a row for each target and world.
-    column
-        Name of the column.
+    targets, column
+        The table, a row for each target and world, and the name of the column.
     """
     values: Floats = targets[column].to_numpy().reshape(targets["world"].nunique(), -1)
     return values

@@ -93,10 +93,8 @@ def accepted_values(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
 
     Parameters
     ----------
-    schema
-        JSON schema of one value.
-    whole
-        The schema that it is part of, which has the definitions.
+    schema, whole
+        The JSON schema of one value, and the schema that it is part of, which has the definitions.
     """
     return " or ".join(dict.fromkeys(_described(schema, whole)))
 

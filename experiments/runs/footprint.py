@@ -75,10 +75,8 @@ def require_room(plan: AuditPlan, directory: Path) -> None:
 
     Parameters
     ----------
-    plan
-        What is to be done.
-    directory
-        Run directory, which need not be there.
+    plan, directory
+        What is to be done, and the run directory, which need not be there.
 
     Raises
     ------

@@ -34,10 +34,8 @@ def law_of(config: RunConfig, noise_multiplier: float, split: Split) -> ReleaseL
 
     Parameters
     ----------
-    config
-        The configuration, with the number of clients.
-    noise_multiplier
-        z.
+    config, noise_multiplier
+        The configuration, with the number of clients, and z.
     split
         The records: where clients train privately, the promise depends on the sizes of their shards.
 
@@ -208,10 +206,8 @@ def shards_of(config: RunConfig, split: Split) -> tuple[Integers, ...]:
 
     Parameters
     ----------
-    config
-        Says how many clients there are and how records are parted among them.
-    split
-        The records of D.
+    config, split
+        How many clients there are and how records are parted among them, and the records of D.
     """
     data, inside = config.data, split.inside
     parameters = partition_parameters(data)

@@ -34,10 +34,8 @@ class LocalGrid(Grid):
         The app of every client.
     clients
         Number of clients; node ids are 2 and up.
-    time_limit
-        Seconds that one call may take.
-    actors
-        Calls that run at the same time, at least 1.
+    time_limit, actors
+        Seconds that one call may take, and how many calls run at the same time, at least 1.
     read_ahead
         Told of some messages before their calls, in the thread of these calls; None has every call stand alone.
     """
@@ -143,17 +141,7 @@ class _Call(NamedTuple):
 
 
 class _Exchange:
-    """The messages of one push: threads take them by themselves, for being woken costs more than a short call.
-
-    Parameters
-    ----------
-    messages
-        By identity.
-    contexts
-        Context of every node.
-    time_limit
-        Seconds that one call may take.
-    """
+    """The messages of one push: threads take them by themselves, for being woken costs more than a short call."""
 
     def __init__(self, messages: Mapping[str, Message], contexts: Mapping[int, Context], time_limit: float) -> None:
         self.messages = messages
@@ -268,10 +256,8 @@ def run_locally(
 
     Parameters
     ----------
-    server_app
-        The server's side of the app.
-    client_app
-        The clients' side of the app.
+    server_app, client_app
+        The server's side of the app, and the clients'.
     clients
         Number of clients.
     time_limit, actors, read_ahead

@@ -104,10 +104,8 @@ def in_options(text: str, remedies: Iterable[Remedy]) -> str:
 
     Parameters
     ----------
-    text
-        A message that names settings.
-    remedies
-        The remedies that are named in it.
+    text, remedies
+        A message that names settings, and the remedies that are named in it.
 
     Examples
     --------

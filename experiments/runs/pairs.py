@@ -21,10 +21,8 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
 
     Parameters
     ----------
-    config
-        The configuration.
-    split
-        Its records.
+    config, split
+        The configuration, and its records.
 
     Raises
     ------
@@ -50,10 +48,8 @@ def with_crafted_records(public: PublicGame, config: RunConfig) -> PublicGame:
 
     Parameters
     ----------
-    public
-        The game, with the place that the crafted record is to have.
-    config
-        The configuration.
+    public, config
+        The game, with the place that the crafted record is to have, and the configuration.
 
     Raises
     ------

@@ -48,10 +48,8 @@ def require_place(directory: Path, resume: bool) -> None:
 
     Parameters
     ----------
-    directory
-        Run directory.
-    resume
-        Whether a run that was begun there is to go on.
+    directory, resume
+        The run directory, and whether a run that was begun there is to go on.
 
     Raises
     ------

@@ -120,10 +120,8 @@ def guarantee_of(law: ReleaseLaw, config: RunConfig) -> Guarantee | None:
 
     Parameters
     ----------
-    law
-        The release law with its noise.
-    config
-        Says delta, rounds and accountant.
+    law, config
+        The release law with its noise, and what says delta, rounds and accountant.
     """
     if not law.adds_noise:
         return None
@@ -135,10 +133,8 @@ def calibrated_multiplier(config: RunConfig, at_unit_noise: ReleaseLaw) -> float
 
     Parameters
     ----------
-    config
-        Says what is promised.
-    at_unit_noise
-        The release law with noise multiplier 1.
+    config, at_unit_noise
+        What says what is promised, and the release law with noise multiplier 1.
     """
     privacy = config.privacy
     target = one_target({name: getattr(privacy, name.replace("-", "_")) for name in (*TARGETS, *DETAILS)})

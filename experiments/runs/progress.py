@@ -46,10 +46,8 @@ def steps_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
     Parameters
     ----------
-    what
-        What goes on.
-    total
-        How many steps it has at most.
+    what, total
+        What goes on, and how many steps it has at most.
     """
     with _display(total, "steps") as show:
         show(0, what)
@@ -82,10 +80,8 @@ def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
 
     Parameters
     ----------
-    on_round
-        Told how many world-rounds are done.
-    planned
-        World-rounds of the run.
+    on_round, planned
+        What is told how many world-rounds are done, and how many the run has.
     """
 
     def begin(pending: int) -> AbstractContextManager[Callable[[int], None]]:

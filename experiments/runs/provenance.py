@@ -34,10 +34,8 @@ def note_session(run: RunDirectory, plan: AuditPlan) -> None:
 
     Parameters
     ----------
-    run
-        A run that was begun.
-    plan
-        What it is to do.
+    run, plan
+        A run that was begun, and what it is to do.
     """
     secret, noted = run.secret(), read_provenance(run)
     earlier = () if noted is None else noted.sessions
@@ -80,10 +78,8 @@ def command_text(arguments: Sequence[str], seed: int) -> str | None:
 
     Parameters
     ----------
-    arguments
-        Arguments of the program, its own name first.
-    seed
-        The challenger's.
+    arguments, seed
+        Arguments of the program, its own name first, and the challenger's seed.
 
     Examples
     --------

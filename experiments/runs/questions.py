@@ -20,10 +20,8 @@ def with_questions(config: RunConfig, source: Source, split: Split) -> RunConfig
 
     Parameters
     ----------
-    config
-        The configuration.
-    source
-        The run's data.
+    config, source
+        The configuration, and the run's data.
     split
         D, the records outside it, and the test records.
 
@@ -89,10 +87,8 @@ def more_questions(config: RunConfig, game: Game) -> MoreQuestions:
 
     Parameters
     ----------
-    config
-        Configuration of a plan that is resolved.
-    game
-        Its game.
+    config, game
+        The configuration of a resolved plan, and its game.
     """
     audit, source, public = config.audit, load_source(game.public.data), game.population_records
     queries = audit.queries or 1
@@ -107,10 +103,8 @@ def attribute_of(config: RunConfig, game: Game) -> Attribute | None:
 
     Parameters
     ----------
-    config
-        Says what is asked.
-    game
-        The game with its population sample.
+    config, game
+        What is asked, and the game with its population sample.
     """
     if Attack.ATTRIBUTE not in (config.audit.attacks or ()):
         return None

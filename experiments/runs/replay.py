@@ -70,10 +70,8 @@ def agreement(found: Replay, directory: Path) -> ReplayMatch | None:
 
     Parameters
     ----------
-    found
-        What was recomputed.
-    directory
-        The run directory.
+    found, directory
+        What was recomputed, and the run directory.
 
     Returns
     -------

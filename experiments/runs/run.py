@@ -89,10 +89,8 @@ def run_audit(
 
     Parameters
     ----------
-    plan
-        What to do.
-    directory
-        Run directory, new unless `resume`.
+    plan, directory
+        What to do, and the run directory, new unless `resume`.
     engine
         Where the clients run.
     ray_address

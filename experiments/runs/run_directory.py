@@ -252,10 +252,8 @@ def held(path: Path, otherwise: str) -> Iterator[None]:
 
     Parameters
     ----------
-    path
-        The file.
-    otherwise
-        What is said if another process holds it.
+    path, otherwise
+        The file, and what is said if another process holds it.
 
     Raises
     ------

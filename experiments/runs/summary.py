@@ -36,10 +36,8 @@ def summarise(
 
     Parameters
     ----------
-    plan
-        What was promised and played.
-    tables
-        What came out.
+    plan, tables
+        What was promised and played, and what came out.
     timing
         Seconds, and the engine.
     provenance

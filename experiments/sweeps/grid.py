@@ -74,10 +74,8 @@ def grid(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
 
     Parameters
     ----------
-    values
-        Values of the configuration, by section and key, as in its file.
-    axes
-        With different keys.
+    values, axes
+        Values of the configuration, by section and key, as in its file, and axes with different keys.
 
     Raises
     ------
@@ -102,10 +100,8 @@ def point(values: Mapping[str, Any], settings: Settings) -> Point:
 
     Parameters
     ----------
-    values
-        Values of the configuration.
-    settings
-        What replaces them.
+    values, settings
+        Values of the configuration, and what replaces them.
 
     Raises
     ------

@@ -63,10 +63,8 @@ def landscape_figure(
         As `points_table` returns them.
     models
         As `models_table` returns them; the marginal densities are over models.
-    utility
-        What the vertical axis shows.
-    title
-        Title of the figure.
+    utility, title
+        What the vertical axis shows, and the title of the figure.
     by_promise
         Whether the horizontal axis shows the promised epsilon, where it varies; else Epsilon*.
     """

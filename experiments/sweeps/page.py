@@ -35,10 +35,8 @@ def sweep_page(sweep: Sweep, title: str) -> str:
 
     Parameters
     ----------
-    sweep
-        What was found.
-    title
-        Its heading.
+    sweep, title
+        What was found, and its heading.
     """
     points, by_promise = sweep.points, promise_varies(sweep.points)
     caption = _BY_PROMISE if by_promise else _BY_STAR

@@ -54,17 +54,13 @@ def play_points(
 
     Parameters
     ----------
-    plans
-        What each point is to do, by its name.
-    directory
-        Where the run directories go, by the names of the points.
+    plans, directory
+        What each point is to do, by its name, and where the run directories go, by the names of the points.
     options
         Which Ray, and how much of it a point takes: as many are played at a time as it has room for. None plays one
         after the other in this process.
-    progress
-        Shows how far all points together are.
-    on_finished
-        Told of each point whose run directory has just appeared.
+    progress, on_finished
+        What shows how far all points together are, and what is told of each whose run directory has just appeared.
     secret
         The sweep's secret, from which each point has a seed of its own, unless its configuration names one; None draws
         seeds at random.

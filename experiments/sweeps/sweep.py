@@ -63,10 +63,8 @@ def run_sweep(
         Which Ray; None means an embedded one with every core.
     utility
         What utility is; None means the area under the ROC where there are two classes, else accuracy.
-    progress
-        Shows how far all points together are.
-    title
-        Title of the landscape.
+    progress, title
+        What shows how far all points together are, and the title of the landscape.
     engine
         Over Ray, many points at a time, or in this process, one after the other.
     by_promise
@@ -127,13 +125,7 @@ def _plans(points: Sequence[Point], utility: Utility | None) -> dict[str, AuditP
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Hold the directory of a sweep for this process; the lock goes with the process, however it ends.
-
-    Raises
-    ------
-    InputError
-        If another process holds it, or nothing can be written there.
-    """
+    """Hold the directory of a sweep for this process; the lock goes with the process, however it ends."""
     try:
         (directory / RUNS).mkdir(parents=True, exist_ok=True)
         (directory / ".lock").touch()
@@ -147,11 +139,6 @@ def _secret(directory: Path) -> int:
     """Return the secret of a sweep, 256 bits, of which every point has a seed of its own; drawn at its first call.
 
     Points played again have the same worlds, and new points leave the others as they are.
-
-    Raises
-    ------
-    InputError
-        If what stands there cannot be read.
     """
     path = directory / "challenger" / "seed.json"
     if not path.exists():

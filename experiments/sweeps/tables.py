@@ -106,10 +106,8 @@ def points_table(
     ----------
     models
         As `models_table` returns it.
-    points
-        The points, in the order of the rows.
-    utility
-        What the frontier is drawn in.
+    points, utility
+        The points, in the order of the rows, and what the frontier is drawn in.
     by_promise
         Whether it is held against the promised epsilon where that varies, among private points alone; else against
         Epsilon*, among all points.

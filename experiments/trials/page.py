@@ -32,10 +32,8 @@ def write_trial(trial: Trial, found: Sequence[Finding], name: str, directory: Pa
 
     Parameters
     ----------
-    trial
-        The trial.
-    found
-        What it found.
+    trial, found
+        The trial, and what it found.
     name
         What was on trial.
     directory
@@ -58,18 +56,14 @@ def write_page(
 
     Parameters
     ----------
-    name
-        What was reviewed.
-    verdict
-        What came of it.
+    name, verdict
+        What was reviewed, and what came of it.
     headline
         The same in a line.
     screen
         The lines of the first screen: what each is about, and what it says.
-    trials
-        What they rest on.
-    values
-        The review as JSON values.
+    trials, values
+        What they rest on, and the review as JSON values.
     directory
         Where to write; made where it is missing.
 

@@ -59,10 +59,8 @@ class RayOptions:
 
         Parameters
         ----------
-        run
-            The settings.
-        address
-            Address of a running cluster, or None.
+        run, address
+            The settings, and the address of a running cluster, or None.
         """
         return cls(address, run.actors, run.threads, run.device, run.client_retries)
 

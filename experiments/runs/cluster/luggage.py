@@ -46,10 +46,8 @@ def pieces_of(message: Message, context: Context) -> list[Piece]:
 
     Parameters
     ----------
-    message
-        The call.
-    context
-        Context of the client that is called.
+    message, context
+        The call, and the context of the client that is called.
     """
     if (text := _game_of(message)) is None:
         return []

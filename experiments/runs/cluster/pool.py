@@ -125,14 +125,10 @@ class ClientPool:
 
         Parameters
         ----------
-        compartment
-            Whom the client may share a process with.
-        message
-            What the client is sent.
-        context
-            The client's state.
-        luggage
-            Files and modules that its node needs.
+        compartment, message
+            Whom the client may share a process with, and what the client is sent.
+        context, luggage
+            The client's state, and files and modules that its node needs.
 
         Raises
         ------

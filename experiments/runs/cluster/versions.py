@@ -30,10 +30,8 @@ def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: Fals
 
     Parameters
     ----------
-    nodes
-        Ray's names of the machines.
-    is_over
-        Tells that nobody waits for the answers any more.
+    nodes, is_over
+        Ray's names of the machines, and whether nobody waits for the answers any more.
     """
     asked = {node: [_ask(node, *one) for one in _ASKED] for node in nodes}
     every = [one for answers in asked.values() for one in answers]

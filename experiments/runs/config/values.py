@@ -56,10 +56,8 @@ def chosen(section: BaseModel, names: Sequence[str]) -> list[str]:
 
     Parameters
     ----------
-    section
-        The section of a configuration.
-    names
-        The keys.
+    section, names
+        The section of a configuration, and the keys.
     """
     return [name for name in names if getattr(section, name.replace("-", "_")) is not None]
 
@@ -74,9 +72,7 @@ def named(section: BaseModel, names: Sequence[str]) -> str:
 
     Parameters
     ----------
-    section
-        The section of a configuration.
-    names
-        The keys.
+    section, names
+        The section of a configuration, and the keys.
     """
     return " and ".join(f"{name} = {getattr(section, name.replace('-', '_'))}" for name in names)
