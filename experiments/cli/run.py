@@ -214,7 +214,7 @@ def _run(
 
 
 def _start_ray(stack: ExitStack, settings: "RunSection") -> None:
-    """Start the Ray of a run, and import meanwhile what the run needs: each takes seconds, mostly on a core of its own."""
+    """Start the Ray of a run, which `stack` holds open, and import meanwhile what the run needs: each takes seconds."""
     import ray  # noqa: F401
 
     from experiments.runs.cluster.access import RayOptions, ray_ahead

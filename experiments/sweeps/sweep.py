@@ -136,10 +136,8 @@ def _locked(directory: Path) -> Iterator[None]:
 
 
 def _secret(directory: Path) -> int:
-    """Return the secret of a sweep, 256 bits, of which every point has a seed of its own; drawn at its first call.
-
-    Points played again have the same worlds, and new points leave the others as they are.
-    """
+    """Return the secret of a sweep, 256 bits, of which every point has a seed of its own; drawn at its first call."""
+    # Points played again have the same worlds, and new points leave the others as they are.
     path = directory / "challenger" / "seed.json"
     if not path.exists():
         make_private(path.parent)
