@@ -196,12 +196,9 @@ def settings(
 
 
 def _print(name: str, setting: "Setting") -> None:
-    default = "left out" if setting.default is None else f"default {_toml(setting.default)}"
+    shown = "{ }" if setting.default == {} else json.dumps(setting.default)
+    default = "left out" if setting.default is None else f"default {shown}"
     print(f"{name}  ({setting.type}; {default})")
     width = shutil.get_terminal_size().columns
     for said in (setting.explanation, f"Accepted: {setting.accepted}"):
         print(textwrap.fill(said, width, initial_indent="    ", subsequent_indent="    "))
-
-
-def _toml(value: object) -> str:
-    return "{ }" if value == {} else json.dumps(value)

@@ -55,8 +55,18 @@ def account_ledger(
         }  # fmt: skip
         print_json(values)
     else:
+        rows = [
+            (
+                line.name,
+                str(line.terms.adjacency),
+                str(line.terms.rounds),
+                f"{line.terms.sampling_rate:g}",
+                f"{line.noise_multiplier:.6g}",
+            )
+            for line in lines
+        ]
         columns = ("training", "neighbours", "rounds", "sampling rate", "noise multiplier")
-        print_table(columns, [_cells(line) for line in lines], str(path), numbers=range(2, 5))
+        print_table(columns, rows, str(path), numbers=range(2, 5))
         if refused is not None:
             would = spent((*lines, refused), delta).epsilon
             print(f"not added: with this training epsilon would be {would:.6g}, the budget is {budget:g}")
@@ -94,9 +104,3 @@ def real_noise(line: LedgerLine, delta: float) -> tuple[float, str]:
         f"move the sum by {moves:g}: the noise multiplier is really {line.noise_multiplier:.3g}, and epsilon "
         f"{real:.3g}, not {stated:.3g}"
     )
-
-
-def _cells(line: LedgerLine) -> tuple[str, ...]:
-    terms = line.terms
-    numbers = (str(terms.rounds), f"{terms.sampling_rate:g}", f"{line.noise_multiplier:.6g}")
-    return (line.name, str(terms.adjacency), *numbers)

@@ -164,7 +164,9 @@ def review(
 ) -> None:
     """Hold a whole Flower app, as it is, to what it says of its privacy."""
     if adjacency is not None:
-        require(choice(Adjacency, "--adjacency", adjacency).value.endswith("client"), _about_clients(adjacency))
+        said = "what clients do with their records is not seen from outside; accepted are"
+        named = f"--adjacency {adjacency}: {said} add-remove-client and replace-client"
+        require(choice(Adjacency, "--adjacency", adjacency).value.endswith("client"), named)
     for flag, value, least in (("--clients", clients, 2), ("--rounds", rounds, 1), ("--processes", processes, 1)):
         require(value is None or value >= least, f"{flag} {value}: accepted are whole numbers from {least}")
     require(minutes > 0, f"--minutes {minutes:g}: accepted are numbers above 0")
@@ -186,13 +188,6 @@ def review(
         print(f"* {about}: {said}")
     if "report" in found:
         print(f"report: {found['report']}")
-
-
-def _about_clients(adjacency: str) -> str:
-    return (
-        f"--adjacency {adjacency}: what clients do with their records is not seen from outside; accepted are "
-        "add-remove-client and replace-client"
-    )
 
 
 def live(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from matplotlib.axes import Axes
+import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.comparisons.rows import ACCURACY, SHOWN, STAR, RunRow
@@ -26,24 +26,15 @@ def comparison_figure(rows: Sequence[RunRow]) -> Figure:
     for name, value, look in _KINDS:
         known = [(found, place) for row, place in zip(rows, places, strict=True) if (found := value(row)) is not None]
         if known:
-            left.plot([found for found, _ in known], [place for _, place in known], linestyle="", label=name, **look)
-    accuracy = [(row.value(ACCURACY), place) for row, place in zip(rows, places, strict=True)]
-    right.plot(
-        [value for value, _ in accuracy if value is not None],
-        [place for value, place in accuracy if value is not None],
-        linestyle="",
-        marker="D",
-        color=INK,
-    )
+            left.plot(*np.transpose(known), linestyle="", label=name, **look)
+    accuracy = [row.value(ACCURACY) for row in rows]
+    known = [(value, place) for value, place in zip(accuracy, places, strict=True) if value is not None]
+    right.plot(*np.reshape(known, (-1, 2)).T, linestyle="", marker="D", color=INK)
     left.set_yticks(places, [f"{literal(printable(row.run))}\n{row.verdict}" for row in rows])
     left.set_ylim(-0.6, len(rows) - 0.4)
     left.set_xlim(left=0)
     right.set_xlim(0, 1)
-    _finish(left, right)
-    add_legend(left, columns=2)
-    return figure
-
-
-def _finish(left: Axes, right: Axes) -> None:
     finish_axes(left, "What is promised, and what was shown", "epsilon, at the delta of the run", "")
     finish_axes(right, "What models are worth", "accuracy on test records", "")
+    add_legend(left, columns=2)
+    return figure

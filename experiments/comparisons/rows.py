@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fl_audit.errors import InputError
+from fl_audit.errors import require
 from fl_audit.stored_json import read_summary
 
 ADVANTAGE, ACCURACY, SHOWN = "Advantage of the insider", "Test accuracy", "Epsilon shown at least (nats)"
@@ -63,22 +63,15 @@ def rows(directories: Sequence[Path]) -> list[RunRow]:
     InputError
         If there are fewer, one is named twice, or one has no summary.
     """
-    if len(directories) < 2:
-        raise InputError(f"{len(directories)} run to compare: accepted are at least two directories of runs")
-    seen = set[Path]()
-    for directory in directories:
-        place = directory.resolve()
-        if place in seen:
-            raise InputError(f"{directory} is named twice: accepted are different runs")
-        seen.add(place)
-    names = _names(directories)
+    many = f"{len(directories)} run to compare: accepted are at least two directories of runs"
+    require(len(directories) >= 2, many)
+    places = [directory.resolve() for directory in directories]
+    for number, directory in enumerate(directories):
+        require(places[number] not in places[:number], f"{directory} is named twice: accepted are different runs")
+    # The last part of a directory names its run, or all of it where two end alike.
+    ends = [place.name for place in places]
+    names = [end if ends.count(end) == 1 else str(given) for end, given in zip(ends, directories, strict=True)]
     return [_row(name, read_summary(directory)) for name, directory in zip(names, directories, strict=True)]
-
-
-def _names(directories: Sequence[Path]) -> list[str]:
-    """Return the last part of every directory, or all of it where two end alike."""
-    ends = [directory.resolve().name for directory in directories]
-    return [end if ends.count(end) == 1 else str(directory) for end, directory in zip(ends, directories, strict=True)]
 
 
 def _row(name: str, summary: Mapping[str, Any]) -> RunRow:

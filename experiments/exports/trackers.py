@@ -8,25 +8,20 @@ from fl_audit.errors import InputError
 
 
 def to_tensorboard(run: Run, directory: Path) -> Path:
-    """Write the rounds, findings and figures of a run where `tensorboard --logdir` finds them.
+    """Write the rounds, findings and figures of a run where `tensorboard --logdir` finds them; return its directory.
 
     Parameters
     ----------
-    run
-        The run.
-    directory
-        Log directory; the run gets a directory of its own name in it, which must be new.
-
-    Returns
-    -------
-    Path
-        Directory of the run.
+    run, directory
+        The run, and the log directory, in which it gets a directory of its own name, which must be new.
 
     Raises
     ------
     InputError
         If the package is missing, or the run is there already.
     """
+    from matplotlib.image import imread
+
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -43,14 +38,8 @@ def to_tensorboard(run: Run, directory: Path) -> Path:
         writer.add_text("verdict", f"**{run.verdict}**. {run.summary['scope']}")
         writer.add_text("configuration", "\n".join(f"    {name} = {text}" for name, text in settings_of(run).items()))
         for name, figure in run.figures.items():
-            writer.add_image(f"figures/{name}", _pixels(figure.path), dataformats="HWC")
+            writer.add_image(f"figures/{name}", imread(figure.path)[..., :3], dataformats="HWC")
     return place
-
-
-def _pixels(path: Path) -> object:
-    from matplotlib.image import imread
-
-    return imread(path)[..., :3]
 
 
 _LONGEST_PARAMETER = 500
@@ -58,7 +47,7 @@ _PUBLIC_FILES = ("report.html", "report.pdf", "summary.json")
 
 
 def to_mlflow(run: Run, tracking_uri: str, experiment: str) -> str:
-    """Write the settings, rounds, findings, figures and the report of a run to an MLflow tracking store.
+    """Write settings, rounds, findings, figures and report of a run to an MLflow tracking store; return its name there.
 
     Parameters
     ----------
@@ -66,11 +55,6 @@ def to_mlflow(run: Run, tracking_uri: str, experiment: str) -> str:
         The run, and where to, such as `sqlite:///mlflow.db` or the address of a server.
     experiment
         Name of the experiment; made where it is missing.
-
-    Returns
-    -------
-    str
-        Identifier of the run in MLflow.
 
     Raises
     ------

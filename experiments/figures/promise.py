@@ -49,7 +49,11 @@ def promise_figure(promise: Guarantee) -> Figure:
     """
     figure = Figure(figsize=(11, 8.5), layout="constrained")
     FigureCanvasAgg(figure)
-    figure.suptitle(_title(promise.claim))
+    claim = promise.claim
+    noise = "" if claim.noise_multiplier is None else f"noise multiplier {claim.noise_multiplier:.4g}, "
+    sampled = "" if claim.sampling_rate == 1 else f", sampling rate {claim.sampling_rate:g}"
+    neighbours = f"neighbours: {claim.adjacency}, sensitivities: {claim.sensitivities}"
+    figure.suptitle(f"{noise}{claim.rounds} rounds, delta {claim.delta:g}{sampled}\n{neighbours}")
     panels = figure.subplots(3, 3, sharex="col")
     for column, axis in enumerate(_axes(promise)):
         curves = {accountant: _curve(axis, accountant) for accountant in _STYLES}
@@ -74,15 +78,6 @@ def promise_figure(promise: Guarantee) -> Figure:
                 panel.set_xlabel(axis.label)
     figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
     return figure
-
-
-def _title(claim: Claim) -> str:
-    noise = "" if claim.noise_multiplier is None else f"noise multiplier {claim.noise_multiplier:.4g}, "
-    sampled = "" if claim.sampling_rate == 1 else f", sampling rate {claim.sampling_rate:g}"
-    return (
-        f"{noise}{claim.rounds} rounds, delta {claim.delta:g}{sampled}\n"
-        f"neighbours: {claim.adjacency}, sensitivities: {claim.sensitivities}"
-    )
 
 
 def _axes(promise: Guarantee) -> tuple[_Axis, ...]:

@@ -1,11 +1,12 @@
 """Membership attacks on the models of a finished run: scores of every world and target."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from experiments.runs.plan import AuditPlan
 from experiments.runs.questions import attribute_of
@@ -16,7 +17,7 @@ from fl_audit.adversaries.membership.attribute import attribute_guesses, attribu
 from fl_audit.adversaries.membership.names import Attack, has_shadows
 from fl_audit.adversaries.membership.white_box import known_halves
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.arrays import Floats, Integers
 from fl_audit.evidence.findings.attacks import APART, GUESSED, GUESSED_BLINDLY, GUESSED_BY_LAW, SCORE, TRUTH
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.membership import Membership
@@ -88,20 +89,27 @@ def by_target(targets: pd.DataFrame, column: str) -> Floats:
 
 
 def _answers(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> ModelAnswers:
-    kept = store.outputs(plan.config.audit.worlds)
-    logits, population = (torch.cat([one[name] for one in kept]).numpy() for name in (LOGITS, POPULATION))
-    single = plan.public.law.unit is Unit.RECORD
+    kept, game = store.outputs(plan.config.audit.worlds), load_game(plan.public)
+
+    def stacked(name: str) -> NDArray[Any]:
+        return torch.cat([one[name] for one in kept]).numpy()
+
+    labels, single = game.differing.labels.cpu().numpy(), plan.public.law.unit is Unit.RECORD
+    is_white = WHITE_BOX[0] in kept[0]
+    # Of which targets a white-box attacker knows whether they are in is drawn in public, whoever is in.
+    draw = generator(plan.public.data_seed, Purpose.TARGET_CHOICE, round=2)
+    known = known_halves(targets["world"].nunique(), plan.public.targets, draw) if is_white else None
     return ModelAnswers(
         log_probability=by_target(targets, "log_probability"),
         confidence=by_target(targets, "confidence"),
-        logits=logits if single else None,
-        labels=load_game(plan.public).differing.labels.cpu().numpy() if single else None,
-        population=np.minimum(population.astype(np.float64), 0.0),
-        records=_records(load_game(plan.public)) if single else None,
-        white_box=_white_box(kept, load_game(plan.public)) if WHITE_BOX[0] in kept[0] else None,
-        known=_known(plan, targets) if WHITE_BOX[0] in kept[0] else None,
+        logits=stacked(LOGITS) if single else None,
+        labels=labels if single else None,
+        population=np.minimum(stacked(POPULATION).astype(np.float64), 0.0),
+        records=_records(game) if single else None,
+        white_box=WhiteBoxFeatures(*[stacked(name) for name in WHITE_BOX], labels=labels) if is_white else None,
+        known=known,
         under_ascent=by_target(targets, UNDER_ASCENT) if UNDER_ASCENT in targets else None,
-        queries=torch.cat([one[QUERIES] for one in kept]).double().numpy() if QUERIES in kept[0] else None,
+        queries=stacked(QUERIES).astype(np.float64) if QUERIES in kept[0] else None,
     )
 
 
@@ -112,15 +120,3 @@ def _records(game: Game) -> tuple[Floats, Floats]:
     classes = [np.eye(game.classes)[one.labels.cpu().numpy()] for one in both]
     own, others = (np.hstack(pair) for pair in zip(flat, classes, strict=True))
     return own, others
-
-
-def _white_box(kept: list[dict[str, Tensor]], game: Game) -> WhiteBoxFeatures:
-    signals, inputs, log_probabilities, losses = (torch.cat([one[name] for one in kept]).numpy() for name in WHITE_BOX)
-    labels = game.differing.labels.cpu().numpy()
-    return WhiteBoxFeatures(signals, inputs, log_probabilities, losses, labels)
-
-
-def _known(plan: AuditPlan, targets: pd.DataFrame) -> Flags:
-    """Return of which targets a white-box attacker knows whether they are in; drawn in public, whoever is in."""
-    draw = generator(plan.public.data_seed, Purpose.TARGET_CHOICE, round=2)
-    return known_halves(targets["world"].nunique(), plan.public.targets, draw)

@@ -93,7 +93,11 @@ def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None
     others = OtherPictures(game.population.features[:MOST_OTHERS], game.population.labels[:MOST_OTHERS])
     descent = Descent(seconds=_SECONDS if audit.pictures_time_limit is None else audit.pictures_time_limit)
     shared = _shared(plan, game, each)
-    found = drawings(shared, victims, others, levels, _draws(game), descent, lambda _: on_step(1))
+
+    def draws(number: int) -> np.random.Generator:
+        return generator(game.public.data_seed, Purpose.DRAWING, round=number)
+
+    found = drawings(shared, victims, others, levels, draws, descent, lambda _: on_step(1))
     return Drawn(victims.pictures.flatten(0, 1).cpu().numpy(), tuple(found), levels.index(own))
 
 
@@ -135,7 +139,3 @@ def _levels(plan: AuditPlan, chance: float) -> tuple[list[Level], Level]:
         for epsilon in EPSILONS
     ]
     return sorted([*ladder, own], key=lambda one: -one.mu), own
-
-
-def _draws(game: Game) -> Callable[[int], np.random.Generator]:
-    return lambda number: generator(game.public.data_seed, Purpose.DRAWING, round=number)

@@ -87,10 +87,17 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
         # Owners would be asked about models that go on to train, and not about those that the worlds keep.
         pooled = config.audit.epsilon_star_losses is LossSource.POOLED
         require(pooled, "early-stopping with epsilon-star-losses = 'federated': accepted with it is 'pooled'")
-    split = _split(config)
-    _require_randomisable(config, split)
+    source, data = load_source(data_spec(config.data)), config.data
+    split = select_records(source, data.records, data.test_records, data.seed)
+    randomiser = _randomiser(config)
+    # Those of D, and those outside it, which may stand in D'.
+    for records in (split.inside, split.outside):
+        if randomiser is not None and records is not None:
+            randomiser.require_records(records)
     _require_own(config)
-    config = with_questions(_with_clients(config, split), load_source(data_spec(config.data)), split)
+    # Left out, the clients are the owners of records in D.
+    clients = len(owners_of(split.inside.owner)) if data.clients is None else data.clients
+    config = with_questions(config.changed(data={"clients": clients}), source, split)
     at_unit_noise = law_of(config, 1.0, split)
     law = (
         at_unit_noise.with_multiplier(calibrated_multiplier(config, at_unit_noise))
@@ -147,21 +154,12 @@ def _claims(config: RunConfig, law: ReleaseLaw) -> list[Claim]:
     """Return what is claimed: one claim, or one for every kind of client, all by one accountant."""
     privacy, each = config.privacy, law.events_of_each(rounds_of(config), standpoint_of(config))
     accountant = privacy.accountant or exact_accountant(event for events in each for event in events)
-    sensitivities = _sensitivities(privacy.sensitivity)
+    # Only noise that follows the rounds' sensitivities gives every round the same ratio, whoever chooses them.
+    follows = privacy.sensitivity is NoiseScaling.LOCAL
+    sensitivities = Sensitivities.FIXED if follows else Sensitivities.ADAPTIVE
     return [
         Claim(privacy.adjacency, events, privacy.delta, privacy.prior, accountant, sensitivities) for events in each
     ]
-
-
-def _sensitivities(scaling: NoiseScaling) -> Sensitivities:
-    """Return who chooses the rounds' sensitivities: only noise that follows them gives every round the same ratio."""
-    match scaling:
-        case NoiseScaling.LOCAL:
-            return Sensitivities.FIXED
-        case NoiseScaling.GLOBAL:
-            return Sensitivities.ADAPTIVE
-        case _:
-            assert_never(scaling)
 
 
 def _sized(config: RunConfig) -> RunConfig:
@@ -187,18 +185,6 @@ def _examples_a_round(config: RunConfig) -> float:
     if training.local_steps is not None:
         return float(training.local_steps * (training.local_batch or 1) * clients_of(config) * share)
     return float((training.local_epochs or 1) * config.data.records * share)
-
-
-def _split(config: RunConfig) -> Split:
-    data = config.data
-    return select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)
-
-
-def _with_clients(config: RunConfig, split: Split) -> RunConfig:
-    """Fill in the number of clients where it is left out: that of the owners of records in D."""
-    if config.data.clients is not None:
-        return config
-    return config.changed(data={"clients": len(owners_of(split.inside.owner))})
 
 
 def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: NeighbourPair) -> PublicGame:
@@ -265,16 +251,6 @@ def _randomiser(config: RunConfig) -> RecordRandomiser | None:
             assert_never(privacy.randomiser)
 
 
-def _require_randomisable(config: RunConfig, split: Split) -> None:
-    """Refuse records that the randomiser cannot be used on: those of D, and those outside it that may stand in D'."""
-    randomiser = _randomiser(config)
-    if randomiser is None:
-        return
-    for records in (split.inside, split.outside):
-        if records is not None:
-            randomiser.require_records(records)
-
-
 _USUAL_TARGETS = 200
 _ASCENT = 1.0
 """At 1 the insider takes back what the owner of a member adds for it (see `fl_audit.adversaries.membership.active`)."""
@@ -308,10 +284,5 @@ def _taken(config: RunConfig, split: Split, pair: NeighbourPair) -> int:
     """Return how many records outside D stand in D' for those of the differing unit."""
     if pair.replacement is None:
         return 0
-    match config.privacy.adjacency.unit:
-        case Unit.RECORD:
-            return 1
-        case Unit.CLIENT:
-            return len(shards_of(config, split)[pair.index])
-        case _:
-            assert_never(config.privacy.adjacency.unit)
+    of_records = config.privacy.adjacency.unit is Unit.RECORD
+    return 1 if of_records else len(shards_of(config, split)[pair.index])

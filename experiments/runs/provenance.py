@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -39,7 +40,14 @@ def note_session(run: RunDirectory, plan: AuditPlan) -> None:
     """
     secret, noted = run.secret(), read_provenance(run)
     earlier = () if noted is None else noted.sessions
-    here = _this_session(sys.argv, secret.seed, plan.config.run.device)
+    # Nothing of it tells the seed.
+    here = Session(
+        began=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=command_text(sys.argv, secret.seed),
+        commit=commit_of_sources(),
+        versions={"Python": platform.python_version(), **_versions()},
+        hardware=_hardware(plan.config.run.device),
+    )
     digest = secret.data if _is_published(plan.config) else None
     shards = tuple(len(shard) for shard in load_game(plan.public).shards)
     write_sealed(run.path, run.provenance, Provenance((*earlier, here), digest, shards).to_json())
@@ -60,17 +68,6 @@ def read_provenance(run: RunDirectory) -> Provenance | None:
         return Provenance.of_json(read_json(run.provenance))
     except (InputError, ValueError, KeyError, TypeError):
         return None
-
-
-def _this_session(arguments: Sequence[str], seed: int, device: str) -> Session:
-    """Return what there is to note of this program: nothing of it tells the seed."""
-    return Session(
-        began=datetime.now(UTC).isoformat(timespec="seconds"),
-        command=command_text(arguments, seed),
-        commit=commit_of_sources(),
-        versions={"Python": platform.python_version(), **_versions()},
-        hardware=_hardware(device),
-    )
 
 
 def command_text(arguments: Sequence[str], seed: int) -> str | None:
@@ -103,10 +100,8 @@ def command_text(arguments: Sequence[str], seed: int) -> str | None:
 def _versions() -> dict[str, str]:
     found = {}
     for name in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
 
 

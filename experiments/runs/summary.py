@@ -14,7 +14,7 @@ from fl_audit.evidence.run_tables import Provenance, RunTables, Timing, Unprotec
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.canaries import canary_facts
 from fl_audit.game.crafted import CraftedMeasures, measured
-from fl_audit.game.game import load_game
+from fl_audit.game.game import Game, load_game
 from fl_audit.game.initial_weights import starting_models
 from fl_audit.game.record_pair import record_claim
 from fl_audit.privacy.beliefs import Sensitivities
@@ -49,7 +49,23 @@ def summarise(
     looks
         After how many worlds it was judged, this time the last.
     """
-    facts = replace(run_facts(plan, drawn), looks=looks)
+    audit, privacy, game = plan.config.audit, plan.config.privacy, load_game(plan.public)
+    labels = game.test_records.labels
+    facts = RunFacts(
+        game=plan.public,
+        guarantee=plan.guarantee,
+        prior=privacy.prior,
+        confidence=audit.confidence,
+        neighbour=_neighbour_text(plan),
+        star=StarSettings(privacy.delta, audit.epsilon_star_cut) if audit.epsilon_star else None,
+        configuration=plan.config.as_public_dict(),
+        record_claim=None if plan.public.randomiser is None else record_claim(game),
+        crafted=_crafted(plan, game),
+        commonest=float(np.bincount(labels).max() / len(labels)),
+        canaries=canary_facts(game),
+        drawn=drawn,
+        looks=looks,
+    )
     run = FinishedRun(facts, tables, Timing.of_json(timing), provenance, unprotected)
     return report_contents(replace(run, facts=replace(run.facts, guarantee=_promise_kept_by(run))))
 
@@ -65,45 +81,10 @@ def _promise_kept_by(run: FinishedRun) -> Guarantee | None:
     return guarantee(replace(promise.claim, sensitivities=Sensitivities.ADAPTIVE))
 
 
-def run_facts(plan: AuditPlan, drawn: Drawn | None = None) -> RunFacts:
-    """Return what a report says about a plan, without the challenger's seed.
-
-    Parameters
-    ----------
-    plan
-        What was played.
-    drawn
-        The pictures that were drawn of its records; None where none were.
-    """
-    audit, privacy = plan.config.audit, plan.config.privacy
-    configuration = plan.config.as_dict()
-    configuration["run"].pop("seed", None)
-    return RunFacts(
-        game=plan.public,
-        guarantee=plan.guarantee,
-        prior=privacy.prior,
-        confidence=audit.confidence,
-        neighbour=_neighbour_text(plan),
-        star=StarSettings(privacy.delta, audit.epsilon_star_cut) if audit.epsilon_star else None,
-        configuration=configuration,
-        record_claim=None if plan.public.randomiser is None else record_claim(load_game(plan.public)),
-        crafted=_crafted(plan),
-        commonest=_commonest(plan),
-        canaries=canary_facts(load_game(plan.public)),
-        drawn=drawn,
-    )
-
-
-def _commonest(plan: AuditPlan) -> float:
-    """Return the share of the most frequent class among the test records."""
-    labels = load_game(plan.public).test_records.labels
-    return float(np.bincount(labels).max() / len(labels))
-
-
-def _crafted(plan: AuditPlan) -> CraftedMeasures | None:
+def _crafted(plan: AuditPlan, game: Game) -> CraftedMeasures | None:
     if plan.public.pair.crafted is None:
         return None
-    game, start = load_game(plan.public), plan.config.model.initial
+    start = plan.config.model.initial
     models = starting_models(game, start, plan.config.model.seed, looked_at(start))
     return measured(game, models.to(plan.public.device))
 
@@ -111,16 +92,13 @@ def _crafted(plan: AuditPlan) -> CraftedMeasures | None:
 def _neighbour_text(plan: AuditPlan) -> str:
     audit = plan.config.audit
     rank = "" if audit.neighbour_rank is None else f" (rank {audit.neighbour_rank})"
-    law, pair = plan.public.law, plan.public.pair
-    if plan.public.exactly_one:
-        many, seed = plan.public.targets, plan.public.data_seed
-        if plan.public.candidate_column is not None:
-            values = f"one of {many} values of {plan.public.candidate_column}"
-            return f"{law.adjacency}, record {pair.index} with {values} in each world, data seed {seed}"
-        return f"{law.adjacency}, one of {many} candidates in each world, data seed {seed}"
-    if plan.public.plays_membership:
-        return f"{law.adjacency}, one of {plan.public.targets} targets in each world, data seed {plan.public.data_seed}"
-    which = f" is client {pair.index}" if law.unit is Unit.CLIENT else ""
-    if pair.crafted is not None:
-        which = f" in the place of record {pair.index}"
-    return f"{law.adjacency}, neighbour {audit.neighbour}{rank}{which}, data seed {plan.public.data_seed}"
+    public, pair = plan.public, plan.public.pair
+    if public.exactly_one and public.candidate_column is not None:
+        what = f"record {pair.index} with one of {public.targets} values of {public.candidate_column} in each world"
+    elif public.exactly_one or public.plays_membership:
+        what = f"one of {public.targets} {'candidates' if public.exactly_one else 'targets'} in each world"
+    else:
+        which = f" is client {pair.index}" if public.law.unit is Unit.CLIENT else ""
+        which = which if pair.crafted is None else f" in the place of record {pair.index}"
+        what = f"neighbour {audit.neighbour}{rank}{which}"
+    return f"{public.law.adjacency}, {what}, data seed {public.data_seed}"

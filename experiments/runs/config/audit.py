@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, Strict, model_validator
 from pydantic_core import PydanticCustomError
 
-from experiments.runs.config.values import Choice, ConfigSection, Count, OneOr, OwnName, Positive, chosen, listed, named
+from experiments.runs.config.values import Choice, ConfigSection, Count, OneOr, OwnName, Positive
 from fl_audit.adversaries.membership.names import Attack, has_shadows, of_ours
 from fl_audit.data.names import RANKED, Dissimilarity, NeighbourChoice
 from fl_audit.game.names import View
@@ -137,11 +137,11 @@ class AuditSection(ConfigSection):
     @model_validator(mode="after")
     def _of_membership(self) -> Self:
         for game, names in _OF_GAME.items():
-            if (idle := chosen(self, names)) and self.game != game:
-                raise ValueError(f"{named(self, idle)} needs game = {game}, and game is {self.game}")
+            if (idle := self.chosen(names)) and self.game != game:
+                raise ValueError(f"{self.named(idle)} needs game = {game}, and game is {self.game}")
         attacks, shadowed = self.attacks or (), [one for one in self.attacks or () if has_shadows(one)]
-        if self.pictures is None and (idle := chosen(self, ("pictures_time_limit",))):
-            raise ValueError(f"{named(self, idle)} needs pictures, which is left out")
+        if self.pictures is None and (idle := self.chosen(("pictures_time_limit",))):
+            raise ValueError(f"{self.named(idle)} needs pictures, which is left out")
         named_values = self.game == "reconstruction" and self.attribute is not None
         if named_values and self.candidates is not None:
             raise ValueError(f"candidates = {self.candidates} with an attribute, whose values are the candidates")
@@ -151,8 +151,10 @@ class AuditSection(ConfigSection):
             raise ValueError(f"candidates = {self.candidates} with {len(self.candidate_weights)} candidate-weights")
         asked = (("attribute", Attack.ATTRIBUTE), ("queries", Attack.LIRA))
         for name, attack in asked[named_values:]:
-            if chosen(self, (name,)) and attack not in attacks:
-                raise ValueError(f"{named(self, (name,))} needs {attack} among attacks, and they are {listed(attacks)}")
+            if self.chosen((name,)) and attack not in attacks:
+                raise ValueError(
+                    f"{self.named((name,))} needs {attack} among attacks, and they are {', '.join(attacks) or 'none'}"
+                )
         if self.worlds < FEWEST_SHADOWS and shadowed:
             raise ValueError(
                 f"worlds = {self.worlds} are too few to be shadow models of each other: accepted with "

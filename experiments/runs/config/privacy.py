@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from experiments.runs.config.values import Choice, ConfigSection, Count, Positive, Share, chosen, named
+from experiments.runs.config.values import Choice, ConfigSection, Count, Positive, Share
 from fl_audit.adjacency import Adjacency
 from fl_audit.mechanisms.names import NoiseScaling
 from fl_audit.privacy import defaults
@@ -84,14 +84,14 @@ class PrivacySection(ConfigSection):
 
     @model_validator(mode="after")
     def _of_a_randomiser(self) -> Self:
-        if self.randomiser is None and (idle := chosen(self, OF_RANDOMISERS)):
-            raise ValueError(f"{named(self, idle)} needs a randomiser, and randomiser is left out")
+        if self.randomiser is None and (idle := self.chosen(OF_RANDOMISERS)):
+            raise ValueError(f"{self.named(idle)} needs a randomiser, and randomiser is left out")
         needed = ["record-epsilon"] if self.randomiser is not None else []
         if self.randomiser == "pixelation":
             needed += ["pixelation-pixels"]
-        elif idle := chosen(self, OF_PIXELATION):
-            raise ValueError(f"{named(self, idle)} needs randomiser = pixelation, and randomiser is {self.randomiser}")
-        if missing := [name for name in needed if name not in chosen(self, needed)]:
+        elif idle := self.chosen(OF_PIXELATION):
+            raise ValueError(f"{self.named(idle)} needs randomiser = pixelation, and randomiser is {self.randomiser}")
+        if missing := [name for name in needed if name not in self.chosen(needed)]:
             raise ValueError(f"randomiser = {self.randomiser} needs {missing[0]}, which is left out")
         if self.randomiser == "pixelation" and self.record_epsilon == 0:
             raise ValueError("record-epsilon = 0 with randomiser = pixelation: accepted are positive numbers")
@@ -99,8 +99,8 @@ class PrivacySection(ConfigSection):
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> Self:
-        if self.clipping != "adaptive" and (idle := chosen(self, OF_ADAPTIVE)):
-            raise ValueError(f"{named(self, idle)} needs clipping = adaptive, and clipping is {self.clipping}")
+        if self.clipping != "adaptive" and (idle := self.chosen(OF_ADAPTIVE)):
+            raise ValueError(f"{self.named(idle)} needs clipping = adaptive, and clipping is {self.clipping}")
         if self.noise != "banded" and self.bands is not None:
             raise ValueError(f"bands = {self.bands} needs noise = banded, and noise is {self.noise}")
         return self
@@ -111,18 +111,18 @@ class PrivacySection(ConfigSection):
             idle = [name for name in PROMISE_ONLY if name.replace("-", "_") in self.model_fields_set]
             if idle:
                 raise ValueError(
-                    f"{named(self, idle)} given together with private = false, which promises nothing: leave out "
+                    f"{self.named(idle)} given together with private = false, which promises nothing: leave out "
                     f"{'it' if len(idle) == 1 else 'these keys'}, or private = false"
                 )
             return self
-        given = chosen(self, PRIVACY_TARGETS)
+        given = self.chosen(PRIVACY_TARGETS)
         if len(given) != 1:
             raise ValueError(
-                f"{named(self, given) or 'none'} given: accepted is exactly one of {', '.join(PRIVACY_TARGETS)}"
+                f"{self.named(given) or 'none'} given: accepted is exactly one of {', '.join(PRIVACY_TARGETS)}"
             )
-        for detail in chosen(self, tuple(DETAILS)):
+        for detail in self.chosen(tuple(DETAILS)):
             if DETAILS[detail] not in given:
-                raise ValueError(f"{named(self, [detail])} needs {DETAILS[detail]}, which is left out")
+                raise ValueError(f"{self.named([detail])} needs {DETAILS[detail]}, which is left out")
         if self.sensitivity is NoiseScaling.LOCAL and given[0] in DETAILS.values():
             raise ValueError(f"{given[0]} with sensitivity = local, noise for one pair only: accepted is global")
         if "adjacency" not in self.model_fields_set:

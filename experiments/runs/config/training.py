@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from experiments.runs.config.values import Choice, ConfigSection, Count, Positive, chosen, named
+from experiments.runs.config.values import Choice, ConfigSection, Count, Positive
 from fl_audit.device import Device
 from fl_audit.learning.names import LocalOptimizer, OptimizerKind
 
@@ -81,18 +81,18 @@ class TrainingSection(ConfigSection):
     @model_validator(mode="after")
     def _one_of_each(self) -> Self:
         for names in _AT_MOST_ONE:
-            given = chosen(self, names)
+            given = self.chosen(names)
             if len(given) > 1:
-                raise ValueError(f"{named(self, given)} are both given: accepted is at most one of the two")
+                raise ValueError(f"{self.named(given)} are both given: accepted is at most one of the two")
         return self
 
     @model_validator(mode="after")
     def _of_one_strategy(self) -> Self:
         for names, strategies in _NEEDS.items():
-            idle = chosen(self, names)
+            idle = self.chosen(names)
             if idle and self.strategy not in strategies:
                 needed = " or ".join(strategies)
-                raise ValueError(f"{named(self, idle)} needs strategy = {needed}, and strategy is {self.strategy}")
+                raise ValueError(f"{self.named(idle)} needs strategy = {needed}, and strategy is {self.strategy}")
         return self
 
 

@@ -32,10 +32,6 @@ Words = Annotated[tuple[str, ...], Strict(False)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 
 
-def _kebab(name: str) -> str:
-    return name.replace("_", "-")
-
-
 class ConfigSection(BaseModel):
     """A section of the file: its keys have hyphens, and no other key is accepted."""
 
@@ -44,35 +40,16 @@ class ConfigSection(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
-        alias_generator=_kebab,
+        alias_generator=lambda name: name.replace("_", "-"),
         populate_by_name=False,
         strict=True,
         use_attribute_docstrings=True,
     )
 
+    def chosen(self, names: Sequence[str]) -> list[str]:
+        """Return those of some keys that are set."""
+        return [name for name in names if getattr(self, name.replace("-", "_")) is not None]
 
-def chosen(section: BaseModel, names: Sequence[str]) -> list[str]:
-    """Return those of some keys that are set.
-
-    Parameters
-    ----------
-    section, names
-        The section of a configuration, and the keys.
-    """
-    return [name for name in names if getattr(section, name.replace("-", "_")) is not None]
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names as a message lists them."""
-    return ", ".join(names) or "none"
-
-
-def named(section: BaseModel, names: Sequence[str]) -> str:
-    """Return keys with their values as a message names them.
-
-    Parameters
-    ----------
-    section, names
-        The section of a configuration, and the keys.
-    """
-    return " and ".join(f"{name} = {getattr(section, name.replace('-', '_'))}" for name in names)
+    def named(self, names: Sequence[str]) -> str:
+        """Return keys with their values as a message names them."""
+        return " and ".join(f"{name} = {getattr(self, name.replace('-', '_'))}" for name in names)
