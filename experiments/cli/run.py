@@ -48,8 +48,7 @@ def demo(
 ) -> None:
     """Run the main job on built-in data: ten clients, an insider, a verdict, a report."""
     with resources.as_file(resources.files("experiments") / "configs" / "demo.toml") as path:
-        verdict = _run(path, out, set_ or [], False, engine, None, None, as_json)
-    _end_if_violated(verdict, fail_on_violation)
+        run(path, set_, out, engine=engine, fail_on_violation=fail_on_violation, as_json=as_json)
 
 
 def run(
@@ -78,92 +77,6 @@ def run(
     With --json the object is that of summary.json, with the places of the run (directory) and of its report (report).
     """
     overrides = [*(set_ or []), *([] if device is None else [f"run.device={device}"])]
-    verdict = _run(config, out, overrides, resume, engine, ray_address, data_dir, as_json, without_privacy)
-    _end_if_violated(verdict, fail_on_violation)
-
-
-def _end_if_violated(verdict: str, is_failure: bool) -> None:
-    from fl_audit.evidence.belief.verdict import Verdict
-
-    if is_failure and verdict == Verdict.VIOLATED:
-        raise typer.Exit(VIOLATED)
-
-
-def replay(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
-    """Recompute the insider's log-odds and measured noise of the kept worlds from DIR/public alone.
-
-    Says to how many digits they agree with those of the run, and ends with status 4 if they do not.
-    """
-    require_run(directory)
-    from experiments.runs.replay import agreement
-    from experiments.runs.replay import replay as recompute
-
-    result = recompute(directory)
-    found = agreement(result, directory)
-    if as_json:
-        rows = {
-            "worlds": result.worlds.tolist(),
-            "log_odds": result.log_odds[:, -1].tolist(),
-            "noise_ratio": result.noise_ratio.tolist(),
-            "agrees": None if found is None else found.agrees,
-            "digits": None if found is None else found.digits,
-        }
-        print(json.dumps(rows))
-        _end_unless(found is None or found.agrees)
-        return
-    print("world  log-odds of D against D' after the last round  measured over promised noise")
-    for world, log_odds, ratio in zip(result.worlds, result.log_odds[:, -1], result.noise_ratio, strict=True):
-        print(f"{world:5d}  {log_odds:+43.9f}  {ratio:28.6f}")
-    print(found or f"{directory} has no results of the run to compare with")
-    _end_unless(found is None or found.agrees)
-
-
-def _end_unless(agrees: bool) -> None:
-    if not agrees:
-        raise typer.Exit(VIOLATED)
-
-
-def report(
-    directory: DirectoryArgument,
-    without_privacy: Annotated[
-        Path | None,
-        option(
-            "--without-privacy",
-            "DIR",
-            "The same training with private = false: its accuracy is shown beside, from now on.",
-        ),
-    ] = None,
-    appendix: Annotated[
-        bool, switch("--appendix", "Have report.pdf hold the appendix too, and not the page alone.")
-    ] = False,
-    fail_on_violation: FailOption = False,
-) -> None:
-    """Write DIR/report.html and DIR/report.pdf again from the stored results."""
-    for place in (directory, without_privacy):
-        if place is not None:
-            require_run(place)
-    from experiments.runs.progress import at_work
-
-    with at_work("getting ready"):
-        from experiments.runs.run import rebuild_report
-
-    contents = rebuild_report(directory, without_privacy, appendix)
-    _tell_report(directory)
-    _end_if_violated(str(contents.summary["verdict"]), fail_on_violation)
-
-
-def _run(
-    config: Path,
-    out: Path | None,
-    overrides: list[str],
-    resume: bool,
-    engine: str,
-    ray_address: str | None,
-    data_dir: Path | None,
-    as_json: bool,
-    without_privacy: bool = False,
-) -> str:
-    """Carry out a run, print its summary, and return the verdict."""
     from experiments.runs.config_file import load_config
 
     chosen = require_engine(engine)
@@ -210,7 +123,72 @@ def _run(
                 run_audit(resolve(plain), other, chosen, ray_address, is_begun(other), progress_bar, with_report=False)
                 contents = rebuild_report(directory, other)
     _print(contents, directory, as_json)
-    return str(contents.summary["verdict"])
+    _end_if_violated(contents, fail_on_violation)
+
+
+def _end_if_violated(contents: "RunContents", is_failure: bool) -> None:
+    from fl_audit.evidence.belief.verdict import Verdict
+
+    if is_failure and contents.summary["verdict"] == Verdict.VIOLATED:
+        raise typer.Exit(VIOLATED)
+
+
+def replay(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
+    """Recompute the insider's log-odds and measured noise of the kept worlds from DIR/public alone.
+
+    Says to how many digits they agree with those of the run, and ends with status 4 if they do not.
+    """
+    require_run(directory)
+    from experiments.runs.replay import agreement
+    from experiments.runs.replay import replay as recompute
+
+    result = recompute(directory)
+    found = agreement(result, directory)
+    if as_json:
+        rows = {
+            "worlds": result.worlds.tolist(),
+            "log_odds": result.log_odds[:, -1].tolist(),
+            "noise_ratio": result.noise_ratio.tolist(),
+            "agrees": None if found is None else found.agrees,
+            "digits": None if found is None else found.digits,
+        }
+        print(json.dumps(rows))
+    else:
+        print("world  log-odds of D against D' after the last round  measured over promised noise")
+        for world, log_odds, ratio in zip(result.worlds, result.log_odds[:, -1], result.noise_ratio, strict=True):
+            print(f"{world:5d}  {log_odds:+43.9f}  {ratio:28.6f}")
+        print(found or f"{directory} has no results of the run to compare with")
+    if found is not None and not found.agrees:
+        raise typer.Exit(VIOLATED)
+
+
+def report(
+    directory: DirectoryArgument,
+    without_privacy: Annotated[
+        Path | None,
+        option(
+            "--without-privacy",
+            "DIR",
+            "The same training with private = false: its accuracy is shown beside, from now on.",
+        ),
+    ] = None,
+    appendix: Annotated[
+        bool, switch("--appendix", "Have report.pdf hold the appendix too, and not the page alone.")
+    ] = False,
+    fail_on_violation: FailOption = False,
+) -> None:
+    """Write DIR/report.html and DIR/report.pdf again from the stored results."""
+    for place in (directory, without_privacy):
+        if place is not None:
+            require_run(place)
+    from experiments.runs.progress import at_work
+
+    with at_work("getting ready"):
+        from experiments.runs.run import rebuild_report
+
+    contents = rebuild_report(directory, without_privacy, appendix)
+    _tell_report(directory)
+    _end_if_violated(contents, fail_on_violation)
 
 
 def _start_ray(stack: ExitStack, settings: "RunSection") -> None:

@@ -95,10 +95,13 @@ def _answers(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> ModelAn
         return torch.cat([one[name] for one in kept]).numpy()
 
     labels, single = game.differing.labels.cpu().numpy(), plan.public.law.unit is Unit.RECORD
-    is_white = WHITE_BOX[0] in kept[0]
-    # Of which targets a white-box attacker knows whether they are in is drawn in public, whoever is in.
-    draw = generator(plan.public.data_seed, Purpose.TARGET_CHOICE, round=2)
-    known = known_halves(targets["world"].nunique(), plan.public.targets, draw) if is_white else None
+    white_box, known = None, None
+    if WHITE_BOX[0] in kept[0]:
+        signals, inputs, log_probabilities, losses = map(stacked, WHITE_BOX)
+        white_box = WhiteBoxFeatures(signals, inputs, log_probabilities, losses, labels)
+        # Of which targets the attacker knows whether they are in is drawn in public, whoever is in.
+        draw = generator(plan.public.data_seed, Purpose.TARGET_CHOICE, round=2)
+        known = known_halves(targets["world"].nunique(), plan.public.targets, draw)
     return ModelAnswers(
         log_probability=by_target(targets, "log_probability"),
         confidence=by_target(targets, "confidence"),
@@ -106,7 +109,7 @@ def _answers(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> ModelAn
         labels=labels if single else None,
         population=np.minimum(stacked(POPULATION).astype(np.float64), 0.0),
         records=_records(game) if single else None,
-        white_box=WhiteBoxFeatures(*[stacked(name) for name in WHITE_BOX], labels=labels) if is_white else None,
+        white_box=white_box,
         known=known,
         under_ascent=by_target(targets, UNDER_ASCENT) if UNDER_ASCENT in targets else None,
         queries=stacked(QUERIES).astype(np.float64) if QUERIES in kept[0] else None,

@@ -5,8 +5,6 @@ Verdict and report are printed into the log that `--stream` shows. Whatever rais
 """
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from flwr.app import Context
@@ -20,7 +18,6 @@ from experiments.runs.run import finish, play_on, require_playable
 from experiments.runs.run_directory import RunDirectory
 from fl_audit.errors import InputError, require
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.report.finding import RunContents
 from strategies.errors import FederationError
 
 server_app = ServerApp()
@@ -43,16 +40,16 @@ def main(grid: Grid, context: Context) -> None:
     ViolatedError
         If the verdict is violated, where `fail-on-violation` is set.
     """
-    with _told():
-        run, contents = _carry_out(grid, context)
-        verdict = str(contents.summary["verdict"])
-        print(f"fl-audit: verdict: {verdict}", flush=True)
-        print(f"fl-audit: report: {run.path / 'report.html'}", flush=True)
-        if context.run_config.get("fail-on-violation") and verdict == Verdict.VIOLATED:
-            raise ViolatedError("the verdict is violated")
+    try:
+        _carry_out(grid, context)
+    except (InputError, FederationError, ViolatedError) as error:
+        # In one line, with the status that `fl-audit run` would have; Flower logs a traceback.
+        status = {InputError: WRONG_INPUT, FederationError: STOPPED, ViolatedError: VIOLATED}[type(error)]
+        print(f"fl-audit: failed with status {status}: {error}", file=sys.stderr, flush=True)
+        raise
 
 
-def _carry_out(grid: Grid, context: Context) -> tuple[RunDirectory, RunContents]:
+def _carry_out(grid: Grid, context: Context) -> None:
     settings = {key: str(context.run_config.get(key, "")) for key in ("config", "out")}
     require(
         all(settings.values()), 'flwr run needs --run-config \'config="CONFIG.toml" out="DIR"\', both absolute paths'
@@ -61,15 +58,8 @@ def _carry_out(grid: Grid, context: Context) -> tuple[RunDirectory, RunContents]
     require_playable(plan)
     with run.opened(plan, resume=run.is_begun) as plan:
         play_on(grid, plan, run)
-        return run, finish(plan, run)
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Say in one line why the run fails, with the status that `fl-audit run` would have; Flower logs a traceback."""
-    try:
-        yield
-    except (InputError, FederationError, ViolatedError) as error:
-        status = {InputError: WRONG_INPUT, FederationError: STOPPED, ViolatedError: VIOLATED}[type(error)]
-        print(f"fl-audit: failed with status {status}: {error}", file=sys.stderr, flush=True)
-        raise
+        verdict = str(finish(plan, run).summary["verdict"])
+    print(f"fl-audit: verdict: {verdict}", flush=True)
+    print(f"fl-audit: report: {run.path / 'report.html'}", flush=True)
+    if context.run_config.get("fail-on-violation") and verdict == Verdict.VIOLATED:
+        raise ViolatedError("the verdict is violated")

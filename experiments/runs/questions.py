@@ -92,9 +92,7 @@ def more_questions(config: RunConfig, game: Game) -> MoreQuestions:
     """
     audit, source, public = config.audit, load_source(game.public.data), game.population_records
     queries = audit.queries or 1
-    ways = None
-    if queries > 1:
-        ways = queries_for(source, public.features, game.public.data_seed, queries)
+    ways = queries_for(source, public.features, game.public.data_seed, queries) if queries > 1 else None
     return MoreQuestions(queries, ways, attribute_of(config, game))
 
 

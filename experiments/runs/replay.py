@@ -14,7 +14,7 @@ from torch import Tensor
 from experiments.runs.run_directory import read_public
 from fl_audit.adversaries.identifiability import observe
 from fl_audit.arrays import Floats, Integers
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, require
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.seen import Made, show, walk
 
@@ -96,25 +96,22 @@ def replay(directory: Path) -> Replay:
         If the directory holds no run, or kept no releases.
     """
     public, _ = read_public(directory)
-    if not public.with_insider:
-        raise InputError(f"{directory} holds a run without the insider: accepted is one with [audit] insider = true")
-    if public.plays_membership:
-        raise InputError(
-            f"{directory} holds a run of the game of membership, whose insiders know coins that are the challenger's: "
-            "accepted is one with [audit] game = 'identifiability'"
-        )
-    if not public.law.weighs_exactly:
-        raise InputError(
-            f"{directory} holds a run whose insider has scores and no log-odds: accepted is one whose log-odds are "
-            "likelihood ratios"
-        )
+    accepted = "accepted is one with [audit] insider = true"
+    require(public.with_insider, f"{directory} holds a run without the insider: {accepted}")
+    require(
+        not public.plays_membership,
+        f"{directory} holds a run of the game of membership, whose insiders know coins that are the challenger's: "
+        "accepted is one with [audit] game = 'identifiability'",
+    )
+    require(
+        public.law.weighs_exactly,
+        f"{directory} holds a run whose insider has scores and no log-odds: accepted is one whose log-odds are "
+        "likelihood ratios",
+    )
     torch.set_num_threads(public.threads)
-    game = load_game(public)
-    files = sorted((directory / "public").glob("releases-*.safetensors"))
-    if not files:
-        raise InputError(
-            f"{directory / 'public'} holds no releases: accepted is a run with keep-releases of 1 and more"
-        )
+    game, place = load_game(public), directory / "public"
+    files = sorted(place.glob("releases-*.safetensors"))
+    require(len(files) > 0, f"{place} holds no releases: accepted is a run with keep-releases of 1 and more")
     parts = [_replay_batch(game, read_tensors(path)) for path in files]
     names = ("worlds", "log_odds", "sigma", "measured_sigma")
     return Replay(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
