@@ -174,13 +174,7 @@ def _print(found: "list[LowerBound]", title: str) -> None:
 
 
 def read_numbers(path: Path) -> "NDArray[np.float64]":
-    """Read one number a line, or a .npy file.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, is empty, or holds something else.
-    """
+    """Read one number a line, or a .npy file; `InputError` if it cannot be read, is empty, or holds something else."""
     import numpy as np
 
     try:

@@ -124,13 +124,7 @@ def complete_setting(incomplete: str) -> list[str]:
 
 
 def require_engine(engine: str) -> Engine:
-    """Return the engine of a name.
-
-    Raises
-    ------
-    InputError
-        If there is none.
-    """
+    """Return the engine of a name; `InputError` if there is none."""
     if engine not in list(Engine):
         raise InputError(f"--engine {engine!r}: accepted are {' and '.join(Engine)}")
     return Engine(engine)

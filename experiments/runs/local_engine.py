@@ -59,13 +59,7 @@ class LocalGrid(Grid):
 
     @property
     def run(self) -> Run:
-        """There is no run record.
-
-        Raises
-        ------
-        InputError
-            Always.
-        """
+        """There is no run record; `InputError` always."""
         raise InputError("the local engine keeps no run record")
 
     def create_message(

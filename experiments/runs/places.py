@@ -32,13 +32,7 @@ def _is_free(directory: Path) -> bool:
 
 
 def require_run(directory: Path) -> None:
-    """Refuse a directory that holds no run.
-
-    Raises
-    ------
-    InputError
-        If it holds none.
-    """
+    """Refuse a directory that holds no run; `InputError` if it holds none."""
     if not is_begun(directory):
         raise InputError(f"{directory / CONFIGURATION} is missing: accepted is a directory that 'fl-audit run' made")
 

@@ -118,13 +118,7 @@ def replay(directory: Path) -> Replay:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read what a run kept of a batch.
-
-    Raises
-    ------
-    InputError
-        If the file is damaged.
-    """
+    """Read what a run kept of a batch; `InputError` if the file is damaged."""
     try:
         stored: dict[str, Tensor] = load_file(path)
     except (SafetensorError, OSError) as error:

@@ -96,13 +96,7 @@ class RunDirectory:
         return RunStore(self.path, self.secret().run, config.privacy.prior, config.run.keep_final_models)
 
     def secret(self) -> Secret:
-        """Return what only the challenger has.
-
-        Raises
-        ------
-        InputError
-            If it is missing or damaged.
-        """
+        """Return what only the challenger has; `InputError` if it is missing or damaged."""
         stored = read_json(self.secrets)
         try:
             return Secret.model_validate(stored)
@@ -300,13 +294,7 @@ def read_public(path: Path) -> tuple[PublicGame, dict[str, Any]]:
 
 
 def read_plan(path: Path) -> AuditPlan:
-    """Read what a run was to do, from its directory.
-
-    Raises
-    ------
-    InputError
-        If there is no run.
-    """
+    """Read what a run was to do, from its directory; `InputError` if there is no run."""
     public, configuration = read_public(path)
     configuration["run"]["seed"] = RunDirectory(path).secret().seed
     config = parse_config(configuration)

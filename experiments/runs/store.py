@@ -237,13 +237,7 @@ def make_private(path: Path) -> None:
 
 
 def read_frame(path: Path) -> pd.DataFrame:
-    """Read a table of a run.
-
-    Raises
-    ------
-    InputError
-        If it is missing or damaged.
-    """
+    """Read a table of a run; `InputError` if it is missing or damaged."""
     try:
         return pd.read_parquet(path)
     except (OSError, ValueError, ArrowException) as error:
