@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from click import Command, Context
 from typer.core import TyperCommand, TyperGroup
 
 from experiments.names import Engine
@@ -13,24 +14,17 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 
 
-class PlainCommand(TyperCommand):
+class _Plain(Command):
+    def get_help(self, ctx: Context) -> str:
+        return super().get_help(ctx).replace("\\[", "[")
+
+
+class PlainCommand(_Plain, TyperCommand):
     """A command whose help is plain text: typer escapes brackets as if it were markup."""
 
-    def get_help(self, ctx: typer.Context) -> str:  # type: ignore[override]
-        """Return the help."""
-        return _unescaped(super().get_help(ctx))
 
-
-class PlainGroup(TyperGroup):
+class PlainGroup(_Plain, TyperGroup):
     """A group of commands whose help is plain text, for the same reason."""
-
-    def get_help(self, ctx: typer.Context) -> str:  # type: ignore[override]
-        """Return the help."""
-        return _unescaped(super().get_help(ctx))
-
-
-def _unescaped(text: str) -> str:
-    return text.replace("\\[", "[")
 
 
 def option(name: str, metavar: str | None, said: str, among: Iterable[str] = (), **more: Any) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.runs.config import RunConfig, parse_config
+from experiments.runs.config.data import DATA_PATHS, MODEL_PATH
 from experiments.runs.config_errors import shown
 from fl_audit.data.catalogue import PREFIX
 from fl_audit.errors import InputError
@@ -109,6 +110,6 @@ def _anchor_paths(section: Any, directory: Path) -> None:
     # A directory in the formats of the Hugging Face hub; a name on the hub has no place here.
     if isinstance(name, str) and name.startswith(PREFIX) and (directory / name.removeprefix(PREFIX)).is_dir():
         section["name"] = f"{PREFIX}{directory / name.removeprefix(PREFIX)}"
-    for key in ("data-dir", "path", "test-path", "images", "labels", "test-images", "test-labels", "weights"):
+    for key in (*DATA_PATHS, MODEL_PATH):
         if isinstance(section.get(key), str):
             section[key] = str(directory / Path(section[key]).expanduser())

@@ -23,19 +23,10 @@ from fl_audit.stored_json import SEALS, read_json
 from fl_audit.whole_files import remove_halves
 
 SCHEMA = 2
+_TABLES = ("worlds", "rounds", "releases", "clients", "residuals", "insiders", "targets")
 _FILES = (
-    SEALS,
-    "summary.json",
-    "timing.json",
-    "report.html",
-    "report.pdf",
-    "worlds.parquet",
-    "rounds.parquet",
-    "releases.parquet",
-    "clients.parquet",
-    "residuals.parquet",
-    "insiders.parquet",
-    "targets.parquet",
+    *(SEALS, "summary.json", "timing.json", "report.html", "report.pdf"),
+    *(f"{label}.parquet" for label in _TABLES),
 )
 _DIRECTORIES = ("public", "challenger", "challenger/batches", "figures")
 

@@ -5,23 +5,15 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from experiments.runs.config.data import DATA_PATHS, MODEL_PATH
 from experiments.runs.plan import AuditPlan
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.records import Records
 from fl_audit.data.split import select_records
 
-OPERATIONAL = ("run.client-time-limit", "run.client-retries", "run.actors", "run.batches-in-flight")
+_OPERATIONAL = ("run.client-time-limit", "run.client-retries", "run.actors", "run.batches-in-flight")
 """Settings that change how a run is carried out and nothing of what comes out."""
-PLACES = (
-    "data.data-dir",
-    "data.path",
-    "data.test-path",
-    "data.images",
-    "data.labels",
-    "data.test-images",
-    "data.test-labels",
-    "model.weights",
-)
+_PLACES = (*(f"data.{key}" for key in DATA_PATHS), f"model.{MODEL_PATH}")
 """Settings that say where files lie. Whether what stands in them is the same is told by digests."""
 GROWING = "audit.worlds"  # the setting that may be raised: more worlds of the same run
 _CRAFTED = (f"pair.{which}.{part}" for which in ("crafted", "opposite") for part in ("features", "label"))
@@ -65,7 +57,7 @@ def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
     stored, wanted
         Sections of settings, as `RunConfig.as_dict` returns them without the seed of the run.
     """
-    passed_over = {*OPERATIONAL, *PLACES, GROWING}
+    passed_over = {*_OPERATIONAL, *_PLACES, GROWING}
     old, new = (dict(_flat(values)) for values in (stored, wanted))
     keys = [key for key in dict.fromkeys([*old, *new]) if key not in passed_over]
     found = [f"{key} is {_said(new, key)} and was {_said(old, key)}" for key in keys if old.get(key) != new.get(key)]

@@ -1,24 +1,15 @@
 """The configuration of a run: a TOML file, checked whole before anything is done; a module for each of its sections."""
 
-from experiments.runs.config.audit import AuditSection, LossSource
-from experiments.runs.config.data import DataSection, ModelSection
-from experiments.runs.config.privacy import PRIVACY_TARGETS, PROMISE_ONLY, RANDOMISER_KEYS, PrivacySection
-from experiments.runs.config.training import RunSection, TrainingSection
-from experiments.runs.config.values import Scalar
-from experiments.runs.config.whole import RunConfig, parse_config
-
-__all__ = [
-    "PRIVACY_TARGETS",
-    "PROMISE_ONLY",
-    "RANDOMISER_KEYS",
-    "AuditSection",
-    "DataSection",
-    "LossSource",
-    "ModelSection",
-    "PrivacySection",
-    "RunConfig",
-    "RunSection",
-    "Scalar",
-    "TrainingSection",
-    "parse_config",
-]
+from experiments.runs.config.audit import AuditSection as AuditSection
+from experiments.runs.config.audit import LossSource as LossSource
+from experiments.runs.config.data import DataSection as DataSection
+from experiments.runs.config.data import ModelSection as ModelSection
+from experiments.runs.config.privacy import PRIVACY_TARGETS as PRIVACY_TARGETS
+from experiments.runs.config.privacy import PROMISE_ONLY as PROMISE_ONLY
+from experiments.runs.config.privacy import RANDOMISER_KEYS as RANDOMISER_KEYS
+from experiments.runs.config.privacy import PrivacySection as PrivacySection
+from experiments.runs.config.training import RunSection as RunSection
+from experiments.runs.config.training import TrainingSection as TrainingSection
+from experiments.runs.config.values import Scalar as Scalar
+from experiments.runs.config.whole import RunConfig as RunConfig
+from experiments.runs.config.whole import parse_config as parse_config

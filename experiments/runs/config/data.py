@@ -8,7 +8,10 @@ from experiments.runs.config.values import Choice, ConfigSection, Count, Scalar,
 from fl_audit.data.names import PartitionScheme
 from fl_audit.game.names import InitialWeights
 
-DEFAULT_CLIENTS = 10
+_CLIENTS = 10
+DATA_PATHS = ("data-dir", "path", "test-path", "images", "labels", "test-images", "test-labels")
+MODEL_PATH = "weights"
+"""Settings of the sections that name files or directories."""
 
 
 class DataSection(ConfigSection):
@@ -99,7 +102,7 @@ class DataSection(ConfigSection):
         """Fill in the default before the values are checked; with natural clients the data tell the number."""
         if not isinstance(values, dict) or "clients" in values or values.get("partition") == PartitionScheme.NATURAL:
             return values
-        return values | {"clients": DEFAULT_CLIENTS}
+        return values | {"clients": _CLIENTS}
 
 
 class ModelSection(ConfigSection):
