@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -205,21 +206,16 @@ class RunStore:
         if manifest.batch.name != path.name:
             return f"{path.name} stands in another's place"
         for name, digest in manifest.files.items():
-            if _digest_if_there(self.directory / name) != digest:
-                return f"{name} is missing or damaged"
+            with suppress(OSError):
+                if _digest(self.directory / name) == digest:
+                    continue
+            return f"{name} is missing or damaged"
         return manifest
 
 
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _digest_if_there(path: Path) -> str | None:
-    try:
-        return _digest(path)
-    except OSError:
-        return None
 
 
 def _remove(path: Path) -> None:

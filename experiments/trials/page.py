@@ -21,7 +21,8 @@ from fl_audit.report.style import BIT_STYLES, INK, MUTED, add_legend, finish_axe
 from fl_audit.report.wording import capital
 from fl_audit.whole_files import whole_file
 
-NOTICE = (
+_BINS = 40
+_NOTICE = (
     "The bounds assume nothing of the mechanism but that games are independent. They are corrected for the number of "
     "leads and stages that were tried. Readings that assume Gaussian noise are marked, and decide nothing."
 )
@@ -39,7 +40,15 @@ def write_trial(trial: Trial, found: Sequence[Finding], name: str, directory: Pa
     directory
         Where to write; made where it is missing.
     """
-    page = _page(trial, found, name)
+    page = html_page(
+        title=f"{name}: {trial.verdict}",
+        heading=name,
+        subtitle=f"Claim: {trial.claim.words} · {trial.pilots} games looked for leads",
+        opening=_opening(trial, found),
+        body=f"{_details(trial, found)}\n<p>{_NOTICE}</p>",
+        banner=verdict_banner(trial.verdict, capital(claim_words(trial))),
+        step=_next(trial, found),
+    )
     return _written(page, trial_json(trial, tuple(found)), directory)
 
 
@@ -81,7 +90,7 @@ def write_page(
         heading=name,
         subtitle="A Flower app, as it is",
         opening=_opening(*trials[0]) if claims else "",
-        body=f"{body}<p>{NOTICE}</p>",
+        body=f"{body}<p>{_NOTICE}</p>",
         # A claim about more than was played is judged otherwise than the games.
         banner=verdict_banner(
             verdict, capital(claim_words(trials[0][0])) if verdict is trials[0][0].verdict else headline
@@ -101,20 +110,9 @@ def _written(page: str, values: Mapping[str, Any], directory: Path) -> Path:
 
 
 def _details(trial: Trial, found: Sequence[Finding]) -> str:
-    body = [_table(found), *(_section(trial, finding) for finding in found), _refusals(trial)]
-    return "\n".join(part for part in body if part)
-
-
-def _page(trial: Trial, found: Sequence[Finding], name: str) -> str:
-    return html_page(
-        title=f"{name}: {trial.verdict}",
-        heading=name,
-        subtitle=f"Claim: {trial.claim.words} · {trial.pilots} games looked for leads",
-        opening=_opening(trial, found),
-        body=f"{_details(trial, found)}\n<p>{NOTICE}</p>",
-        banner=verdict_banner(trial.verdict, capital(claim_words(trial))),
-        step=_next(trial, found),
-    )
+    lines = "".join(f"<li>{escape(refusal_words(refusal))}</li>" for refusal in trial.refusals)
+    refusals = [f"<h2>What the mechanism would not play</h2><ul>{lines}</ul>"] if lines else []
+    return "\n".join([_table(found), *(_section(trial, finding) for finding in found), *refusals])
 
 
 def _opening(trial: Trial, found: Sequence[Finding]) -> str:
@@ -169,16 +167,6 @@ def _section(trial: Trial, finding: Finding) -> str:
         f"<p>Usual mend: {escape(finding.mend)}</p>" if attempt.is_broken else "",
     ]
     return "\n".join(part for part in parts if part)
-
-
-def _refusals(trial: Trial) -> str:
-    if not trial.refusals:
-        return ""
-    lines = "".join(f"<li>{escape(refusal_words(refusal))}</li>" for refusal in trial.refusals)
-    return f"<h2>What the mechanism would not play</h2><ul>{lines}</ul>"
-
-
-_BINS = 40
 
 
 def _attempt_figure(claim: StatedClaim, attempt: Attempt) -> Figure:

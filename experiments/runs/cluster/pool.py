@@ -20,7 +20,7 @@ from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayError, RayTa
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from experiments import talk
-from experiments.runs.cluster.versions import is_alike, own_versions, versions_of
+from experiments.runs.cluster.versions import versions_of
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _SECONDS_TO_END = 5.0
@@ -107,7 +107,8 @@ class ClientPool:
         # Those that are there when the run begins were asked before: see `require_alike`.
         self._asked, self._welcome = set(self._nodes), set(self._nodes)
         if not self.capacity:
-            raise CallError(f"no node of the cluster has room for a client, which takes {_in_words(share)}")
+            taken = " and ".join(f"{value:g} {key.removeprefix('num_')}" for key, value in share.items() if value > 0)
+            raise CallError(f"no node of the cluster has room for a client, which takes {taken}")
         self._watching = [threading.Thread(target=self._watch_nodes, daemon=True)]
         self._watching[0].start()
 
@@ -266,11 +267,11 @@ class ClientPool:
 
     def _meet(self, node: Node) -> None:
         """Use a node that has joined from now on, if it has the Python and the Flower of this process."""
-        own = own_versions()
         for found in versions_of([node.identity], self._closed.is_set).values():
-            alike = is_alike(found, own)
-            talk.tell(f"node {node.address} has joined" + ("" if alike else f" and is not used: it has {found}"))
-            if alike:
+            talk.tell(
+                f"node {node.address} has joined" + ("" if found.is_ours else f" and is not used: it has {found}")
+            )
+            if found.is_ours:
                 self._welcome.add(node.identity)
 
     def _drop_from(self, lost: list[Node]) -> None:
@@ -296,10 +297,6 @@ def _slots(resources: Mapping[str, float], share: Mapping[str, float]) -> int:
     """Return for how many clients the resources of a node suffice."""
     needed = {"CPU": share["num_cpus"], "GPU": share.get("num_gpus", 0.0)}
     return int(min(resources.get(name, 0.0) // amount for name, amount in needed.items() if amount > 0))
-
-
-def _in_words(share: Mapping[str, float]) -> str:
-    return " and ".join(f"{value:g} {key.removeprefix('num_')}" for key, value in share.items() if value > 0)
 
 
 def _client_process() -> Any:

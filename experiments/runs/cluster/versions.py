@@ -4,7 +4,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable
 from importlib import metadata
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 from ray.exceptions import RayError
@@ -20,13 +20,29 @@ _ASKED = ((platform.python_version, ()), (metadata.version, ("flwr",)))
 """What a machine is asked. These are functions of Python itself, which any version of it finds by their names."""
 
 
-def own_versions() -> str:
+class Versions(NamedTuple):
+    """What a machine has."""
+
+    python: str  # "3.11.7"
+    flower: str  # "no" where it has none
+
+    def __str__(self) -> str:
+        return f"Python {self.python} and flwr {self.flower}"
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether that machine and this process understand each other: the third number of Python does not matter."""
+        own = own_versions()
+        return (self.python.rpartition(".")[0], self.flower) == (own.python.rpartition(".")[0], own.flower)
+
+
+def own_versions() -> Versions:
     """Return the versions of this process."""
-    return _in_words(platform.python_version(), metadata.version("flwr"))
+    return Versions(platform.python_version(), metadata.version("flwr"))
 
 
-def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: False) -> dict[str, str]:
-    """Return in words what machines have, by Ray's names of them; of a machine that is lost nothing.
+def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: False) -> dict[str, Versions]:
+    """Return what machines have, by Ray's names of them; of a machine that is lost nothing.
 
     Parameters
     ----------
@@ -39,39 +55,16 @@ def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: Fals
     while left and time.monotonic() < deadline and not is_over():
         there, left = ray.wait(every, num_returns=len(every), timeout=_SECONDS_BETWEEN_LOOKS)
     found = {node: [_answer(one) if one in there else None for one in answers] for node, answers in asked.items()}
-    return {node: _in_words(*answers) for node, answers in found.items() if None not in answers}
+    return {node: Versions(*map(str, answers)) for node, answers in found.items() if None not in answers}
 
 
 def require_alike(address: str) -> None:
-    """Refuse a cluster with a machine that has another Python or Flower.
-
-    Parameters
-    ----------
-    address
-        Address of the cluster, as the user named it.
-
-    Raises
-    ------
-    InputError
-        If there is one.
-    """
+    """Refuse a cluster, by the address that the user named, with a machine that has another Python or Flower."""
     rows: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     used = {row["NodeID"]: row["NodeManagerAddress"] for row in rows if row["Alive"] and row["Resources"].get("CPU")}
-    own, found = own_versions(), versions_of(used)
-    others = [f"node {used[node]} has {one}" for node, one in found.items() if not is_alike(one, own)]
-    require(not others, f"--ray-address {address}: {'; '.join(others)}: accepted are nodes with {own}, as here")
-
-
-def is_alike(one: str, other: str) -> bool:
-    """Whether machines with these versions understand each other: the third number of Python does not matter.
-
-    Parameters
-    ----------
-    one, other
-        Versions in words, as `own_versions` returns them.
-    """
-    (python, flower), (own, own_flower) = (words.split(" and ") for words in (one, other))
-    return python.rpartition(".")[0] == own.rpartition(".")[0] and flower == own_flower
+    others = [f"node {used[node]} has {one}" for node, one in versions_of(used).items() if not one.is_ours]
+    said = f"{'; '.join(others)}: accepted are nodes with {own_versions()}, as here"
+    require(not others, f"--ray-address {address}: {said}")
 
 
 def _ask(identity: str, question: Any, arguments: tuple[str, ...]) -> Any:
@@ -87,7 +80,3 @@ def _answer(reference: Any) -> str | None:
         return "no"
     except RayError:
         return None
-
-
-def _in_words(python: str | None, flower: str | None) -> str:
-    return f"Python {python} and flwr {flower}"
