@@ -139,11 +139,10 @@ def replay(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
     Says to how many digits they agree with those of the run, and ends with status 4 if they do not.
     """
     require_run(directory)
-    from experiments.runs.replay import agreement
     from experiments.runs.replay import replay as recompute
 
     result = recompute(directory)
-    found = agreement(result, directory)
+    found = result.agreement(directory)
     if as_json:
         rows = {
             "worlds": result.worlds.tolist(),

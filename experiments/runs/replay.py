@@ -23,24 +23,6 @@ _DIGITS = 15
 
 
 @dataclass(frozen=True)
-class Replay:
-    """Log-odds recomputed from public files."""
-
-    worlds: Integers  # the kept worlds
-    log_odds: Floats  # cumulative log-odds after each round, float64 (worlds, rounds)
-    # `sigma`, `measured_sigma`: the noise standard deviation that the release law names for each round, and the one
-    # that the insider measures; float64 (worlds, rounds).
-    sigma: Floats
-    measured_sigma: Floats
-
-    @property
-    def noise_ratio(self) -> Floats:
-        """Measured over promised noise, root mean square over the rounds (worlds,)."""
-        ratio: Floats = np.sqrt(np.square(self.measured_sigma / self.sigma).mean(axis=1))
-        return ratio
-
-
-@dataclass(frozen=True)
 class ReplayMatch:
     """How far log-odds that were recomputed are those of the run."""
 
@@ -65,26 +47,32 @@ class ReplayMatch:
         )
 
 
-def agreement(found: Replay, directory: Path) -> ReplayMatch | None:
-    """Hold a replay against the log-odds that the run stored.
+@dataclass(frozen=True)
+class Replay:
+    """Log-odds recomputed from public files."""
 
-    Parameters
-    ----------
-    found, directory
-        What was recomputed, and the run directory.
+    worlds: Integers  # the kept worlds
+    log_odds: Floats  # cumulative log-odds after each round, float64 (worlds, rounds)
+    # `sigma`, `measured_sigma`: the noise standard deviation that the release law names for each round, and the one
+    # that the insider measures; float64 (worlds, rounds).
+    sigma: Floats
+    measured_sigma: Floats
 
-    Returns
-    -------
-    ReplayMatch or None
-        None where the run's results are gone.
-    """
-    results = directory / "worlds.parquet"
-    if not results.exists():
-        return None
-    stored = pd.read_parquet(results).set_index("world")["log_odds"].reindex(found.worlds).to_numpy(dtype=np.float64)
-    difference = np.abs(found.log_odds[:, -1] - stored) / np.maximum(1.0, np.abs(stored))
-    # A world that one of the two lacks, or a log-odds that is no number, agrees with nothing.
-    return ReplayMatch(float(np.nan_to_num(difference, nan=np.inf).max()))
+    @property
+    def noise_ratio(self) -> Floats:
+        """Measured over promised noise, root mean square over the rounds (worlds,)."""
+        ratio: Floats = np.sqrt(np.square(self.measured_sigma / self.sigma).mean(axis=1))
+        return ratio
+
+    def agreement(self, directory: Path) -> ReplayMatch | None:
+        """Return how far the log-odds are those that the run in a directory stored; None where its results are gone."""
+        results = directory / "worlds.parquet"
+        if not results.exists():
+            return None
+        stored = pd.read_parquet(results).set_index("world")["log_odds"].reindex(self.worlds).to_numpy(dtype=np.float64)
+        difference = np.abs(self.log_odds[:, -1] - stored) / np.maximum(1.0, np.abs(stored))
+        # A world that one of the two lacks, or a log-odds that is no number, agrees with nothing.
+        return ReplayMatch(float(np.nan_to_num(difference, nan=np.inf).max()))
 
 
 def replay(directory: Path) -> Replay:

@@ -18,7 +18,7 @@ from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
 from experiments.runs.engines import Engine
-from experiments.runs.replay import ReplayMatch, agreement, replay
+from experiments.runs.replay import ReplayMatch, replay
 from experiments.runs.run import rebuild_report, run_audit
 from experiments.runs.run_directory import RunDirectory
 from fl_audit.adversaries.residuals import Residuals
@@ -125,12 +125,12 @@ def test_replay_without_the_challenger_gives_the_same_log_odds(
 
 def test_replay_says_to_how_many_digits_it_agrees(small_run: Path, tmp_path: Path) -> None:
     result = replay(small_run)
-    found = agreement(result, small_run)
+    found = result.agreement(small_run)
     assert found is not None
     assert found.agrees
     assert found.digits >= 6
     shutil.copytree(small_run / "public", tmp_path / "alone" / "public")
-    assert agreement(result, tmp_path / "alone") is None
+    assert result.agreement(tmp_path / "alone") is None
     assert [ReplayMatch(one).digits for one in (0.0, 2e-9, 0.5, 70.0)] == [15, 8, 0, 0]
     assert [ReplayMatch(one).agrees for one in (0.0, 1e-6, 1.1e-6)] == [True, True, False]
 
@@ -142,7 +142,7 @@ def test_replay_notices_a_changed_release(small_run: Path) -> None:
     stored = load_file(path)
     stored["releases"][1, 0, 0] += 1.0
     save_file(stored, path)
-    found = agreement(replay(small_run), small_run)
+    found = replay(small_run).agreement(small_run)
     assert found is not None
     assert not found.agrees
     assert abs(replay(small_run).log_odds[0, -1] - pd.read_parquet(small_run / "worlds.parquet")["log_odds"][0]) > 1e-3
