@@ -21,7 +21,6 @@ _Show = Callable[[int, str], None]
 Progress = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 """Opens a display of so many world-rounds; the block gets a function that is told how many are done."""
 
-
 RunsProgress = Callable[[int], AbstractContextManager[Callable[[str], Callable[[int], None]]]]
 """Opens a display over several runs; the block gets a function that names the next run and returns its display."""
 

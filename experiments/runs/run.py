@@ -3,14 +3,15 @@
 import errno
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
 from flwr.clientapp import ClientApp
-from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp import Grid
 
 from clients.app import app as default_client_app
 from clients.app import read_ahead
@@ -26,7 +27,7 @@ from experiments.runs.progress import Progress, at_work, no_progress, steps_bar
 from experiments.runs.provenance import note_session, read_provenance
 from experiments.runs.questions import more_questions
 from experiments.runs.run_directory import RunDirectory, read_plan
-from experiments.runs.store import RunStore, write_json, write_sealed, write_table
+from experiments.runs.store import write_json, write_sealed, write_table
 from experiments.runs.without_privacy import note_unprotected, read_unprotected
 from fl_audit.adversaries.membership.names import Attack, of_ours
 from fl_audit.adversaries.membership.shadows import require_shadows_of_all
@@ -39,6 +40,7 @@ from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch
 from server.app import FederationClock, FederationPlan, build_server_app, run_federation
 from server.evaluator import require_evaluable
+from server.results import BatchResult
 from server.watched_grid import WatchedGrid
 from strategies.challenger import SeededChallenger
 from strategies.dp_strategy import DPStrategy
@@ -48,6 +50,7 @@ from strategies.loss_queries import FederatedLosses
 if TYPE_CHECKING:
     from fl_audit.report.finding import RunContents
 
+_Keep = Callable[[BatchResult], None]
 _TIMING = "timing.json"
 _UNKNOWN: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_seconds", "worlds_per_second", "engine"))
 """How long a run took that was ended between its last batch and its report."""
@@ -123,15 +126,9 @@ def run_audit(
         require_room(plan, directory)
     run = RunDirectory(directory)
 
-    def carry_out(
-        federation: FederationPlan, store: RunStore, clock: FederationClock, on_round: Callable[[int], None]
-    ) -> None:
-        interrupted = threading.Event()
-        server_app = build_server_app(federation, store.finish, clock, _getting_ready(on_round), interrupted.is_set)
-        _start(engine, server_app, parties.client_app, plan, ray_address, interrupted)
-
     with _kept_if_unwritable(), run.opened(plan, resume) as plan:
-        _play(plan, run, engine.value, carry_out, progress, parties)
+        federate = partial(_federate, engine, plan, ray_address, parties.client_app)
+        _play(plan, run, engine.value, federate, progress, parties)
         return finish(plan, run, with_report)
 
 
@@ -167,7 +164,7 @@ def _play(
     plan: AuditPlan,
     run: RunDirectory,
     engine: str,
-    carry_out: Callable[[FederationPlan, RunStore, FederationClock, Callable[[int], None]], None],
+    federate: Callable[[FederationPlan, _Keep, FederationClock, Callable[[int], None]], None],
     progress: Progress = no_progress,
     parties: Parties = HONEST,
 ) -> None:
@@ -180,7 +177,7 @@ def _play(
     with progress(worlds * plan.public.rounds) as on_round:
         store = run.store(plan.config)
         store.clear(plan.config.audit.worlds)
-        carry_out(federation_plan(plan, pending, parties), store, clock, on_round)
+        federate(federation_plan(plan, pending, parties), store.finish, clock, on_round)
     training = clock.finished - clock.ready
     timing: dict[str, Any] = {"setup_seconds": clock.ready - clock.started, "training_seconds": training}
     timing |= {"worlds_per_second": worlds / training, "engine": engine}
@@ -200,17 +197,25 @@ def _getting_ready(on_round: Callable[[int], None]) -> Callable[[int], None]:
     return told
 
 
-def _start(
-    engine: Engine, server_app: ServerApp, app: ClientApp, plan: AuditPlan, address: str | None, ended: threading.Event
+def _federate(
+    engine: Engine,
+    plan: AuditPlan,
+    ray_address: str | None,
+    app: ClientApp,
+    federation: FederationPlan,
+    keep: _Keep,
+    clock: FederationClock,
+    on_round: Callable[[int], None],
 ) -> None:
-    clients, settings = plan.public.nodes, plan.config.run
+    interrupted, clients, settings = threading.Event(), plan.public.nodes, plan.config.run
+    server_app = build_server_app(federation, keep, clock, _getting_ready(on_round), interrupted.is_set)
     match engine:
         case Engine.LOCAL:
             # Clients are stacked where they have one world each: where they have many, these are stacked already.
             ahead = read_ahead if settings.worlds_per_batch == 1 else None
             run_locally(server_app, app, clients, settings.client_time_limit, max(1, settings.actors), ahead)
         case Engine.RAY:
-            run_on_ray(server_app, app, clients, RayOptions.of(settings, address), ended)
+            run_on_ray(server_app, app, clients, RayOptions.of(settings, ray_address), interrupted)
         case _:
             assert_never(engine)
 
@@ -223,13 +228,8 @@ def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
     grid, plan, run
         Flower's grid, what to do, and where results go.
     """
-
-    def carry_out(
-        federation: FederationPlan, store: RunStore, clock: FederationClock, on_round: Callable[[int], None]
-    ) -> None:
-        run_federation(federation, WatchedGrid(grid, plan.config.run.client_time_limit), store.finish, clock, on_round)
-
-    _play(plan, run, "flwr run", carry_out)
+    watched = WatchedGrid(grid, plan.config.run.client_time_limit)
+    _play(plan, run, "flwr run", lambda federation, *rest: run_federation(federation, watched, *rest))
 
 
 def _pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[WorldBatch, ...]:
@@ -318,21 +318,19 @@ def finish(
 
 def _looks(run: RunDirectory, worlds: int) -> tuple[int, ...]:
     """Return after how many worlds the run was judged, now included; a report that is rewritten is no new look."""
-    try:
-        stored = read_json(run.summary)
-        earlier = tuple(map(int, stored.get("looks") or ()))
-    except (InputError, AttributeError, TypeError, ValueError):
-        earlier = ()
-    return tuple(sorted({*earlier, worlds}))
+    earlier = set[int]()
+    with suppress(AttributeError, TypeError, ValueError):  # no summary, or a damaged one
+        earlier = set(map(int, read_json(run.summary).get("looks") or ()))
+    return tuple(sorted(earlier | {worlds}))
 
 
 def _timing(run: RunDirectory) -> dict[str, Any]:
     """Return how long the run took, as far as that was noted and can be read."""
-    try:
-        stored = read_json(run.path / _TIMING)
-    except InputError:
-        return _UNKNOWN
-    return stored if isinstance(stored, dict) and stored.keys() == _UNKNOWN.keys() else _UNKNOWN
+    with suppress(InputError, AttributeError):
+        stored: dict[str, Any] = read_json(run.path / _TIMING)
+        if stored.keys() == _UNKNOWN.keys():
+            return stored
+    return _UNKNOWN
 
 
 def rebuild_report(

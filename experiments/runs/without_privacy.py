@@ -15,7 +15,6 @@ from fl_audit.stored_json import read_json, read_summary
 _TRAINING = ("data", "model", "training")
 """Sections that both runs must have alike; privacy and what watches it may differ."""
 
-
 _MOST_WORLDS = 20  # as many trainings without privacy give its mean accuracy closely enough
 
 

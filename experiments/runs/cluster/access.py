@@ -34,7 +34,6 @@ _SECONDS_TO_ANSWER = 5.0
 _ASKED = "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo"
 """What is asked of a cluster to learn whether it wants a token, without one and then with ours."""
 
-
 _ahead: list["RayOptions"] = []
 """Of a Ray that was started before the run that takes it; Flower ends it with that run."""
 _EARLY = {"RAY_preload_python_modules": "clients.app"}

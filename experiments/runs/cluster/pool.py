@@ -31,7 +31,6 @@ _SECONDS_UNTIL_A_NODE_IS_MISSED = 30.0
 ORDINARY = 0
 """The compartment of clients who hold nothing that others must not see."""
 
-
 _NO_ROOM = (
     "Ray's object store is full: give it more room (ray start --object-store-memory), or play fewer worlds at a time "
     "(run.worlds-per-batch)"

@@ -35,10 +35,8 @@ def _loss_range(value: Any) -> Any:
 FEWEST_SHADOWS = 24
 """With so many worlds a target has two others where it is in, and two where it is out, but for one in 28,000."""
 
-
 FEWEST_KNOWN = 60
 """Half of so many targets holds fewer than two members, or fewer than two others, once in 17 million times."""
-
 
 _OF_GAME = {
     "membership": ("targets", "attacks", "queries"),
