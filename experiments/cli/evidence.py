@@ -67,52 +67,37 @@ def bound(
     as_json: JsonOption = False,
 ) -> None:
     """Bound epsilon from below by the scores of an attack; higher scores mean members."""
-    if one_run:
-        _bound_one_run(in_scores, out_scores, delta, confidence, method, guesses, dimension, as_json)
-        return
-    if guesses is not None or dimension is not None:
+    methods: type[OneRunMethod | BoundMethod] = OneRunMethod if one_run else BoundMethod
+    if not one_run and (guesses is not None or dimension is not None):
         raise InputError("--guesses and --dimension belong to --one-run: accepted are none without it")
+    if method is not None and method not in list(methods):
+        beside = " with --one-run" if one_run else ""
+        raise InputError(f"--method {method!r}{beside}: accepted are {', '.join(methods)}")
+    members, others = read_numbers(in_scores), read_numbers(out_scores)
+    title = f"epsilon at delta {delta:g}, {len(members)}"
+    if one_run:
+        from fl_audit.canaries.bounds import one_run_bound
+
+        # Unless one is named, those that hold for any mechanism.
+        is_open = method is None and not as_json
+        any_mechanism = [one for one in OneRunMethod if one.is_for_any_mechanism]
+        asked = any_mechanism if is_open else [OneRunMethod(method or _ONE_RUN)]
+        of_canaries = [one_run_bound(members, others, delta, confidence, one, guesses, (), dimension) for one in asked]
+        if as_json:
+            print_json(of_canaries[0].to_json())
+        else:
+            _print_one_run(of_canaries, f"{title} canaries of one run")
+        return
     from fl_audit.evidence.bounds.lower_bounds import bound_json, epsilon_lower_bound
 
-    if method is not None and method not in list(BoundMethod):
-        raise InputError(f"--method {method!r}: accepted are {', '.join(BoundMethod)}")
-    members, nonmembers = read_numbers(in_scores), read_numbers(out_scores)
     if as_json or method is not None:
-        chosen = BoundMethod(method) if method is not None else _METHOD
-        found = [epsilon_lower_bound(members, nonmembers, delta, confidence, chosen)]
+        found = [epsilon_lower_bound(members, others, delta, confidence, BoundMethod(method or _METHOD))]
     else:
-        found = _all_that_apply(members, nonmembers, delta, confidence)
+        found = _all_that_apply(members, others, delta, confidence)
     if as_json:
         print_json(bound_json(found[0]))
-        return
-    _print(found, f"epsilon at delta {delta:g}, {len(members)} members and {len(nonmembers)} non-members")
-
-
-def _bound_one_run(
-    scores: Path,
-    coins: Path,
-    delta: float,
-    confidence: float,
-    method: str | None,
-    guesses: int | None,
-    dimension: int | None,
-    as_json: bool,
-) -> None:
-    """Bound epsilon by the canaries of one training; unless named, by the methods that hold for any mechanism."""
-    from fl_audit.canaries.bounds import one_run_bound
-
-    if method is not None and method not in list(OneRunMethod):
-        raise InputError(f"--method {method!r} with --one-run: accepted are {', '.join(OneRunMethod)}")
-    values, tossed = read_numbers(scores), read_numbers(coins)
-    if method is None and not as_json:
-        methods = [one for one in OneRunMethod if one.is_for_any_mechanism]
     else:
-        methods = [OneRunMethod(method or _ONE_RUN)]
-    found = [one_run_bound(values, tossed, delta, confidence, one, guesses, (), dimension) for one in methods]
-    if as_json:
-        print_json(found[0].to_json())
-        return
-    _print_one_run(found, f"epsilon at delta {delta:g}, {len(values)} canaries of one run")
+        _print(found, f"{title} members and {len(others)} non-members")
 
 
 def _print_one_run(found: "list[OneRunBound]", title: str) -> None:

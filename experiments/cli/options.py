@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from click import Command, Context
 from typer.core import TyperCommand, TyperGroup
+from typer.models import ArgumentInfo, OptionInfo
 
 from experiments.names import Engine
 from fl_audit.adjacency import Adjacency
@@ -27,7 +28,7 @@ class PlainGroup(_Plain, TyperGroup):
     """A group of commands whose help is plain text, for the same reason."""
 
 
-def option(name: str, metavar: str | None, said: str, among: Iterable[str] = (), **more: Any) -> Any:
+def option(name: str, metavar: str | None, said: str, among: Iterable[str] = (), **more: Any) -> OptionInfo:
     """Return an option that takes a value.
 
     Parameters
@@ -40,33 +41,20 @@ def option(name: str, metavar: str | None, said: str, among: Iterable[str] = (),
     return typer.Option(name, metavar=metavar, help=said, **_completed(among), **more)
 
 
-def switch(name: str, said: str) -> Any:
-    """Return an option that takes no value.
-
-    Parameters
-    ----------
-    name, said
-        The flag, and what the help says of it.
-    """
+def switch(name: str, said: str) -> OptionInfo:
+    """Return an option that takes no value; see `option`."""
     return typer.Option(name, help=said)
 
 
-def argument(metavar: str, said: str, among: Iterable[str] = (), **more: Any) -> Any:
-    """Return an argument.
-
-    Parameters
-    ----------
-    metavar, said, among, more
-        As for `option`.
-    """
+def argument(metavar: str, said: str, among: Iterable[str] = (), **more: Any) -> ArgumentInfo:
+    """Return an argument; see `option`."""
     return typer.Argument(metavar=metavar, help=said, **_completed(among), **more)
 
 
 def _completed(among: Iterable[str]) -> dict[str, Any]:
-    words = list(among)
-    return (
-        {"autocompletion": lambda incomplete: [word for word in words if word.startswith(incomplete)]} if words else {}
-    )
+    if not (words := list(among)):
+        return {}
+    return {"autocompletion": lambda incomplete: [word for word in words if word.startswith(incomplete)]}
 
 
 def print_json(values: object) -> None:
