@@ -82,17 +82,14 @@ def account_ledger(
 
 
 def real_noise(line: LedgerLine, delta: float) -> tuple[float, str]:
-    """Return the noise multiplier that a training really has, and what a wrong sensitivity makes of its epsilon.
+    """Return the noise over what a contribution of a training can really move the sum by, and a sentence about it.
+
+    It says what a wrong sensitivity makes of epsilon, and is empty where the sensitivity is right.
 
     Parameters
     ----------
     line, delta
         The training, and delta, above 0 and below 1.
-
-    Returns
-    -------
-    tuple
-        The noise over what a contribution can move the sum by, and a sentence, empty where the sensitivity is right.
     """
     if line.shortfall == 1:
         return line.noise_multiplier, ""

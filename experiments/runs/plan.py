@@ -128,7 +128,7 @@ def guarantee_of(law: ReleaseLaw, config: RunConfig) -> Guarantee | None:
     Parameters
     ----------
     law, config
-        The release law with its noise, and what says delta, rounds and accountant.
+        The release law with its noise, and the configuration, which says delta, rounds and accountant.
     """
     if not law.adds_noise:
         return None
@@ -141,7 +141,7 @@ def calibrated_multiplier(config: RunConfig, at_unit_noise: ReleaseLaw) -> float
     Parameters
     ----------
     config, at_unit_noise
-        What says what is promised, and the release law with noise multiplier 1.
+        The configuration, which says what is promised, and the release law with noise multiplier 1.
     """
     privacy = config.privacy
     target = one_target({name: getattr(privacy, name.replace("-", "_")) for name in (*TARGETS, *DETAILS)})

@@ -88,16 +88,14 @@ def run_audit(
     parties: Parties = HONEST,
     with_report: bool = True,
 ) -> "RunContents":
-    """Carry out a run, or the rest of one, and write its report.
+    """Carry out a run, or the rest of one, write its report, and return its summary and tables, as stored.
 
     Parameters
     ----------
     plan, directory
         What to do, and the run directory, new unless `resume`.
-    engine
-        Where the clients run.
-    ray_address
-        Address of a running Ray cluster; None starts a Ray on this machine.
+    engine, ray_address
+        Where the clients run, and the address of a running Ray cluster; None starts a Ray on this machine.
     resume
         Go on with an interrupted run; finished batches are not computed again.
     progress
@@ -106,11 +104,6 @@ def run_audit(
         What clients and server run; a study of broken mechanisms puts others in their place.
     with_report
         Whether the report is written; without it there are the tables and the summary.
-
-    Returns
-    -------
-    RunContents
-        Summary and tables, as stored.
 
     Raises
     ------
@@ -336,21 +329,15 @@ def _timing(run: RunDirectory) -> dict[str, Any]:
 def rebuild_report(
     directory: Path, without_privacy: Path | None = None, pdf_with_appendix: bool = False
 ) -> "RunContents":
-    """Write the report of a finished run again, from its stored batches.
+    """Write the report of a finished run again, from its stored batches; return its summary and tables, as stored.
 
     Parameters
     ----------
-    directory
-        Directory of the run.
-    without_privacy
-        Directory of the same training without privacy, whose accuracy is shown beside; None leaves it as it is.
+    directory, without_privacy
+        Directory of the run, and of the same training without privacy, whose accuracy is shown beside; None leaves it
+        as it is.
     pdf_with_appendix
         Whether the PDF holds the appendix too.
-
-    Returns
-    -------
-    RunContents
-        Summary and tables, as stored.
 
     Raises
     ------

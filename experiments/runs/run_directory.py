@@ -99,7 +99,7 @@ class RunDirectory:
 
     @contextmanager
     def opened(self, plan: AuditPlan, resume: bool) -> Iterator[AuditPlan]:
-        """Hold the run for this process, and begin it here or go on with it.
+        """Hold the run for this process, and begin it here or go on with it; the block gets the plan, with the seed.
 
         Parameters
         ----------
@@ -107,11 +107,6 @@ class RunDirectory:
             What to do; a seed that it leaves out is that of the run that goes on, or is drawn at random.
         resume
             Whether to go on with the run that was begun here, possibly with more worlds.
-
-        Returns
-        -------
-        AuditPlan
-            What to do, with the seed.
 
         Raises
         ------

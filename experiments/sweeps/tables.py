@@ -76,10 +76,8 @@ def choose_utility(models: pd.DataFrame, wanted: Utility | None) -> Utility:
 
     Parameters
     ----------
-    models
-        The table of models.
-    wanted
-        What is asked for; None leaves it open.
+    models, wanted
+        The table of models, and what is asked for; None leaves it open.
 
     Raises
     ------

@@ -35,10 +35,8 @@ def write_trial(trial: Trial, found: Sequence[Finding], name: str, directory: Pa
     ----------
     trial, found
         The trial, and what it found.
-    name
-        What was on trial.
-    directory
-        Where to write; made where it is missing.
+    name, directory
+        What was on trial, and where to write; made where it is missing.
     """
     page = html_page(
         title=f"{name}: {trial.verdict}",
@@ -61,7 +59,7 @@ def write_page(
     values: Mapping[str, Any],
     directory: Path,
 ) -> Path:
-    """Write the page of a review, one screen and the details below, with `summary.json` beside it.
+    """Write the page of a review, one screen and the details below, and `summary.json`; return the path of the page.
 
     Parameters
     ----------
@@ -75,11 +73,6 @@ def write_page(
         What they rest on, and the review as JSON values.
     directory
         Where to write; made where it is missing.
-
-    Returns
-    -------
-    Path
-        The page.
     """
     rows = "".join(f"<dt><strong>{escape(about)}</strong></dt><dd>{escape(said)}</dd>" for about, said in screen)
     claims = verdict is not Verdict.NO_PROMISE

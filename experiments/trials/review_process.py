@@ -31,7 +31,7 @@ _SWITCHES = {
 
 
 def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[str, Any]:
-    """Review an app in a process of its own.
+    """Review an app in a process of its own, and return the review as JSON values.
 
     Parameters
     ----------
@@ -41,11 +41,6 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
         What the reviewer says besides.
     out
         Where `report.html` and `summary.json` are written; None for nowhere.
-
-    Returns
-    -------
-    dict
-        The review as JSON values.
 
     Raises
     ------
