@@ -95,27 +95,11 @@ def datasets(data_dir: DataDirOption = None, as_json: JsonOption = False) -> Non
     print_table(("name", "what it is", "here"), cells)
 
 
-for _command in (
-    demo,
-    init,
-    check,
-    run,
-    replay,
-    report,
-    compare,
-    export,
-    sweep,
-    settings,
-    datasets,
-    calibrate,
-    account,
-    bound,
-    epsilon_star,
-    strategy,
-    review,
-    live,
-    reproduce,
-):
+_COMMANDS = (
+    *(demo, init, check, run, replay, report, compare, export, sweep, settings, datasets),
+    *(calibrate, account, bound, epsilon_star, strategy, review, live, reproduce),
+)
+for _command in _COMMANDS:
     # The list of commands would cut a sentence short where there is no shorter one.
     app.command(cls=PlainCommand, short_help=(_command.__doc__ or "").partition("\n")[0])(_command)
 

@@ -106,15 +106,9 @@ def calibrate(
     from fl_audit.privacy.guarantee import guarantee
     from fl_audit.privacy.targets import one_target
 
-    asked = {
-        "belief": belief,
-        "advantage": advantage,
-        "epsilon": epsilon,
-        "reconstruction": reconstruction,
-        "candidates": candidates,
-        "singling-out": singling_out,
-        "population-share": population_share,
-    }
+    asked = {"belief": belief, "advantage": advantage, "epsilon": epsilon}
+    asked |= {"reconstruction": reconstruction, "candidates": candidates}
+    asked |= {"singling-out": singling_out, "population-share": population_share}
     target, events = one_target(asked, "--"), gaussian_rounds(1.0, rounds, sampling_rate)
     neighbours = choice(Adjacency, "--adjacency", adjacency)
     chosen_by = choice(Sensitivities, "--sensitivities", sensitivities)

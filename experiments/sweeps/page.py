@@ -73,21 +73,12 @@ def _best_text(sweep: Sweep, best: "pd.DataFrame") -> str:
 
 def points_html(sweep: Sweep) -> str:
     """Return the points as a table, the frontier marked, by rising promise or Epsilon*."""
-    columns: tuple[str, ...] = (
-        "Setting",
-        "Promised epsilon",
-        "Models",
-        "Utility",
-        "Range",
-        "Epsilon*",
-        "Range",
-        "Frontier",
-    )
+    columns = ["Setting", "Promised epsilon", "Models", "Utility", "Range", "Epsilon*", "Range", "Frontier"]
     risk = "epsilon" if promise_varies(sweep.points) else "epsilon_star"
     ordered = sweep.points.sort_values(risk)
     rows = [_row(int(str(place)) + 1, row) for place, row in ordered.iterrows()]
     if ATTACKED[0] in sweep.points:
-        columns += ("Strongest attack", "Its AUC", "Its TPR at 1 % FPR")
+        columns += ["Strongest attack", "Its AUC", "Its TPR at 1 % FPR"]
     links = [f"{RUNS}/{quote(str(point))}/" for point in ordered["point"]]
     return page_table(columns, rows, numbers=range(1, len(columns)), links=links)
 

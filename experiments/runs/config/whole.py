@@ -81,21 +81,21 @@ def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Tabl
     if privacy.get("randomiser") is not None:
         # Nobody weighs what owners draw in secret.
         audit = filled["audit"] = {"insider": False} | audit
-    match audit.get("game"):
-        case "one-run":
-            # One training is the audit, whose canaries are in question and no pair. Noise inside training hides a
-            # record from the server, which is told what each client sends.
-            at = {"place": "server"} if strategy == "dp-sgd-clients" else {}
-            filled["audit"] = {"insider": False, "worlds": 1, "canaries": 10} | at | audit
-        case "membership" | "reconstruction" as game:
-            # What is protected comes or goes, and who can attack does.
-            of_records = strategy == "dp-fedsgd"
-            of_unit = str(Adjacency.ADD_REMOVE_RECORD if of_records else Adjacency.ADD_REMOVE_CLIENT)
-            relation = privacy.get("adjacency", of_unit)
-            attacks = [str(one) for one in (USUAL if str(relation).endswith("record") else OF_ANY_UNIT)]
-            attacked = {"attacks": attacks} if game == "membership" else {}
-            filled["audit"] = {"insider": is_private, "membership": False} | attacked | audit
-            filled["privacy"] = privacy if is_private else {"adjacency": relation} | privacy
+    game = audit.get("game")
+    if game == "one-run":
+        # One training is the audit, whose canaries are in question and no pair. Noise inside training hides a
+        # record from the server, which is told what each client sends.
+        at = {"place": "server"} if strategy == "dp-sgd-clients" else {}
+        filled["audit"] = {"insider": False, "worlds": 1, "canaries": 10} | at | audit
+    elif game in ("membership", "reconstruction"):
+        # What is protected comes or goes, and who can attack does.
+        of_records = strategy == "dp-fedsgd"
+        of_unit = str(Adjacency.ADD_REMOVE_RECORD if of_records else Adjacency.ADD_REMOVE_CLIENT)
+        relation = privacy.get("adjacency", of_unit)
+        attacks = [str(one) for one in (USUAL if str(relation).endswith("record") else OF_ANY_UNIT)]
+        attacked = {"attacks": attacks} if game == "membership" else {}
+        filled["audit"] = {"insider": is_private, "membership": False} | attacked | audit
+        filled["privacy"] = privacy if is_private else {"adjacency": relation} | privacy
     return filled
 
 
