@@ -15,10 +15,9 @@ def choose(quiet: bool, level: str | None) -> None:
 
     Parameters
     ----------
-    quiet
-        Whether nothing but results and errors is said.
-    level
-        One of `LEVELS`: logs of this program and of Flower go to standard error from there on; None logs nothing.
+    quiet, level
+        Whether nothing but results and errors is said, and from which of `LEVELS` on logs of this program and of Flower
+        go to standard error; None logs nothing.
     """
     _chosen.update(quiet=quiet, log=level is not None)
     for handler in LOG.handlers[:]:

@@ -32,10 +32,8 @@ def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.
 
     Parameters
     ----------
-    plan, store
-        The run, and its finished batches.
-    targets
-        One row a world and target, worlds and targets in order.
+    plan, store, targets
+        The run, its finished batches, and one row a world and target, worlds and targets in order.
 
     Raises
     ------

@@ -20,10 +20,8 @@ def first_problem(error: ValidationError, model: type[BaseModel], missing: str) 
 
     Parameters
     ----------
-    error
-        What pydantic raised.
-    model
-        The model of the whole configuration; its sections are models too.
+    error, model
+        What pydantic raised, and the model of the whole configuration; its sections are models too.
     missing
         What a section that has to be there is for.
     """

@@ -30,10 +30,8 @@ class LocalGrid(Grid):
 
     Parameters
     ----------
-    client_app
-        The app of every client.
-    clients
-        Number of clients; node ids are 2 and up.
+    client_app, clients
+        The app of every client, and the number of clients; node ids are 2 and up.
     time_limit, actors
         Seconds that one call may take, and how many calls run at the same time, at least 1.
     read_ahead
@@ -246,15 +244,13 @@ def run_locally(
     actors: int = 1,
     read_ahead: ReadAhead | None = None,
 ) -> None:
-    """Run the app in this process, with so many client calls at the same time; parameters as of `LocalGrid`.
+    """Run the app in this process, with so many client calls at the same time.
 
     Parameters
     ----------
     server_app, client_app
         The server's side of the app, and the clients'.
-    clients
-        Number of clients.
-    time_limit, actors, read_ahead
+    clients, time_limit, actors, read_ahead
         As of `LocalGrid`.
 
     Raises

@@ -79,10 +79,8 @@ def config_or_remedies(wishes: Wishes, directory: Path) -> NewConfig:
 
     Parameters
     ----------
-    wishes
-        What is wanted.
-    directory
-        Where the file is to stand; paths inside it are relative to that.
+    wishes, directory
+        What is wanted, and where the file is to stand; paths inside it are relative to that.
 
     Raises
     ------

@@ -77,10 +77,8 @@ def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None
 
     Parameters
     ----------
-    plan
-        A plan for which `require_drawable` holds.
-    on_step
-        Told one for every step of the search, of which there are at most `DRAWING_STEPS`.
+    plan, on_step
+        A plan for which `require_drawable` holds, and what is told one for every step, `DRAWING_STEPS` at most.
     """
     game, audit = load_game(plan.public), plan.config.audit
     assert audit.pictures is not None, "pictures are asked for"

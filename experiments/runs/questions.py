@@ -20,10 +20,8 @@ def with_questions(config: RunConfig, source: Source, split: Split) -> RunConfig
 
     Parameters
     ----------
-    config, source
-        The configuration, and the run's data.
-    split
-        D, the records outside it, and the test records.
+    config, source, split
+        The configuration, the run's data, and of these D, the records outside it, and the test records.
 
     Raises
     ------
@@ -56,10 +54,8 @@ def candidate_prior(config: RunConfig, source: Source, split: Split) -> tuple[fl
     ----------
     config
         As `with_questions` returns it.
-    source
-        The run's data; records that are in no world tell how common each value of an attribute is.
-    split
-        D, the records outside it, and the test records.
+    source, split
+        As for `with_questions`; records that are in no world tell how common each value of an attribute is.
 
     Raises
     ------

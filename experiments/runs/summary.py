@@ -40,14 +40,10 @@ def summarise(
         What was promised and played, and what came out.
     timing
         Seconds, and the engine.
-    provenance
-        Where the run comes from; None where that was not noted.
-    unprotected
-        What the same training without privacy is worth; None where no such run was named.
-    drawn
-        The pictures that were drawn of its records, if any.
-    looks
-        After how many worlds it was judged, this time the last.
+    provenance, unprotected
+        Where the run comes from, and what the same training without privacy is worth; None where that was not noted.
+    drawn, looks
+        The pictures that were drawn of its records, if any, and after how many worlds it was judged, now the last.
     """
     audit, privacy, game = plan.config.audit, plan.config.privacy, load_game(plan.public)
     labels = game.test_records.labels

@@ -52,10 +52,8 @@ def note_unprotected(run: Path, other: Path) -> None:
 
     Parameters
     ----------
-    run
-        Directory of a finished run.
-    other
-        Directory of a finished run with `private = false` and the same data, model and training.
+    run, other
+        Directories of finished runs, the other with `private = false` and the same data, model and training.
 
     Raises
     ------

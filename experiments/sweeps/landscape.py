@@ -59,10 +59,8 @@ def landscape_figure(
 
     Parameters
     ----------
-    points
-        As `points_table` returns them.
-    models
-        As `models_table` returns them; the marginal densities are over models.
+    points, models
+        As `points_table` and `models_table` return them; the marginal densities are over models.
     utility, title
         What the vertical axis shows, and the title of the figure.
     by_promise

@@ -65,10 +65,8 @@ def write_page(
     ----------
     name, verdict
         What was reviewed, and what came of it.
-    headline
-        The same in a line.
-    screen
-        The lines of the first screen: what each is about, and what it says.
+    headline, screen
+        The same in a line, and the lines of the first screen: what each is about, and what it says.
     trials, values
         What they rest on, and the review as JSON values.
     directory

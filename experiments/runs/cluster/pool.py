@@ -81,10 +81,8 @@ class ClientPool:
 
     Parameters
     ----------
-    app
-        The client app, as Ray can send it.
-    share
-        How much of a node one client takes: `num_cpus` and `num_gpus`.
+    app, share
+        The client app, as Ray can send it, and how much of a node one client takes: `num_cpus` and `num_gpus`.
     retries
         How often a call is made again whose process has died, on a node that has not.
 
