@@ -40,7 +40,7 @@ from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch
 from server.app import FederationClock, FederationPlan, build_server_app, run_federation
 from server.evaluator import require_evaluable
-from server.results import BatchResult
+from server.results import ResultSink
 from server.watched_grid import WatchedGrid
 from strategies.challenger import SeededChallenger
 from strategies.dp_strategy import DPStrategy
@@ -50,7 +50,6 @@ from strategies.loss_queries import FederatedLosses
 if TYPE_CHECKING:
     from fl_audit.report.finding import RunContents
 
-_Keep = Callable[[BatchResult], None]
 _TIMING = "timing.json"
 _UNKNOWN: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_seconds", "worlds_per_second", "engine"))
 """How long a run took that was ended between its last batch and its report."""
@@ -157,7 +156,7 @@ def _play(
     plan: AuditPlan,
     run: RunDirectory,
     engine: str,
-    federate: Callable[[FederationPlan, _Keep, FederationClock, Callable[[int], None]], None],
+    federate: Callable[[FederationPlan, ResultSink, FederationClock, Callable[[int], None]], None],
     progress: Progress = no_progress,
     parties: Parties = HONEST,
 ) -> None:
@@ -196,7 +195,7 @@ def _federate(
     ray_address: str | None,
     app: ClientApp,
     federation: FederationPlan,
-    keep: _Keep,
+    keep: ResultSink,
     clock: FederationClock,
     on_round: Callable[[int], None],
 ) -> None:
