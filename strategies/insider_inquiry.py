@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord, Message
 
 from fl_audit.adversaries.residuals import Residuals, ResidualsLayout
 from fl_audit.arrays import Floats, Integers
-from fl_audit.evidence.belief.innovations import SMALLEST_SIGNAL
+from fl_audit.evidence.belief.laws import SMALLEST_SIGNAL
 from fl_audit.game.canaries import directions_read, parts
 from fl_audit.game.columns import Columns
 from fl_audit.game.game import Game

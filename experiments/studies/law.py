@@ -3,7 +3,7 @@
     python -m experiments.studies.law [--data-dir DIR] [--worlds N] [--wrong-worlds N] [--only NAME]
 
 The innovations of an honest run are independent standard normal draws, whatever the data, the model, the optimizer
-and the sensitivity (see `fl_audit.evidence.belief.innovations`). Each wrong insider reads the same releases, so the
+and the sensitivity (see `fl_audit.evidence.belief.laws`). Each wrong insider reads the same releases, so the
 same check must fail for it: one believes in 5 % more noise, one takes D for D', one uses the weights of the round
 before. The advantage is compared with its exact value within three standard errors where the final law is exact (local
 sensitivity), and otherwise with that value as its upper limit.
@@ -32,7 +32,7 @@ from experiments.runs.run import run_audit
 from experiments.studies.chores import end, parser_of, table_of
 from fl_audit.adversaries.identifiability import Observation, weigh
 from fl_audit.arrays import Floats
-from fl_audit.evidence.belief.innovations import InnovationCheck, InnovationGroup, check_scores, innovations
+from fl_audit.evidence.belief.laws import InnovationCheck, InnovationGroup, check_scores, innovations
 from fl_audit.game.contributing import Moment
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.hypotheses import sums_of

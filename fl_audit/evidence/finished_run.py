@@ -11,8 +11,7 @@ import numpy as np
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.adversaries.residuals import Residuals
 from fl_audit.arrays import Flags, Floats, Integers
-from fl_audit.evidence.belief.innovations import increments_of
-from fl_audit.evidence.belief.laws import bound_in_other
+from fl_audit.evidence.belief.laws import bound_in_other, increments_of
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_scale import NoiseAlong
 from fl_audit.evidence.inversion import Drawn

@@ -25,7 +25,7 @@ from fl_audit.evidence.belief.family import DETECTION_POWER, FAMILY_LEVEL
 from fl_audit.evidence.belief.noise_estimate import breach_ratio
 from fl_audit.evidence.belief.verdict import Verdict, verdict_on
 from fl_audit.evidence.canary_dilution import Dilution, dilution, squared_spread
-from fl_audit.evidence.findings.found import finite
+from fl_audit.evidence.findings.found import json_of
 from fl_audit.evidence.live_doubts import Doubt, Doubts, doubts_about
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee
@@ -108,48 +108,27 @@ class LiveNumbers:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `fl-audit live --json` prints."""
-        found, promise = self.finding, self.promise
-        return {
-            "verdict": str(self.verdict),
-            "whole_rounds": found.rounds,
-            "last_round": self.last,
-            "released_rounds": self.released,
-            "carried_on_rounds": self.carried_on,
-            "misnamed_canaries": list(self.misnamed),
-            "misfits": [{"canary": one.number, "node": one.node, "what": str(one.what)} for one in self.misfits],
-            "doubts": sorted(map(str, self.doubts.kinds)),
-            "faint_canaries": list(self.doubts.faint),
-            "uneven_rounds": list(self.doubts.uneven),
-            "canaries_are_known": self.doubts.knows_canaries,
-            "promised_rounds": promise.rounds,
-            "canaries": self.canaries,
-            "mu": found.mu,
-            "mu_lower": found.mu_lower,
-            "mu_claimed": found.mu_claimed,
-            "epsilon_round": finite(found.epsilon_round),
-            "epsilon_lower": finite(found.epsilon_lower),
-            "epsilon_claimed": finite(promise.epsilon),
-            "belief_lower": self.belief_lower,
-            "belief_claimed": promise.belief_bound,
-            "delta": promise.delta,
-            "accountant": str(promise.accountant),
-            "adjacency": str(promise.adjacency),
-            "confidence": found.confidence,
-            "rounds_needed": self.rounds_needed,
-            "limit_of_detection": finite(self.limit),
-            "others_are_known": self.knows_others,
-            "weights_are_known": self.knows_weights,
-            "canary_weights": list(self.weights),
-            "spread_of_others": finite(self.dilution.spread),
-            "canaries_stand_out_too_little": self.dilution.is_seen,
-            "level": FAMILY_LEVEL,
-            "looks": [
-                {"rounds": one.rounds, "mu_lower": one.finding.mu_lower, "violated": one.is_violated}
-                for one in self.looks
-            ],
-            "method": str(found.method),
-            "assumption": found.method.assumption,
-        }
+        found, promise, doubts = self.finding, self.promise, self.doubts
+        misfits = [{"canary": one.number, "node": one.node, "what": one.what} for one in self.misfits]
+        looks = [
+            {"rounds": one.rounds, "mu_lower": one.finding.mu_lower, "violated": one.is_violated} for one in self.looks
+        ]
+        told: dict[str, Any] = json_of({
+            "verdict": self.verdict, "whole_rounds": found.rounds, "last_round": self.last,
+            "released_rounds": self.released, "carried_on_rounds": self.carried_on, "misnamed_canaries": self.misnamed,
+            "misfits": misfits, "doubts": sorted(doubts.kinds), "faint_canaries": doubts.faint,
+            "uneven_rounds": doubts.uneven, "canaries_are_known": doubts.knows_canaries,
+            "promised_rounds": promise.rounds, "canaries": self.canaries, "mu": found.mu, "mu_lower": found.mu_lower,
+            "mu_claimed": found.mu_claimed, "epsilon_round": found.epsilon_round, "epsilon_lower": found.epsilon_lower,
+            "epsilon_claimed": promise.epsilon, "belief_lower": self.belief_lower,
+            "belief_claimed": promise.belief_bound, "delta": promise.delta, "accountant": promise.accountant,
+            "adjacency": promise.adjacency, "confidence": found.confidence, "rounds_needed": self.rounds_needed,
+            "limit_of_detection": self.limit, "others_are_known": self.knows_others,
+            "weights_are_known": self.knows_weights, "canary_weights": self.weights,
+            "spread_of_others": self.dilution.spread, "canaries_stand_out_too_little": self.dilution.is_seen,
+            "level": FAMILY_LEVEL, "looks": looks, "method": found.method, "assumption": found.method.assumption,
+        })  # fmt: skip
+        return told
 
 
 def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over: bool = False) -> LiveNumbers:

@@ -19,7 +19,7 @@ from fl_audit.adversaries.residuals import Residuals
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.evidence.belief.family import Missing, NotOffered, only_if
-from fl_audit.evidence.belief.innovations import innovations
+from fl_audit.evidence.belief.laws import innovations
 
 MOST_SAMPLED = 2**23  # most values of the sample that are looked at one by one: of more, only some worlds are
 

@@ -49,14 +49,10 @@ class EmpiricalNumbers:
         decisive, each = self.decisive, json_of(self.intervals)
         told = {name: interval.pop("epsilon") for name, interval in each.items()}
         bounds = {
-            "lower_bound": decisive.epsilon_lower_bound,
-            "confidence": decisive.confidence,
-            "method": decisive.method,
-            "assumption": decisive.assumption,
-            "limit_of_detection": decisive.limit_of_detection,
-            "lower_bound_at_violation_level": decisive.epsilon_lower_bound_at_level,
-            "violation_level": decisive.level,
-        }
+            "lower_bound": decisive.epsilon_lower_bound, "confidence": decisive.confidence, "method": decisive.method,
+            "assumption": decisive.assumption, "limit_of_detection": decisive.limit_of_detection,
+            "lower_bound_at_violation_level": decisive.epsilon_lower_bound_at_level, "violation_level": decisive.level,
+        }  # fmt: skip
         every = {"intervals": each, "bounds": [bound_json(bound) for bound in self.bounds]}
         return {"empirical_epsilon": {"from_sensitivity": None} | told | json_of(bounds) | every}
 
@@ -106,15 +102,9 @@ class ScoreNumbers:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `scores`."""
-        return {
-            "scores": {
-                "worlds": self.members + self.nonmembers,
-                **asdict(self.area),
-                "lower_bound": bound_json(self.bound),
-                "is_likelihood_ratio": False,
-                "area_of_each": {str(client): area.area for client, area in self.of_each.items()},
-            }
-        }
+        each = {client: area.area for client, area in self.of_each.items()}
+        told = {"lower_bound": bound_json(self.bound), "is_likelihood_ratio": False, "area_of_each": json_of(each)}
+        return {"scores": {"worlds": self.members + self.nonmembers} | asdict(self.area) | told}
 
 
 def measure_scores(run: FinishedRun, _: Findings) -> ScoreNumbers | None:

@@ -8,7 +8,7 @@ import pandas as pd
 from scipy.special import logit
 
 from fl_audit.evidence.belief.advantage import AdvantageEstimate, empirical_advantage
-from fl_audit.evidence.belief.innovations import InnovationCheck, InnovationGroup, check_scores
+from fl_audit.evidence.belief.laws import InnovationCheck, InnovationGroup, check_scores
 from fl_audit.evidence.findings.found import Findings
 from fl_audit.evidence.finished_run import FinishedRun
 

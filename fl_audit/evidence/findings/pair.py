@@ -117,18 +117,13 @@ class CraftedNumbers:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `crafted`."""
-        return {
-            "crafted": {
-                "label": self.initial.label,
-                "clipped_gradient_norm": self.initial.length,
-                "shortest_clipped_gradient_norm": self.initial.shortest,
-                "cosine_to_others": self.initial.cosine,
-                "initial_sensitivity": self.initial.sensitivity,
-                "weights_looked_at": self.initial.models,
-                "first_round_sensitivity": self.first,
-                "mean_sensitivity": self.mean,
-            }
-        }
+        initial = self.initial
+        return {"crafted": {
+            "label": initial.label, "clipped_gradient_norm": initial.length,
+            "shortest_clipped_gradient_norm": initial.shortest, "cosine_to_others": initial.cosine,
+            "initial_sensitivity": initial.sensitivity, "weights_looked_at": initial.models,
+            "first_round_sensitivity": self.first, "mean_sensitivity": self.mean,
+        }}  # fmt: skip
 
 
 def measure_crafted(run: FinishedRun, _: Findings) -> CraftedNumbers | None:

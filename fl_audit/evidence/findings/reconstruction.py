@@ -56,17 +56,11 @@ class ReconstructionNumbers:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `reconstruction`."""
-        return {
-            "reconstruction": {
-                "candidates": self.candidates,
-                "worlds": len(self.ranks),
-                "confidence": self.confidence,
-                "success": json_of(self.successes),
-                "mean_rank": float(np.mean(self.ranks)),
-                "largest_mu": self.longest,
-                "median_mu": self.median,
-            }
-        }
+        return {"reconstruction": {
+            "candidates": self.candidates, "worlds": len(self.ranks), "confidence": self.confidence,
+            "success": json_of(self.successes), "mean_rank": float(np.mean(self.ranks)), "largest_mu": self.longest,
+            "median_mu": self.median,
+        }}  # fmt: skip
 
 
 def measure_reconstruction(run: FinishedRun, _: Findings) -> ReconstructionNumbers | None:

@@ -41,14 +41,10 @@ class ModelNumbers:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `utility`."""
-        return {
-            "utility": {
-                "test_accuracy": self.test_accuracy,
-                "test_auroc": finite(self.test_auroc),
-                "commonest_class": self.commonest,
-                "test_accuracy_without_privacy": None if self.unprotected is None else self.unprotected.final,
-            }
-        }
+        without = None if self.unprotected is None else self.unprotected.final
+        accuracy = {"test_accuracy": self.test_accuracy, "test_auroc": finite(self.test_auroc)}
+        others = {"commonest_class": self.commonest, "test_accuracy_without_privacy": without}
+        return {"utility": accuracy | others}
 
 
 def measure_model(run: FinishedRun, _: Findings) -> ModelNumbers:

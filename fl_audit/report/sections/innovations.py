@@ -1,6 +1,6 @@
 """The innovations: whether every step of the insider's log-odds obeys its exact law, N(0, 1) and independent."""
 
-from fl_audit.evidence.belief.innovations import SMALLEST_SIGNAL
+from fl_audit.evidence.belief.laws import SMALLEST_SIGNAL
 from fl_audit.evidence.findings.insider import InnovationNumbers, measure_innovations
 from fl_audit.report.finding import RunContents, Section, Table
 from fl_audit.report.wording import plural
