@@ -121,11 +121,13 @@ def test_advantage_with_uneven_priors_is_what_is_counted(prior: float, coin: flo
 def test_delta_and_epsilon_of_the_pair_are_covered_on_both_sides() -> None:
     rng, epsilon, delta = np.random.default_rng(5), 0.5, 0.1
     true_delta, true_epsilon = gdp_delta(epsilon, 1.0), gdp_epsilon(delta, 1.0)
-    deltas = [delta_from_beliefs(*played(rng, 600, 1.0), epsilon, 0.95) for _ in range(60)]
+    runs = [played(rng, 600, 1.0) for _ in range(60)]
+    deltas = [delta_from_beliefs(*run, epsilon, 0.95) for run in runs]
     epsilons = [epsilon_from_beliefs(*played(rng, 600, 1.0), delta, 0.95) for _ in range(60)]
     assert sum(one.low <= true_delta <= one.high for one in deltas) >= stats.binom.ppf(1e-4, 60, 0.95)
     assert sum(one.low <= true_epsilon <= one.high for one in epsilons) >= stats.binom.ppf(1e-4, 60, 0.95)
-    assert np.mean([one.members[0] for one in deltas]) == pytest.approx(true_delta, abs=0.01)
+    means = [_delta_terms(log_odds[members], epsilon).mean() for log_odds, members in runs]
+    assert np.mean(means) == pytest.approx(true_delta, abs=0.01)
     assert np.median([one.value for one in epsilons]) == pytest.approx(true_epsilon, rel=0.1)
     assert max(one.high - one.low for one in epsilons) < 1.2
 
@@ -152,13 +154,13 @@ def test_both_directions_count() -> None:
     gone = np.arange(2000) % 10 == 0
     log_odds = np.where(members, math.log(1 / 0.9), np.where(gone, -50.0, math.log(1 / 0.9)))
     found = delta_from_beliefs(log_odds, members, 1.0, 0.95)
-    assert found.members[0] == 0
-    assert found.nonmembers[0] == pytest.approx(0.1, abs=1e-6)
-    assert (found.value, found.low, found.high) == (
-        found.nonmembers[0],
-        max(found.nonmembers[1], found.members[1]),
-        max(found.nonmembers[2], found.members[2]),
+    with_d, without = (
+        mean_interval(_delta_terms(part, 1.0), 0.975) for part in (log_odds[members], -log_odds[~members])
     )
+    assert with_d.mean == 0
+    assert without.mean == pytest.approx(0.1, abs=1e-6)
+    ends = max(without.low, with_d.low), max(without.high, with_d.high)
+    assert (found.value, found.low, found.high) == (without.mean, *ends)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(20, 80), st.floats(0.3, 3.0), st.floats(0.01, 0.4))

@@ -109,10 +109,6 @@ class PairInterval:
     low: float
     high: float
     confidence: float  # least probability with which it covers
-    # `members`, `nonmembers`: the same for each direction alone: (estimate, low, high), each with confidence (1 +
-    # confidence)/2.
-    members: tuple[float, float, float]
-    nonmembers: tuple[float, float, float]
 
 
 def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> PairInterval:
@@ -200,7 +196,7 @@ def _both(log_odds: Floats, members: Flags) -> tuple[Floats, ...]:
 
 def _larger(parts: list[tuple[float, float, float]], confidence: float) -> PairInterval:
     value, low, high = (max(part[at] for part in parts) for at in range(3))
-    return PairInterval(value, low, high, confidence, parts[0], parts[1])
+    return PairInterval(value, low, high, confidence)
 
 
 def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tuple[float, float, float]:
