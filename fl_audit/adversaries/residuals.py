@@ -163,13 +163,7 @@ class Residuals:
         return deviation
 
     def opened(self, side: Integers) -> "Residuals":
-        """Return the residuals with the true side alone.
-
-        Parameters
-        ----------
-        side
-            Which side is the truth, (...,): 0 under D, 1 under D', 2 where the differing unit took no part.
-        """
+        """Return the residuals with the true side alone, (...,): 0 is D, 1 D', 2 without the differing unit."""
         at = side[..., None, None]
         true: dict[str, Any] = {name: np.take_along_axis(getattr(self, name), at, axis=-2) for name in _BY_SIDE}
         return replace(self, **true)
@@ -177,11 +171,8 @@ class Residuals:
     def of_recovered(self, blurred: Flags) -> "Residuals":
         """Return what is left where releases were recovered from models: no low bits, and nothing of blurred worlds.
 
-        Parameters
-        ----------
-        blurred
-            Whether rounding hides the noise of a world, (worlds,): its sums of squares have no degree of freedom, its
-            projections and its sample are NaN.
+        Where rounding hides the noise of a world, (worlds,), its sums of squares have no degree of freedom, and its
+        projections and its sample are NaN.
         """
         kept, column, table = ~blurred, ~blurred[:, None], ~blurred[:, None, None]
         return replace(
@@ -199,7 +190,6 @@ class Residuals:
 
     def of_sides(self) -> "Residuals":
         """Return what is left where the release is uncertain in more than one direction: what is known by side."""
-        nothing = np.full_like(self.gradient, np.nan)
         return replace(
             self,
             total=np.zeros_like(self.total),
@@ -207,7 +197,7 @@ class Residuals:
             squares=np.zeros_like(self.squares),
             freedom=np.zeros_like(self.freedom),
             projections=np.full_like(self.projections, np.nan),
-            gradient=nothing,
+            gradient=np.full_like(self.gradient, np.nan),
         )
 
     def without_low_bits(self) -> "Residuals":
@@ -224,14 +214,12 @@ class Residuals:
 
     @staticmethod
     def of_array(values: Floats, layout: ResidualsLayout) -> "Residuals":
-        """Return what `as_array` wrote, float64 (..., columns).
+        """Return what `as_array` wrote.
 
         Parameters
         ----------
-        values
-            Float64 (..., columns).
-        layout
-            Names and shapes of what the columns hold.
+        values, layout
+            Float64 (..., columns); names and shapes of what the columns hold.
         """
         shapes = layout.shapes()
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
@@ -276,10 +264,8 @@ def join(parts: list[Residuals], axis: int) -> Residuals:
 
     Parameters
     ----------
-    parts
-        At least one, all of the same model.
-    axis
-        0 or 1.
+    parts, axis
+        At least one, all of the same model; and 0 or 1.
     """
     combine = np.concatenate if axis == 0 else np.stack
     arrays = {

@@ -171,13 +171,11 @@ class ReleaseLaw:
 
         Parameters
         ----------
-        local_sensitivity
-            ||f_i(D) - f_i(D')|| at the current weights, at least 0, any shape. Under global scaling only its shape
-            matters.
+        local_sensitivity, norms
+            ||f_i(D) - f_i(D')|| at the current weights, at least 0, any shape, of which only that matters under global
+            scaling; clipping norms of the round, of a shape that fits, None where the norm is fixed.
         standpoint
             Where the adversary looks from.
-        norms
-            The clipping norms of the round, of a shape that fits; None where the norm is fixed.
         """
         match self.noise:
             case NoNoise():
@@ -264,10 +262,9 @@ class ReleaseLaw:
 
         Parameters
         ----------
-        rounds
-            k, at least 1.
-        standpoint
-            Against whom the promise is made: who knows a part of the noise, or sees who takes part, is promised less.
+        rounds, standpoint
+            k, at least 1, and against whom the promise is made: who knows a part of the noise, or sees who takes part,
+            is promised less.
         """
         if isinstance(self.noise, NoNoise):
             return ()

@@ -47,10 +47,8 @@ class CentralGaussian:
         ----------
         local_sensitivity
             ||f_i(D) - f_i(D')|| per world, at least 0. Under global scaling only its shape matters.
-        clipping_norm
-            C, to which the floor of local noise is relative.
-        worst
-            The global sensitivity.
+        clipping_norm, worst
+            C, to which the floor of local noise is relative, and the global sensitivity.
         """
         match self.scaling:
             case NoiseScaling.LOCAL:
@@ -231,10 +229,8 @@ def add_noise(total: Tensor, standard_normals: Tensor, sigma: Floats) -> Tensor:
 
     Parameters
     ----------
-    total
-        Float32 sums (worlds, parameters); they are written over.
-    standard_normals
-        Float32 draws of the same shape.
+    total, standard_normals
+        Float32 sums (worlds, parameters), which are written over, and draws of the same shape.
     sigma
         Standard deviation of each world (worlds,).
     """

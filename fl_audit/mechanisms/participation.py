@@ -68,10 +68,8 @@ class FixedCohort:
 
         Parameters
         ----------
-        seed
-            Public seed of the order.
-        server_round
-            The round, from 1.
+        seed, server_round
+            Public seed of the order, and the round, from 1.
         """
         order = generator(seed, Purpose.COHORT_ORDER).permutation(self.clients)
         if self.first is not None:

@@ -64,11 +64,9 @@ def attribute_guesses(
     losses, truth
         Loss of each record with each possible value in its place, finite, shape (worlds, targets, values); the true
         values, from 0, shape (targets,).
-    prior
+    prior, law
         Probability of every value among people, at least 0, with a sum of 1; shape (values,), or (targets, values) if
-        it follows from what is known of the record.
-    law
-        The law of a member's loss, or None if the attacker does not know it.
+        it follows from what is known of the record. The law of a member's loss, None if the attacker does not know it.
 
     Raises
     ------

@@ -56,8 +56,9 @@ def lira_scores(
     confidences
         phi of every target under every world's model, finite, shape (worlds, targets), or (worlds, targets, queries)
         where each target is asked about in several ways (augmentations).
-    membership
-        Who is in; of it the attack on a world uses the other worlds' rows alone.
+    membership, shadows
+        Who is in; of it the attack on a world uses the other worlds' rows alone. Which worlds may serve as shadows,
+        bool (worlds,); all others but the attacked one if None.
     form
         ONLINE: log N(phi; mean_in, var_in) - log N(phi; mean_out, var_out). OFFLINE: (phi - mean_out) / sd_out, a
         strictly increasing function of the one-sided test 1 - P(Z > phi), which would round to 1 beyond 8 standard
@@ -65,8 +66,6 @@ def lira_scores(
     spread
         SHARED: the variance about each target's own mean, pooled over targets; one for in, one for out, and one for
         each query.
-    shadows
-        Which worlds may serve as shadows, bool (worlds,); all others but the attacked one if None.
 
     Raises
     ------

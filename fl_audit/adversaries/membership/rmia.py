@@ -58,16 +58,14 @@ def rmia_scores(
 
     Parameters
     ----------
-    log_probabilities
-        log p_y of every target under every world's model, at most 0 and finite, shape (worlds, targets).
-    population
-        The same of records that no world was trained on, shape (worlds, records), one record at least.
-    membership
-        Who is in; of it the attack on a world uses the other worlds' rows alone.
+    log_probabilities, population
+        log p_y of every target under every world's model, at most 0 and finite, shape (worlds, targets); and of records
+        that no world was trained on, shape (worlds, records), one record at least.
+    membership, shadows
+        Who is in; of it the attack on a world uses the other worlds' rows alone. Which worlds may serve as reference
+        models, bool (worlds,); all others but the attacked one if None.
     rule
         Form, gamma and a; `RmiaRule()` if None.
-    shadows
-        Which worlds may serve as reference models, bool (worlds,); all others but the attacked one if None.
 
     Raises
     ------
