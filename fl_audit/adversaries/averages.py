@@ -27,17 +27,14 @@ float64 (worlds, parameters); and the variance of a coordinate, from the noise o
 def score(game: Game, seen: SeenRound, insider: int) -> Floats:
     """Return what a round says for the differing record's being in, float64 (worlds,); scores of rounds add up.
 
+    Raises `InputError` if something that the insider needs was not shown.
+
     Parameters
     ----------
     game, seen
         The game, whose clients train privately, and what was seen of the round.
     insider
         Who looks: it knows its own update and those of its colluders, noise and all.
-
-    Raises
-    ------
-    InputError
-        If something that the insider needs was not shown.
     """
     by_server = game.public.standpoint.place is Place.SERVER
     rest, direction, variance = _of_target(game, seen) if by_server else _of_sum(game, seen, insider)

@@ -39,17 +39,15 @@ def observe(game: Game, seen: SeenRound, batch_worlds: int | None = None) -> Obs
     Source: Bernau et al. 2021, Lemma 1 and Algorithm 1, for a Gaussian release and written as the logarithm of the
     likelihood ratio.
 
+    Raises `InputError` if only models were seen, and their rounding exceeds a thousandth of sigma in a world where D
+    and D' differ.
+
     Parameters
     ----------
     game, seen
         The game, with D and D', and what clients saw.
     batch_worlds
         World count of the original batch, when only its first worlds are weighed again; see `StackedModel.clipped_sum`.
-
-    Raises
-    ------
-    InputError
-        If only models were seen, and their rounding exceeds a thousandth of sigma in a world where D and D' differ.
     """
     law, rounding = game.public.law, seen.rounding(game.public.law)
     question = question_of(game, seen, batch_worlds)

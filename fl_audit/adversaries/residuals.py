@@ -243,10 +243,7 @@ class Residuals:
     def of_table(table: "pd.DataFrame") -> "Residuals":
         """Return the residuals (worlds, rounds, ...) that a table of a run holds, a row a world and round.
 
-        Raises
-        ------
-        InputError
-            If a column is missing.
+        Raises `InputError` if a column is missing.
         """
         layout = ResidualsLayout.of_names(tuple(map(str, table)))
         missing = [name for name in layout.names if name not in table]

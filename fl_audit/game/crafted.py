@@ -55,17 +55,14 @@ def box_of(features: Floats32) -> Box:
 def craft_pair(game: Game, models: Tensor, box: Box, with_opposite: bool) -> NeighbourPair:
     """Return the pair of a game with a crafted record as x.
 
+    Raises `InputError` if no record can be crafted for the model.
+
     Parameters
     ----------
     game, models
         The game, with a record of the data in the place that x is to have; initial weights, float32 (m, parameters).
     box, with_opposite
         Which values features may have, and whether the record that replaces x is crafted too, as its opposite.
-
-    Raises
-    ------
-    InputError
-        If no record can be crafted for the model.
     """
     public, norm = game.public, game.public.law.clipping_norm
     source = generator(public.data_seed, Purpose.CRAFTED_START)

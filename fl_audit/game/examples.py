@@ -57,15 +57,12 @@ class Examples:
 def model_for(name: str, records: Records) -> ModelSpec:
     """Return which model is trained on records: behind a frozen core, the head that reads what the core makes of them.
 
+    Raises `InputError` if the model cannot read them.
+
     Parameters
     ----------
     name, records
         Name of the model, and records of the data set.
-
-    Raises
-    ------
-    InputError
-        If the model cannot read them.
     """
     reads = not records.graphs or ":" in name
     require(reads, f"model is {name} and the records are graphs: accepted is package.module:factory of one for graphs")

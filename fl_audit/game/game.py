@@ -327,10 +327,7 @@ def bring(game: Game) -> None:
 def load_game(public: PublicGame) -> Game:
     """Load the data of a game and build its model, or return the game that was brought here.
 
-    Raises
-    ------
-    InputError
-        If data or model cannot be used.
+    Raises `InputError` if data or model cannot be used.
     """
     require_device(public.device)
     if public in _BROUGHT:

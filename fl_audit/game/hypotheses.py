@@ -32,17 +32,14 @@ class Question(NamedTuple):
 def question_of(game: Game, seen: SeenRound, batch_worlds: int | None = None) -> Question:
     """Return what a round asks of an adversary.
 
+    Raises `InputError` if something that the adversary needs was not shown.
+
     Parameters
     ----------
     game, seen
         The game, with D and D', and what the adversary saw.
     batch_worlds
         World count of the original batch, when only its first worlds are weighed again; see `StackedModel.clipped_sum`.
-
-    Raises
-    ------
-    InputError
-        If something that the adversary needs was not shown.
     """
     law, around = game.public.law, seen.around
     if law.rounds_needed > 1:

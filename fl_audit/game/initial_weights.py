@@ -35,17 +35,14 @@ _STEPS, _BATCH, _RATE = 2000, 64, 0.003  # steps of Adam on batches of so many r
 def starting_models(game: Game, kind: InitialWeights, seed: int, worlds: Sequence[int]) -> Tensor:
     """Return the initial weights of some worlds, float32 (worlds, parameters).
 
+    Raises `InputError` if too few records are left to pretrain on.
+
     Parameters
     ----------
     game, kind
         The game; drawn for each world, or pretrained from what is drawn for world 0 and the same in all.
     seed, worlds
         Public seed of what is drawn, and numbers of the worlds.
-
-    Raises
-    ------
-    InputError
-        If too few records are left to pretrain on.
     """
     spec = ModelSpec(game.public.model, game.model.feature_shape, game.classes)
     match kind:

@@ -52,10 +52,7 @@ class Membership:
     def bits(self) -> Flags:
         """The secret bit of each world (worlds,), where there is one target: whether D was used.
 
-        Raises
-        ------
-        InputError
-            If there are several targets.
+        Raises `InputError` if there are several targets.
         """
         require(self.targets == 1, f"there are {self.targets} targets: one bit a world is that of one target")
         return self.is_in[:, 0]

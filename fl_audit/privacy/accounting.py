@@ -127,17 +127,13 @@ def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:
 def mu_of_epsilon(accountant: Accountant, epsilon: float, delta: float) -> float:
     """Return the largest mu that the named accountant accounts with at most epsilon at delta.
 
-    Under `pld` it is found to 1e-10 of itself, by search from the exact answer.
+    Under `pld` it is found to 1e-10 of itself, by search from the exact answer. Raises `InputError` if a number is out
+    of its range or the accountant cannot reach epsilon.
 
     Parameters
     ----------
     accountant, epsilon, delta
         Whose epsilon it is, at least 0, and its delta, above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range or the accountant cannot reach epsilon.
     """
     match accountant:
         case Accountant.RDP_CLASSIC | Accountant.RDP:

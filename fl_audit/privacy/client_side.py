@@ -83,6 +83,8 @@ def client_epsilons(
 ) -> tuple[float, ...]:
     """Return the epsilon that every client promises its records over all rounds, in the order of the shards.
 
+    Raises `InputError` if a number is out of its range, or the accountant cannot account for sampling.
+
     Parameters
     ----------
     shard_sizes
@@ -92,11 +94,6 @@ def client_epsilons(
     delta, accountant
         Above 0 and below 1; `rdp` reports what Opacus' `RDPAccountant` does, `pld` the tighter answer, and `gdp`
         accounts for one batch only.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range, or the accountant cannot account for sampling.
 
     Examples
     --------

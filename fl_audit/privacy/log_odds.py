@@ -149,6 +149,7 @@ def log_odds_law(events: Sequence[ReleaseEvent], adjacency: Adjacency, under: Tr
 
     It is in closed form for Gaussian releases without sampling, otherwise from the privacy loss distribution. For up to
     about 100 releases its `error` is about a thousandth of the standard deviation of L, on the coarser grid a fiftieth.
+    Raises `InputError` if there is no event, or so little noise that a grid cannot hold the losses.
 
     Parameters
     ----------
@@ -159,11 +160,6 @@ def log_odds_law(events: Sequence[ReleaseEvent], adjacency: Adjacency, under: Tr
         Which neighbour was used.
     fine
         Whether a law on a grid is to be as near as tests need; a coarser grid, which serves drawings, takes less time.
-
-    Raises
-    ------
-    InputError
-        If there is no event, or so little noise that a grid cannot hold the losses.
 
     Examples
     --------

@@ -248,6 +248,8 @@ def _spread(count: int, interval: float, probability: float) -> float:
 def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: int = FINE) -> LossCurves:
     """Return what a composition promises.
 
+    Raises `InputError` if there is so little noise that a grid cannot hold the losses.
+
     Parameters
     ----------
     events, adjacency
@@ -256,11 +258,6 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
         pair is (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in dp-accounting.
     points
         Grid points per standard deviation of one release's loss.
-
-    Raises
-    ------
-    InputError
-        If there is so little noise that a grid cannot hold the losses.
     """
     laws = loss_laws(events, adjacency)
     longest = max(law.highest - law.lowest for law, _ in laws)

@@ -38,12 +38,8 @@ def against_its_absence(claim: Claim) -> Claim:
 
     Where units are replaced the sum of all others lies half as far away as another sum with one contribution more. A
     randomized response has no release without its record: another record of the same owner stands for it, which is
-    never better than the truth for the promise.
-
-    Raises
-    ------
-    InputError
-        If the noise follows the pair D and D' (`fixed` sensitivities): such noise promises nothing for other records.
+    never better than the truth for the promise. Raises `InputError` if the noise follows the pair D and D' (`fixed`
+    sensitivities): such noise promises nothing for other records.
     """
     require(
         claim.sensitivities is Sensitivities.ADAPTIVE,
@@ -75,6 +71,8 @@ def _at_half_the_distance(event: ReleaseEvent) -> ReleaseEvent:
 def reconstruction_bound(claim: Claim, chance: float) -> float:
     """Return the largest probability with which anybody names what would be a hit with probability `chance` by itself.
 
+    Raises `InputError` if the chance is out of its range, or the noise follows the pair.
+
     Parameters
     ----------
     claim
@@ -82,11 +80,6 @@ def reconstruction_bound(claim: Claim, chance: float) -> float:
     chance
         Largest probability of a hit before anything is released, from 0 to 1: 1 / m among m equally likely
         candidates, or the share of the population that a description fits.
-
-    Raises
-    ------
-    InputError
-        If the chance is out of its range, or the noise follows the pair.
 
     Examples
     --------

@@ -22,10 +22,7 @@ _Parameters = dict[str, Tensor]
 class SharedUpdate:
     """How records become what is shared: the rule of the federation, and the model that everybody was sent.
 
-    Raises
-    ------
-    InputError
-        If the local optimizer is not SGD.
+    Raises `InputError` if the local optimizer is not SGD.
     """
 
     model: StackedModel  # the model

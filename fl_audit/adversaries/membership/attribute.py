@@ -59,6 +59,8 @@ def attribute_guesses(
     Source: Yeom et al. 2018, adversary 4 (the law of the error known). Without the law, the reduction to membership
     inference with many queries (adversary 6), where the oracle's answer is the loss itself.
 
+    Raises `InputError` if shapes do not fit, a loss is not finite, or the prior is no distribution.
+
     Parameters
     ----------
     losses, truth
@@ -67,11 +69,6 @@ def attribute_guesses(
     prior, law
         Probability of every value among people, at least 0, with a sum of 1; shape (values,), or (targets, values) if
         it follows from what is known of the record. The law of a member's loss, None if the attacker does not know it.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit, a loss is not finite, or the prior is no distribution.
 
     Examples
     --------

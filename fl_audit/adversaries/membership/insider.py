@@ -73,6 +73,9 @@ def increments(
     Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; the mixture as in
     `fl_audit.mechanisms.weighing`.
 
+    Raises `InputError` if shapes do not fit, a number is out of its range, or records are sampled and `takes_part` is
+    missing.
+
     Parameters
     ----------
     products
@@ -95,11 +98,6 @@ def increments(
         that does not take part, say because its client is not in a public cohort, is known not to.
     sees_participation
         Whether the insider is shown which targets take part.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit, a number is out of its range, or records are sampled and `takes_part` is missing.
 
     Examples
     --------

@@ -51,6 +51,9 @@ def lira_scores(
     shared spread is that about the targets' own means, of in and out each, where the code takes the spread of all
     members' values, differences between records included, for both.
 
+    Raises `InputError` if shapes do not fit, a confidence is not finite, or a target has fewer than 2 shadow worlds on
+    a side that is used (with a shared spread: fewer than 1, or no two of any target).
+
     Parameters
     ----------
     confidences
@@ -66,12 +69,6 @@ def lira_scores(
     spread
         SHARED: the variance about each target's own mean, pooled over targets; one for in, one for out, and one for
         each query.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit, a confidence is not finite, or a target has fewer than 2 shadow worlds on a side that is
-        used (with a shared spread: fewer than 1, or no two of any target).
 
     Examples
     --------

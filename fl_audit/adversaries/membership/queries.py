@@ -87,17 +87,14 @@ Queries = MovedImages | ResampledColumns
 def queries_for(source: Source, public: Floats32, seed: int, number: int) -> Queries:
     """Return how records of a data set are varied.
 
+    Raises `InputError` if there is no way to vary the records, or no way to ask so often.
+
     Parameters
     ----------
     source, public
         The data set, and features of records that no model is trained on, one or more.
     seed, number
         Public seed of the values that columns are filled with, and how many queries of each record are wanted.
-
-    Raises
-    ------
-    InputError
-        If there is no way to vary the records, or no way to ask so often.
     """
     if (shape := source.image_shape) is not None:
         accepted = f"accepted are 1 to {_IMAGE_QUERIES}: images are moved by up to {_REACH} pixels and mirrored"

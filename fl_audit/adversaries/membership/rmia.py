@@ -56,6 +56,9 @@ def rmia_scores(
     reference worlds, offline mapped likewise. (The run_rmia of ML Privacy Meter takes the mean over the larger half of
     a population record's confidences, as if half of the models had used it, and counts > where the paper has >=.)
 
+    Raises `InputError` if shapes do not fit, a log-probability is not finite or above 0, or a target has no reference
+    world on a side that is used.
+
     Parameters
     ----------
     log_probabilities, population
@@ -66,12 +69,6 @@ def rmia_scores(
         models, bool (worlds,); all others but the attacked one if None.
     rule
         Form, gamma and a; `RmiaRule()` if None.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit, a log-probability is not finite or above 0, or a target has no reference world on a side
-        that is used.
 
     Examples
     --------

@@ -68,6 +68,9 @@ def shadow_scores(
     trained on records of their own. The order of classes is kept, so the model knows which confidence is the label's.
     Rare classes are not in the source: their model learns from the records of all classes, label's confidence first.
 
+    Raises `InputError` if shapes do not fit, a value is not finite, or there are fewer than 2 members or fewer than 2
+    others in all that the models would learn from.
+
     Parameters
     ----------
     log_probabilities
@@ -82,12 +85,6 @@ def shadow_scores(
     shadows
         Which worlds the attack models learn from, bool (worlds,). All other worlds are attacked by the same models; the
         shadow worlds themselves get NaN, for the models saw their coins. None: folds.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit, a value is not finite, or there are fewer than 2 members or fewer than 2 others in all
-        that the models would learn from.
     """
     rule = rule or ShadowRule()
     values, classes = _checked(log_probabilities, labels, membership)

@@ -63,6 +63,7 @@ def white_box_scores(
     with 100 targets, 0.001 with 400.
 
     No world's score rests on another's, so `membership_rates` may be told that worlds are no shadows of each other.
+    Raises `InputError` if shapes do not fit, or a half has fewer than 2 members or fewer than 2 others to learn from.
 
     Parameters
     ----------
@@ -73,11 +74,6 @@ def white_box_scores(
         targets), are as `known_halves` draws them.
     rule
         What the networks are shown, and how they learn; `WhiteBoxRule()` if None.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit, or a half has fewer than 2 members or fewer than 2 others to learn from.
     """
     rule = rule or WhiteBoxRule()
     flags = _checked(features, membership, known)

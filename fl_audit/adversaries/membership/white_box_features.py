@@ -118,7 +118,9 @@ def white_box_features(model: StackedModel, models: Tensor, features: Tensor, la
     al. 2019 feeds to the attack. Logits are float32, but what follows from them is computed in float64: of a record
     that the model is sure of, 1 - p would otherwise round to 0, and all such records would look the same.
 
-    Memory: a world at a time, in portions of as many examples as `model.examples_per_pass`.
+    Memory: a world at a time, in portions of as many examples as `model.examples_per_pass`. Raises `InputError` if the
+    module has no such layer, the layer's gradient is not what autograd says of the first examples (its weight is
+    shared, or its forward was replaced), or a result is not finite.
 
     Parameters
     ----------
@@ -127,12 +129,6 @@ def white_box_features(model: StackedModel, models: Tensor, features: Tensor, la
         several the last one called is looked at; what follows it (a temperature, a normalisation) does no harm.
     models, features, labels
         Float32 (worlds, parameters); features of the targets, float32 (n, *shape), and their classes, int64 (n,).
-
-    Raises
-    ------
-    InputError
-        If the module has no such layer, the layer's gradient is not what autograd says of the first examples (its
-        weight is shared, or its forward was replaced), or a result is not finite.
     """
     require(len(labels) > 0, "there are no targets: accepted is one or more")
     layer = _last_dense_layer(model, models[:1], features[:1])
