@@ -15,8 +15,7 @@ from fl_audit.canaries.directions import canary_coin
 from fl_audit.game.columns import Columns
 from fl_audit.game.game import Game
 from fl_audit.game.membership import Membership, WhoIsIn
-from fl_audit.game.randomised import randomised_records
-from fl_audit.game.record_pair import record_pair
+from fl_audit.game.randomised import randomised_records, record_pair
 from fl_audit.randomness import Purpose, generator
 from fl_audit.worlds import WorldBatch
 

@@ -16,7 +16,7 @@ from fl_audit.game.canaries import canary_facts
 from fl_audit.game.crafted import CraftedMeasures, measured
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.initial_weights import starting_models
-from fl_audit.game.record_pair import record_claim
+from fl_audit.game.randomised import record_claim
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.report.finding import RunContents

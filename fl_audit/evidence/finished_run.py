@@ -23,7 +23,7 @@ from fl_audit.game.canaries import CanaryFacts
 from fl_audit.game.crafted import CraftedMeasures
 from fl_audit.game.membership import Membership
 from fl_audit.game.public import PublicGame
-from fl_audit.game.record_pair import RecordClaim
+from fl_audit.game.randomised import RecordClaim
 from fl_audit.mechanisms.noise import effective_noise_multiplier
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.log_odds import LogOddsLaw, Truth, log_odds_law

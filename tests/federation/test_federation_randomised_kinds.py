@@ -23,8 +23,7 @@ from fl_audit.evidence.findings.record_promise import advantage_of, measured_adv
 from fl_audit.game.game import load_game
 from fl_audit.game.private_training import OwnDraws
 from fl_audit.game.public import PublicGame
-from fl_audit.game.randomised import randomised_records, told_by
-from fl_audit.game.record_pair import record_pair
+from fl_audit.game.randomised import randomised_records, record_pair, told_by
 from fl_audit.privacy.randomised_response import response_advantage
 from fl_audit.randomness import Purpose, generator
 from fl_audit.stored_json import read_json

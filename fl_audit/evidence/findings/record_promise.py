@@ -13,7 +13,7 @@ from fl_audit.errors import require
 from fl_audit.evidence.belief.advantage import clopper_pearson
 from fl_audit.evidence.findings.found import Findings, json_of
 from fl_audit.evidence.finished_run import FinishedRun
-from fl_audit.game.record_pair import RecordClaim
+from fl_audit.game.randomised import RecordClaim
 from fl_audit.privacy.events import RandomizedResponse, ReleaseEvent
 from fl_audit.privacy.profile import PrivacyProfile
 from fl_audit.privacy.randomised_response import response_advantage
