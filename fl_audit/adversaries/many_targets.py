@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.adversaries.membership.active import ascent
-from fl_audit.adversaries.membership.insider import increments, noise_along, signal_to_noise
+from fl_audit.adversaries.membership.insider import _noise_along, _signal_to_noise, increments
 from fl_audit.arrays import Flags, Floats
 from fl_audit.game.contributing import Moment, contributed
 from fl_audit.game.game import Game
@@ -86,11 +86,11 @@ def observe_targets(game: Game, seen: SeenRound, membership: Membership) -> Targ
     part = steps[-1].part if len(steps) == 1 else None
     takes_part = None if part is None else part[:, game.targets]
     added = increments(products, norms, clip, sigma, membership.is_in, takes_part, law.sampling_rate, sees)
-    longest, summed = signal_to_noise(norms, clip, sigma), of_sum or (products, norms)
+    longest, summed = _signal_to_noise(norms, clip, sigma), of_sum or (products, norms)
     signal = longest if takes_part is None or not (sees or law.sampling_rate == 1) else longest * takes_part
-    noise = noise_along(*summed, sigma)
+    noise = _noise_along(*summed, sigma)
     if public.exactly_one:  # the candidate itself, if it takes part, was not subtracted
-        noise -= signal_to_noise(summed[1], clip, sigma) * (1 if takes_part is None else takes_part)
+        noise -= _signal_to_noise(summed[1], clip, sigma) * (1 if takes_part is None else takes_part)
     return TargetsObserved(added, signal, noise)
 
 

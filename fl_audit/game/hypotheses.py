@@ -71,20 +71,15 @@ def sums_of(game: Game, models: Tensor, moment: Moment, around: SideInformation)
     if law.is_sampled and game.public.standpoint.sees_participation:
         takes_part = shown(around.taking_part, "who took part")[:, game.target].bool()
         present, absent, weight = present.times(takes_part), absent.times(takes_part), 1.0
-    shared = _shared(game, models, moment, around)
-    sides = _log_odds_of_bits(game, shared, (present, absent), around)
-    return Hypotheses(shared.total, present.total, absent.total, weight, sides)
-
-
-def _shared(game: Game, models: Tensor, moment: Moment, around: SideInformation) -> Contributed:
-    """Return what all units but the differing one add."""
     match game.unit:
         case Unit.RECORD:
-            return _shared_records(game, models, moment, around)
+            shared = _shared_records(game, models, moment, around)
         case Unit.CLIENT:
-            return _shared_clients(game, models, moment, around)
+            shared = _shared_clients(game, models, moment, around)
         case _:
             assert_never(game.unit)
+    sides = _log_odds_of_bits(game, shared, (present, absent), around)
+    return Hypotheses(shared.total, present.total, absent.total, weight, sides)
 
 
 def _shared_records(game: Game, models: Tensor, moment: Moment, around: SideInformation) -> Contributed:

@@ -19,7 +19,7 @@ from fl_audit.data.randomisers import RecordRandomiser
 from fl_audit.device import Device
 from fl_audit.errors import require
 from fl_audit.game.membership import WhoIsIn
-from fl_audit.game.seen import View, require_view
+from fl_audit.game.seen import View, _require_view
 from fl_audit.learning.frozen_cores import CoreWeights
 from fl_audit.mechanisms.contribution import PrivateTraining, RecordGradients
 from fl_audit.mechanisms.law import ReleaseLaw, require_weighable
@@ -97,7 +97,7 @@ class PublicGame:
             self._require_canaries()
         if self.randomiser is not None:
             self._require_randomisable(self.randomiser.kind)
-        require_view(self.view, self.law)
+        _require_view(self.view, self.law)
         noise = self.law.noise
         if isinstance(noise, CorrelatedGaussian):
             require(

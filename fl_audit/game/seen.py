@@ -156,17 +156,8 @@ def _counted(tensors: Mapping[str, Tensor], prefix: str) -> int:
     return sum(name.startswith(prefix) for name in tensors)
 
 
-def require_view(view: View, law: ReleaseLaw) -> None:
-    """Refuse a view under which the release cannot be told.
-
-    Raises `InputError` if only models are seen and the optimizer cannot be inverted, or the noise is correlated over
-    rounds.
-
-    Parameters
-    ----------
-    view, law
-        What clients see of a round, and how a release is made.
-    """
+def _require_view(view: View, law: ReleaseLaw) -> None:
+    """Refuse a view under which the release cannot be told: Adam cannot be inverted, and correlated noise needs releases."""
     if view is View.MODEL:
         _ = law.optimizer.models_to_invert  # refuses Adam, which cannot be inverted
         require(

@@ -19,21 +19,10 @@ from fl_audit.mechanisms.noise import (
 from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participation, PoissonSampling
 
 
-def require_combination(
+def _require_combination(
     adjacency: Adjacency, contribution: Contribution, clipping: Clipping, participation: Participation, noise: Noise
 ) -> None:
-    """Refuse parts of a release law that do not go together.
-
-    Parameters
-    ----------
-    adjacency, contribution, clipping, participation, noise
-        The parts of a law.
-
-    Raises
-    ------
-    InputError
-        With the reason.
-    """
+    """Refuse parts of a release law that do not go together, with the reason."""
     for reason in (
         _of_private_training(adjacency, contribution, clipping, noise, participation),
         _of_clipping(clipping, noise),

@@ -16,7 +16,7 @@ from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping, norm_bound
-from fl_audit.mechanisms.combinations import require_combination
+from fl_audit.mechanisms.combinations import _require_combination
 from fl_audit.mechanisms.contribution import Contribution, PrivateTraining, RecordGradients
 from fl_audit.mechanisms.noise import (
     CentralGaussian,
@@ -75,7 +75,7 @@ class ReleaseLaw:
             f"{' and '.join(one for one in Adjacency if one.unit is unit)}",
         )
         require_positive(denominator=self.denominator)
-        require_combination(self.adjacency, self.contribution, self.clipping, self.participation, self.noise)
+        _require_combination(self.adjacency, self.contribution, self.clipping, self.participation, self.noise)
 
     @property
     def adds_noise(self) -> bool:
@@ -186,9 +186,9 @@ class ReleaseLaw:
             case CentralGaussian(scaling=NoiseScaling.LOCAL):
                 return self.noise.scale(local_sensitivity, self.clipping_norm, self.global_sensitivity)
             case CentralGaussian() | DistributedGaussian() | LocalGaussian() | CorrelatedGaussian():
-                return effective_noise_multiplier(self.noise, standpoint) * self._largest_change(
-                    local_sensitivity, norms
-                )
+                largest = self.global_sensitivity if norms is None else self.adjacency.sensitivity_of_sum(1.0) * norms
+                changes = np.broadcast_to(np.asarray(largest, dtype=np.float64), np.shape(local_sensitivity))
+                return effective_noise_multiplier(self.noise, standpoint) * changes
             case _:
                 assert_never(self.noise)
 
@@ -215,10 +215,6 @@ class ReleaseLaw:
                 return 0.0
             case _:
                 assert_never(self.noise)
-
-    def _largest_change(self, shaped: Floats, norms: Floats | None) -> Floats:
-        changes = self.global_sensitivity if norms is None else self.adjacency.sensitivity_of_sum(1.0) * norms
-        return np.broadcast_to(np.asarray(changes, dtype=np.float64), np.shape(shaped)).copy()
 
     def promised_multiplier(self, standpoint: Standpoint) -> float:
         """Return z of one round against an adversary, of everything that is released in it; 0 without noise."""

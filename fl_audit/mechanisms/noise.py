@@ -2,9 +2,7 @@
 
 Each noise knows three things: how to apply itself to a sum, what it tells the accountant (`ReleaseLaw.events` asks it
 for its multiplier), and how much of it an adversary faces who knows a part of it (`effective_noise_multiplier`). What
-was seen under two hypotheses is weighed in `weighing`.
-
-Numbers out of their range raise `InputError`.
+was seen under two hypotheses is weighed in `weighing`. Numbers out of their range raise `InputError`.
 """
 
 import math

@@ -1,9 +1,7 @@
 """From what is released to (epsilon, delta), by the name of who accounts.
 
 No epsilon is reported without the name of the accountant that computed it. How each of them computes stands in
-`gaussian` (`gdp`), `renyi` (`rdp-classic`, `rdp`) and `pld` (`pld`).
-
-Numbers out of their range raise `InputError`.
+`gaussian` (`gdp`), `renyi` (`rdp-classic`, `rdp`) and `pld` (`pld`). Numbers out of their range raise `InputError`.
 """
 
 from collections.abc import Iterable
@@ -17,7 +15,7 @@ from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, exact_gaussia
 from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu, require_delta, require_mu
 from fl_audit.privacy.names import Accountant as Accountant
 from fl_audit.privacy.profile import PrivacyProfile
-from fl_audit.privacy.renyi import RDP_ORDERS, rdp_epsilon, rdp_mu, renyi_divergences
+from fl_audit.privacy.renyi import RDP_ORDERS, _rdp_mu, rdp_epsilon, renyi_divergences
 from fl_audit.search import largest_kept
 
 
@@ -49,7 +47,7 @@ def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> fl
     4.75
     """
     require_delta(delta)
-    require_accountable(profile, accountant)
+    _require_accountable(profile, accountant)
     mu = profile.gaussian_mu
     if mu is not None:
         return epsilon_of_mu(accountant, mu, delta)
@@ -59,7 +57,7 @@ def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> fl
         case Accountant.PLD:
             return pld.loss_curves(profile.events, profile.adjacency).epsilon(delta)
         case Accountant.GDP:
-            raise AssertionError("require_accountable lets only Gaussian compositions pass")
+            raise AssertionError("_require_accountable lets only Gaussian compositions pass")
         case _:
             assert_never(accountant)
 
@@ -69,19 +67,8 @@ def exact_accountant(events: Iterable[ReleaseEvent]) -> Accountant:
     return Accountant.PLD if any(exact_gaussian_mu(event) is None for event in events) else Accountant.GDP
 
 
-def require_accountable(profile: PrivacyProfile, accountant: Accountant) -> None:
-    """Refuse a composition that the accountant cannot handle.
-
-    Parameters
-    ----------
-    profile, accountant
-        As for `account`.
-
-    Raises
-    ------
-    InputError
-        With the first event that the accountant cannot handle.
-    """
+def _require_accountable(profile: PrivacyProfile, accountant: Accountant) -> None:
+    """Raise `InputError` with the first event that the accountant cannot handle, if there is one."""
     match accountant:
         case Accountant.RDP_CLASSIC | Accountant.RDP:
             _divergences(profile, accountant)
@@ -137,7 +124,7 @@ def mu_of_epsilon(accountant: Accountant, epsilon: float, delta: float) -> float
     """
     match accountant:
         case Accountant.RDP_CLASSIC | Accountant.RDP:
-            return rdp_mu(accountant, epsilon, delta)
+            return _rdp_mu(accountant, epsilon, delta)
         case Accountant.PLD:
             return largest_kept(lambda mu: epsilon_of_mu(accountant, mu, delta) <= epsilon, gdp_mu(epsilon, delta))
         case Accountant.GDP:

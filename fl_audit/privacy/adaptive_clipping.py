@@ -5,7 +5,6 @@ releases the clipped sum with noise multiplier z_sum and, to move the clipping n
 within it, with noise multiplier z_bit. Each unit adds a vector and a bit; scaled to unit noise, the pair moves by a
 vector of squared length z_sum^-2 + z_bit^-2 between neighbours, so together they are one Gaussian release of noise
 multiplier z = (z_sum^-2 + z_bit^-2)^(-1/2). That holds under Poisson sampling too, because one coin decides on both.
-
 Numbers out of their range raise `InputError`.
 """
 

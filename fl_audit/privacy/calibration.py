@@ -12,17 +12,17 @@ from scipy.special import ndtri
 
 from fl_audit.errors import InputError, require
 from fl_audit.privacy import pld
-from fl_audit.privacy.accounting import Accountant, account, epsilon_of_mu, mu_of_epsilon, require_accountable
+from fl_audit.privacy.accounting import Accountant, _require_accountable, account, epsilon_of_mu, mu_of_epsilon
 from fl_audit.privacy.beliefs import Sensitivities, mu_from_belief
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import full_participation_mu
 from fl_audit.privacy.gaussian import gdp_mu
 from fl_audit.privacy.reconstruction import against_its_absence, reconstruction_bound
 from fl_audit.privacy.scores import (
+    _require_belief,
     epsilon_from_advantage,
     epsilon_from_belief,
     mu_from_advantage,
-    require_belief,
     rho_alpha,
     rho_beta,
 )
@@ -146,7 +146,7 @@ def _used(target: Target, claim: Claim) -> float:
 
 
 def _for_epsilon(epsilon: float, claim: Claim) -> float:
-    require_accountable(claim.profile, claim.accountant)
+    _require_accountable(claim.profile, claim.accountant)
     unit = claim.profile.gaussian_mu
     if unit is not None:
         start = unit / mu_of_epsilon(claim.accountant, epsilon, claim.delta)
@@ -164,7 +164,7 @@ def _for_epsilon(epsilon: float, claim: Claim) -> float:
 
 
 def _for_belief(belief: float, claim: Claim) -> float:
-    require_belief(belief, claim.prior)
+    _require_belief(belief, claim.prior)
     log_odds = epsilon_from_belief(belief, claim.prior)
     match claim.accountant:
         case Accountant.RDP_CLASSIC:
@@ -176,11 +176,9 @@ def _for_belief(belief: float, claim: Claim) -> float:
                 "without sampling, gdp"
             )
         case Accountant.GDP | Accountant.PLD:
-            require_accountable(claim.profile, claim.accountant)
-            mu, unit = mu_from_belief(belief, claim.delta, claim.sensitivities, claim.prior), claim.profile.gaussian_mu
-            if unit is not None:
-                return unit / mu
-            return _by_curves(lambda curves: _log_odds_at(curves, claim) / log_odds - 1, claim, _start(claim, mu))
+            _require_accountable(claim.profile, claim.accountant)
+            mu = mu_from_belief(belief, claim.delta, claim.sensitivities, claim.prior)
+            return _for_mu(mu, claim, lambda curves: _log_odds_at(curves, claim) / log_odds - 1)
         case _:
             assert_never(claim.accountant)
 
@@ -196,12 +194,8 @@ def _log_odds_at(curves: pld.LossCurves, claim: Claim) -> float:
 
 
 def _for_advantage(advantage: float, claim: Claim) -> float:
-    require_accountable(claim.profile, claim.accountant)
-    mu, unit = mu_from_advantage(advantage), claim.profile.gaussian_mu
-    if unit is not None:
-        noise = unit / mu
-    else:
-        noise = _by_curves(lambda curves: curves.delta(0.0) / advantage - 1, claim, _start(claim, mu))
+    _require_accountable(claim.profile, claim.accountant)
+    noise = _for_mu(mu_from_advantage(advantage), claim, lambda curves: curves.delta(0.0) / advantage - 1)
     match claim.accountant:
         case Accountant.RDP_CLASSIC | Accountant.RDP:
             epsilon = epsilon_from_advantage(advantage, claim.delta)
@@ -215,12 +209,15 @@ def _for_advantage(advantage: float, claim: Claim) -> float:
 
 def _for_hits(probability: float, chance: float, claim: Claim) -> float:
     """Return the noise under which a hit of probability `chance` becomes one of at most `probability`."""
-    require_accountable(claim.profile, claim.accountant)
-    reference = against_its_absence(claim)
-    mu, unit = float(ndtri(probability) - ndtri(chance)), reference.profile.gaussian_mu
-    if unit is not None:
-        return unit / mu
-    return _by_curves(lambda curves: (1 - curves.tradeoff(chance)) / probability - 1, reference, _start(reference, mu))
+    _require_accountable(claim.profile, claim.accountant)
+    mu = float(ndtri(probability) - ndtri(chance))
+    return _for_mu(mu, against_its_absence(claim), lambda curves: (1 - curves.tradeoff(chance)) / probability - 1)
+
+
+def _for_mu(mu: float, claim: Claim, gap: Callable[[pld.LossCurves], float]) -> float:
+    """Return the noise with Gaussian-DP parameter mu, or the root of a gap where releases are not Gaussian alone."""
+    unit = claim.profile.gaussian_mu
+    return unit / mu if unit is not None else _by_curves(gap, claim, _start(claim, mu))
 
 
 def _require_above_floor(

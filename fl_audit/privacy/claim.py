@@ -17,10 +17,10 @@ from fl_audit.privacy.accounting import Accountant, exact_accountant
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.events import (
     ReleaseEvent,
+    _with_scaled_noise,
     full_participation_mu,
     noise_multiplier_of,
     participation_rate,
-    with_scaled_noise,
 )
 from fl_audit.privacy.gaussian import require_delta
 from fl_audit.privacy.profile import PrivacyProfile
@@ -148,7 +148,7 @@ class Claim:
 
         A claim is calibrated at unit noise: there the factor is the noise multiplier.
         """
-        return replace(self, events=tuple(with_scaled_noise(event, factor) for event in self.events))
+        return replace(self, events=tuple(_with_scaled_noise(event, factor) for event in self.events))
 
     def with_rounds(self, rounds: int) -> "Claim":
         """Return the claim over so many rounds, at least 1; events of other counts are scaled with the first one."""

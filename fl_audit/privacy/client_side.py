@@ -2,9 +2,8 @@
 
 Each client clips and noises by itself, so that its promise depends on its own shard alone: over all rounds it makes
 rounds x steps Poisson-sampled Gaussian releases. Records come or go (add-remove), as in Opacus' accountants. The server
-and other clients see less than the client's steps, which costs nothing more.
-
-Numbers out of their range raise `InputError`.
+and other clients see less than the client's steps, which costs nothing more. Numbers out of their range raise
+`InputError`.
 """
 
 from collections.abc import Sequence

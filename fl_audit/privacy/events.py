@@ -163,14 +163,8 @@ def gaussian_rounds(
     return (SampledGaussianRelease(noise_multiplier, sampling_rate, rounds, seen),)
 
 
-def with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
-    """Return the event with its Gaussian noise multiplied by a factor; other kinds are returned as they are.
-
-    Parameters
-    ----------
-    event, factor
-        A release, and a number above 0.
-    """
+def _with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
+    """Return the event with its Gaussian noise multiplied by a factor above 0; other kinds are returned as they are."""
     match event:
         case GaussianRelease():
             return replace(event, sigma=event.sigma * factor)

@@ -1,9 +1,7 @@
 """Gaussian differential privacy: the exact promise of Gaussian noise without sampling, and checks of its numbers.
 
 Rounds with signal-to-noise ratios mu_i = Delta_i / sigma_i compose to one Gaussian release, mu^2 = sum of mu_i^2; k
-equal rounds have mu = sqrt(k) / z.
-
-Numbers out of their range raise `InputError`.
+equal rounds have mu = sqrt(k) / z. Numbers out of their range raise `InputError`.
 """
 
 import math

@@ -305,14 +305,8 @@ LossLaw = _GaussianLoss | _SeenGaussianLoss | _LaplaceLoss | _ResponseLoss
 """
 
 
-def loss_laws(events: Sequence[ReleaseEvent], adjacency: Adjacency) -> list[tuple[LossLaw, int]]:
-    """Return the distinct laws of a composition and how often each occurs; Gaussian noise is composed into one.
-
-    Parameters
-    ----------
-    events, adjacency
-        The releases, and how neighbours differ.
-    """
+def _loss_laws(events: Sequence[ReleaseEvent], adjacency: Adjacency) -> list[tuple[LossLaw, int]]:
+    """Return the distinct laws of a composition and how often each occurs; Gaussian noise is composed into one."""
     exact, laws = [], Counter[LossLaw]()
     for event in events:
         mu = exact_gaussian_mu(event)

@@ -5,9 +5,7 @@ answers belong to data sets of the same size, so what counts is D against D with
 that are replaced is used as it is; one for units that come and go is converted to a replacement, which is one of each.
 
 The adversary is told the average training loss, which is no part of the release. That threshold moves by one record's
-share of a mean; the bounds leave this out.
-
-Numbers out of their range raise `InputError`.
+share of a mean; the bounds leave this out. Numbers out of their range raise `InputError`.
 """
 
 import math

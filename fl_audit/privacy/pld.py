@@ -36,7 +36,7 @@ from fl_audit.privacy.events import (
     full_participation_mu,
 )
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.privacy.loss_laws import LossGrid, LossLaw, loss_laws
+from fl_audit.privacy.loss_laws import LossGrid, LossLaw, _loss_laws
 from fl_audit.privacy.names import Accountant
 from fl_audit.privacy.renyi import rdp_epsilon, renyi_divergences
 
@@ -259,7 +259,7 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
     points
         Grid points per standard deviation of one release's loss.
     """
-    laws = loss_laws(events, adjacency)
+    laws = _loss_laws(events, adjacency)
     longest = max(law.highest - law.lowest for law, _ in laws)
     require(
         longest < _LARGEST_LOSS,

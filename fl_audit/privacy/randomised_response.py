@@ -2,7 +2,6 @@
 
 Two coins: a bit is kept with probability rho, otherwise a fair coin takes its place (Warner 1965; Eq. (1) of Bernau et
 al. 2019). So it is told truly with probability (1 + rho) / 2 = e^epsilon / (1 + e^epsilon), and rho = tanh(epsilon/2).
-
 Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
 """
 

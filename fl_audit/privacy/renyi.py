@@ -1,9 +1,8 @@
 """Renyi accounting of Gaussian and Poisson-sampled Gaussian releases: the accountants `rdp-classic` and `rdp`.
 
 Both add the Renyi divergences of all releases order by order and differ in how the sum becomes (epsilon, delta):
-`rdp-classic` by Mironov 2017 (proposition 3), `rdp` by Balle et al. 2020 (theorem 21) as opacus does.
-
-Numbers out of their range raise `InputError`.
+`rdp-classic` by Mironov 2017 (proposition 3), `rdp` by Balle et al. 2020 (theorem 21) as opacus does. Numbers out of
+their range raise `InputError`.
 """
 
 import math
@@ -153,15 +152,10 @@ def rdp_epsilon(accountant: Accountant, divergences: Floats, delta: float) -> fl
     return max(0.0, float(np.min(divergences + _overhead(accountant, delta))))
 
 
-def rdp_mu(accountant: Accountant, epsilon: float, delta: float) -> float:
+def _rdp_mu(accountant: Accountant, epsilon: float, delta: float) -> float:
     """Return the largest mu whose Gaussian composition converts to at most epsilon; closed form over the orders.
 
-    Parameters
-    ----------
-    accountant, delta
-        Which of the two, and a number above 0 and below 1.
-    epsilon
-        At least 0, and above what is reported without any release: ln(1/delta) / 62 by `rdp-classic`.
+    Epsilon is at least 0, and above what is reported without any release: ln(1/delta) / 62 by `rdp-classic`.
     """
     require_epsilon(epsilon)
     require_delta(delta)

@@ -2,9 +2,7 @@
 
 `rho_beta` and `rho_alpha` are the paper's functions of epsilon and delta (Bernau et al. 2021, theorems 2 and 3);
 `gaussian_advantage` and `mu_from_advantage` are exact for a Gaussian composition with parameter mu. How sure the
-insider may become under such a composition stands in `beliefs`.
-
-Numbers out of their range raise `InputError`.
+insider may become under such a composition stands in `beliefs`. Numbers out of their range raise `InputError`.
 """
 
 import math
@@ -23,14 +21,8 @@ def require_prior(prior: float) -> None:
     require(isinstance(prior, Real) and 0 < prior < 1, f"prior is {prior}: accepted are numbers above 0 and below 1")
 
 
-def require_belief(belief: float, prior: float) -> None:
-    """Raise `InputError` unless the belief lies above the prior and below 1.
-
-    Parameters
-    ----------
-    belief, prior
-        Probabilities.
-    """
+def _require_belief(belief: float, prior: float) -> None:
+    """Raise `InputError` unless the belief lies above the prior and below 1."""
     require_prior(prior)
     meant = in_percent(belief) if belief > 100 * prior else ""
     accepted = f"accepted are numbers above the prior {prior} and below 1{meant}"
@@ -82,7 +74,7 @@ def epsilon_from_belief(belief: float, prior: float = 0.5) -> float:
     >>> round(epsilon_from_belief(0.9), 4)
     2.1972
     """
-    require_belief(belief, prior)
+    _require_belief(belief, prior)
     return float(logit(belief) - logit(prior))
 
 

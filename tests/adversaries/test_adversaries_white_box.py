@@ -15,8 +15,8 @@ from fl_audit.adversaries.membership.attack_networks import (
     WhiteBoxPart,
     WhiteBoxRule,
     _label_log_odds,
+    _learnt_log_odds,
     _Networks,
-    learnt_log_odds,
 )
 from fl_audit.adversaries.membership.loss import loss_scores
 from fl_audit.adversaries.membership.white_box import known_halves, white_box_scores
@@ -161,12 +161,12 @@ def test_scales_follow_from_the_learning_half_alone() -> None:
     """Another judged target may be whatever it likes: it moves no score but its own."""
     features, membership = synthetic(3, 2, 60, leak=1.0)
     known = known_halves(2, 60, np.random.default_rng(0))
-    before = learnt_log_odds(features, membership.is_in, known, QUICK)
+    before = _learnt_log_odds(features, membership.is_in, known, QUICK)
     changed = {name: getattr(features, name).copy() for name in ("signals", "inputs", "log_probabilities", "losses")}
     judged = int(np.flatnonzero(~known[0])[0])
     for values in changed.values():
         values[0, judged] *= 100
-    after = learnt_log_odds(WhiteBoxFeatures(**changed, labels=features.labels), membership.is_in, known, QUICK)
+    after = _learnt_log_odds(WhiteBoxFeatures(**changed, labels=features.labels), membership.is_in, known, QUICK)
     assert before[0, judged] != after[0, judged]
     after[0, judged] = before[0, judged]
     np.testing.assert_array_equal(before, after)
@@ -175,8 +175,8 @@ def test_scales_follow_from_the_learning_half_alone() -> None:
 def test_the_order_of_targets_is_that_of_scores() -> None:
     features, membership = synthetic(5, 3, 60, leak=1.0)
     known, order = known_halves(3, 60, np.random.default_rng(0)), np.random.default_rng(1).permutation(60)
-    straight = learnt_log_odds(features, membership.is_in, known, QUICK)
-    mixed = learnt_log_odds(features.of_targets(order), membership.is_in[:, order], known[:, order], QUICK)
+    straight = _learnt_log_odds(features, membership.is_in, known, QUICK)
+    mixed = _learnt_log_odds(features.of_targets(order), membership.is_in[:, order], known[:, order], QUICK)
     np.testing.assert_allclose(mixed, straight[:, order], atol=1e-3)
     scores = white_box_scores(features, membership, known, QUICK)
     again = white_box_scores(features.of_targets(order), Membership(membership.is_in[:, order]), known[:, order], QUICK)
@@ -187,10 +187,10 @@ def test_no_world_depends_on_those_beside_it(monkeypatch: pytest.MonkeyPatch) ->
     """Halves of other sizes in other worlds included."""
     features, membership = synthetic(6, 3, 60, leak=1.0)
     known = np.arange(60) % 6 < np.array([[2], [3], [4]])
-    together = learnt_log_odds(features, membership.is_in, known, QUICK)
+    together = _learnt_log_odds(features, membership.is_in, known, QUICK)
     for world in range(3):
         one = slice(world, world + 1)
-        alone = learnt_log_odds(features.of_worlds(one), membership.is_in[one], known[one], QUICK)
+        alone = _learnt_log_odds(features.of_worlds(one), membership.is_in[one], known[one], QUICK)
         np.testing.assert_allclose(alone[0], together[world], atol=1e-3)
     scores = white_box_scores(features, membership, known, QUICK)
     monkeypatch.setattr(white_box, "_SCALARS_AT_ONCE", 1)
@@ -218,7 +218,7 @@ def test_losses_of_any_size_have_log_odds() -> None:
     known = known_halves(2, 60, np.random.default_rng(0))
     features.losses[0, :4, 0] = [0.0, 1e-30, 1000.0, 1e-3]
     rule = replace(QUICK, parts=frozenset({WhiteBoxPart.LOSS}))
-    assert np.isfinite(learnt_log_odds(features, membership.is_in, known, rule)).all()
+    assert np.isfinite(_learnt_log_odds(features, membership.is_in, known, rule)).all()
     found = _label_log_odds(torch.tensor([1e-3, 0.5, 1000.0]))
     np.testing.assert_allclose(found, [logit(np.exp(-1e-3)), logit(np.exp(-0.5)), -1000.0], rtol=1e-5)
 

@@ -20,7 +20,7 @@ from experiments.studies.guarantee_settings import (
 )
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.game.seen import View, require_view
+from fl_audit.game.seen import View, _require_view
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
 from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping, FixedClipping, NoClipping
@@ -142,7 +142,7 @@ def test_the_table_lists_what_may_become_of_every_release(plans: dict[Combinatio
             )  # fmt: skip
             is_listed = (_named(law, Standpoint()), view, kind) in listed
             try:
-                require_view(view, made)
+                _require_view(view, made)
             except InputError:
                 assert not is_listed
             else:

@@ -13,7 +13,7 @@ from scipy.integrate import quad
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant, epsilon_of_mu, mu_of_epsilon
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta, gdp_epsilon, gdp_mu
-from fl_audit.privacy.renyi import RDP_ORDERS, rdp_mu
+from fl_audit.privacy.renyi import RDP_ORDERS, _rdp_mu
 
 
 def log_delta_by_integral(eps: float, mu: float) -> float:
@@ -76,7 +76,7 @@ def test_gdp_edges() -> None:
 
 def test_classic_reproduces_the_noise_of_the_smallest_beliefs() -> None:
     for belief, delta, noise_multiplier in ((0.52, 0.01, 404.84), (0.53, 0.001, 329.03)):
-        found = math.sqrt(30) / rdp_mu(Accountant.RDP_CLASSIC, math.log(belief / (1 - belief)), delta)
+        found = math.sqrt(30) / _rdp_mu(Accountant.RDP_CLASSIC, math.log(belief / (1 - belief)), delta)
         assert found == pytest.approx(noise_multiplier, abs=0.005)
 
 
@@ -120,7 +120,7 @@ def test_wrong_numbers_are_named(noise_multiplier: float, rounds: int, delta: fl
 
 def test_unreachable_and_negative_numbers_are_refused() -> None:
     with pytest.raises(InputError, match=r"above 0\.111415"):
-        rdp_mu(Accountant.RDP_CLASSIC, 0.11, 0.001)
+        _rdp_mu(Accountant.RDP_CLASSIC, 0.11, 0.001)
     with pytest.raises(InputError, match="epsilon is -1"):
         gdp_delta(-1.0, 1.0)
     with pytest.raises(InputError, match="mu is -1"):

@@ -10,7 +10,7 @@ from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.beliefs import Sensitivities, gaussian_belief_bound, mu_from_belief
 from fl_audit.privacy.gaussian import gdp_delta, gdp_mu
-from fl_audit.privacy.renyi import rdp_mu
+from fl_audit.privacy.renyi import _rdp_mu
 from fl_audit.privacy.scores import (
     epsilon_from_advantage,
     epsilon_from_belief,
@@ -89,15 +89,15 @@ def test_mu_from_belief_is_the_largest_that_keeps_it(prior: float, share: float,
 def test_epsilon_delta_dp_alone_does_not_bound_the_belief() -> None:
     mu = gdp_mu(math.log(9), 0.001)
     assert norm.sf(math.log(9), mu**2 / 2, mu) == pytest.approx(0.0052, abs=0.00005)
-    classic = rdp_mu(Accountant.RDP_CLASSIC, math.log(9), 0.001)
+    classic = _rdp_mu(Accountant.RDP_CLASSIC, math.log(9), 0.001)
     assert norm.sf(math.log(9), classic**2 / 2, classic) < 0.001
 
 
 def test_where_theorem_3_does_not_hold() -> None:
     for eps in (0.21, 0.3, 0.44):
-        assert gaussian_advantage(rdp_mu(Accountant.RDP_CLASSIC, eps, 0.001)) > rho_alpha(eps, 0.001)
+        assert gaussian_advantage(_rdp_mu(Accountant.RDP_CLASSIC, eps, 0.001)) > rho_alpha(eps, 0.001)
     for eps in (1.0, 2.2, 4.6):
-        assert gaussian_advantage(rdp_mu(Accountant.RDP_CLASSIC, eps, 0.001)) < rho_alpha(eps, 0.001)
+        assert gaussian_advantage(_rdp_mu(Accountant.RDP_CLASSIC, eps, 0.001)) < rho_alpha(eps, 0.001)
         assert gaussian_advantage(gdp_mu(eps, 0.001)) > rho_alpha(eps, 0.001)
 
 

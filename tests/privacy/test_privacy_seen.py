@@ -19,11 +19,11 @@ from fl_audit.privacy.events import (
     GaussianRelease,
     ReleaseEvent,
     SampledGaussianRelease,
+    _with_scaled_noise,
     exact_gaussian_mu,
     full_participation_mu,
     gaussian_rounds,
     participation_rate,
-    with_scaled_noise,
 )
 from fl_audit.privacy.gaussian import gdp_delta
 from fl_audit.privacy.guarantee import guarantee
@@ -115,7 +115,7 @@ def test_what_an_event_says_of_itself() -> None:
     assert participation_rate(event) == 0.25
     assert full_participation_mu(event) == 2.0
     assert exact_gaussian_mu(event) is None
-    assert with_scaled_noise(event, 3.0) == SampledGaussianRelease(6.0, 0.25, 16, seen=True)
+    assert _with_scaled_noise(event, 3.0) == SampledGaussianRelease(6.0, 0.25, 16, seen=True)
     assert exact_gaussian_mu(SampledGaussianRelease(2.0, 1.0, 16, seen=True)) == 2.0
 
 

@@ -2,9 +2,8 @@
 
 A data owner trains on its records whatever their loss. So where the released model has been moved up the loss of a
 target, the owner of a member moves it down again in the rounds that follow, by the more the larger the loss has become;
-nobody does so for a record that was not used.
-
-Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
+nobody does so for a record that was not used. Arrays whose shapes do not fit, and numbers out of their range, raise
+`InputError`.
 """
 
 import numpy as np
@@ -57,17 +56,13 @@ def ascent(
 def active_scores(values: ArrayLike) -> Floats:
     """Return the scores of the active attack, shape (worlds, targets), higher for a likelier member.
 
-    They are minus the mean over releases. Of a member, whose owner works against the ascent, losses stay low.
+    Given is the loss or gradient norm of every target under every model that was released while the attack went on,
+    finite, shape (releases, worlds, targets), one release or more. Scores are minus the mean over releases: losses of
+    a member, whose owner works against the ascent, stay low.
 
     Source: Nasr, Shokri & Houmansadr 2019, section II, who show that norms of gradients under the ascent stay small for
     members and large for others, and feed them to their attack network, as `white_box_scores` of several releases does.
     The mean needs no known members.
-
-    Parameters
-    ----------
-    values
-        Loss or gradient norm of every target under every model that was released while the attack went on, finite,
-        shape (releases, worlds, targets), one release or more.
 
     Examples
     --------

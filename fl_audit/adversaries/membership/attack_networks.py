@@ -84,16 +84,11 @@ class WhiteBoxRule:
         require(0 <= self.dropout < 1, f"dropout is {self.dropout}: accepted are numbers from 0 to below 1")
 
 
-def learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, rule: WhiteBoxRule) -> Floats:
+def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, rule: WhiteBoxRule) -> Floats:
     """Return the log-odds of membership that one network a world gives to all targets, shape (worlds, targets).
 
-    Parameters
-    ----------
-    features, rule
-        Features of the worlds; parts, sizes and training of the networks.
-    is_in, learnt
-        Who is in, without effect where `learnt` is False; and from which targets each world's network learns, one or
-        more a world; bool (worlds, targets). What comes back for these is no attack, for the network was told.
+    Who is in, bool (worlds, targets), has no effect where `learnt` is False, which says from which targets, one or
+    more, each world's network learns. What comes back for these is no attack, for the network was told.
     """
     places, counted = _learning_places(learnt)
     shown = _shown(features, rule, places, counted)

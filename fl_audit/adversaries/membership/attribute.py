@@ -3,9 +3,8 @@
 The attacker knows a record but for one attribute, and what is common among people (the prior). It asks the model for
 the loss of the record with every possible value in turn. That a model does better on its members than on others is what
 leaks; what can be guessed of anybody is no fault of the training set. So the measure is the difference of the shares
-guessed right, of members and of others.
-
-Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
+guessed right, of members and of others. Arrays whose shapes do not fit, and numbers out of their range, raise
+`InputError`.
 """
 
 from collections.abc import Callable

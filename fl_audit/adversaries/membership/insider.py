@@ -7,9 +7,8 @@ matters, and <x, g> = <n, g> + b s ||g||^2. So a simulation that knows the noise
 pass over the records.
 
 Summed over rounds, the log-odds of a target are the logarithm of the likelihood ratio of all releases, whatever the
-models did between them. Insiders of one world see the same noise: their log-odds are not independent.
-
-Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
+models did between them. Insiders of one world see the same noise: their log-odds are not independent. Arrays whose
+shapes do not fit, and numbers out of their range, raise `InputError`.
 """
 
 import math
@@ -24,29 +23,19 @@ from fl_audit.mechanisms.weighing import mixed_log_odds
 from fl_audit.privacy.events import require_sampling_rate
 
 
-def signal_to_noise(norms: ArrayLike, clipping_norm: float | None, sigma: ArrayLike) -> Floats:
+def _signal_to_noise(norms: ArrayLike, clipping_norm: float | None, sigma: ArrayLike) -> Floats:
     """Return mu = min(||g||, C) / sigma of every target in one round, at least 0, float64 (worlds, targets).
 
     Given all rounds before, the increment of a target that is known to take part is N(+-mu^2/2, mu^2), + if it is in.
-
-    Parameters
-    ----------
-    norms, clipping_norm, sigma
-        As for `increments`.
     """
     return _clipped(_checked(norms, "norms"), clipping_norm) / _checked_sigma(sigma, len(np.asarray(norms)))
 
 
-def noise_along(products: ArrayLike, norms: ArrayLike, sigma: ArrayLike) -> Floats:
+def _noise_along(products: ArrayLike, norms: ArrayLike, sigma: ArrayLike) -> Floats:
     """Return <n, h> / (||h|| sigma), the noise along every target's contribution, float64 (worlds, targets).
 
     Given all rounds before it is N(0, 1) if the noise has the claimed law, whoever takes part: h follows from them. It
     is NaN where h is 0, which has no direction.
-
-    Parameters
-    ----------
-    products, norms, sigma
-        As for `increments`.
     """
     along, lengths = _checked(products, "products"), _checked(norms, "norms")
     scale = _checked_sigma(sigma, len(along))
@@ -64,40 +53,30 @@ def increments(
     sampling_rate: float = 1.0,
     sees_participation: bool = False,
 ) -> Floats:
-    """Return what one round adds to the log-odds of "in" against "out", for every target.
+    """Return what one round adds to the log-odds of "in" against "out" for every target, float64 (worlds, targets).
 
-    Natural logarithms, float64 (worlds, targets). With l = (<x, g> - ||g||^2/2) / sigma^2 the log-odds of being in the
-    sum: l where the target takes part and 0 where it does not, if that is known; otherwise log((1 - q) + q e^l), which
-    is at least log(1 - q). A gradient of zero adds nothing.
+    Natural logarithms. With l = (<x, g> - ||g||^2/2) / sigma^2 the log-odds of being in the sum: l where the target
+    takes part and 0 where it does not, if that is known; otherwise log((1 - q) + q e^l), which is at least log(1 - q).
+    A gradient of zero adds nothing. Raises `InputError` also if records are sampled and `takes_part` is missing.
 
     Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; the mixture as in
     `fl_audit.mechanisms.weighing`.
 
-    Raises `InputError` if shapes do not fit, a number is out of its range, or records are sampled and `takes_part` is
-    missing.
-
     Parameters
     ----------
-    products
-        <n, h>, n the noise of the world's release (the release less the true sum of clipped gradients) and h the
-        target's gradient before clipping; finite, shape (worlds, targets). See `fl_audit.learning.record_gradients`.
-    norms
-        ||h||, finite, at least 0, shape (worlds, targets).
-    clipping_norm
-        C, positive; None is no clipping.
-    sigma
-        Noise standard deviation of each world, positive, shape (worlds,). Without noise the insider is certain as soon
-        as a target takes part, and there are no finite log-odds: 0 is refused.
-    is_in
-        Which targets are in, bool (worlds, targets).
-    takes_part
-        Which targets take part in the round if they are in, bool (worlds, targets); None is all of them. Coins of
-        targets that are out count: under seen participation the insider is shown them too.
-    sampling_rate
-        q, with which each target takes part by a secret coin, above 0 and up to 1. At 1 there is no secret: a target
-        that does not take part, say because its client is not in a public cohort, is known not to.
-    sees_participation
-        Whether the insider is shown which targets take part.
+    products, norms
+        <n, h> and ||h||, n the noise of the world's release (the release less the true sum of clipped gradients) and h
+        the target's gradient before clipping; finite, (worlds, targets). See `fl_audit.learning.record_gradients`.
+    clipping_norm, sigma
+        C, positive, or None for no clipping; noise standard deviation of each world, positive, shape (worlds,). Without
+        noise the insider is certain as soon as a target takes part, and there are no finite log-odds: 0 is refused.
+    is_in, takes_part
+        Which targets are in, and which take part in the round if they are in, bool (worlds, targets); None is all of
+        them. Coins of targets that are out count: under seen participation the insider is shown them too.
+    sampling_rate, sees_participation
+        q, with which each target takes part by a secret coin, above 0 and up to 1, and whether the insider is shown
+        which do. At 1 there is no secret: a target that does not take part, say because its client is not in a public
+        cohort, is known not to.
 
     Examples
     --------

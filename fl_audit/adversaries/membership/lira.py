@@ -9,7 +9,13 @@ from typing import assert_never
 
 import numpy as np
 
-from fl_audit.adversaries.membership.shadows import ShadowGroup, as_queries, require_shadows, shadow_flags, shadow_group
+from fl_audit.adversaries.membership.shadows import (
+    ShadowGroup,
+    _as_queries,
+    _require_shadows,
+    _shadow_flags,
+    _shadow_group,
+)
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership
@@ -77,8 +83,8 @@ def lira_scores(
     >>> lira_scores(phi, Membership(bits), spread=LiraSpread.EACH).ravel().round(1).tolist()
     [2.7, 14.7, 11.8, -14.7, -2.7, -11.8]
     """
-    values = as_queries(confidences, membership, "confidences")
-    flags = shadow_flags(membership, shadows)
+    values = _as_queries(confidences, membership, "confidences")
+    flags = _shadow_flags(membership, shadows)
     out = _group(values, ~membership.is_in, flags, "out", spread)
     if LiraForm(form) is LiraForm.OFFLINE:
         away = (values - out.mean) / np.sqrt(_variance(out, spread))
@@ -90,8 +96,8 @@ def lira_scores(
 
 def _group(values: Floats, side: Flags, shadows: Flags, name: str, spread: LiraSpread) -> ShadowGroup:
     """Return the shadow worlds of one side, or refuse where they are too few."""
-    group = shadow_group(values, side, shadows)
-    require_shadows(group, name, 2 if LiraSpread(spread) is LiraSpread.EACH else 1)
+    group = _shadow_group(values, side, shadows)
+    _require_shadows(group, name, 2 if LiraSpread(spread) is LiraSpread.EACH else 1)
     if LiraSpread(spread) is LiraSpread.SHARED:
         fewest = int((group.count - 1).sum(axis=1).min())
         require(fewest > 0, f"no target is {name} in 2 shadow worlds: accepted is at least one; play more worlds")

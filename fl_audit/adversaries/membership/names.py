@@ -26,11 +26,6 @@ class Attack(StrEnum):
     ATTRIBUTE = "attribute"
 
     @property
-    def has_shadows(self) -> bool:
-        """Whether worlds are shadow models of each other."""
-        return self in (Attack.SHADOW, Attack.LIRA, Attack.RMIA, Attack.ATTRIBUTE)
-
-    @property
     def asks_about_records(self) -> bool:
         """Whether every target has to be one record. (An active insider says so itself, and why.)"""
         return self not in (*OF_ANY_UNIT, Attack.ACTIVE)
@@ -48,7 +43,7 @@ def of_ours(attacks: Iterable[Attack | str]) -> list[Attack]:
 
 def has_shadows(attack: Attack | str) -> bool:
     """Whether worlds are shadow models of each other: of the user's own attacks it has to be assumed."""
-    return not isinstance(attack, Attack) or attack.has_shadows
+    return not isinstance(attack, Attack) or attack in (Attack.SHADOW, Attack.LIRA, Attack.RMIA, Attack.ATTRIBUTE)
 
 
 USUAL = (Attack.LOSS, Attack.SHADOW, Attack.LIRA, Attack.RMIA)

@@ -10,7 +10,13 @@ from enum import StrEnum
 
 import numpy as np
 
-from fl_audit.adversaries.membership.shadows import ShadowGroup, as_queries, require_shadows, shadow_flags, shadow_group
+from fl_audit.adversaries.membership.shadows import (
+    ShadowGroup,
+    _as_queries,
+    _require_shadows,
+    _shadow_flags,
+    _shadow_group,
+)
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership
@@ -78,15 +84,15 @@ def rmia_scores(
     [1.0, 0.0, 1.0]
     """
     rule = rule or RmiaRule()
-    targets = _checked(as_queries(log_probabilities, membership, "log-probabilities"), "log-probabilities")
+    targets = _checked(_as_queries(log_probabilities, membership, "log-probabilities"), "log-probabilities")
     records = np.asarray(population, dtype=np.float64)
     fits = records.ndim == 2 and len(records) == membership.worlds and records.size > 0
     shape = f"({membership.worlds}, records)"
     require(fits, f"log-probabilities of the population have shape {records.shape}: accepted is {shape}")
     records = _checked(records[..., np.newaxis], "log-probabilities of the population")
-    flags = shadow_flags(membership, shadows)
+    flags = _shadow_flags(membership, shadows)
     own = targets[..., 0] - _log(_reference(np.exp(targets), membership.is_in, flags, rule))
-    out = shadow_group(np.exp(records), np.ones(records.shape[:2], dtype=np.bool_), flags)
+    out = _shadow_group(np.exp(records), np.ones(records.shape[:2], dtype=np.bool_), flags)
     is_offline = RmiaForm(rule.form) is RmiaForm.OFFLINE
     theirs = records[..., 0] - _log(_from_out(out, rule) if is_offline else out.mean[..., 0])
     return _outdone(own - np.log(rule.gamma), theirs)
@@ -99,12 +105,12 @@ def _log(confidence: Floats) -> Floats:
 
 def _reference(values: Floats, is_in: Flags, shadows: Flags, rule: RmiaRule) -> Floats:
     """Return the mean confidence of reference models in each target, from 0 to 1, shape (worlds, targets)."""
-    out = shadow_group(values, ~is_in, shadows)
-    require_shadows(out, "out", 1)
+    out = _shadow_group(values, ~is_in, shadows)
+    _require_shadows(out, "out", 1)
     if RmiaForm(rule.form) is RmiaForm.OFFLINE:
         return _from_out(out, rule)
-    inside = shadow_group(values, is_in, shadows)
-    require_shadows(inside, "in", 1)
+    inside = _shadow_group(values, is_in, shadows)
+    _require_shadows(inside, "in", 1)
     return np.asarray((inside.mean[..., 0] + out.mean[..., 0]) / 2, dtype=np.float64)
 
 

@@ -13,7 +13,7 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.adversaries.membership.shadows import shadow_flags
+from fl_audit.adversaries.membership.shadows import _shadow_flags
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership
@@ -129,7 +129,7 @@ def _parts(
 ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Return pairs of worlds to learn from and worlds to attack, without a world in common."""
     if shadows is not None:
-        flags = shadow_flags(membership, shadows)
+        flags = _shadow_flags(membership, shadows)
         return [(np.flatnonzero(flags), np.flatnonzero(~flags))]
     accepted = f"accepted are {rule.folds} worlds or more, one for each fold"
     require(membership.worlds >= rule.folds, f"there are {membership.worlds} worlds: {accepted}")

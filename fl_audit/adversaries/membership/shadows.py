@@ -40,14 +40,8 @@ class ShadowGroup:
         return np.asarray(self.squares / np.maximum(self.count, 1)[..., np.newaxis], dtype=np.float64)
 
 
-def shadow_flags(membership: Membership, shadows: Flags | None) -> Flags:
-    """Return which worlds may serve as shadows, bool (worlds,): all, unless some are named.
-
-    Parameters
-    ----------
-    membership, shadows
-        Membership of all worlds; bool (worlds,), or None for all.
-    """
+def _shadow_flags(membership: Membership, shadows: Flags | None) -> Flags:
+    """Return which worlds may serve as shadows, bool (worlds,): all, unless some are named."""
     if shadows is None:
         return np.ones(membership.worlds, dtype=np.bool_)
     flags = np.asarray(shadows)
@@ -56,18 +50,14 @@ def shadow_flags(membership: Membership, shadows: Flags | None) -> Flags:
     return flags
 
 
-def shadow_group(values: Floats, side: Flags, shadows: Flags) -> ShadowGroup:
+def _shadow_group(values: Floats, side: Flags, shadows: Flags) -> ShadowGroup:
     """Return what each world's attacker knows of the shadow worlds on one side, the attacked world left out.
 
-    Values are counted from the median over worlds, so that equal ones give exact zeros and little is lost when the sums
-    S of values and Q of squares lose the attacked world's: of n - 1 left values the mean is (S - x) / (n - 1), the
-    squares about it Q - x^2 - (n - 1) mean^2. A score must not tell a coin by the way its sums were rounded.
-
-    Parameters
-    ----------
-    values, side, shadows
-        Of shape (worlds, targets, queries); which world is on this side of which target, (worlds, targets); and which
-        worlds may serve, (worlds,).
+    Values are (worlds, targets, queries); the side says which world is on it for which target, (worlds, targets), and the
+    shadows which worlds may serve, (worlds,). Values are counted from the median over worlds, so that equal ones give
+    exact zeros and little is lost when the sums S of values and Q of squares lose the attacked world's: of n - 1 left
+    values the mean is (S - x) / (n - 1), the squares about it Q - x^2 - (n - 1) mean^2. A score must not tell a coin by
+    the way its sums were rounded.
     """
     member = (side & shadows[:, np.newaxis]).astype(np.int64)
     count = member.sum(axis=0) - member
@@ -85,14 +75,8 @@ def shadow_group(values: Floats, side: Flags, shadows: Flags) -> ShadowGroup:
     )
 
 
-def require_shadows(group: ShadowGroup, side: str, at_least: int) -> None:
-    """Refuse groups with fewer shadow worlds than are needed, naming the target that has fewest.
-
-    Parameters
-    ----------
-    group, side, at_least
-        As `shadow_group` returns it; `in` or `out`, for the message; and how many are needed.
-    """
+def _require_shadows(group: ShadowGroup, side: str, at_least: int) -> None:
+    """Refuse groups with fewer shadow worlds than are needed, naming the target that has fewest; `in` or `out` is the side."""
     fewest = int(group.count.min(initial=at_least))
     world, target = np.unravel_index(int(np.argmin(group.count)), group.count.shape)
     require(
@@ -120,16 +104,8 @@ def fewest_on_a_side(membership: Membership) -> Integers:
     return np.asarray(np.minimum(inside, membership.worlds - inside), dtype=np.int64)
 
 
-def as_queries(values: Floats, membership: Membership, what: str) -> Floats:
-    """Return finite values with an axis of queries, (worlds, targets, queries), or refuse them.
-
-    Parameters
-    ----------
-    values, membership
-        Shape (worlds, targets) or (worlds, targets, queries); membership of the same worlds and targets.
-    what
-        The values' name, for the message.
-    """
+def _as_queries(values: Floats, membership: Membership, what: str) -> Floats:
+    """Return finite values (worlds, targets) with an axis of queries, which they may have already, or refuse them."""
     array = np.asarray(values, dtype=np.float64)
     shape = (membership.worlds, membership.targets)
     fits = array.ndim in (2, 3) and array.shape[:2] == shape and array.size > 0

@@ -1,15 +1,14 @@
 """The white-box attack of Nasr et al. 2019: a network learns from half of the targets who is in, and judges the others.
 
 No shadow worlds are needed: the attacker of a world knows of half of its targets whether they are members, and never
-looks at another world. Crossing the halves gives every target a score by a network that was not told of it.
-
-Numbers out of their range raise `InputError`.
+looks at another world. Crossing the halves gives every target a score by a network that was not told of it. Numbers out
+of their range raise `InputError`.
 """
 
 import numpy as np
 from scipy.stats import rankdata
 
-from fl_audit.adversaries.membership.attack_networks import WhiteBoxRule, learnt_log_odds
+from fl_audit.adversaries.membership.attack_networks import WhiteBoxRule, _learnt_log_odds
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
@@ -47,9 +46,9 @@ def white_box_scores(
     """Return the scores of the white-box attack, shape (worlds, targets), higher for a likelier member.
 
     In each world one network learns from the known targets and judges the others, and a second one the other way round.
-
     The score is the share of targets of its half of the world that a target outdoes in log-odds of membership, itself
-    and ties counted by half: above 0 and below 1.
+    and ties counted by half: above 0 and below 1. Raises `InputError` if a half has fewer than 2 members or fewer than 2
+    others to learn from.
 
     Source: Nasr, Shokri & Houmansadr 2019, sections II and III; several releases as in their federated setting. Sizes,
     steps and dropout are fitted to a few hundred targets (theirs has a thousand filters), all features are standardised
@@ -58,22 +57,18 @@ def white_box_scores(
 
     Why shares and not log-odds: the network that was told of more members says higher log-odds, and what it judges is
     the other half. Where nothing leaks, log-odds of both halves together had an AUC of 0.45 in simulation with 30
-    targets and of 0.48 with 100; with shares it is 1/2 in the mean, exactly, since both halves have the same ones.
-    Where members stand out well it costs a little, for halves differ in their share of members: about 0.004 of the AUC
-    with 100 targets, 0.001 with 400.
-
-    No world's score rests on another's, so `membership_rates` may be told that worlds are no shadows of each other.
-    Raises `InputError` if shapes do not fit, or a half has fewer than 2 members or fewer than 2 others to learn from.
+    targets; with shares it is 1/2 in the mean, exactly, since both halves have the same ones. Where members stand out
+    well it costs about 0.004 of the AUC with 100 targets. No world's score rests on another's, so `membership_rates` may
+    be told that worlds are no shadows of each other.
 
     Parameters
     ----------
-    features
+    features, rule
         What is seen of each target, under one released model or several: the more an insider has seen, the more it has.
+        What the networks are shown, and how they learn; `WhiteBoxRule()` if None.
     membership, known
         Who is in; of it a network is told the half of its own world that it learns from. The halves, bool (worlds,
         targets), are as `known_halves` draws them.
-    rule
-        What the networks are shown, and how they learn; `WhiteBoxRule()` if None.
     """
     rule = rule or WhiteBoxRule()
     flags = _checked(features, membership, known)
@@ -82,7 +77,7 @@ def white_box_scores(
     for first in range(0, features.worlds, together):
         rows = slice(first, first + together)
         for learnt in (flags[rows], ~flags[rows]):
-            log_odds = learnt_log_odds(features.of_worlds(rows), membership.is_in[rows], learnt, rule)
+            log_odds = _learnt_log_odds(features.of_worlds(rows), membership.is_in[rows], learnt, rule)
             for shares, values, told in zip(scores[rows], log_odds, learnt, strict=True):
                 shares[~told] = (rankdata(values[~told]) - 0.5) / (~told).sum()
     return scores

@@ -3,7 +3,6 @@
 The gradient is that of the last dense layer. For one example it has rank one: with h the layer's inputs and d the
 gradient of the loss at its outputs (softmax - one-hot, where these are the logits), the weight's gradient is d h' and
 the bias's is d. So d and h are kept, outs + ins numbers in place of outs (ins + 1), and say all that the gradient says.
-
 Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
 """
 
