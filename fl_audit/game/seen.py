@@ -157,7 +157,7 @@ def _counted(tensors: Mapping[str, Tensor], prefix: str) -> int:
 
 
 def _require_view(view: View, law: ReleaseLaw) -> None:
-    """Refuse a view under which the release cannot be told: Adam cannot be inverted, and correlated noise needs releases."""
+    """Refuse models alone where the optimizer cannot be inverted, or the noise is correlated over rounds."""
     if view is View.MODEL:
         _ = law.optimizer.models_to_invert  # refuses Adam, which cannot be inverted
         require(

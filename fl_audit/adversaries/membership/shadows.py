@@ -53,11 +53,11 @@ def _shadow_flags(membership: Membership, shadows: Flags | None) -> Flags:
 def _shadow_group(values: Floats, side: Flags, shadows: Flags) -> ShadowGroup:
     """Return what each world's attacker knows of the shadow worlds on one side, the attacked world left out.
 
-    Values are (worlds, targets, queries); the side says which world is on it for which target, (worlds, targets), and the
-    shadows which worlds may serve, (worlds,). Values are counted from the median over worlds, so that equal ones give
-    exact zeros and little is lost when the sums S of values and Q of squares lose the attacked world's: of n - 1 left
-    values the mean is (S - x) / (n - 1), the squares about it Q - x^2 - (n - 1) mean^2. A score must not tell a coin by
-    the way its sums were rounded.
+    Values are (worlds, targets, queries); the side says which world is on it for which target, (worlds, targets), and
+    the shadows which worlds may serve, (worlds,). Values are counted from the median over worlds, so that equal ones
+    give exact zeros and little is lost when the sums S of values and Q of squares lose the attacked world's: of n - 1
+    left values the mean is (S - x) / (n - 1), the squares about it Q - x^2 - (n - 1) mean^2. A score must not tell a
+    coin by the way its sums were rounded.
     """
     member = (side & shadows[:, np.newaxis]).astype(np.int64)
     count = member.sum(axis=0) - member
@@ -76,7 +76,7 @@ def _shadow_group(values: Floats, side: Flags, shadows: Flags) -> ShadowGroup:
 
 
 def _require_shadows(group: ShadowGroup, side: str, at_least: int) -> None:
-    """Refuse groups with fewer shadow worlds than are needed, naming the target that has fewest; `in` or `out` is the side."""
+    """Refuse groups with too few shadow worlds, naming the target that has fewest; the side is `in` or `out`."""
     fewest = int(group.count.min(initial=at_least))
     world, target = np.unravel_index(int(np.argmin(group.count)), group.count.shape)
     require(

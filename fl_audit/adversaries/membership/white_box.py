@@ -47,8 +47,8 @@ def white_box_scores(
 
     In each world one network learns from the known targets and judges the others, and a second one the other way round.
     The score is the share of targets of its half of the world that a target outdoes in log-odds of membership, itself
-    and ties counted by half: above 0 and below 1. Raises `InputError` if a half has fewer than 2 members or fewer than 2
-    others to learn from.
+    and ties counted by half: above 0 and below 1. Raises `InputError` if a half has fewer than 2 members or fewer than
+    2 others to learn from.
 
     Source: Nasr, Shokri & Houmansadr 2019, sections II and III; several releases as in their federated setting. Sizes,
     steps and dropout are fitted to a few hundred targets (theirs has a thousand filters), all features are standardised
@@ -58,8 +58,8 @@ def white_box_scores(
     Why shares and not log-odds: the network that was told of more members says higher log-odds, and what it judges is
     the other half. Where nothing leaks, log-odds of both halves together had an AUC of 0.45 in simulation with 30
     targets; with shares it is 1/2 in the mean, exactly, since both halves have the same ones. Where members stand out
-    well it costs about 0.004 of the AUC with 100 targets. No world's score rests on another's, so `membership_rates` may
-    be told that worlds are no shadows of each other.
+    well it costs about 0.004 of the AUC with 100 targets. No world's score rests on another's, so `membership_rates`
+    may be told that worlds are no shadows of each other.
 
     Parameters
     ----------
