@@ -17,7 +17,7 @@ from clients.asked import Asked, trained_together
 from clients.asked import read_ahead as read_ahead
 from clients.data_owner import contribute, contribute_as_victim, contribute_members, train_privately, with_noise
 from fl_audit.adversaries import averages, identifiability
-from fl_audit.adversaries.many_targets import observe_candidates, observe_targets, pushed_up
+from fl_audit.adversaries.many_targets import observe_targets, pushed_up
 from fl_audit.errors import InputError
 from fl_audit.evidence.star import loss_moments as moments
 from fl_audit.game.canaries import canary_contribution, canary_scores
@@ -127,11 +127,8 @@ def observe(message: Message, context: Context) -> Message:
     if game.public.canaries > 0:
         return asked.reply({Key.CANARIES: canary_scores(game, seen, asked.worlds)})
     if game.public.plays_membership:
-        added, signal, noise = (
-            observe_candidates(game, seen)
-            if game.public.exactly_one
-            else observe_targets(game, seen, asked.membership(game.public.targets))
-        )
+        who = None if game.public.exactly_one else asked.membership(game.public.targets)
+        added, signal, noise = observe_targets(game, seen, who)
         return asked.reply({Key.LOG_ODDS: added, Key.LOCAL_SENSITIVITY: signal, Key.SCORES: noise})
     if not game.public.law.weighs_exactly:
         return asked.reply({Key.SCORE: averages.score(game, seen, client)})

@@ -40,22 +40,7 @@ class TargetsObserved(NamedTuple):
     noise: Floats
 
 
-def observe_candidates(game: Game, seen: SeenRound) -> TargetsObserved:
-    """Weigh what was seen of a round for every candidate of the game of reconstruction, against there being none.
-
-    Exactly one is in, and nobody tells the insider which. The log-odds of a candidate against none differ from its
-    log-likelihood by what is the same for all.
-
-    Parameters
-    ----------
-    game, seen
-        As for `observe_targets`.
-    """
-    nobody = np.zeros((len(seen.start), game.public.targets), dtype=np.bool_)
-    return observe_targets(game, seen, Membership(nobody))
-
-
-def observe_targets(game: Game, seen: SeenRound, membership: Membership) -> TargetsObserved:
+def observe_targets(game: Game, seen: SeenRound, membership: Membership | None) -> TargetsObserved:
     """Weigh what was seen of a round for every target.
 
     Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; see `fl_audit.adversaries.membership.insider`.
@@ -64,11 +49,14 @@ def observe_targets(game: Game, seen: SeenRound, membership: Membership) -> Targ
     Parameters
     ----------
     game, membership
-        The game, and which targets are in.
+        The game, and which targets are in; None in the game of reconstruction, where exactly one is, and nobody tells
+        the insider which. There every candidate is weighed against there being none, which differs from its
+        log-likelihood by what is the same for all.
     seen
         What clients saw; where rounds are sampled, with everybody's participation.
     """
-    public, worlds = game.public, membership.worlds
+    public, worlds = game.public, len(seen.start)
+    membership = membership or Membership(np.zeros((worlds, game.public.targets), dtype=np.bool_))
     law, sees = public.law, public.standpoint.sees_participation
     sigma = law.noise_scale(np.zeros(worlds), public.standpoint, seen.around.norms_array)
     steps = [_Step(*step, _taking_part(game, seen, step.number, worlds)) for step in whitened_steps(game, seen)]

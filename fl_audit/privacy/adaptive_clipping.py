@@ -36,11 +36,6 @@ def combined_multiplier(*multipliers: float) -> float:
 
     z = (sum of z_i^-2)^(-1/2), which is under the smallest of them. The z_i, at least one and positive, are the noise
     standard deviations of the releases, each over its own sensitivity.
-
-    Examples
-    --------
-    >>> round(combined_multiplier(1.0, 10.0), 4)
-    0.995
     """
     require(len(multipliers) > 0, "no noise multiplier is given: accepted is at least one")
     for multiplier in multipliers:

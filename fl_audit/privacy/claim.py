@@ -134,8 +134,8 @@ class Claim:
     @property
     def participation(self) -> float:
         """Probability with which the differing unit takes part in any release at all."""
-        absent = sum(event.count * _log_absence(participation_rate(event)) for event in self.events)
-        return -math.expm1(absent)
+        rates = [(event.count, participation_rate(event)) for event in self.events]
+        return -math.expm1(sum(count * (-math.inf if rate == 1 else math.log1p(-rate)) for count, rate in rates))
 
     @property
     def full_participation_mu(self) -> float:
@@ -155,7 +155,3 @@ class Claim:
         counts = [max(1, round(event.count * rounds / self.rounds)) for event in self.events[1:]]
         events = zip(self.events, [rounds, *counts], strict=True)
         return replace(self, events=tuple(replace(event, count=count) for event, count in events))
-
-
-def _log_absence(rate: float) -> float:
-    return -math.inf if rate == 1 else math.log1p(-rate)

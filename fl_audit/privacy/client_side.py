@@ -93,11 +93,6 @@ def client_epsilons(
     delta, accountant
         Above 0 and below 1; `rdp` reports what Opacus' `RDPAccountant` does, `pld` the tighter answer, and `gdp`
         accounts for one batch only.
-
-    Examples
-    --------
-    >>> [round(epsilon, 2) for epsilon in client_epsilons([500, 1000], 50, 10, 1.0, 1e-5, Accountant.RDP, epochs=1)]
-    [7.9, 5.37]
     """
 
     def promised(records: int) -> float:

@@ -50,6 +50,7 @@ class LogOddsLaw(Protocol):
     @property
     def error(self) -> float:
         """How far L may be moved: P(L <= x - error) - 1e-11 <= cdf(x) <= P(L <= x + error) + 1e-11; 0 if exact."""
+        return 0.0
 
     def cdf(self, log_odds: ArrayLike) -> Floats:
         """Return P(L <= log_odds), within the error."""
@@ -81,11 +82,6 @@ class NormalLogOdds(LogOddsLaw):
     def mean(self) -> float:
         """mu^2/2 under D, -mu^2/2 under D'."""
         return (1 if self.truth is Truth.PRESENT else -1) * self.mu**2 / 2
-
-    @property
-    def error(self) -> float:
-        """0: the law is exact."""
-        return 0.0
 
     def cdf(self, log_odds: ArrayLike) -> Floats:
         """Return P(L <= log_odds)."""
@@ -160,13 +156,6 @@ def log_odds_law(events: Sequence[ReleaseEvent], adjacency: Adjacency, under: Tr
         Which neighbour was used.
     fine
         Whether a law on a grid is to be as near as tests need; a coarser grid, which serves drawings, takes less time.
-
-    Examples
-    --------
-    >>> from fl_audit.privacy.events import gaussian_rounds
-    >>> law = log_odds_law(gaussian_rounds(4.0, 16), Adjacency.REPLACE_RECORD, Truth.ABSENT)
-    >>> law.mean, round(float(law.cdf(0.0)), 4)
-    (-0.5, 0.6915)
     """
     profile = PrivacyProfile(tuple(events), adjacency)
     if profile.gaussian_mu is not None:

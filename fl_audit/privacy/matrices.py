@@ -57,11 +57,6 @@ def strategy_matrix(kind: StrategyKind, rounds: int, bands: int = 1) -> Floats:
     bands
         Number of diagonals of `banded` that are not 0, from 1 (independent noise) to the number of rounds; `tree` does
         not depend on it.
-
-    Examples
-    --------
-    >>> strategy_matrix(StrategyKind.TREE, 4).astype(int).tolist()
-    [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 1]]
     """
     require_whole(rounds=rounds)
     match kind:
@@ -167,11 +162,6 @@ def sensitivity(strategy: Floats, separation: int, participations: int) -> float
         Smallest distance between two rounds in which the same unit takes part, from 1.
     participations
         Largest number of rounds in which a unit takes part, from 1; more than fit into the rounds are as many as fit.
-
-    Examples
-    --------
-    >>> round(sensitivity(np.tri(4), 1, 4), 4)  # 1 + 4 + 9 + 16
-    5.4772
     """
     most = _require_pattern(strategy, separation, participations)
     gram, rounds = np.abs(strategy.T @ strategy), strategy.shape[0]

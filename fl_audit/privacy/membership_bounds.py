@@ -37,11 +37,6 @@ def yeom_bound(epsilon: float) -> float:
     It needs delta = 0 and a promise for records that are replaced; under (epsilon, delta)-DP the advantage may pass it
     by up to delta. Above 1 (epsilon above ln 2) it says nothing. Bernau et al. 2021 draw it in figures 7d, 8d and 9d.
     Epsilon is at least 0 and finite; where the exponential overflows the bound is infinite.
-
-    Examples
-    --------
-    >>> round(yeom_bound(0.1), 4)
-    0.1052
     """
     require_epsilon(epsilon)
     return math.expm1(epsilon) if epsilon < _LARGEST_EXPONENT else math.inf

@@ -11,13 +11,7 @@ from fl_audit.privacy.gaussian import require_epsilon, require_whole
 
 
 def truth_probability(epsilon: float) -> float:
-    """Return the probability with which a bit is told truly, e^epsilon / (1 + e^epsilon), for epsilon from 0.
-
-    Examples
-    --------
-    >>> [round(truth_probability(epsilon), 3) for epsilon in (0.1, 0.5, 1, 2, 3)]
-    [0.525, 0.622, 0.731, 0.881, 0.953]
-    """
+    """Return the probability with which a bit is told truly, e^epsilon / (1 + e^epsilon), for epsilon from 0."""
     require_epsilon(epsilon)
     return float(expit(epsilon))
 
@@ -34,11 +28,6 @@ def response_advantage(epsilon: float, differing: int) -> float:
     ----------
     epsilon, differing
         Epsilon of one bit, from 0, and d, the number of bits in which the two records differ, from 1.
-
-    Examples
-    --------
-    >>> round(response_advantage(1.0, 1), 4), round(response_advantage(1.0, 3), 4)
-    (0.4621, 0.6438)
     """
     require_whole(differing=differing)
     truth = truth_probability(epsilon)

@@ -63,11 +63,6 @@ def active_scores(values: ArrayLike) -> Floats:
     Source: Nasr, Shokri & Houmansadr 2019, section II, who show that norms of gradients under the ascent stay small for
     members and large for others, and feed them to their attack network, as `white_box_scores` of several releases does.
     The mean needs no known members.
-
-    Examples
-    --------
-    >>> active_scores([[[0.5, 2.0]], [[1.5, 4.0]]]).tolist()
-    [[-1.0, -3.0]]
     """
     seen = np.asarray(values, dtype=np.float64)
     fits = seen.ndim == 3 and seen.size > 0

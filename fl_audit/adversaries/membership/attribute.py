@@ -68,11 +68,6 @@ def attribute_guesses(
     prior, law
         Probability of every value among people, at least 0, with a sum of 1; shape (values,), or (targets, values) if
         it follows from what is known of the record. The law of a member's loss, None if the attacker does not know it.
-
-    Examples
-    --------
-    >>> attribute_guesses([[[0.1, 2.0], [1.0, 0.9]]], [0, 0], [0.5, 0.5]).right.tolist()
-    [[True, False]]
     """
     values = np.asarray(losses, dtype=np.float64)
     require(values.ndim == 3 and values.size > 0, f"losses have shape {values.shape}: accepted is (worlds, targets, k)")

@@ -47,11 +47,6 @@ def scaled_confidence(logits: ArrayLike, labels: ArrayLike) -> Floats:
     logits, labels
         As for `log_probabilities`; classes from 0, of a shape that broadcasts to that of the logits without its last
         axis.
-
-    Examples
-    --------
-    >>> scaled_confidence([[0.0, 0.0], [60.0, 0.0]], [0, 0]).tolist()
-    [0.0, 60.0]
     """
     values = _checked(logits)
     places = _places(labels, values)

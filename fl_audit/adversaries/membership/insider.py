@@ -77,11 +77,6 @@ def increments(
         q, with which each target takes part by a secret coin, above 0 and up to 1, and whether the insider is shown
         which do. At 1 there is no secret: a target that does not take part, say because its client is not in a public
         cohort, is known not to.
-
-    Examples
-    --------
-    >>> increments([[0.0, 0.0]], [[1.0, 1.0]], None, [1.0], np.array([[True, False]])).tolist()
-    [[0.5, -0.5]]
     """
     shape = np.shape(products)
     require_sampling_rate(sampling_rate)

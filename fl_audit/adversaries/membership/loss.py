@@ -48,11 +48,6 @@ def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) ->
     member_losses, population_losses
         Losses of the records that the model was trained on, and of others, finite, shape (..., n) and (..., m), n and m
         at least 1.
-
-    Examples
-    --------
-    >>> round(float(membership_attack([0.1, 0.2, 0.9], [0.3, 0.5, 0.6, 0.7]).advantage), 4)
-    0.4167
     """
     members, population = _checked(member_losses, "member losses"), _checked(population_losses, "population losses")
     require(
@@ -84,11 +79,6 @@ def chance_spread(members: int, others: int) -> float:
     ----------
     members, others
         Number of members, and of others, that the adversary is asked about, at least 1.
-
-    Examples
-    --------
-    >>> round(chance_spread(100, 1000), 4)
-    0.0524
     """
     require(min(members, others) >= 1, f"{members} members and {others} others: accepted are 1 or more")
     return math.sqrt((1 / members + 1 / others) / 4)

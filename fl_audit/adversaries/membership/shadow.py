@@ -100,7 +100,8 @@ def shadow_scores(
             model = _trained(rule, _confidences(values, learnt_from, own), is_in[:, own].ravel())
             scores[np.ix_(attacked, own)] = _log_odds(model, _confidences(values, attacked, own), len(attacked))
         if is_rare.any():
-            _require_both(is_in)
+            found = f"there are {is_in.sum()} members and {(~is_in).sum()} others in the worlds to learn from"
+            require(_fewer_kind(is_in) >= _FEWEST, f"{found}: accepted are {_FEWEST} or more of each; play more worlds")
             own = np.flatnonzero(is_rare)
             model = _trained(rule, _label_first(values, learnt_from, everyone, classes), is_in.ravel())
             asked = _label_first(values, attacked, own, classes)
@@ -179,12 +180,6 @@ def _log_odds(model: Any, asked: Floats, worlds: int) -> Floats:
 def _fewer_kind(is_in: Flags) -> int:
     """Return how many members there are, or how many others if these are fewer."""
     return int(min(is_in.sum(), (~is_in).sum()))
-
-
-def _require_both(is_in: Flags) -> None:
-    """Refuse to learn from members alone or from others alone."""
-    found = f"there are {is_in.sum()} members and {(~is_in).sum()} others in the worlds to learn from"
-    require(_fewer_kind(is_in) >= _FEWEST, f"{found}: accepted are {_FEWEST} or more of each; play more worlds")
 
 
 def _checked(

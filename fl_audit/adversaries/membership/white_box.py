@@ -28,11 +28,6 @@ def known_halves(worlds: int, targets: int, generator: np.random.Generator) -> F
         Number of worlds, at least 1, and of targets in each, at least 2.
     generator
         Draws them, never looking at who is in: who is known must not tell who is a member.
-
-    Examples
-    --------
-    >>> known_halves(3, 5, np.random.default_rng(0)).sum(axis=1).tolist()
-    [2, 2, 2]
     """
     require(worlds >= 1, f"number of worlds is {worlds}: accepted are whole numbers from 1")
     require(targets >= 2, f"number of targets is {targets}: accepted are whole numbers from 2")
