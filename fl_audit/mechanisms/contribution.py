@@ -40,10 +40,7 @@ class PrivateTraining:
 
     Source: Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1, run by each client.
 
-    Raises
-    ------
-    InputError
-        If there is no shard, or one without records.
+    Raises `InputError` if there is no shard, or one without records.
     """
 
     # What a client does in a round. A record is in a step with probability one over the steps of an epoch.

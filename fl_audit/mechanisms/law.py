@@ -45,12 +45,8 @@ class ReleaseLaw:
     """The law of one release: r_i = sum of clipped contributions + N(0, sigma_i^2 I), sigma_i = z Delta_i.
 
     The sum runs over the units that take part. Whoever else takes part changes the sum by no more than without
-    sampling, so the sensitivity is the same and the promise gains (see `SampledGaussianRelease`).
-
-    Raises
-    ------
-    InputError
-        If a part is of a foreign type, or the parts do not go together.
+    sampling, so the sensitivity is the same and the promise gains (see `SampledGaussianRelease`). Raises `InputError`
+    if a part is of a foreign type, or the parts do not go together.
     """
 
     adjacency: Adjacency  # the neighbouring relation that noise and promise refer to
@@ -301,15 +297,12 @@ def _require_known(name: str, part: object, kinds: Any) -> None:
 def require_weighable(law: ReleaseLaw, standpoint: Standpoint) -> None:
     """Refuse what an insider cannot weigh.
 
+    Raises `InputError` if there is no noise, or the adversary knows all of it.
+
     Parameters
     ----------
     law, standpoint
         How a release is made, and what the insider knows of noise and participation.
-
-    Raises
-    ------
-    InputError
-        If there is no noise, or the adversary knows all of it.
     """
     require(law.adds_noise, NOTHING_TO_WEIGH)
     effective_noise_multiplier(law.noise, standpoint)

@@ -158,17 +158,13 @@ def effective_noise_multiplier(noise: Noise, standpoint: Standpoint) -> float:
 
     z for central and correlated noise; with c known shares z sqrt((m - c) / m) for distributed noise and z sqrt(m - c)
     for local noise; for a server that sees single contributions z / sqrt(m) and z. z of a step for noise inside
-    training, of which nobody but the client knows any. 0 without noise.
+    training, of which nobody but the client knows any. 0 without noise. Raises `InputError` if the adversary knows all
+    the noise, or sits at a server that adds the noise itself.
 
     Parameters
     ----------
     noise, standpoint
         The noise, and from where the adversary looks.
-
-    Raises
-    ------
-    InputError
-        If the adversary knows all the noise, or sits at a server that adds the noise itself.
     """
     place = standpoint.place
     match noise:

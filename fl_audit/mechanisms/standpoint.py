@@ -28,10 +28,7 @@ class TargetsParticipation(StrEnum):
 class Standpoint:
     """From where the adversary looks.
 
-    Raises
-    ------
-    InputError
-        If the number of colluders is negative, or the server is said to have some.
+    Raises `InputError` if the number of colluders is negative, or the server is said to have some.
     """
 
     place: Place = Place.CLIENT  # where it sits

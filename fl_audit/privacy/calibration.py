@@ -49,7 +49,8 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
     """Return the smallest noise multiplier, sigma over the sensitivity, that keeps the target.
 
     What is returned keeps the promise as `guarantee` states it. It is the smallest that does to 1e-9 of itself; with
-    sampling to 1e-8, with sampling under `pld` to 1e-5, and not under `SMALLEST_SAMPLED_NOISE`.
+    sampling to 1e-8, with sampling under `pld` to 1e-5, and not under `SMALLEST_SAMPLED_NOISE`. Raises `InputError` if
+    the claim has no Gaussian noise, a number is out of its range, or the accountant cannot reach the target.
 
     Parameters
     ----------
@@ -62,11 +63,6 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
         exactly, whoever the accountant is (module `reconstruction`).
     claim
         What is released at unit noise: a noise multiplier z means `claim.with_noise(z)`.
-
-    Raises
-    ------
-    InputError
-        If the claim has no Gaussian noise, a number is out of its range, or the accountant cannot reach the target.
 
     Examples
     --------

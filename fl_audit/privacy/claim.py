@@ -31,6 +31,8 @@ from fl_audit.privacy.scores import require_prior
 class Claim:
     """What is released between which neighbours, and how it is accounted for.
 
+    Raises `InputError` if there is no event or one of another kind, a name is unknown, or a number is out of its range.
+
     Parameters
     ----------
     adjacency
@@ -47,11 +49,6 @@ class Claim:
     sensitivities
         Whether the rounds' sensitivities are fixed. Only belief bounds depend on it. ADAPTIVE, the weaker assumption,
         holds for every training; FIXED is for noise that follows the local sensitivity.
-
-    Raises
-    ------
-    InputError
-        If there is no event or one of another kind, a name is unknown, or a number is out of its range.
 
     Examples
     --------

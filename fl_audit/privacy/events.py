@@ -22,10 +22,7 @@ def require_sampling_rate(sampling_rate: float) -> None:
 class GaussianRelease:
     """A vector of L2 sensitivity `sensitivity`, released `count` times with noise N(0, sigma^2 I).
 
-    Raises
-    ------
-    InputError
-        If a number is not positive and finite, or the count is no whole number from 1.
+    Raises `InputError` if a number is not positive and finite, or the count is no whole number from 1.
     """
 
     sensitivity: float
@@ -54,14 +51,9 @@ class SampledGaussianRelease:
     sigma over the sensitivity under the adjacency of the promise: sigma / C when a unit comes or goes, sigma / (2C)
     when one is replaced.
 
-    Whether the unit takes part is secret unless `seen`. An insider who sees it is told nothing with probability
-    1 - `sampling_rate`, and otherwise has a Gaussian release without sampling before it: the chance of being left out
-    protects the unit, the doubt about it no longer does.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
+    Whether the unit takes part is secret unless `seen`. An insider who sees it is told nothing with probability 1 -
+    `sampling_rate`, and otherwise has a Gaussian release without sampling before it: the chance of being left out
+    protects the unit, the doubt about it no longer does. Raises `InputError` if a number is out of its range.
     """
 
     noise_multiplier: float
@@ -83,10 +75,7 @@ class SampledGaussianRelease:
 class LaplaceRelease:
     """A number of sensitivity `sensitivity`, released `count` times with Laplace noise of scale `scale`.
 
-    Raises
-    ------
-    InputError
-        If a number is not positive and finite, or the count is no whole number from 1.
+    Raises `InputError` if a number is not positive and finite, or the count is no whole number from 1.
     """
 
     sensitivity: float
@@ -110,10 +99,7 @@ class LaplaceRelease:
 class RandomizedResponse:
     """A bit that is told truly with probability e^epsilon / (1 + e^epsilon), `count` times; neighbours differ in it.
 
-    Raises
-    ------
-    InputError
-        If epsilon is not positive and finite, or the count is no whole number from 1.
+    Raises `InputError` if epsilon is not positive and finite, or the count is no whole number from 1.
     """
 
     epsilon: float
@@ -136,6 +122,8 @@ def gaussian_rounds(
 ) -> tuple[ReleaseEvent, ...]:
     """Return the events of equal training rounds with Gaussian noise.
 
+    Raises `InputError` if a number is out of its range.
+
     Parameters
     ----------
     noise_multiplier
@@ -145,11 +133,6 @@ def gaussian_rounds(
     sampling_rate, seen
         Probability with which a unit takes part in a round, above 0 and up to 1, which is no sampling; and whether the
         insider sees in which rounds the differing unit takes part.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
 
     Examples
     --------

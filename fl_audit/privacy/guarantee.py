@@ -137,10 +137,7 @@ class Guarantee:
 def guarantee(claim: Claim) -> Guarantee:
     """Return all that a claim promises.
 
-    Raises
-    ------
-    InputError
-        If the accountant cannot account for the events, or not at this delta.
+    Raises `InputError` if the accountant cannot account for the events, or not at this delta.
 
     Examples
     --------
@@ -166,10 +163,7 @@ def guarantee(claim: Claim) -> Guarantee:
 def guarantee_of_all(claims: Sequence[Claim]) -> Guarantee:
     """Return what holds under every one of some claims: the largest epsilon, its claim, and the largest bounds.
 
-    Raises
-    ------
-    InputError
-        If the accountant of one cannot account for its events.
+    Raises `InputError` if the accountant of one cannot account for its events.
     """
     each = [guarantee(claim) for claim in claims]
     bounds = ("mu", "belief_bound", "belief_bound_fixed", "advantage_bound", "advantage_bound_exact")

@@ -30,10 +30,7 @@ _START = "0" * 64
 class LedgerLine:
     """A training of a ledger.
 
-    Raises
-    ------
-    InputError
-        If a number is not positive and finite, or one is given without the other.
+    Raises `InputError` if a number is not positive and finite, or one is given without the other.
     """
 
     name: str  # of the training, such as the number of its run
@@ -129,17 +126,14 @@ def ledger_lock(path: Path) -> "FileLock":
 def add_to_ledger(path: Path, line: LedgerLine, budget: float | None = None, delta: float | None = None) -> bool:
     """Add a training, unless it would spend more than the budget; return whether it was added.
 
+    Raises `InputError` if the ledger is damaged or has other neighbours, or a number is out of its range.
+
     Parameters
     ----------
     path, line
         The ledger, made where it is missing, for which writers wait for each other; and the training.
     budget, delta
         Largest epsilon of all trainings together, above 0, None for none; and its delta, above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If the ledger is damaged or has other neighbours, or a number is out of its range.
     """
     require(budget is None or budget > 0, f"budget is {budget}: accepted are positive numbers")
     require(budget is None or delta is not None, "a budget without delta: accepted are both")
@@ -158,15 +152,12 @@ def add_to_ledger(path: Path, line: LedgerLine, budget: float | None = None, del
 def spent(lines: Sequence[LedgerLine], delta: float) -> Spent:
     """Return what trainings spend together, each with the noise over what a contribution can really move.
 
+    Raises `InputError` if delta is out of its range, or there is so little noise that no number holds it.
+
     Parameters
     ----------
     lines, delta
         Lines of one ledger; above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If delta is out of its range, or there is so little noise that no number holds it.
     """
     from fl_audit.privacy.accounting import account
     from fl_audit.privacy.claim import Claim

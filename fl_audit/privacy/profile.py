@@ -33,12 +33,8 @@ class PrivacyProfile:
     Epsilon, delta, advantage and trade-off hold for releases that are chosen adaptively, as long as the sensitivities
     are never larger than the events say, and for every coarser view of them. So do beliefs under
     `Sensitivities.ADAPTIVE`. Beliefs under `Sensitivities.FIXED` are those of an insider who sees the releases
-    themselves, with sensitivities as large as the events say.
-
-    Raises
-    ------
-    InputError
-        If there is no event or the prior is out of its range.
+    themselves, with sensitivities as large as the events say. Raises `InputError` if there is no event or the prior is
+    out of its range.
 
     Examples
     --------

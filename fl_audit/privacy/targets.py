@@ -113,16 +113,14 @@ DETAILS: Final = {"candidates": "reconstruction", "population-share": "singling-
 def one_target(given: Mapping[str, float | None], mark: str = "") -> Target:
     """Return the one target that is given.
 
+    Raises `InputError` if none or several are given, a detail belongs to no target that is given, or a value is out of
+    its range.
+
     Parameters
     ----------
     given, mark
         Values by name, of `TARGETS` and of `DETAILS`, where exactly one target is not None; and what stands before the
         names where they were typed, for the message.
-
-    Raises
-    ------
-    InputError
-        If none or several are given, a detail belongs to no target that is given, or a value is out of its range.
 
     Examples
     --------

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 class TrainingTerms:
     """Rounds of Gaussian noise, and between which neighbours it hides.
 
-    Raises
-    ------
-    InputError
-        If a number is out of its range or the adjacency is unknown.
+    Raises `InputError` if a number is out of its range or the adjacency is unknown.
     """
 
     adjacency: Adjacency  # how neighbours differ, or the name of it
