@@ -9,7 +9,7 @@ import numpy as np
 
 from fl_audit.adjacency import Relation
 from fl_audit.arrays import Floats
-from fl_audit.privacy.adaptive_clipping import bit_sensitivity
+from fl_audit.privacy.gaussian import bit_sensitivity
 from fl_audit.randomness import Purpose, generator
 
 Arrays = dict[str, Floats]

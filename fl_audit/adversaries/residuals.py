@@ -60,44 +60,35 @@ class ResidualsLayout:
     sides: int
     parameters: int  # P, number of scalars of the model
 
+    def _entries(self) -> dict[str, tuple[str, ...] | None]:
+        """Return the names in every field of residuals, of one side, in the order of the columns; None is a number."""
+        return {
+            "total": None,
+            "total_freedom": None,
+            "gradient": None,
+            "grain": None,
+            "squares": self.tensors,
+            "freedom": self.tensors,
+            "projections": tuple(f"{index:02d}" for index in range(self.directions)),
+            "low_bits": LOW_BITS_KINDS,
+            "low_bits_count": LOW_BITS_KINDS,
+            "strides": tuple(f"{index:02d}:{self.parameters}" for index in range(STRIDES)),
+            "sample": tuple(f"{number}:{tensor}" for number, tensor in self.places),
+        }
+
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every field of residuals, without worlds and rounds, in the order of the columns."""
-        kinds, by_tensor = (self.sides, len(LOW_BITS_KINDS)), (len(self.tensors),)
-        return {
-            "total": (),
-            "total_freedom": (),
-            "gradient": (),
-            "grain": (),
-            "squares": by_tensor,
-            "freedom": by_tensor,
-            "projections": (self.directions,),
-            "low_bits": kinds,
-            "low_bits_count": kinds,
-            "strides": (self.sides, STRIDES),
-            "sample": (self.sides, len(self.places)),
-        }
+        lengths = {field: () if own is None else (len(own),) for field, own in self._entries().items()}
+        return {field: (self.sides, *own) if field in _BY_SIDE else own for field, own in lengths.items()}
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns."""
-        of_sample = [f"{number}:{tensor}" for number, tensor in self.places]
-        entries = {
-            "squares": list(self.tensors),
-            "freedom": list(self.tensors),
-            "projections": [f"{index:02d}" for index in range(self.directions)],
-            "low_bits": self._sided(LOW_BITS_KINDS),
-            "low_bits_count": self._sided(LOW_BITS_KINDS),
-            "strides": self._sided([f"{index:02d}:{self.parameters}" for index in range(STRIDES)]),
-            "sample": self._sided(of_sample),
-        }
-        return tuple(
-            name
-            for field in self.shapes()
-            for name in ([f"{field}:{entry}" for entry in entries[field]] if field in entries else [field])
-        )
-
-    def _sided(self, entries: "list[str] | tuple[str, ...]") -> list[str]:
-        return [f"{side}:{entry}" for side in range(self.sides) for entry in entries]
+        found: list[str] = []
+        for field, own in self._entries().items():
+            sides = [f"{field}:{side}" for side in range(self.sides)] if field in _BY_SIDE else [field]
+            found += sides if own is None else [f"{side}:{entry}" for side in sides for entry in own]
+        return tuple(found)
 
     @staticmethod
     def of_names(names: tuple[str, ...]) -> "ResidualsLayout":

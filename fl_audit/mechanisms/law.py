@@ -19,6 +19,7 @@ from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping, norm_bound
 from fl_audit.mechanisms.combinations import _require_combination
 from fl_audit.mechanisms.contribution import Contribution, PrivateTraining, RecordGradients
 from fl_audit.mechanisms.noise import (
+    SENSITIVITY_FLOOR,
     CentralGaussian,
     CorrelatedGaussian,
     DistributedGaussian,
@@ -31,10 +32,9 @@ from fl_audit.mechanisms.noise import (
 )
 from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participation, PoissonSampling, rate_of
 from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Standpoint
-from fl_audit.privacy.adaptive_clipping import bit_sensitivity, combined_multiplier
 from fl_audit.privacy.client_side import local_events
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease, gaussian_rounds
-from fl_audit.privacy.gaussian import require_positive
+from fl_audit.privacy.gaussian import bit_sensitivity, combined_multiplier, require_positive
 from fl_audit.privacy.matrices import correlated_event
 
 NOTHING_TO_WEIGH = "the insider has nothing to weigh where nothing is promised: set insider = false in [audit]"
@@ -156,9 +156,9 @@ class ReleaseLaw:
 
     def with_multiplier(self, multiplier: float) -> "ReleaseLaw":
         """Return the same law with another noise multiplier z; a law without noise stays as it is."""
-        return (
-            self if isinstance(self.noise, NoNoise) else replace(self, noise=replace(self.noise, multiplier=multiplier))
-        )
+        if isinstance(self.noise, NoNoise):
+            return self
+        return replace(self, noise=replace(self.noise, multiplier=multiplier))
 
     def noise_scale(self, local_sensitivity: Floats, standpoint: Standpoint, norms: Floats | None = None) -> Floats:
         """Return the standard deviation of the noise that an adversary faces in each world; 0 without noise.
@@ -180,7 +180,8 @@ class ReleaseLaw:
                 # Each client has its own, and its steps depend on those before: no one number says it of the sum.
                 return np.full_like(local_sensitivity, np.nan, dtype=np.float64)
             case CentralGaussian(scaling=NoiseScaling.LOCAL):
-                return self.noise.scale(local_sensitivity, self.clipping_norm, self.global_sensitivity)
+                floor = SENSITIVITY_FLOOR * self.clipping_norm
+                return np.asarray(self.noise.multiplier * np.maximum(local_sensitivity, floor), dtype=np.float64)
             case CentralGaussian() | DistributedGaussian() | LocalGaussian() | CorrelatedGaussian():
                 largest = self.global_sensitivity if norms is None else self.adjacency.sensitivity_of_sum(1.0) * norms
                 changes = np.broadcast_to(np.asarray(largest, dtype=np.float64), np.shape(local_sensitivity))

@@ -38,25 +38,6 @@ class CentralGaussian:
     def __post_init__(self) -> None:
         require_positive(noise_multiplier=self.multiplier)
 
-    def scale(self, local_sensitivity: Floats, clipping_norm: float, worst: float) -> Floats:
-        """Return sigma_i of every world.
-
-        Parameters
-        ----------
-        local_sensitivity
-            ||f_i(D) - f_i(D')|| per world, at least 0. Under global scaling only its shape matters.
-        clipping_norm, worst
-            C, to which the floor of local noise is relative, and the global sensitivity.
-        """
-        match self.scaling:
-            case NoiseScaling.LOCAL:
-                reference = np.maximum(local_sensitivity, SENSITIVITY_FLOOR * clipping_norm)
-            case NoiseScaling.GLOBAL:
-                reference = np.full_like(local_sensitivity, worst, dtype=np.float64)
-            case _:
-                assert_never(self.scaling)
-        return np.asarray(self.multiplier * reference, dtype=np.float64)
-
 
 @dataclass(frozen=True)
 class DistributedGaussian:

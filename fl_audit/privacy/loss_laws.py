@@ -28,6 +28,7 @@ from fl_audit.privacy.events import (
     SampledGaussianRelease,
     exact_gaussian_mu,
 )
+from fl_audit.privacy.renyi import _log_mixture
 
 _REACH = 9.5  # standard deviations of Gaussian noise kept on the grid: what lies beyond has probability 1e-21
 _TRUNCATED = 1e-15  # mass that a sum may lose in each composition; it counts as mass at infinity
@@ -142,13 +143,7 @@ class _GaussianLoss:
         return upper - self._log_ratio(down * x - down * down / 2) if self.replaced else upper
 
     def _log_ratio(self, ell: Floats) -> Floats:
-        q = self.sampling_rate
-        if q == 1:
-            return ell
-        found = np.logaddexp(math.log1p(-q), math.log(q) + ell)
-        small = np.abs(ell) < 1
-        found[small] = np.log1p(q * np.expm1(ell[small]))
-        return found
+        return ell if self.sampling_rate == 1 else _log_mixture(self.sampling_rate, ell)
 
     def _outcome(self, loss: Floats) -> Floats:
         """Return the x of a loss, -infinity where no x has so small a loss."""

@@ -46,9 +46,7 @@ class StrategyKind(StrEnum):
 
 
 def strategy_matrix(kind: StrategyKind, rounds: int, bands: int = 1) -> Floats:
-    """Return the strategy C, with ones on the diagonal.
-
-    It is lower triangular, rounds x rounds, no entry negative.
+    """Return the strategy C: lower triangular, rounds x rounds, with ones on the diagonal and no entry negative.
 
     Parameters
     ----------
@@ -156,10 +154,8 @@ def sensitivity(strategy: Floats, separation: int, participations: int) -> float
 
     Parameters
     ----------
-    strategy
-        C, square.
-    separation
-        Smallest distance between two rounds in which the same unit takes part, from 1.
+    strategy, separation
+        C, square, and the smallest distance between two rounds in which the same unit takes part, from 1.
     participations
         Largest number of rounds in which a unit takes part, from 1; more than fit into the rounds are as many as fit.
     """
@@ -171,7 +167,7 @@ def sensitivity(strategy: Floats, separation: int, participations: int) -> float
         return math.sqrt(float(_largest_sum(np.diag(gram), separation, most)))
     if _is_decreasing_toeplitz(strategy):
         return float(np.linalg.norm(strategy[:, : most * separation : separation].sum(axis=1)))
-    count = sum(_pattern_count(rounds, separation, taken) for taken in range(1, most + 1))
+    count = sum(math.comb(rounds - (taken - 1) * (separation - 1), taken) for taken in range(1, most + 1))
     if count > _LARGEST_ENUMERATION:
         return _sensitivity_upper_bound(strategy, separation, participations)
     return math.sqrt(max(_largest_enumerated(gram, separation, taken) for taken in range(1, most + 1)))
@@ -215,10 +211,6 @@ def _is_decreasing_toeplitz(strategy: Floats) -> bool:
     coefficients = strategy[:, 0]
     falling = bool(np.all(np.diff(coefficients) <= 0)) and bool(coefficients[-1] >= 0)
     return falling and np.array_equal(strategy, toeplitz(coefficients, np.zeros_like(coefficients)))
-
-
-def _pattern_count(rounds: int, separation: int, taken: int) -> int:
-    return math.comb(rounds - (taken - 1) * (separation - 1), taken)
 
 
 def _largest_enumerated(gram: Floats, separation: int, taken: int) -> float:

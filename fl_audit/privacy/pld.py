@@ -17,7 +17,7 @@ part every time, to which releases of pure epsilon add theirs.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -27,14 +27,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.privacy.beliefs import Sensitivities, gaussian_log_odds_bound
-from fl_audit.privacy.events import (
-    GaussianRelease,
-    LaplaceRelease,
-    RandomizedResponse,
-    ReleaseEvent,
-    SampledGaussianRelease,
-    full_participation_mu,
-)
+from fl_audit.privacy.events import LaplaceRelease, RandomizedResponse, ReleaseEvent, full_participation_mu
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.loss_laws import LossGrid, LossLaw, _loss_laws
 from fl_audit.privacy.names import Accountant
@@ -285,11 +278,7 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
 
 def _epsilon_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, delta: float) -> float:
     """Return a bound from above on the epsilon of a composition at any delta (Balle et al. 2020, theorem 21)."""
-    mu, pure = _unsampled(events)
-    unsampled = pure + (gdp_epsilon(delta, mu) if mu > 0 else 0.0)
-    if not _are_gaussian(events):
-        return unsampled
-    return min(unsampled, rdp_epsilon(Accountant.RDP, renyi_divergences(events, None, adjacency), delta))
+    return _tail_bound(events, adjacency, delta, Accountant.RDP, lambda mu: gdp_epsilon(delta, mu))
 
 
 def _log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, probability: float) -> float:
@@ -298,21 +287,23 @@ def _log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, prob
     Of the Renyi divergences Mironov's conversion (2017, proposition 3) is taken: by Markov's inequality for
     e^((alpha - 1) L) it bounds the tail of the log-odds L itself.
     """
-    mu, pure = _unsampled(events)
-    unsampled = pure + (gaussian_log_odds_bound(mu, probability, Sensitivities.ADAPTIVE) if mu > 0 else 0.0)
-    if not _are_gaussian(events):
-        return unsampled
-    return min(unsampled, rdp_epsilon(Accountant.RDP_CLASSIC, renyi_divergences(events, None, adjacency), probability))
+
+    def unsampled(mu: float) -> float:
+        return gaussian_log_odds_bound(mu, probability, Sensitivities.ADAPTIVE)
+
+    return _tail_bound(events, adjacency, probability, Accountant.RDP_CLASSIC, unsampled)
 
 
-def _unsampled(events: tuple[ReleaseEvent, ...]) -> tuple[float, float]:
-    """Return mu of the Gaussian releases without their sampling, and the pure epsilon of all others together."""
+def _tail_bound(
+    events: tuple[ReleaseEvent, ...],
+    adjacency: Adjacency,
+    probability: float,
+    accountant: Accountant,
+    unsampled: Callable[[float], float],
+) -> float:
     mu = math.hypot(*(full_participation_mu(event) or 0.0 for event in events))
-    pure = sum(
-        event.count * event.epsilon for event in events if isinstance(event, LaplaceRelease | RandomizedResponse)
-    )
-    return mu, pure
-
-
-def _are_gaussian(events: tuple[ReleaseEvent, ...]) -> bool:
-    return all(isinstance(event, GaussianRelease | SampledGaussianRelease) for event in events)
+    pure = [event.count * event.epsilon for event in events if isinstance(event, LaplaceRelease | RandomizedResponse)]
+    closed = sum(pure) + (unsampled(mu) if mu > 0 else 0.0)
+    if pure:
+        return closed
+    return min(closed, rdp_epsilon(accountant, renyi_divergences(events, None, adjacency), probability))

@@ -10,8 +10,8 @@ from scipy.stats import kstest
 
 from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.errors import InputError
-from fl_audit.privacy.adaptive_clipping import bit_sensitivity, combined_multiplier, sum_multiplier
 from fl_audit.privacy.events import GaussianRelease
+from fl_audit.privacy.gaussian import bit_sensitivity, combined_multiplier, sum_multiplier
 from fl_audit.privacy.profile import PrivacyProfile
 
 
