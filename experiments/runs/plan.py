@@ -253,7 +253,7 @@ def _randomiser(config: RunConfig) -> RecordRandomiser | None:
 
 _USUAL_TARGETS = 200
 _ASCENT = 1.0
-"""At 1 the insider takes back what the owner of a member adds for it (see `fl_audit.adversaries.membership.active`)."""
+"""At 1 the insider takes back what the owner of a member adds for it (see `fl_audit.adversaries.membership.loss`)."""
 
 
 def _targets(config: RunConfig) -> int:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
-from fl_audit.adversaries.membership.active import ascent
 from fl_audit.adversaries.membership.insider import _noise_along, _signal_to_noise, increments
+from fl_audit.adversaries.membership.loss import ascent
 from fl_audit.arrays import Flags, Floats
 from fl_audit.game.contributing import Moment, contributed
 from fl_audit.game.game import Game

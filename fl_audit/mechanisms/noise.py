@@ -40,7 +40,17 @@ class CentralGaussian:
 
 
 @dataclass(frozen=True)
-class DistributedGaussian:
+class _OfClients:
+    multiplier: float
+    clients: int
+
+    def __post_init__(self) -> None:
+        require_positive(noise_multiplier=self.multiplier)
+        require(self.clients >= 2, f"clients is {self.clients}: accepted are 2 and more, for noise that clients add")
+
+
+@dataclass(frozen=True)
+class DistributedGaussian(_OfClients):
     """Every client adds an equal share of the noise to its contribution: N(0, sigma^2 / m I), sigma = z Delta.
 
     Nobody but the client knows its share. An insider knows its own, and so faces less noise than others do.
@@ -50,13 +60,9 @@ class DistributedGaussian:
     clients: int  # m, number of clients, at least 2
     kind: Literal["distributed"] = "distributed"
 
-    def __post_init__(self) -> None:
-        require_positive(noise_multiplier=self.multiplier)
-        _require_clients(self.clients)
-
 
 @dataclass(frozen=True)
-class LocalGaussian:
+class LocalGaussian(_OfClients):
     """Every client adds all of the noise to its contribution: N(0, sigma^2 I), sigma = z Delta.
 
     The sum holds m times the variance. Even who sees a contribution by itself, as the server does, faces the noise that
@@ -66,10 +72,6 @@ class LocalGaussian:
     multiplier: float  # z, standard deviation of one client's noise in units of the sensitivity; positive and finite
     clients: int  # m, number of clients, at least 2
     kind: Literal["local"] = "local"
-
-    def __post_init__(self) -> None:
-        require_positive(noise_multiplier=self.multiplier)
-        _require_clients(self.clients)
 
 
 @dataclass(frozen=True)
@@ -128,10 +130,6 @@ class NoNoise:
 
 Noise = CentralGaussian | DistributedGaussian | LocalGaussian | CorrelatedGaussian | InsideTraining | NoNoise
 """The kinds of noise."""
-
-
-def _require_clients(clients: int) -> None:
-    require(clients >= 2, f"clients is {clients}: accepted are 2 and more, for noise that clients add")
 
 
 def effective_noise_multiplier(noise: Noise, standpoint: Standpoint) -> float:

@@ -22,8 +22,8 @@ from fl_audit.arrays import Flags, Floats, Floats32
 from fl_audit.errors import require
 
 _RATE, _NARROW = 0.01, 16
-"""Learning rate of layers with up to 16 inputs; wider ones learn at rate x 16 / inputs. Adam moves all weights alike, so
-a branch of a thousand inputs would otherwise drown that of the loss."""
+"""Learning rate of layers with up to 16 inputs; wider ones learn at rate x 16 / inputs. Adam moves all weights alike,
+and a branch of a thousand inputs would otherwise drown that of the loss."""
 _DECAY = 0.01  # weight decay (AdamW)
 _DROPOUT = 0.8  # share of a branch's inputs that is left out in a step; the loss's branch keeps all
 _SEED = 0  # of initial weights and dropout

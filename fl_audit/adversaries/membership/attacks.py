@@ -9,10 +9,9 @@ from typing import TypeVar, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.adversaries.membership.active import active_scores
 from fl_audit.adversaries.membership.confidence import log_probabilities
 from fl_audit.adversaries.membership.lira import LiraSpread, lira_scores
-from fl_audit.adversaries.membership.loss import loss_scores
+from fl_audit.adversaries.membership.loss import active_scores, loss_scores
 from fl_audit.adversaries.membership.names import OF_ANY_UNIT, Attack
 from fl_audit.adversaries.membership.quantile import quantile_scores
 from fl_audit.adversaries.membership.rmia import rmia_scores

@@ -24,20 +24,14 @@ _LEAST_VARIANCE = 1e-30
 
 
 class LiraForm(StrEnum):
-    """What the attacker has of a target.
-
-    ONLINE: shadow worlds that used it and others that did not. OFFLINE: only worlds that did not.
-    """
+    """What the attacker has of a target. ONLINE: shadow worlds that used it and others. OFFLINE: only others."""
 
     ONLINE = "online"
     OFFLINE = "offline"
 
 
 class LiraSpread(StrEnum):
-    """How the spread of confidences over models is estimated.
-
-    EACH: for each target and query by itself. SHARED: one for all targets, where shadow worlds are few.
-    """
+    """How spread over models is estimated. EACH: for each target and query. SHARED: for all, where worlds are few."""
 
     EACH = "each"
     SHARED = "shared"

@@ -9,6 +9,11 @@ it, and both run in all worlds at once; a third use leaves the threshold open.
   in which the insider guesses. Only here proposition 1 can be tested world by world.
 * `loss_scores`, for the membership game: every threshold at once.
 
+The active attack of Nasr et al. 2019 makes losses tell more: the insider pushes losses of targets up and watches which
+come down again. A data owner trains on its records whatever their loss. So where the released model has been moved up
+the loss of a target, the owner of a member moves it down again in the rounds that follow, by the more the larger the
+loss has become; nobody does so for a record that was not used.
+
 Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
 """
 
@@ -17,9 +22,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from torch import Tensor
 
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
+from fl_audit.learning.stacked import StackedModel
+from fl_audit.privacy.gaussian import require_positive
 
 
 @dataclass(frozen=True)
@@ -38,10 +46,9 @@ class MembershipAttack:
 def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) -> MembershipAttack:
     """Call a record a member where its loss is at most the mean loss of the members.
 
-    Increasing affine maps of the losses change nothing.
-
-    Source: Yeom, Giacomelli, Fredrikson & Jha 2018, the adversary that knows the average training loss, with ties as
-    Jayaraman & Evans 2019 settle them (a loss equal to the threshold is a member's).
+    Increasing affine maps of the losses change nothing. Source: Yeom, Giacomelli, Fredrikson & Jha 2018, the adversary
+    that knows the average training loss, with ties as Jayaraman & Evans 2019 settle them (a loss equal to the threshold
+    is a member's).
 
     Parameters
     ----------
@@ -108,6 +115,60 @@ def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) ->
         f"record losses have shape {own.shape}: accepted is {common.shape[:-1]}, one loss for each model",
     )
     return np.asarray(own <= _mean(common), dtype=np.bool_)
+
+
+def ascent(
+    model: StackedModel,
+    models: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    rate: float,
+    clipping_norm: float | None = None,
+) -> Tensor:
+    """Return what the insider adds to its contribution of a round, so that the released model moves up targets' losses.
+
+    The contribution is a sum of gradients, with which the model descends: theta <- theta - eta r / n. So what is added
+    is minus the sum of the targets' gradients, float32 (worlds, parameters).
+
+    Source: Nasr, Shokri & Houmansadr 2019, section II, active inference attacks: the attacker takes a step of gradient
+    ascent on the targets' loss in its local model before it sends its update.
+
+    It pays to begin early: the gradient of a record that the model is sure of vanishes, and then nothing moves.
+
+    Parameters
+    ----------
+    model, models
+        Any module, and the model last released in each world, float32 (worlds, parameters).
+    features, labels
+        Features of the targets, float32 (n, *shape), and their classes, int64 (n,).
+    rate
+        How many times each target's gradient is taken away, above 0. At 1 a member's own contribution of the round is
+        undone; below 1 members still descend, and only targets that were not used ascend.
+    clipping_norm
+        To which norm the gradient of each target is clipped, positive. What is added is then no longer than rate x n
+        records may contribute. None clips nothing.
+    """
+    require_positive(rate_of_the_ascent=rate)
+    is_norm = clipping_norm is None or 0 < clipping_norm < np.inf
+    require(is_norm, f"clipping norm of the ascent is {clipping_norm}: accepted are numbers above 0 and None")
+    return model.clipped_sum(models, features, labels, clipping_norm).mul_(-rate)
+
+
+def active_scores(values: ArrayLike) -> Floats:
+    """Return the scores of the active attack, shape (worlds, targets), higher for a likelier member.
+
+    Given is the loss or gradient norm of every target under every model that was released while the attack went on,
+    finite, shape (releases, worlds, targets), one release or more. Scores are minus the mean over releases: losses of
+    a member, whose owner works against the ascent, stay low.
+
+    Source: Nasr, Shokri & Houmansadr 2019, section II, who show that norms of gradients under the ascent stay small for
+    members and large for others, and feed them to their attack network, as `white_box_scores` of several releases does.
+    The mean needs no known members.
+    """
+    seen = _checked(values, "values of the active attack")
+    fits = seen.ndim == 3 and seen.size > 0
+    require(fits, f"values of the active attack have shape {seen.shape}: accepted is (releases, worlds, targets)")
+    return np.asarray(-seen.mean(axis=0), dtype=np.float64)
 
 
 def _mean(losses: Floats) -> Floats:

@@ -23,10 +23,7 @@ from fl_audit.game.membership import Membership
 
 
 class RmiaForm(StrEnum):
-    """Which reference models there are of a target.
-
-    ONLINE: worlds that used it and worlds that did not. OFFLINE: only worlds that did not.
-    """
+    """Which reference models there are of a target. ONLINE: worlds that used it and others. OFFLINE: only others."""
 
     ONLINE = "online"
     OFFLINE = "offline"
