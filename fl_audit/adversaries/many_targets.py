@@ -19,9 +19,9 @@ from fl_audit.adversaries.membership.loss import ascent
 from fl_audit.arrays import Flags, Floats
 from fl_audit.game.contributing import Moment, contributed
 from fl_audit.game.game import Game
-from fl_audit.game.hypotheses import whitened_steps
+from fl_audit.game.hypotheses import WhitenedStep, whitened_steps
 from fl_audit.game.membership import Membership
-from fl_audit.game.seen import SeenRound, SideInformation
+from fl_audit.game.seen import SeenRound
 from fl_audit.learning.record_gradients import record_gradients
 from fl_audit.learning.sampling import Portion
 from fl_audit.learning.stacked import GRADIENT_BUDGET
@@ -59,19 +59,19 @@ def observe_targets(game: Game, seen: SeenRound, membership: Membership | None) 
     membership = membership or Membership(np.zeros((worlds, game.public.targets), dtype=np.bool_))
     law, sees = public.law, public.standpoint.sees_participation
     sigma = law.noise_scale(np.zeros(worlds), public.standpoint, seen.around.norms_array)
-    steps = [_Step(*step, _taking_part(game, seen, step.number, worlds)) for step in whitened_steps(game, seen)]
+    steps = whitened_steps(game, seen)
     of_sum: tuple[Floats, Floats] | None = None
     clip = None  # what is added up from formed contributions is clipped already
     match game.unit:
         case Unit.RECORD if len(steps) == 1:
-            (products, norms), clip = _of_records(game, steps[0], membership), law.clipping_norm
+            (products, norms), clip = _of_records(game, seen, steps[0], membership), law.clipping_norm
         case Unit.RECORD:
-            products, norms = _of_records_over_rounds(game, steps, membership)
+            products, norms = _of_records_over_rounds(game, seen, steps, membership)
         case Unit.CLIENT:
-            (products, norms), of_sum = _of_clients(game, steps, seen.around, membership, sigma)
+            (products, norms), of_sum = _of_clients(game, seen, steps, membership, sigma)
         case _:
             assert_never(game.unit)
-    part = steps[-1].part if len(steps) == 1 else None
+    part = _taking_part(game, seen, seen.number, worlds) if len(steps) == 1 else None
     takes_part = None if part is None else part[:, game.targets]
     added = increments(products, norms, clip, sigma, membership.is_in, takes_part, law.sampling_rate, sees)
     longest, summed = _signal_to_noise(norms, clip, sigma), of_sum or (products, norms)
@@ -82,17 +82,8 @@ def observe_targets(game: Game, seen: SeenRound, membership: Membership | None) 
     return TargetsObserved(added, signal, noise)
 
 
-class _Step(NamedTuple):
-    """A round that is weighed, as `WhitenedStep` has it, and who took part."""
-
-    factor: float
-    number: int
-    start: Tensor
-    release: Tensor
-    part: Flags | None  # which units take part, if they are in, (worlds, units); None is all of them
-
-
 def _taking_part(game: Game, seen: SeenRound, number: int, worlds: int) -> Flags | None:
+    """Return which units take part in a round, if they are in, (worlds, units); None is all of them."""
     members, shown = game.public.cohort(number), seen.around.taking_part
     if members is not None:
         return np.broadcast_to(np.isin(np.arange(game.units), members), (worlds, game.units))
@@ -106,25 +97,28 @@ def _in_sum(game: Game, membership: Membership, part: Flags | None) -> Flags:
     return held if part is None else held & part
 
 
-def _noise_of_records(game: Game, step: _Step, membership: Membership) -> Tensor:
+def _noise_of_records(game: Game, seen: SeenRound, step: WhitenedStep, membership: Membership) -> Tensor:
     """Return a round's release less all gradients that are in it, float64 (worlds, parameters)."""
     everything, norm = game.training, game.public.law.clipping_norm
-    held = torch.from_numpy(_in_sum(game, membership, step.part)).to(step.start.device)
+    part = _taking_part(game, seen, step.number, membership.worlds)
+    held = torch.from_numpy(_in_sum(game, membership, part)).to(step.start.device)
     total = game.model.clipped_sum(step.start, everything.features, everything.labels, norm, None, held)
     noise = step.release.double() - total.double()
     return noise - pushed_up(game, step.start).double() if game.public.ascent > 0 else noise
 
 
-def _of_records(game: Game, step: _Step, membership: Membership) -> tuple[Floats, Floats]:
+def _of_records(game: Game, seen: SeenRound, step: WhitenedStep, membership: Membership) -> tuple[Floats, Floats]:
     """Return the products of the targets' gradients with the noise, and their norms, before clipping."""
-    noise = _noise_of_records(game, step, membership)
+    noise = _noise_of_records(game, seen, step, membership)
     found = record_gradients(game.model, step.start, game.differing.features, game.differing.labels, noise)
     return _array(found.products), _array(found.norms)
 
 
-def _of_records_over_rounds(game: Game, steps: Sequence[_Step], membership: Membership) -> tuple[Floats, Floats]:
+def _of_records_over_rounds(
+    game: Game, seen: SeenRound, steps: Sequence[WhitenedStep], membership: Membership
+) -> tuple[Floats, Floats]:
     """Return the same of what several rounds hold of a target, each clipped and times its factor."""
-    noise = sum((step.factor * _noise_of_records(game, step, membership) for step in steps), torch.zeros(()))
+    noise = sum((step.factor * _noise_of_records(game, seen, step, membership) for step in steps), torch.zeros(()))
     shape, norm, differing = membership.is_in.shape, game.public.law.clipping_norm, game.differing
     products, norms = np.empty(shape), np.empty(shape)
     together = max(1, GRADIENT_BUDGET // steps[0].start.numel())
@@ -140,23 +134,24 @@ def _of_records_over_rounds(game: Game, steps: Sequence[_Step], membership: Memb
 
 
 def _of_clients(
-    game: Game, steps: Sequence[_Step], around: SideInformation, membership: Membership, sigma: Floats
+    game: Game, seen: SeenRound, steps: Sequence[WhitenedStep], membership: Membership, sigma: Floats
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Return the products of the target clients' clipped updates with the noise, and their norms.
 
     A client's bit for an adaptive norm is one coordinate more, in units in which its noise is that of the others. Both
     stand there a second time without it: beside a short update the noise of the bits would hide that of the sum.
     """
-    law, unit = game.public.law, torch.from_numpy(sigma)
+    law, around, unit = game.public.law, seen.around, torch.from_numpy(sigma)
     if law.is_adaptive:
         unit = unit / law.bit_sigma
     noise: Tensor | float = 0.0
     updates: dict[int, Tensor] = {}
     for step in steps:
-        held, moment = _in_sum(game, membership, step.part), Moment(step.number, around.norms)
+        part, moment = _taking_part(game, seen, step.number, membership.worlds), Moment(step.number, around.norms)
+        held = _in_sum(game, membership, part)
         noise = noise + step.factor * _with_bit(step.release, around.bits, unit)
         for client in range(game.units):
-            is_target = client in game.targets and (step.part is None or bool(step.part[:, client].any()))
+            is_target = client in game.targets and (part is None or bool(part[:, client].any()))
             if not held[:, client].any() and not is_target:
                 continue
             one = contributed(game, client, game.shard(client), step.start, moment)
