@@ -21,12 +21,7 @@ from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.arrays import Flags, Floats, Floats32
 from fl_audit.errors import require
 
-_RATE, _NARROW = 0.01, 16
-"""Learning rate of layers with up to 16 inputs; wider ones learn at rate x 16 / inputs. Adam moves all weights alike,
-and a branch of a thousand inputs would otherwise drown that of the loss."""
-_DECAY = 0.01  # weight decay (AdamW)
-_DROPOUT = 0.8  # share of a branch's inputs that is left out in a step; the loss's branch keeps all
-_SEED = 0  # of initial weights and dropout
+_NARROW = 16
 _LEAST_LOSS = 1e-16  # about what rounding leaves of a loss in float64
 _LEAST_SPREAD = 1e-30
 """Of learning examples that are all but equal the spread says nothing, and dividing by it would overflow."""
@@ -68,6 +63,13 @@ class WhiteBoxRule:
     branch: tuple[int, int] = (32, 16)  # widths of the two layers of a branch
     trunk: tuple[int, ...] = (32,)  # widths of the hidden layers that all branches lead to
     steps: int = 200  # steps of Adam, 1 or more; each sees all learning examples
+    # Learning rate, above 0, of layers with up to 16 inputs; wider ones learn at rate x 16 / inputs. Adam moves all
+    # weights alike, and a branch of a thousand inputs would otherwise drown that of the loss.
+    rate: float = 0.01
+    decay: float = 0.01  # weight decay (AdamW), 0 or more
+    # Share of a branch's inputs that is left out in a step, from 0 to below 1; the loss's branch keeps all.
+    dropout: float = 0.8
+    seed: int = 0  # of initial weights and dropout
 
     def __post_init__(self) -> None:
         require(len(self.parts) > 0, "no parts are shown to the attack network: accepted is one or more")
@@ -77,6 +79,9 @@ class WhiteBoxRule:
         whole = {"filters": self.filters, "steps": self.steps, "smallest width": min(self.branch + self.trunk)}
         for name, value in whole.items():
             require(value >= 1, f"{name} is {value}: accepted are whole numbers from 1")
+        require(self.rate > 0, f"rate is {self.rate}: accepted are numbers above 0")
+        require(self.decay >= 0, f"decay is {self.decay}: accepted are numbers from 0")
+        require(0 <= self.dropout < 1, f"dropout is {self.dropout}: accepted are numbers from 0 to below 1")
 
 
 def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, rule: WhiteBoxRule) -> Floats:
@@ -89,7 +94,7 @@ def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, ru
     shown = _shown(features, rule, places, counted)
     examples = {name: _taken(values, places) for name, values in shown.items()}
     answers = _taken(torch.from_numpy(is_in).float(), places)
-    source = torch.Generator().manual_seed(_SEED)
+    source = torch.Generator().manual_seed(rule.seed)
     networks = _Networks.initial(rule, examples, source)
     networks.train(examples, answers, counted, source)
     with torch.no_grad():
@@ -216,9 +221,9 @@ class _Networks:
         """Train all networks on cross-entropy, in place; answers (networks, examples) are 1 for members, else 0."""
         rule = self.rule
         slower = {name: min(1.0, _NARROW / values.shape[-2]) for name, values in self.weights.items()}
-        groups = [{"params": [values], "lr": _RATE * slower[name]} for name, values in self.weights.items()]
+        groups = [{"params": [values], "lr": rule.rate * slower[name]} for name, values in self.weights.items()]
         groups.append({"params": list(self.biases.values()), "weight_decay": 0.0})
-        optimizer = torch.optim.AdamW(groups, lr=_RATE, weight_decay=_DECAY)
+        optimizer = torch.optim.AdamW(groups, lr=rule.rate, weight_decay=rule.decay)
         for _ in range(rule.steps):
             optimizer.zero_grad()
             losses = F.binary_cross_entropy_with_logits(self.log_odds(examples, source), answers, reduction="none")
@@ -229,8 +234,8 @@ class _Networks:
         """Return a dense layer's outputs (networks, examples, outs), with some of its inputs left out."""
         weights = self.weights[name]
         if source is not None:
-            kept = torch.rand(weights.shape[1], 1, generator=source) < 1 - _DROPOUT
-            weights = weights * (kept / (1 - _DROPOUT))
+            kept = torch.rand(weights.shape[1], 1, generator=source) < 1 - self.rule.dropout
+            weights = weights * (kept / (1 - self.rule.dropout))
         return torch.baddbmm(self.biases[name], inputs, weights)
 
     def _filtered(self, shown: Shown) -> Tensor:
