@@ -196,7 +196,8 @@ def _start_ray(stack: ExitStack, settings: "RunSection") -> None:
 
     from experiments.runs.cluster.access import RayOptions, ray_ahead
 
-    importing = threading.Thread(target=import_module, args=("experiments.runs.run",), daemon=True)
+    needed = ("experiments.runs.run", "experiments.runs.cluster.backend")
+    importing = threading.Thread(target=lambda: [import_module(name) for name in needed], daemon=True)
     importing.start()
     try:
         stack.enter_context(ray_ahead(RayOptions.of(settings, None)))

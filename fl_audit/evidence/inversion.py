@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import linear_sum_assignment
 from scipy.special import ndtr, ndtri
 from torch import Tensor
 
@@ -156,6 +155,8 @@ def matched(true: Floats32, drawn: Floats32) -> Floats32:
         What was drawn of them, of the same shape. Within an owner, drawings are assigned to pictures so that the
         squared errors add up to the least.
     """
+    from scipy.optimize import linear_sum_assignment  # a run without pictures is spared its import
+
     found = np.empty_like(drawn)
     for owner, (mine, theirs) in enumerate(zip(true, drawn, strict=True)):
         apart = np.square(mine[:, None] - theirs[None]).reshape(len(mine), len(theirs), -1).sum(axis=2)

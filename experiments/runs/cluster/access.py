@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 from flwr.app.typing import ConfigRecordValues
-from flwr.server.superlink.fleet.vce.backend.backend import BackendConfig
 
 from experiments import talk
 from experiments.runs.guard import environment, nothing_outlives
@@ -26,6 +25,9 @@ from fl_audit.errors import InputError, require
 from strategies.errors import FederationError
 
 if TYPE_CHECKING:
+    # At run time this import takes more than half a second, of which a run without Ray needs nothing.
+    from flwr.server.superlink.fleet.vce.backend.backend import BackendConfig
+
     from experiments.runs.config.training import RunSection
 
 _ACTORS_ON_A_CARD = 4
@@ -63,7 +65,7 @@ class RayOptions:
         """
         return cls(address, run.actors, run.threads, run.device, run.client_retries)
 
-    def backend_config(self) -> BackendConfig:
+    def backend_config(self) -> "BackendConfig":
         """Return Flower's backend configuration."""
         init: dict[str, ConfigRecordValues] = {"log_to_driver": False, "logging_level": logging.ERROR}
         # "local" keeps Ray from joining a cluster that happens to run here or that RAY_ADDRESS names.

@@ -15,9 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
-from scipy.special import expit, logit
-from scipy.stats import kstest
+from scipy.special import expit, logit, ndtri
 
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
@@ -143,6 +141,8 @@ def _group(values: Floats) -> InnovationGroup:
     count = int(used.size)
     if count < 2:
         return InnovationGroup(count, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+    from scipy.stats import kstest  # its import takes most of a second, and a run begins without it
+
     mean, variance = float(np.mean(used)), float(np.var(used, ddof=1))
     correlation, pairs = _serial_correlation(values, mean, variance)
     return InnovationGroup(
@@ -174,6 +174,8 @@ def _log_odds_density(log_odds: ArrayLike, law: LogOddsLaw) -> Floats:
     """
     point = np.asarray(log_odds, dtype=np.float64)
     if isinstance(law, NormalLogOdds):
+        from scipy import stats  # as above
+
         return np.asarray(stats.norm.pdf(point, law.mean, law.mu), dtype=np.float64)
     low, high = law.quantile([0.001, 0.999])
     half = max(float(high - low) / 200, law.error)
@@ -255,5 +257,5 @@ def belief_band(mu: float, rounds: int, bit: int, prior: float = 0.5, level: flo
     """
     variance = mu**2 * np.arange(rounds + 1) / rounds
     centre = (1 if bit == 1 else -1) * variance / 2 + logit(prior)
-    reach = float(stats.norm.ppf((1 + level) / 2)) * np.sqrt(variance)
+    reach = float(ndtri((1 + level) / 2)) * np.sqrt(variance)
     return expit(centre - reach), expit(centre), expit(centre + reach)
