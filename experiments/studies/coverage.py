@@ -128,7 +128,7 @@ STATEMENTS = (
         f"{_CANARIES}bounds._by_shift",
     )),
     Statement("one run, epsilon by cosines", scores.cosines, (
-        f"{_CANARIES}bounds._by_cosines", f"{_CANARIES}bounds.from_final_model",
+        f"{_CANARIES}bounds._by_cosines", f"{_CANARIES}cosines._finding",
     )),
     Statement("canaries of one training, mu", scores.slopes, ("fl_audit.confidence.shift.gaussian_slope",)),
     Statement("reconstruction, epsilon at least", scores.first_guesses, (

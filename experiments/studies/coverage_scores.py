@@ -12,7 +12,8 @@ from experiments.studies import known_mechanisms as known
 from experiments.studies import membership_releases as releases
 from experiments.studies.coverage_laws import CONFIDENCE, Plays, PrintedStatement, at_least, over
 from fl_audit.arrays import Floats
-from fl_audit.canaries.bounds import bound_of_guesses, from_final_model, one_run_bound
+from fl_audit.canaries.bounds import bound_of_guesses, one_run_bound
+from fl_audit.canaries.cosines import from_final_model
 from fl_audit.canaries.guesses import guesses_of_scores
 from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.confidence.shift import gaussian_slope

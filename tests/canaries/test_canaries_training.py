@@ -10,8 +10,9 @@ from scipy.stats import binom, ks_2samp, norm
 from experiments.studies.canary_clients import NEEDED, Training, study
 from experiments.studies.one_run_certificates import false_certificates, limit_under_dependence, mechanisms, problems
 from fl_audit.adjacency import Adjacency
-from fl_audit.canaries.bounds import _epsilon_of_two_normals, from_final_model, one_run_bound
+from fl_audit.canaries.bounds import one_run_bound
 from fl_audit.canaries.certify import certify
+from fl_audit.canaries.cosines import epsilon_of_two_normals, from_all_iterates, from_final_model
 from fl_audit.canaries.directions import canary_coins, canary_direction, canary_score, canary_update
 from fl_audit.canaries.guesses import Guesses
 from fl_audit.canaries.methods import OneRunMethod
@@ -150,7 +151,7 @@ def test_no_bound_by_counts_can_do_much_better_under_dependence() -> None:
     ("mean", "spread", "delta"), [(1.0, 1.0, 1e-2), (0.3, 1.1, 1e-5), (1, 0.8, 1e-3), (0, 1.3, 0.01)]
 )
 def test_epsilon_of_two_normals_by_quadrature(mean: float, spread: float, delta: float) -> None:
-    epsilon = _epsilon_of_two_normals(mean, spread, delta)
+    epsilon = epsilon_of_two_normals(mean, spread, delta)
     y = np.linspace(-60, 60, 2_000_001)
     p, q = norm(mean, spread).pdf(y), norm().pdf(y)
     both = [np.maximum(0.0, one - np.exp(epsilon) * other).sum() * (y[1] - y[0]) for one, other in ((p, q), (q, p))]
@@ -159,8 +160,8 @@ def test_epsilon_of_two_normals_by_quadrature(mean: float, spread: float, delta:
 
 def test_the_published_value_of_cosines() -> None:
     """google-research/federated, one_shot_epe: mean and spread 1 / sqrt(d), d = 2000, delta .01 give 2.317789."""
-    assert _epsilon_of_two_normals(1.0, 1.0, 1e-2) == pytest.approx(2.317789, abs=1e-6)
-    assert _epsilon_of_two_normals(0.0, 1.0, 1e-5) == 0
+    assert epsilon_of_two_normals(1.0, 1.0, 1e-2) == pytest.approx(2.317789, abs=1e-6)
+    assert epsilon_of_two_normals(0.0, 1.0, 1e-5) == 0
 
 
 def test_cosines_of_a_gaussian_mechanism_estimate_and_bound_its_epsilon() -> None:
@@ -175,6 +176,17 @@ def test_cosines_of_a_gaussian_mechanism_estimate_and_bound_its_epsilon() -> Non
         assert (lower > truth).sum() <= binom.ppf(1 - ALARM, 200, 0.05)
         assert truth - 1.5 < lower.mean() < truth
         assert truth < np.mean([one.epsilon for one in found]) < 1.12 * truth + 0.7
+
+
+def test_cosines_of_all_iterates_compose_over_the_rounds() -> None:
+    draw, dimension, rounds = np.random.default_rng(2), 5000, 25
+    sent = (0.5 + draw.normal(size=(rounds, 200))) / np.sqrt(dimension)
+    found = from_all_iterates(sent, draw.normal(size=(rounds, 400)) / np.sqrt(dimension), dimension, 1e-5)
+    assert (found.canaries, found.rounds) == (200, 25)
+    assert found.mu == pytest.approx(2.5, abs=4 * np.sqrt(1 / 200))
+    assert found.mu_lower == pytest.approx(found.mu - 1.645 * np.sqrt(1 / 200), abs=0.02)
+    assert found.epsilon_lower == pytest.approx(gdp_epsilon(1e-5, found.mu_lower), rel=1e-9)
+    assert 0 < found.epsilon < found.epsilon_lower, "the largest cosine of 25 rounds tells less than all of them"
 
 
 def test_shift_with_decoys_uses_them_and_others_refuse_them() -> None:

@@ -1,0 +1,188 @@
+"""Privacy estimated from the cosines of random canaries (Andrew et al. 2023, arXiv 2302.03098), and a lower bound.
+
+Every canary is a random direction of which all are sent. In d dimensions the cosine of a release with a direction that
+nobody sent is N(0, 1/d), d large; with one that was sent it is normal as well, with a larger mean. The paper fits a
+normal law to the sent ones and states the epsilon between both laws: an **estimate** without a confidence, too large
+for small epsilon, because a spread that is fitted off by chance looks like a leak. Its lower bound takes the best of
+all thresholds uncorrected, which is no bound. Here the bound is one on the mean, by the t law.
+
+**Assumes** Gaussian noise and cosines that are normal; other canaries count as noise, so that the bound stays below a
+client's loss.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr, stdtrit
+
+from fl_audit.arrays import Floats
+from fl_audit.errors import require
+from fl_audit.privacy.gaussian import gdp_epsilon, require_delta
+from fl_audit.search import falling_root
+
+SMALLEST_DIMENSION = 1000
+"""From here on the cosine of random directions is normal for all purposes."""
+
+
+@dataclass(frozen=True)
+class CosineFinding:
+    """What cosines say of a training."""
+
+    epsilon: float  # the paper's estimate at `delta`; it has no confidence
+    epsilon_lower: float  # the lower bound at `delta`, at least 0
+    # `mu`, `mu_lower`: the mean cosine in units of 1 / sqrt(d), and the lower bound of it: of the training. Both at
+    # least 0.
+    mu: float
+    mu_lower: float
+    # `delta`, `confidence`: of the bound.
+    delta: float
+    confidence: float
+    # `canaries`, `rounds`: what was counted; one round where only the final model is seen.
+    canaries: int
+    rounds: int
+
+
+def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidence: float = 0.95) -> CosineFinding:
+    """Return what the cosines of sent canaries with one release, or with the final model's change, say.
+
+    Parameters
+    ----------
+    cosines
+        From -1 to 1, shape (canaries,), at least two.
+    dimension
+        d, at least 1000.
+    delta
+        Above 0, below 1.
+    confidence
+        Above 0.5, below 1.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+    """
+    seen = _scaled(cosines, dimension, confidence, axes=1)
+    require_delta(delta)
+    estimate = epsilon_of_two_normals(float(seen.mean()), float(seen.std()), delta)
+    return _finding(estimate, seen[np.newaxis], delta, confidence)
+
+
+def from_all_iterates(
+    cosines: ArrayLike, unsent: ArrayLike, dimension: int, delta: float, confidence: float = 0.95
+) -> CosineFinding:
+    """Return what the cosines of sent canaries with all releases say, each canary being sent in every round.
+
+    Parameters
+    ----------
+    cosines
+        From -1 to 1, shape (rounds, canaries), at least two canaries.
+    unsent
+        Those of directions that nobody sent, shape (rounds, any number from two).
+    dimension, delta, confidence
+        As for `from_final_model`.
+
+    Returns
+    -------
+    CosineFinding
+        The estimate compares each direction's largest cosine, as in the paper. The bound is one on the mean of a
+        round, composed over the rounds: sqrt(rounds) times its mu.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit or a number is out of its range.
+    """
+    seen, other = (_scaled(one, dimension, confidence, axes=2) for one in (cosines, unsent))
+    require_delta(delta)
+    fits = seen.shape[0] == other.shape[0]
+    require(fits, f"unsent cosines have {other.shape[0]} rounds: accepted is {seen.shape[0]}")
+    largest, reference = seen.max(axis=0), other.max(axis=0)
+    unit = float(reference.std())
+    shift = float(largest.mean() - reference.mean()) / unit
+    return _finding(epsilon_of_two_normals(shift, float(largest.std()) / unit, delta), seen, delta, confidence)
+
+
+def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
+    """Return the epsilon at delta between N(0, 1) and N(mean, spread^2), the larger of both directions.
+
+    Parameters
+    ----------
+    mean
+        Finite.
+    spread
+        Above 0.
+    delta
+        Above 0, below 1.
+
+    Raises
+    ------
+    InputError
+        If the spread is not positive and finite.
+
+    Examples
+    --------
+    >>> round(epsilon_of_two_normals(1.0, 1.0, 1e-2), 6)
+    2.317789
+    """
+    require_delta(delta)
+    require(0 < spread < math.inf, f"spread is {spread}: accepted are positive finite numbers")
+
+    def gap(epsilon: float) -> float:
+        there = _hockey_stick(epsilon, mean, spread)
+        back = _hockey_stick(epsilon, -mean / spread, 1 / spread)
+        return max(there, back) - delta
+
+    return falling_root(gap, xtol=1e-12)
+
+
+def _hockey_stick(epsilon: float, mean: float, spread: float) -> float:
+    """Return P(E) - e^epsilon Q(E), P = N(mean, spread^2), Q = N(0, 1), E where the log ratio passes epsilon.
+
+    The ratio is a y^2 + b y + c; where e^epsilon Q(E) would lose its digits, E is so unlikely that P(E) alone counts.
+    """
+    a, b = (1 - spread**-2) / 2, mean / spread**2
+    c = -(mean**2) / (2 * spread**2) - math.log(spread) - epsilon
+    if abs(a) < 1e-12:
+        if b == 0:
+            return 0.0
+        start = -c / b
+        ends = [(start, math.inf)] if b > 0 else [(-math.inf, start)]
+    elif (discriminant := b * b - 4 * a * c) <= 0:
+        ends = [(-math.inf, math.inf)] if a > 0 else []
+    else:
+        root = math.sqrt(discriminant)
+        low, high = sorted(((-b - root) / (2 * a), (-b + root) / (2 * a)))
+        ends = [(-math.inf, low), (high, math.inf)] if a > 0 else [(low, high)]
+    inside = sum(_mass((low - mean) / spread, (high - mean) / spread) for low, high in ends)
+    outside = sum(_mass(low, high) for low, high in ends)
+    return inside - (math.exp(min(epsilon + math.log(outside), 0.0)) if outside > 0 else 0.0)
+
+
+def _mass(low: float, high: float) -> float:
+    """Return the probability of N(0, 1) between two numbers, from the tail that keeps its digits."""
+    return float(ndtr(-low) - ndtr(-high)) if low > 0 else float(ndtr(high) - ndtr(low))
+
+
+def _finding(estimate: float, seen: Floats, delta: float, confidence: float) -> CosineFinding:
+    """Return the finding with the bound on the mean of all rounds and canaries, shape (rounds, canaries)."""
+    rounds, number = math.sqrt(seen.shape[0]), seen.size
+    mean = float(seen.mean())
+    low = mean - float(stdtrit(number - 1, confidence)) * float(seen.std(ddof=1)) / math.sqrt(number)
+    mu, mu_lower = max(0.0, mean * rounds), max(0.0, low * rounds)
+    bound = gdp_epsilon(delta, mu_lower)
+    return CosineFinding(estimate, bound, mu, mu_lower, delta, confidence, seen.shape[1], seen.shape[0])
+
+
+def _scaled(cosines: ArrayLike, dimension: int, confidence: float, axes: int) -> Floats:
+    """Return cosines in units of 1 / sqrt(d), or refuse them."""
+    values = np.asarray(cosines, dtype=np.float64)
+    fits = values.ndim == axes and values.shape[-1] >= 2 and values.shape[0] >= 1
+    accepted = "(canaries,)" if axes == 1 else "(rounds, canaries)"
+    require(fits, f"cosines have shape {values.shape}: accepted is {accepted}, two canaries or more")
+    require(bool((np.abs(values) <= 1).all()), "cosines leave -1 to 1 or are NaN: accepted are numbers from -1 to 1")
+    enough = dimension >= SMALLEST_DIMENSION
+    require(enough, f"dimension is {dimension}: accepted are whole numbers from {SMALLEST_DIMENSION}")
+    require(0.5 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0.5 and below 1")
+    return values * math.sqrt(dimension)
