@@ -12,8 +12,8 @@ from strategies.games.insider import insider as insider
 
 if TYPE_CHECKING:
     from fl_audit.laboratory.claim import StatedClaim as StatedClaim
+    from strategies.games.agreement import Contribution as Contribution
     from strategies.games.audit import Audit as Audit
-    from strategies.games.audit import Contribution as Contribution
     from strategies.games.kinds import KINDS as KINDS
     from strategies.games.kinds import Kind as Kind
     from strategies.games.notes import Numbers as Numbers
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "fl_audit.laboratory.claim": ("StatedClaim",),
-    "strategies.games.audit": ("Audit", "Contribution"),
+    "strategies.games.agreement": ("Contribution",),
+    "strategies.games.audit": ("Audit",),
     "strategies.games.kinds": ("KINDS", "Kind"),
     "strategies.games.notes": ("Numbers", "Observer", "Replies"),
     "strategies.games.subject": ("Local", "LocalReply", "Subject"),

@@ -14,7 +14,7 @@ from fl_audit.laboratory.guesses import fewest_games, guess_trial
 from fl_audit.laboratory.seen import Seen, stacked
 from fl_audit.laboratory.trial import Refusal, Trial
 from fl_audit.whole_files import whole_file
-from strategies.games.audit import Audit
+from strategies.games.agreement import Agreement
 from strategies.games.files import outside_words
 from strategies.games.hearing import ERROR
 from strategies.games.notes import Numbers, Observer
@@ -78,7 +78,7 @@ def _report_text(trial: Trial, found: Sequence[Finding], notes: Sequence[str]) -
     return "\n".join(lines)
 
 
-def finished_trial(audit: Audit) -> Trial:
+def finished_trial(audit: Agreement) -> Trial:
     """Return what came of an audit; refused unless its games are all played."""
     campaign = Campaign.finished(audit)
     if campaign is None:
@@ -86,7 +86,7 @@ def finished_trial(audit: Audit) -> Trial:
     return _trial(audit, campaign)
 
 
-def finish(audit: Audit, campaign: Campaign, columns: Columns, outside: Sequence[str] = ()) -> str:
+def finish(audit: Agreement, campaign: Campaign, columns: Columns, outside: Sequence[str] = ()) -> str:
     """Return what came of the games in words, and write it into their directory if all are played.
 
     Parameters
@@ -112,7 +112,7 @@ def finish(audit: Audit, campaign: Campaign, columns: Columns, outside: Sequence
     return f"{text}\nWritten to {campaign.directory}/verdict.json."
 
 
-def _trial(audit: Audit, campaign: Campaign) -> Trial:
+def _trial(audit: Agreement, campaign: Campaign) -> Trial:
     numbers = campaign.counted
     seen = [campaign.game(number) for number in numbers]
     present = np.array([campaign.is_present(number) for number in numbers])
@@ -125,7 +125,7 @@ def _trial(audit: Audit, campaign: Campaign) -> Trial:
     return replace(trial, unrefuted=campaign.unrefuted or trial.unrefuted, refusals=refusals)
 
 
-def _notes(audit: Audit, campaign: Campaign, outside: Sequence[str]) -> tuple[str, ...]:
+def _notes(audit: Agreement, campaign: Campaign, outside: Sequence[str]) -> tuple[str, ...]:
     """Return what a reader has to know of these games besides."""
     found = [outside_words(outside)] if outside else []
     needed = fewest_games(audit.claim, audit.confidence) + audit.games - len(campaign.counted)

@@ -17,7 +17,7 @@ from fl_audit.laboratory.seen import Seen, stacked
 from fl_audit.laboratory.trial import Unrefuted
 from fl_audit.randomness import Purpose, generator
 from fl_audit.whole_files import remove_halves, whole_file
-from strategies.games.audit import Audit
+from strategies.games.agreement import Agreement
 
 _SETTINGS, _SECRET, _PROBE = "campaign.json", "challenger.json", "probe.json"
 _COLUMNS, _CHOICE, _STILL = "columns.json", "choice.json", "still.json"
@@ -38,7 +38,7 @@ class Campaign:
     contributions: tuple[str, ...]
 
     @staticmethod
-    def finished(audit: Audit) -> "Campaign | None":
+    def finished(audit: Agreement) -> "Campaign | None":
         """Return the last campaign of an audit that is all played, None if none is; refused if of several apps."""
         agreed = _agreed(audit).items()
         found = {path: _read(path.with_name(_SETTINGS)) for path in audit.directory.glob(f"*/{_COLUMNS}")}
@@ -188,7 +188,7 @@ class Campaign:
 
 
 def open_campaign(
-    audit: Audit,
+    audit: Agreement,
     shapes: dict[str, tuple[int, ...]],
     contributions: tuple[str, ...],
     app: str,
@@ -232,7 +232,7 @@ def _seed(directory: Path) -> int:
     return int(_read(directory / _SECRET)["seed"])
 
 
-def _agreed(audit: Audit) -> dict[str, Any]:
+def _agreed(audit: Agreement) -> dict[str, Any]:
     """Return the settings on which games depend, as JSON values: under others it is another audit."""
     own = ("directory", "games_per_run", "confidence", "seed", "knows_others")
     found: dict[str, Any] = json.loads(json.dumps({k: v for k, v in asdict(audit).items() if k not in own}))

@@ -20,8 +20,8 @@ from fl_audit.laboratory.claim import LESSONS
 from fl_audit.laboratory.seen import Seen, Sketch, sketch
 from fl_audit.laboratory.trial import Unrefuted
 from fl_audit.randomness import Purpose, generator
+from strategies.games.agreement import Agreement, Contribution, is_private_on_the_server
 from strategies.games.arrays import arrays_of, crafted, flat, shapes_of, whole_parts
-from strategies.games.audit import Audit, Contribution, is_private_on_the_server
 from strategies.games.files import WorkingCopy, apart
 from strategies.games.findings import finish
 from strategies.games.fingerprint import fingerprint, joined
@@ -37,7 +37,7 @@ _TOLD_EVERY = 5.0  # seconds between two lines of progress
 class WatchedStrategy(Strategy):
     """A strategy that is audited: the first training is the app's own, and its result is what `start` returns."""
 
-    def __init__(self, strategy: Strategy, audit: Audit) -> None:
+    def __init__(self, strategy: Strategy, audit: Agreement) -> None:
         self._inner, self._audit = strategy, audit
 
     def __getattr__(self, name: str) -> Any:
@@ -142,7 +142,7 @@ class _NotStillError(Exception):
 class GameTable:
     """Where the games of one run are played."""
 
-    audit: Audit  # what was agreed
+    audit: Agreement  # what was agreed
     contributions: tuple[Contribution, ...]  # what the target's client may send
     # `app`, `code`: the name of the app, and the fingerprint of its strategy.
     app: str
@@ -188,7 +188,7 @@ class GameTable:
         outside = sorted({*self._outside, *self._copy.outside})
         say(finish(audit, campaign, self.sketch.columns, outside))
 
-    def _play_missing(self, audit: Audit, campaign: Campaign) -> None:
+    def _play_missing(self, audit: Agreement, campaign: Campaign) -> None:
         if audit.has_probe and campaign.probe is None:
             seen, ears = self._game(audit.games + 1, Deed.NOTHING, Contribution.OWN, 1)
             campaign.keep_probe(seen.refusal or "; ".join(ears.errors[:1]))

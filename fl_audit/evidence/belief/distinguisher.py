@@ -24,8 +24,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from fl_audit.arrays import Flags, Floats, Integers
-from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, TestName, TestResult, of_family, of_looks, only_if
-from fl_audit.evidence.belief.measured import Measured
+from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
+from fl_audit.evidence.belief.measured import Measured, of_family
 from fl_audit.evidence.belief.world_features import Features, direction_features, sample_features, seed_of
 from fl_audit.randomness import Purpose, generator
 

@@ -5,17 +5,14 @@ the probability that an honest federation fails any of them is at most `FAMILY_L
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from fl_audit.errors import require
-
-if TYPE_CHECKING:
-    from fl_audit.evidence.belief.measured import Measured
 
 FAMILY_LEVEL = 0.001
 """Probability with which a federation that keeps its promise may be called violated."""
@@ -182,22 +179,6 @@ def only_if(holds: bool, reason: Missing) -> None:
     """
     if not holds:
         raise NotOffered(reason)
-
-
-Test = Callable[["Measured"], TestResult]
-
-TESTS: dict[TestName, Test] = {}
-"""The tests of the family, as their modules are imported; `verdict.FAMILY` has them in the order of declaration."""
-
-
-def of_family(name: TestName) -> Callable[[Test], Test]:
-    """Return what declares a function to be a test of the family; it may raise `NotOffered`."""
-
-    def declared(test: Test) -> Test:
-        TESTS[name] = test
-        return test
-
-    return declared
 
 
 def leading_first(broken: Iterable[TestResult]) -> tuple[TestResult, ...]:

@@ -18,7 +18,7 @@ from scipy.special import chdtr, chdtrc, ndtri, stdtr
 from fl_audit.adversaries.residuals import Residuals
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
-from fl_audit.evidence.belief.family import Missing, NotOffered, only_if
+from fl_audit.evidence.belief.family import Missing, NotOffered, TestName, TestResult, only_if
 from fl_audit.evidence.belief.laws import innovations
 
 MOST_SAMPLED = 2**23  # most values of the sample that are looked at one by one: of more, only some worlds are
@@ -208,3 +208,19 @@ def _studentized(values: Floats) -> Floats:
     others = (np.square(values).sum(axis=2, keepdims=True) - np.square(values)) / (places - 1)
     t = values / np.sqrt(np.maximum(others, 1e-300))
     return np.asarray(np.sign(t) * -ndtri(stdtr(places - 1, -np.abs(t))))
+
+
+Test = Callable[[Measured], TestResult]
+
+TESTS: dict[TestName, Test] = {}
+"""The tests of the family, as their modules are imported; `verdict.FAMILY` has them in the order of declaration."""
+
+
+def of_family(name: TestName) -> Callable[[Test], Test]:
+    """Return what declares a function to be a test of the family; it may raise `NotOffered`."""
+
+    def declared(test: Test) -> Test:
+        TESTS[name] = test
+        return test
+
+    return declared

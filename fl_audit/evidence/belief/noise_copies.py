@@ -16,8 +16,8 @@ from scipy.fft import irfftn, next_fast_len, rfftn
 from scipy.special import betainc, betaincinv, chdtrc, gammainc, gammaincc, log_ndtr, ndtri
 
 from fl_audit.arrays import Floats, Integers
-from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, TestName, TestResult, of_family, of_looks, only_if
-from fl_audit.evidence.belief.measured import Measured
+from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
+from fl_audit.evidence.belief.measured import Measured, of_family
 from fl_audit.randomness import Purpose, generator
 
 _LARGEST_GROUP = 2**14  # number of vectors up to which all are compared with all; more are within groups of so many

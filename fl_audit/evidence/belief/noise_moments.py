@@ -17,8 +17,8 @@ from scipy.special import fdtr, fdtrc, fdtri, ncfdtr, stdtr, stdtrit
 
 from fl_audit.arrays import Floats
 from fl_audit.confidence.shift import noncentrality_at
-from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, TestName, TestResult, of_family, of_looks, only_if
-from fl_audit.evidence.belief.measured import Measured
+from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
+from fl_audit.evidence.belief.measured import Measured, of_family
 from fl_audit.evidence.belief.noise_scale import has_direction, why_no_direction
 
 

@@ -19,8 +19,8 @@ from scipy.special import chdtr, chdtrc, fdtr, fdtrc, fdtri, gammainccinv, gamma
 from fl_audit.adversaries.residuals import stride_names, stride_sizes
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.errors import require
-from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, TestName, TestResult, of_family, of_looks, only_if
-from fl_audit.evidence.belief.measured import EVIDENT, Measured
+from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
+from fl_audit.evidence.belief.measured import EVIDENT, Measured, of_family
 
 _UNEVEN = 0.01  # probability with which worlds of honest noise are taken for worlds of different noise
 

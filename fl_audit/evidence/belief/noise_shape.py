@@ -26,11 +26,10 @@ from fl_audit.evidence.belief.family import (
     Missing,
     TestName,
     TestResult,
-    of_family,
     of_looks,
     only_if,
 )
-from fl_audit.evidence.belief.measured import Measured
+from fl_audit.evidence.belief.measured import Measured, of_family
 
 ROUNDING = 1e-5  # relative excess of a sensitivity that float32 gradients explain
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from fl_audit.arrays import Floats
 from fl_audit.evidence.belief import distinguisher, noise_copies, noise_moments, noise_scale, noise_shape
-from fl_audit.evidence.belief.family import FAMILY_LEVEL, TESTS, Missing, NotOffered, Test, TestName, TestResult
-from fl_audit.evidence.belief.measured import Measured
+from fl_audit.evidence.belief.family import FAMILY_LEVEL, Missing, NotOffered, TestName, TestResult
+from fl_audit.evidence.belief.measured import TESTS, Measured, Test
 from fl_audit.evidence.belief.noise_estimate import (
     NoiseEstimate,
     assumption_of,
