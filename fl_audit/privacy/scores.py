@@ -39,8 +39,7 @@ def rho_beta(epsilon: float, prior: float = 0.5) -> float:
     """Return the bound on the insider's posterior belief in D: sigmoid(epsilon + logit(prior)).
 
     Bernau et al. 2021, theorem 2 (there with prior 1/2). Under (epsilon, delta)-DP alone the belief may pass it with a
-    probability above delta; the conversion of `rdp-classic` keeps that probability at delta, `gdp` does not. Composed
-    under Renyi DP (section 4.4, Eq. (7) and (8)), epsilon is eps_RDP - ln(delta) / (alpha - 1) at an order alpha.
+    probability above delta; the conversion of `rdp-classic` keeps that probability at delta, `gdp` does not.
 
     Parameters
     ----------
@@ -76,6 +75,45 @@ def epsilon_from_belief(belief: float, prior: float = 0.5) -> float:
     """
     _require_belief(belief, prior)
     return float(logit(belief) - logit(prior))
+
+
+def rho_beta_rdp(divergence: float, order: float, delta: float, prior: float = 0.5) -> float:
+    """Return the belief bound composed under Renyi DP: sigmoid(eps_RDP - ln(delta) / (alpha - 1) + logit(prior)).
+
+    Bernau et al. 2021, section 4.4, Eq. (7) and (8): `rho_beta` of the classic conversion. It holds: the log-odds pass
+    it with probability at most delta, by Markov's inequality for e^((alpha - 1) L).
+
+    Parameters
+    ----------
+    divergence, order
+        eps_RDP, the sum of the Renyi divergences of all rounds, at least 0; alpha, above 1.
+    delta, prior
+        The composed delta (the product of the rounds' delta_i in the paper), and the belief in D before anything is
+        seen; both above 0 and below 1.
+    """
+    _require_order(order)
+    require_delta(delta)
+    return rho_beta(divergence - math.log(delta) / (order - 1), prior)
+
+
+def rho_alpha_rdp(divergence: float, order: float) -> float:
+    """Return the advantage bound composed under Renyi DP: 2 Phi(sqrt(eps_RDP / (2 alpha))) - 1, section 4.4.
+
+    For Gaussian noise without sampling, eps_RDP = alpha mu^2 / 2, it is the exact `gaussian_advantage` at every order;
+    for other mechanisms it bounds nothing.
+
+    Parameters
+    ----------
+    divergence, order
+        As for `rho_beta_rdp`.
+    """
+    _require_order(order)
+    require_epsilon(divergence)
+    return gaussian_advantage(math.sqrt(2 * divergence / order))
+
+
+def _require_order(order: float) -> None:
+    require(1 < order < math.inf, f"order is {order}: accepted are finite numbers above 1")
 
 
 def _classic_scale(delta: float) -> float:

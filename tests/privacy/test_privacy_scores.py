@@ -17,7 +17,9 @@ from fl_audit.privacy.scores import (
     gaussian_advantage,
     mu_from_advantage,
     rho_alpha,
+    rho_alpha_rdp,
     rho_beta,
+    rho_beta_rdp,
 )
 
 
@@ -117,11 +119,13 @@ def test_scores_composed_under_renyi_dp() -> None:
     mu, delta = 0.55, 0.001
     for order in (1.5, 4.0, 20.0):
         rounds = [order * (mu * mu / 30) / 2] * 30
-        assert gaussian_advantage(math.sqrt(2 * math.fsum(rounds) / order)) == pytest.approx(gaussian_advantage(mu))
-        epsilon = math.fsum(rounds) - math.log(delta) / (order - 1)
-        bound = rho_beta(epsilon, prior=0.3)
+        assert rho_alpha_rdp(math.fsum(rounds), order) == pytest.approx(gaussian_advantage(mu), rel=1e-12)
+        bound = rho_beta_rdp(math.fsum(rounds), order, delta, prior=0.3)
         threshold = math.log(bound / (1 - bound)) - math.log(0.3 / 0.7)
         assert norm.sf(threshold, mu * mu / 2, mu) <= delta
         # Eq. (7): the product over rounds, each with delta_i and delta = delta_i^k
         product = math.prod(math.exp(-(each - math.log(delta) / 30 / (order - 1))) for each in rounds)
-        assert rho_beta(epsilon) == pytest.approx(1 / (1 + product), rel=1e-12)
+        assert rho_beta_rdp(math.fsum(rounds), order, delta) == pytest.approx(1 / (1 + product), rel=1e-12)
+    for order in (1.0, math.inf, math.nan):
+        with pytest.raises(InputError, match=f"order is {order}"):
+            rho_alpha_rdp(1.0, order)
