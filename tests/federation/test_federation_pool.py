@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from audits import MakePlan
 from flwr.app import ConfigRecord, Context, Message, RecordDict, UserConfig
-from ray.exceptions import ObjectStoreFullError
+from ray.exceptions import ObjectStoreFullError, RayTaskError
 
 from clients.app import build_app
 from experiments.runs.cluster import pool as pool_module
 from experiments.runs.cluster.luggage import compartment_of
-from experiments.runs.cluster.pool import ORDINARY, CallError, ClientPool, Node, _LostError, _Process
+from experiments.runs.cluster.pool import ORDINARY, CallError, ClientPool, Node, _client_process, _LostError, _Process
 from experiments.runs.local_engine import LocalGrid
 from fl_audit.game.game import load_game
 from fl_audit.protocol import Key, Record
@@ -87,6 +87,25 @@ def test_a_full_object_store_is_said_in_a_line_and_not_taken_for_a_death() -> No
         played(pool)
     assert pool.calls == []
     assert sum(map(len, pool._idle.values())) == 1
+
+
+def test_a_process_that_has_lost_its_node_says_nothing_of_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As its node goes down, Ray cannot hand it the app any more: the call is made again, and no client is accused."""
+
+    def failing(error: Exception) -> Callable[[object], object]:
+        def get(reference: object) -> object:
+            raise error
+
+        return get
+
+    process = _client_process().__ray_metadata__.modified_class([], ["app"])
+    monkeypatch.setattr(pool_module.ray, "get", failing(OSError("Broken pipe")))
+    with pytest.raises(ConnectionAbortedError) as told:
+        process.run(None, None, [])
+    monkeypatch.setattr(pool_module.ray, "wait", lambda references, timeout: (references, []))
+    monkeypatch.setattr(pool_module.ray, "get", failing(RayTaskError("run", "", told.value)))
+    with pytest.raises(_LostError):
+        ClientPool._outcome(Pool(0, (HERE,), {}), _Process(None, HERE, ORDINARY), object())
 
 
 def test_processes_start_where_there_is_room_and_compartments_share_none() -> None:

@@ -213,6 +213,8 @@ class ClientPool:
             return None, None, _NO_ROOM
         except RayTaskError as error:
             # Only what Ray itself does for a client ends here, such as reading a message that nobody can read.
+            if isinstance(error.cause, ConnectionAbortedError):
+                raise _LostError from None
             return None, None, f"{type(error.cause).__name__}: {error.cause}"
         except RayError as error:
             talk.LOG.info("a client call on node %s is lost: %s", process.node.address, error)
@@ -309,14 +311,22 @@ def _client_process() -> Any:
                 sys.path.extend(path for path in self._paths if path not in sys.path)
                 for reference in luggage:
                     if reference not in self._given:
-                        ray.get(reference)()
+                        self._received(reference)()
                         self._given.add(reference)
                 if self._call is None:
-                    self._call = ray.get(self._app)
+                    self._call = self._received(self._app)
                 return self._call(message=message, context=context), context, None
+            except ConnectionAbortedError:
+                raise
             except SystemExit as ended:
                 return None, None, f"it ended itself with status {ended.code}"
             except Exception as error:
                 return None, None, str(error) or type(error).__name__
+
+        def _received(self, reference: Any) -> Any:
+            try:
+                return ray.get(reference)
+            except OSError as error:  # the process has lost its node, and ends with it
+                raise ConnectionAbortedError(str(error)) from error
 
     return ray.remote(ClientProcess)
