@@ -14,6 +14,8 @@ Worlds are independent repetitions of the game, so a run falls into audits of te
 train by DP-SGD), and each gets the verdict that a run of these worlds alone would get. A verdict is to be `violated` in
 at most one of a thousand audits; here at most 5 % are allowed, and what chance adds to that: the exit status is 1 where
 a law is accused more often. The sensitivities are the largest that the promise allows, so audits stand at its edge.
+
+A last table compares adversaries who know more with those who know less, on the same worlds (`knowledge`).
 """
 
 import tempfile
@@ -44,6 +46,7 @@ from experiments.studies.guarantee_settings import (
     plan_of,
     write_records,
 )
+from experiments.studies.knowledge import compare, comparisons, knowledge_table
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError
@@ -313,11 +316,11 @@ def _study_all(console: Console, chosen: Iterable[Combination], worlds: int, see
 
 
 def main() -> None:
-    """Print both tables; the exit status is 1 where something contradicts theory."""
+    """Print the tables; the exit status is 1 where something contradicts theory."""
     parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="a few combinations in 400 worlds")
     parser.add_argument("--worlds", type=int, help="worlds a combination (default: 2000, with --quick 400)")
-    parser.add_argument("--only", help="combinations whose name contains this text")
+    parser.add_argument("--only", help="combinations whose name contains this text; nothing on knowledge")
     parser.add_argument("--seed", type=int, default=0, help="another number plays other games (default: 0)")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -331,7 +334,12 @@ def main() -> None:
     for number, reason in enumerate(reasons(rows), start=1):
         console.print(f"({number}) {reason}", highlight=False, markup=False)
     print(_in_short(rows))
-    end(problems(rows), "nothing contradicts theory")
+    found = problems(rows)
+    if options.only is None:
+        known = [compare(one, worlds) for one in comparisons(options.quick)]
+        console.print(knowledge_table(known, worlds))
+        found += [problem for one in known for problem in one.problems()]
+    end(found, "nothing contradicts theory")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Every kind of guarantee against exact theory, in a quick form (experiments.studies.guarantees has the full one).
 
-Seeds are fixed once. A sound federation is called wrong with a probability of 1 % over all combinations together.
+Seeds are fixed once. A sound federation is called wrong with a probability of 1 % over all combinations together, and
+less knowledge is called better with one of 0.1 % a comparison at most.
 """
 
 from dataclasses import replace
@@ -21,6 +22,7 @@ from experiments.studies.guarantees import (
     refusal_table,
     study,
 )
+from experiments.studies.knowledge import compare, comparisons
 
 # One worker plays what all tests of this file share.
 pytestmark = [pytest.mark.xdist_group("guarantees"), pytest.mark.long]
@@ -104,6 +106,13 @@ def test_the_tables_show_what_there_is(rows: tuple[CombinationRow, ...]) -> None
     columns = [list(column.cells) for column in refusal_table(refused).columns]
     assert columns[list(COLUMNS).index("noise")] == ["central; tree", "central"]
     assert columns[-1] == ["(1)", "(2)"]
+
+
+def test_more_knowledge_helps() -> None:
+    for one in comparisons(is_quick=True):
+        found = compare(one, WORLDS)
+        assert found.problems() == []
+        assert found.more > found.less, one.name
 
 
 def test_holm_corrects_for_the_number_of_tests() -> None:

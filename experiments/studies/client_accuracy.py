@@ -1,0 +1,225 @@
+"""What client-level privacy costs in accuracy: DP-FedAvg, FedAdam, adaptive clipping and DP-FTRL in one figure.
+
+    python -m experiments.studies.client_accuracy [--quick] [--data-dir DIR] [--out DIR]
+
+Two federations: FEMNIST digits with their 12 natural clients, who all take part in every round, and 1000 clients made
+from MNIST, 100 of whom take part in a round. At each epsilon (add-or-remove a client, delta = 1 / clients^1.1) every
+way to train gets the noise that it needs, by `pld`. Accuracy is that of the last model on test records, over several
+worlds.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from experiments.runs.config import parse_config
+from experiments.runs.plan import resolve
+from experiments.studies.chores import parser_of, played, table_of
+from fl_audit.data.files import data_directory
+from fl_audit.report.style import finish_axes, new_figure, to_png
+from fl_audit.whole_files import whole_file
+
+EPSILONS = (1.0, 3.0, 10.0, 30.0, 100.0)
+_QUICK_EPSILONS = (3.0, 30.0)
+
+Values = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to train with a promise to clients."""
+
+    name: str  # what it is called
+    # `training`, `privacy`: settings that it adds.
+    training: dict[str, Any]
+    privacy: dict[str, Any]
+    line: str  # how it is drawn
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Who learns together."""
+
+    name: str  # name of its column in the table and of its panel
+    values: Values  # settings that all ways share
+    # `sampled`, `cohorts`: how clients take part under noise that is fresh in every round, and under correlated noise,
+    # which needs cohorts.
+    sampled: dict[str, Any]
+    cohorts: dict[str, Any]
+    delta: float  # of the promise
+
+
+WAYS = (
+    Way("DP-FedAvg", {}, {}, "o-"),
+    Way("DP-FedAdam", {"optimizer": "adam", "learning-rate": 0.02}, {}, "s--"),
+    Way("DP-FedAvg, adaptive clipping", {}, {"clipping": "adaptive", "clipping-norm": 1.0}, "^-."),
+    Way("DP-FTRL, tree", {}, {"noise": "tree"}, "v:"),
+    Way("DP-FTRL, banded", {}, {"noise": "banded"}, "D:"),
+)
+
+
+def federations(data_dir: Path, quick: bool) -> tuple[Federation, ...]:
+    """Return both federations, in a quick form with fewer rounds and clients.
+
+    Parameters
+    ----------
+    data_dir, quick
+        Where data sets lie, and whether few rounds and clients do.
+    """
+    local = {"local-epochs": 1, "local-batch": 10, "local-learning-rate": 0.05, "strategy": "dp-fedavg"}
+    clients, rounds = (100, 8) if quick else (1000, 60)
+    share = clients // 10
+    femnist: Values = {
+        "data": {"name": "femnist", "data-dir": str(data_dir), "partition": "natural", "records": 4800},
+        "training": local | {"rounds": 8 if quick else 30},
+    }
+    mnist: Values = {
+        "data": {
+            "name": "mnist",
+            "data-dir": str(data_dir),
+            "clients": clients,
+            "records": 50 * clients,
+            "test-records": 2000,
+        },
+        "training": local | {"rounds": rounds},
+    }
+    return (
+        Federation("FEMNIST, 12 natural clients", femnist, {}, {}, 12**-1.1),
+        Federation(
+            f"MNIST, {clients} clients", mnist, {"client-sampling-rate": 0.1}, {"cohort": share}, float(clients) ** -1.1
+        ),
+    )
+
+
+def settings(federation: Federation, way: Way, epsilon: float | None, worlds: int) -> Values:
+    """Return the configuration of one point.
+
+    Parameters
+    ----------
+    federation, way, worlds
+        Who learns, how it learns, and the number of worlds.
+    epsilon
+        What is promised; None is no promise, no clipping and no noise.
+    """
+    is_correlated = "noise" in way.privacy
+    take_part = federation.cohorts if is_correlated else federation.sampled
+    training = federation.values["training"] | take_part | way.training
+    promise = {"clipping-norm": 1.0, "delta": federation.delta, "epsilon": epsilon, "accountant": "pld"}
+    promise |= {"adjacency": "add-remove-client"} | way.privacy
+    return {
+        "data": federation.values["data"],
+        "model": {"name": "logistic"},
+        "training": training,
+        "privacy": promise if epsilon is not None else {"private": False, "delta": federation.delta},
+        "audit": {"worlds": worlds, "insider": False, "epsilon-star": False, "membership": False}
+        | {"evaluate-every": 1000},
+        "run": {"seed": 1, "keep-final-models": False},
+    }
+
+
+def _measured(federation: Federation, way: Way, epsilon: float | None, worlds: int) -> dict[str, Any]:
+    """Train one point and return its row: accuracy, its standard error over worlds, and the noise multiplier."""
+    plan = resolve(parse_config(settings(federation, way, epsilon, worlds)))
+    accuracy = played(plan).run.tables.worlds["test_accuracy"].to_numpy(dtype=np.float64)
+    return {
+        "federation": federation.name,
+        "way": way.name,
+        "epsilon": np.inf if epsilon is None else epsilon,
+        "noise_multiplier": plan.public.law.noise_multiplier,
+        "accuracy": float(accuracy.mean()),
+        "error": float(accuracy.std(ddof=1) / np.sqrt(worlds)) if worlds > 1 else np.nan,
+    }
+
+
+def _points(data_dir: Path, quick: bool, worlds: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows of all points; without a promise DP-FedAvg and FedAdam are trained, the others being the same."""
+    for federation in federations(data_dir, quick):
+        for way in WAYS[:2]:
+            yield _measured(federation, way, None, worlds)
+        for way in WAYS:
+            for epsilon in _QUICK_EPSILONS if quick else EPSILONS:
+                yield _measured(federation, way, epsilon, worlds)
+
+
+def accuracy_figure(table: pd.DataFrame) -> Figure:
+    """Draw accuracy over epsilon, a panel a federation, with one standard error over worlds."""
+    figure = new_figure(height=4.6)
+    figure.clear()
+    names = list(dict.fromkeys(table["federation"]))
+    panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
+    for axes, name in zip(panels, names, strict=True):
+        found = table[table["federation"] == name]
+        for shade, way in zip(np.linspace(0.0, 0.65, len(WAYS)), WAYS, strict=True):
+            curve = found[(found["way"] == way.name) & np.isfinite(found["epsilon"])]
+            look = {"color": str(round(float(shade), 2)), "markersize": 5, "capsize": 2, "label": way.name}
+            axes.errorbar(curve["epsilon"], curve["accuracy"], yerr=curve["error"], fmt=way.line, **look)
+        best = found.loc[~np.isfinite(found["epsilon"]), "accuracy"].max()
+        axes.axhline(best, color="black", linewidth=1, linestyle=(0, (6, 2)), label="best without privacy")
+        axes.axhline(0.1, color="grey", linewidth=1, linestyle=(0, (1, 2)), label="guessing")
+        axes.set_xscale("log")
+        shown = sorted(found.loc[np.isfinite(found["epsilon"]), "epsilon"].unique())
+        axes.set_xticks(shown, [f"{epsilon:g}" for epsilon in shown])
+        axes.minorticks_off()
+        axes.set_ylim(0, 1)
+        finish_axes(axes, name, "epsilon for a client (nats, log scale)", "test accuracy (share)")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+    return figure
+
+
+def conclusions(table: pd.DataFrame) -> list[str]:
+    """Return in words from which epsilon on each federation loses less than 0.1 of its accuracy."""
+    said = []
+    for name, found in table.groupby("federation", sort=False):
+        best = found.loc[~np.isfinite(found["epsilon"]), "accuracy"].max()
+        good = found[np.isfinite(found["epsilon"]) & (found["accuracy"] >= best - 0.1)]
+        if good.empty:
+            said.append(
+                f"{name}: no promise up to epsilon {found['epsilon'][np.isfinite(found['epsilon'])].max():g} "
+                f"comes within 0.1 of the accuracy without privacy, {best:.3f}."
+            )
+            continue
+        first = good.loc[good["epsilon"].idxmin()]
+        said.append(
+            f"{name}: within 0.1 of the accuracy without privacy, {best:.3f}, from epsilon "
+            f"{first['epsilon']:g} on ({first['way']}, {first['accuracy']:.3f})."
+        )
+    return said
+
+
+def main() -> None:
+    """Print the table and what follows from it, and write the figure."""
+    parser = parser_of(__doc__)
+    parser.add_argument("--quick", action="store_true", help="100 clients, 8 rounds and two values of epsilon")
+    parser.add_argument("--worlds", type=int, default=3, help="worlds at each point (default 3)")
+    parser.add_argument("--data-dir", help="data directory (default: FL_AUDIT_DATA)")
+    parser.add_argument("--out", type=Path, default=Path("runs/client-accuracy"), help="where table and figure go")
+    arguments = parser.parse_args()
+    directory, console, rows = data_directory(arguments.data_dir), Console(), []
+    if directory is None:
+        parser.error("no data directory: name one by --data-dir, or set FL_AUDIT_DATA")
+    for row in _points(directory, arguments.quick, arguments.worlds):
+        rows.append(row)
+        console.print(f"{row['federation']}: {row['way']} at epsilon {row['epsilon']:g}: {row['accuracy']:.3f}")
+    table = pd.DataFrame(rows)
+    shown = table_of(list(table.columns), "Accuracy under client-level privacy", ("federation", "way"))
+    for row in rows:
+        shown.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
+    console.print(shown)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with whole_file(arguments.out / "accuracy.csv") as path:
+        table.to_csv(path, index=False)
+    with whole_file(arguments.out / "accuracy.png") as path:
+        path.write_bytes(to_png(accuracy_figure(table)))
+    for sentence in conclusions(table):
+        console.print(sentence)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""The study of accuracy under client-level privacy: every point can be played, what is said follows from numbers."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments.runs.config import parse_config
+from experiments.runs.plan import resolve
+from experiments.studies.client_accuracy import WAYS, Way, accuracy_figure, conclusions, federations, settings
+from fl_audit.adjacency import Unit
+from fl_audit.mechanisms.noise import CorrelatedGaussian
+from fl_audit.report.style import to_png
+
+
+@pytest.mark.parametrize("way", WAYS, ids=[way.name for way in WAYS])
+def test_every_point_promises_what_it_is_named_after(way: Way, published_data: Path) -> None:
+    for federation in federations(published_data, quick=True):
+        plan = resolve(parse_config(settings(federation, way, 10.0, 2)))
+        assert plan.guarantee is not None
+        assert plan.guarantee.epsilon == pytest.approx(10.0, rel=1e-3)
+        assert plan.public.law.unit is Unit.CLIENT
+        assert isinstance(plan.public.law.noise, CorrelatedGaussian) == ("FTRL" in way.name)
+
+
+def _made_up(accuracies: dict[float, float]) -> pd.DataFrame:
+    rows = [
+        {"federation": "a", "way": "DP-FedAvg", "epsilon": epsilon, "accuracy": accuracy, "error": 0.01}
+        for epsilon, accuracy in accuracies.items()
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_what_is_said_follows_from_the_numbers() -> None:
+    found = conclusions(_made_up({np.inf: 0.9, 1.0: 0.3, 10.0: 0.79, 30.0: 0.81}))
+    assert found == ["a: within 0.1 of the accuracy without privacy, 0.900, from epsilon 30 on (DP-FedAvg, 0.810)."]
+    none = conclusions(_made_up({np.inf: 0.9, 1.0: 0.3, 10.0: 0.79}))
+    assert none == ["a: no promise up to epsilon 10 comes within 0.1 of the accuracy without privacy, 0.900."]
+
+
+def test_the_figure_is_drawn() -> None:
+    assert to_png(accuracy_figure(_made_up({np.inf: 0.9, 1.0: 0.3, 10.0: 0.8}))).startswith(b"\x89PNG")
