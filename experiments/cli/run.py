@@ -31,7 +31,7 @@ from fl_audit.device import Device
 from fl_audit.errors import InputError
 
 if TYPE_CHECKING:
-    from experiments.runs.config.training import RunSection
+    from experiments.runs.config.run import RunSection
     from fl_audit.data.records import Source
     from fl_audit.report.finding import RunContents
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     # At run time this import takes more than half a second, of which a run without Ray needs nothing.
     from flwr.server.superlink.fleet.vce.backend.backend import BackendConfig
 
-    from experiments.runs.config.training import RunSection
+    from experiments.runs.config.run import RunSection
 
 _ACTORS_ON_A_CARD = 4
 """Client processes that share a graphics card unless the configuration says otherwise."""
