@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from experiments.cli.main import app
 from experiments.comparisons.rows import ACCURACY, ADVANTAGE, ATTACK, SHOWN, STAR, rows
 from fl_audit.errors import InputError
-from fl_audit.report.reading import Reading
+from fl_audit.report.wording import Reading
 
 
 def _entry(name: str, value: float, **more: Any) -> dict[str, Any]:

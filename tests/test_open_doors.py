@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 from fl_audit.data.builtin import load_breast_cancer
 from fl_audit.report.finding import Section
-from fl_audit.report.sections.origin import ORIGIN
+from fl_audit.report.sections.law import ORIGIN
 
 seen = []
 

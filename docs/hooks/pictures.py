@@ -30,7 +30,7 @@ from experiments.runs.plan import resolve
 from experiments.runs.run import HONEST, Parties, run_audit
 from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.report.headline import Fact
+from fl_audit.report.page.first_screen import Fact
 from fl_audit.report.page.stylesheet import STYLESHEET
 from fl_audit.report.sections.registry import SECTIONS
 from fl_audit.worlds import WorldBatch

@@ -12,8 +12,7 @@ from experiments.reproductions.items import COLUMNS, ItemResult
 from experiments.reproductions.papers import Extent, Item, MadeItems, Paper
 from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.law_words import SIMULATION_NOTICE
-from fl_audit.report.page.markup import html_figure, page_table
-from fl_audit.report.page.shell import html_page
+from fl_audit.report.page.markup import html_figure, html_page, page_table
 from fl_audit.report.wording import number_text, plural
 
 _MOST_LISTED = 10

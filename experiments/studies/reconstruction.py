@@ -44,7 +44,7 @@ from fl_audit.evidence.findings.verdict import VerdictNumbers
 from fl_audit.evidence.reconstruction import ranks_of_truth
 from fl_audit.privacy.reconstruction import simplex_success
 from fl_audit.randomness import Purpose, generator
-from fl_audit.report.sections.inversion import draw_pictures
+from fl_audit.report.sections.reconstruction import draw_pictures
 from fl_audit.report.style import INK, MUTED, add_legend, finish_axes, new_figure, to_png
 from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch

@@ -10,8 +10,7 @@ from experiments.sweeps.sweep import RUNS, Sweep
 from experiments.sweeps.tables import ATTACKED, promise_varies
 from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.law_words import SIMULATION_NOTICE
-from fl_audit.report.page.markup import html_figure, page_table
-from fl_audit.report.page.shell import html_page
+from fl_audit.report.page.markup import html_figure, html_page, page_table
 from fl_audit.report.style import to_png
 from fl_audit.report.wording import number_text, plural
 

@@ -11,8 +11,7 @@ from fl_audit.errors import InputError, require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.run_tables import RunTables
 from fl_audit.notebook import html_table
-from fl_audit.report.reading import finding_text
-from fl_audit.report.wording import capital, number_text
+from fl_audit.report.wording import capital, finding_text, number_text
 from fl_audit.stored_json import read_json, read_summary
 
 

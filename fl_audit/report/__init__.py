@@ -3,5 +3,5 @@
 `evidence` measures: every finding is a frozen value with numbers (`evidence.findings`), and says no sentence. A section
 under `sections/` turns one finding into one sentence, rows, at most one figure, and a place (`finding.Section`); from
 all of them `sections.registry` makes page, terminal and `summary.json` alike. `words_of_tests` has the words of the
-tests, `reading` those that hold a number against the promise, `banner` the looks of verdicts.
+tests, `wording` those that hold a number against the promise, `banner` the looks of verdicts.
 """

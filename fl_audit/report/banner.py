@@ -40,9 +40,7 @@ def verdict_banner(verdict: Verdict, line: str) -> Banner:
 
     Parameters
     ----------
-    verdict
-        What became of the promise.
-    line
-        What is said beside it, plain text.
+    verdict, line
+        What became of the promise, and what is said beside it, plain text.
     """
     return Banner(capital(str(verdict)), line, LOOKS[verdict])

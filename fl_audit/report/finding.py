@@ -11,10 +11,9 @@ from matplotlib.figure import Figure
 from fl_audit.evidence.findings.found import Findable, Findings, Numbers, finite
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report.reading import Reading
 from fl_audit.report.style import REPORT_WIDTH, add_legend, new_figure
 from fl_audit.report.units import UnitWords, unit_words
-from fl_audit.report.wording import number_text
+from fl_audit.report.wording import Reading, number_text
 
 N = TypeVar("N", bound=Findable)
 
@@ -84,13 +83,7 @@ class Row:
 
     @property
     def reading(self) -> Reading | None:
-        """How the number stands to what is promised; None where one of them is missing.
-
-        Examples
-        --------
-        >>> str(Row("Advantage", 0.395, low=0.21, high=0.58, limit=0.224).reading)
-        'not as promised, within chance'
-        """
+        """How the number stands to what is promised; None where one of them is missing."""
         if self.limit is None or self.value is None:
             return None
         sign = -1.0 if self.is_least else 1.0
@@ -158,10 +151,8 @@ class Picture(Generic[N]):
 
         Parameters
         ----------
-        numbers
-            What the picture shows.
-        contents
-            What the report is drawn from.
+        numbers, contents
+            What the picture shows, and what the report is drawn from.
         """
         figure = new_figure(self.height, REPORT_WIDTH)
         self.draw(figure, numbers, contents)

@@ -10,10 +10,8 @@ from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.live import LiveNumbers
 from fl_audit.evidence.live_doubts import Doubt
 from fl_audit.report.banner import verdict_banner
-from fl_audit.report.headline import Fact
-from fl_audit.report.page.first_screen import fact_html
-from fl_audit.report.page.markup import page_table
-from fl_audit.report.page.shell import html_page
+from fl_audit.report.page.first_screen import Fact, fact_html
+from fl_audit.report.page.markup import html_page, page_table
 from fl_audit.report.wording import capital, number_text, one_in, percent, plural
 from fl_audit.whole_files import whole_file
 
@@ -35,10 +33,8 @@ def write_live_page(numbers: LiveNumbers, path: Path) -> Path:
 
     Parameters
     ----------
-    numbers
-        What is known now.
-    path
-        Where to.
+    numbers, path
+        What is known now, and where to.
     """
     facts = "\n".join(fact_html(fact) for fact in _facts(numbers))
     page = html_page(

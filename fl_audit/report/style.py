@@ -84,10 +84,8 @@ def finish_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
 
     Parameters
     ----------
-    axes
-        What was drawn in.
-    title, x_name, y_name
-        Plain text.
+    axes, title, x_name, y_name
+        What was drawn in, and plain text.
     """
     title, x_name, y_name = (_wrapped(axes, text, share) for text, share in ((title, 0.95), (x_name, 1), (y_name, 0.6)))
     if title:
@@ -110,10 +108,8 @@ def add_legend(axes: Axes, columns: int = 1) -> None:
 
     Parameters
     ----------
-    axes
-        Whose handles and labels it shows.
-    columns
-        At most, beside each other.
+    axes, columns
+        Whose handles and labels it shows, and how many beside each other at most.
     """
     handles, labels = axes.get_legend_handles_labels()
     figure = axes.get_figure(root=True)
@@ -145,10 +141,8 @@ def whole_number_axis(axes: Axes, low: int, high: int) -> None:
 
     Parameters
     ----------
-    axes
-        What was drawn in.
-    low, high
-        `low` at most `high`.
+    axes, low, high
+        What was drawn in; `low` is at most `high`.
     """
     step = max(1, int(np.ceil((high - low) / 10)))
     step = next((nice for nice in (1, 2, 5, 10, 20, 25, 50, 100) if nice >= step), step)
@@ -163,10 +157,8 @@ def draw_band(axes: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style
 
     Parameters
     ----------
-    axes
-        What to draw in.
-    x, low, high
-        Of one shape (points,).
+    axes, x, low, high
+        What to draw in, and numbers of one shape (points,).
     **style
         As matplotlib takes it.
     """
@@ -183,14 +175,10 @@ def draw_spread(axes: Axes, table: pd.DataFrame, column: str, scale: float = 1.0
 
     Parameters
     ----------
-    axes
-        Where to draw.
-    table
-        With the columns `round`, `world` and `column`, a row for each world and round.
-    column
-        The column to draw.
-    scale
-        What its values are multiplied with.
+    axes, table
+        Where to draw, and the columns `round`, `world` and `column`, with a row for each world and round.
+    column, scale
+        The column to draw, and what its values are multiplied with.
     """
     rounds, curves = quantiles_by_round(table, column, (0, 0.25, 0.5, 0.75, 1))
     lowest, lower, middle, upper, highest = (scale * curve for curve in curves)
@@ -234,10 +222,8 @@ def to_svg(figure: Figure, salt: str = "fl_audit") -> str:
 
     Parameters
     ----------
-    figure
-        The figure.
-    salt
-        From which the names within it are made: figures that stand on one page need different ones.
+    figure, salt
+        The figure, and from what the names within it are made: figures that stand on one page need different ones.
     """
     buffer = io.StringIO()
     with rc_context({"svg.hashsalt": salt, "svg.fonttype": "none"}):

@@ -9,11 +9,10 @@ from fl_audit.evidence.belief.family import OF_NOISE, TestName, TestResult, lead
 from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.evidence.findings.found import finite
 from fl_audit.report.units import UnitWords
-from fl_audit.report.wording import DASH, capital, number_text, one_in, percent, times
-from fl_audit.report.words_of_tests import MISSING_WORDS, TEST_WORDS, TestWords
+from fl_audit.report.wording import capital, number_text, one_in, percent, times
+from fl_audit.report.words_of_tests import TEST_WORDS, TestWords
 
 _SMALLEST_P = 1e-300
-_COLUMNS = ("Test of", "Finding", "Measured", "Promised", "Would have been found", "p-value", "Its level")
 
 
 class _Number(float):
@@ -79,18 +78,10 @@ class ToldTest:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `summary.json` says of it."""
-        test = self.test
-        return {
-            "name": str(test.name),
-            "statistic": finite(test.statistic),
-            "p_value": finite(test.p_value),
-            "level": test.level,
-            "measured": self.words.measured,
-            "promised": self.words.promised,
-            "limit": self.words.limit,
-            "where": test.place,
-            "violated": test.violated,
-        }
+        test, words = self.test, self.words
+        found = {"statistic": finite(test.statistic), "p_value": finite(test.p_value), "level": test.level}
+        said = {"measured": words.measured, "promised": words.promised, "limit": words.limit}
+        return {"name": str(test.name)} | found | said | {"where": test.place, "violated": test.violated}
 
 
 def title_of(name: TestName, unit: UnitWords) -> str:
@@ -98,46 +89,21 @@ def title_of(name: TestName, unit: UnitWords) -> str:
 
     Parameters
     ----------
-    name
-        Name of the test.
-    unit
-        How the report names what is protected.
+    name, unit
+        Name of the test, and how the report names what is protected.
     """
     return capital(TEST_WORDS[name].title.format(**vars(unit)))
 
 
-@dataclass(frozen=True)
-class ToldTests:
-    """All tests of a run in words; there are none where nothing was judged."""
+def broken_tests(found: Judgement | None, unit: UnitWords) -> list[ToldTest]:
+    """Return the tests that refute the promise, the one to lead with first; none where nothing was judged.
 
-    found: Judgement | None  # what the tests say together
-    unit: UnitWords  # how the report names what is protected
-
-    @property
-    def each(self) -> tuple[ToldTest, ...]:
-        """Every test that was made, in the order of their declaration."""
-        return () if self.found is None else tuple(ToldTest(test, self.unit) for test in self.found.tests)
-
-    @property
-    def broken(self) -> tuple[ToldTest, ...]:
-        """The tests that refute the promise, the one to lead with first."""
-        tests = () if self.found is None else leading_first(self.found.broken)
-        return tuple(ToldTest(test, self.unit) for test in tests)
-
-    @property
-    def missing(self) -> tuple[tuple[str, str], ...]:
-        """The tests that this run could not make, each with the reason."""
-        missing = () if self.found is None else self.found.not_offered
-        return tuple((title_of(name, self.unit), MISSING_WORDS[reason]) for name, reason in missing)
-
-    @property
-    def cells(self) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-        """Columns and rows of the table of all tests."""
-        return _COLUMNS, tuple(
-            (told.title, "BROKEN" if told.test.violated else "kept", told.words.measured, told.words.promised,
-             told.words.limit or DASH, p_text(told.test.p_value), f"{told.test.level:.3g}")
-            for told in self.each
-        )  # fmt: skip
+    Parameters
+    ----------
+    found, unit
+        What the tests say together, and how the report names what is protected.
+    """
+    return [] if found is None else [ToldTest(test, unit) for test in leading_first(found.broken)]
 
 
 def p_text(p_value: float) -> str:

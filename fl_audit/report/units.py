@@ -27,13 +27,7 @@ class UnitWords:
 
 
 def unit_words(adjacency: Adjacency) -> UnitWords:
-    """Return how a report speaks of the unit of a neighbouring relation.
-
-    Examples
-    --------
-    >>> unit_words(Adjacency.ADD_REMOVE_CLIENT).whether
-    'whether one particular client took part'
-    """
+    """Return how a report speaks of the unit of a neighbouring relation."""
     return _WORDS[adjacency.unit, adjacency.relation]
 
 

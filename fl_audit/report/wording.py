@@ -1,11 +1,22 @@
-"""Numbers and names as a reader meets them: rounded with care, with units, never a bare `None`."""
+"""Numbers and names as a reader meets them: rounded with care, with units, never a bare `None`, beside the promise."""
 
 import math
+from collections.abc import Mapping
+from enum import StrEnum
 from numbers import Integral, Real
+from typing import Any
 
 MISSING = "not determined"
 DASH = "\N{EN DASH}"
 SPACE = "\N{NO-BREAK SPACE}"
+
+
+class Reading(StrEnum):
+    """How a measured number stands to what was promised."""
+
+    WITHIN = "as promised"
+    BY_CHANCE = "not as promised, within chance"
+    BEYOND = "not as promised, outside its interval"
 
 
 def number_text(value: object, digits: int = 4) -> str:
@@ -13,10 +24,8 @@ def number_text(value: object, digits: int = 4) -> str:
 
     Parameters
     ----------
-    value
-        What to write; None and NaN become `MISSING`.
-    digits
-        Significant digits of a number that is not whole.
+    value, digits
+        What to write, None and NaN as `MISSING`; and the significant digits of a number that is not whole.
     """
     match value:
         case None:
@@ -67,12 +76,8 @@ def plural(count: int, one: str, many: str | None = None) -> str:
 
     Parameters
     ----------
-    count
-        How many.
-    one
-        The noun in the singular.
-    many
-        The noun in the plural; None adds an s to `one`.
+    count, one, many
+        How many; the noun in the singular, and in the plural, where None adds an s to `one`.
     """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
@@ -112,3 +117,25 @@ def times(ratio: float) -> str:
     decimals = 4 if gap == 0 else min(8, max(2, 1 - math.floor(math.log10(gap))))
     text = f"{ratio:.{decimals}f}"
     return text[:-1] if decimals > 2 and text.endswith("0") else text
+
+
+def finding_text(entry: Mapping[str, Any]) -> str:
+    """Return an entry of `findings` in `summary.json` with its interval, what is promised, and how the two stand.
+
+    Examples
+    --------
+    >>> entry = {"name": "Advantage", "value": 0.29, "low": 0.05, "high": 0.48, "confidence": 0.95, "promised": 0.206}
+    >>> finding_text(entry | {"is_share": False, "is_least": False, "reading": "not as promised, within chance"})
+    '0.29 (0.05 to 0.48), promised at most 0.206: not as promised, within chance'
+    """
+
+    def text(value: float | None) -> str:
+        return percent(value) if entry["is_share"] else number_text(value, 4)
+
+    told = text(entry["value"])
+    if entry["confidence"] is not None and entry["low"] is not None and entry["high"] is not None:
+        told += f" ({text(entry['low'])} to {text(entry['high'])})"
+    if entry["promised"] is not None and entry["reading"] is not None:
+        most = "at least" if entry["is_least"] else "at most"
+        told += f", promised {most} {text(entry['promised'])}: {entry['reading']}"
+    return told

@@ -33,7 +33,7 @@ NOT_OF_A_NUMBER = {
     # what most audits with such a level find: a power
     "fl_audit.laboratory.findings.could_find",
     # how often chance alone gives what was found, in words
-    "fl_audit.report.page.gauge._of_verdict",
+    "fl_audit.report.page.first_screen._of_verdict",
 }
 LISTED = {function for statement in STATEMENTS for function in statement.functions}
 

@@ -14,8 +14,8 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import guarantee
 from fl_audit.report.finding import Row
-from fl_audit.report.reading import Reading
-from fl_audit.report.sections.membership import _mean_row
+from fl_audit.report.sections.attacks import _mean_row
+from fl_audit.report.wording import Reading
 
 
 def twins(mu: float, shown: float, worlds: int) -> AttributeNumbers:

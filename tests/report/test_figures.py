@@ -21,9 +21,9 @@ from fl_audit.game.crafted import CraftedMeasures
 from fl_audit.report import style
 from fl_audit.report.finding import RunContents
 from fl_audit.report.page.pictures import draw_all, page_svg
-from fl_audit.report.sections.epsilon_star import promise_fits
 from fl_audit.report.sections.noise import MOST_TENSORS, NOISE
 from fl_audit.report.sections.registry import SECTIONS, measured, report_contents
+from fl_audit.report.sections.released_model import promise_fits
 from fl_audit.report.style import to_png
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"

@@ -17,14 +17,11 @@ from fl_audit.evidence.run_tables import Timing
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee import guarantee
-from fl_audit.report.headline import facts_of, next_step, warnings_of
 from fl_audit.report.page import pdf
-from fl_audit.report.page.first_screen import first_screen
-from fl_audit.report.page.gauge import gauge_html
-from fl_audit.report.page.html import PAPER, paragraphs, render_html
-from fl_audit.report.page.palette import DARK, LIGHT
+from fl_audit.report.page.first_screen import facts_of, first_screen, gauge_html, next_step, warnings_of
+from fl_audit.report.page.html import paragraphs, render_html
 from fl_audit.report.page.pictures import draw_all
-from fl_audit.report.page.stylesheet import STYLESHEET
+from fl_audit.report.page.stylesheet import DARK, LIGHT, STYLESHEET
 from fl_audit.report.sections.registry import report_contents
 from fl_audit.report.sections.verdict import banner, verdict_of
 
@@ -262,7 +259,7 @@ def test_the_pdf_has_three_pages_with_the_configuration_and_a_place_to_sign(make
     import weasyprint
 
     contents = make_contents(**KINDS[verdict])
-    html = render_html(contents, draw_all(contents), PAPER)
+    html = render_html(contents, draw_all(contents), on_paper=True, with_appendix=False)
     for part in ('id="configuration"', "Signature", "run.keep-releases"):
         assert part in html
     assert 'id="appendix"' not in html

@@ -24,11 +24,11 @@ from fl_audit.report.page.console import summary_table
 from fl_audit.report.page.html import MOST_FAILED, ON_ITS_WORD, paragraphs, render_html
 from fl_audit.report.page.pictures import DrawnPicture
 from fl_audit.report.page.writing import write_report
-from fl_audit.report.reading import Reading, finding_text
 from fl_audit.report.sections.noise import _ratio_text
 from fl_audit.report.sections.registry import SECTIONS, measured, page_rows, report_contents
 from fl_audit.report.sections.verdict import banner, verdict_of
-from fl_audit.report.tests_table import ToldTests, p_text
+from fl_audit.report.tests_table import ToldTest, broken_tests, p_text
+from fl_audit.report.wording import Reading, finding_text
 
 
 def opening_of(contents):
@@ -125,7 +125,7 @@ def test_nothing_on_a_violated_page_takes_the_promise_at_its_word(make_contents)
     assert not any(f'id="figure-{name}"' in page for name in trusting)
     assert appendix.count(ON_ITS_WORD) == len(trusting)
     assert f">{Reading.WITHIN}<" not in page
-    broken = ToldTests(verdict_of(contents).judgement, contents.words).broken
+    broken = broken_tests(verdict_of(contents).judgement, contents.words)
     assert page.count("<li><strong>") == min(MOST_FAILED, len(broken))
     assert ON_ITS_WORD not in html_of(make_contents(exact=False))
 
@@ -245,8 +245,8 @@ def test_audit_device_is_labelled_and_simulation_always_said(make_contents):
 
 def test_every_test_is_named_in_words_with_its_level(make_contents):
     contents = make_contents(worlds=20)
-    rows = ToldTests(verdict_of(contents).judgement, contents.words).each
     tests = contents.find(NoiseNumbers).judgement.tests
+    rows = [ToldTest(test, contents.words) for test in verdict_of(contents).judgement.tests]
     assert [row.test.p_value for row in rows] == [test.p_value for test in tests]
     assert {test.name for test in tests} <= set(TestName) - {TestName.SCORES}
     assert sum(row.test.level for row in rows) <= FAMILY_LEVEL * (1 + 1e-9)
@@ -259,7 +259,7 @@ def test_every_test_is_named_in_words_with_its_level(make_contents):
 def test_noise_that_is_missing_or_spare_is_told_in_numbers(make_contents):
     broken = make_contents(exact=False, worlds=20, noise=0.9)
     assert broken.summary["verdict"] == "violated"
-    first = ToldTests(verdict_of(broken).judgement, broken.words).broken[0]
+    first = broken_tests(verdict_of(broken).judgement, broken.words)[0]
     assert first.test.statistic == pytest.approx(0.9, abs=0.01)
     assert "89.9\xa0%" in banner(broken).line
     spare = make_contents(worlds=40, noise=1.1)

@@ -13,13 +13,13 @@ from experiments.comparisons.rows import ACCURACY, ADVANTAGE, SHOWN, STAR
 from fl_audit.adjacency import Adjacency
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.report.finding import Row, RunContents
-from fl_audit.report.headline import facts_of
 from fl_audit.report.page.console import summary_table
+from fl_audit.report.page.first_screen import facts_of
 from fl_audit.report.page.html import render_html
-from fl_audit.report.reading import Reading, finding_text
 from fl_audit.report.sections.insider import INSIDER, _surer_row, advantage_row
 from fl_audit.report.sections.registry import measured
 from fl_audit.report.sections.verdict import verdict_of
+from fl_audit.report.wording import Reading, finding_text
 
 SHAPES = {
     "consistent": {"exact": False, "worlds": 60, "seed": 8},
@@ -99,7 +99,7 @@ def test_sentences_and_first_screen_say_it_at_the_number(make_contents, verdict)
     })  # fmt: skip
     changed = replace(contents, findings=above)
     note = f" ({Reading.BY_CHANCE})"
-    assert advantage_row(changed.find(type(insider)), changed).aside == note
+    assert advantage_row(changed.find(type(insider)).estimate, changed).aside == note
     sentence = INSIDER.sentence(changed.find(type(insider)), changed)
     assert f"{worlds - 1:,} of {worlds:,} trials{note}" in sentence
     assert _surer_row(changed.find(type(insider)), changed).aside in sentence

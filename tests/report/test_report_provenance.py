@@ -8,7 +8,7 @@ from experiments.runs.provenance import command_text
 from fl_audit.evidence.run_tables import Provenance, Session
 from fl_audit.report.page.html import render_html
 from fl_audit.report.page.papers import papers_of
-from fl_audit.report.sections.origin import NOT_NOTED, provenance_line
+from fl_audit.report.sections.law import NOT_NOTED, provenance_line
 from fl_audit.report.sections.registry import report_contents
 
 SEED = 0x9E3779B97F4A7C15

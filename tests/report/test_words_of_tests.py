@@ -18,7 +18,7 @@ from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import guarantee
 from fl_audit.report.sections.noise import excess_text
 from fl_audit.report.sections.verdict import _detection_text
-from fl_audit.report.tests_table import ToldTest, ToldTests, title_of
+from fl_audit.report.tests_table import ToldTest, broken_tests, title_of
 from fl_audit.report.units import unit_words
 from fl_audit.report.words_of_tests import MISSING_WORDS
 
@@ -58,7 +58,7 @@ def test_every_name_and_reason_has_words() -> None:
 
 def test_noise_that_depends_on_the_secret_is_said_first() -> None:
     broken = judged("noise 1.1 times larger under D' only")
-    first = ToldTests(broken, WORDS).broken[0]
+    first = broken_tests(broken, WORDS)[0]
     assert first.test.name is TestName.SECRET_TOTAL
     assert first.test.measured == pytest.approx(1 / 1.1, abs=0.01)
     assert "depends on the secret" in first.sentence
@@ -71,7 +71,7 @@ def test_a_surplus_of_noise_is_harmless_only_where_it_is_blind_to_the_secret() -
 
 
 def test_missing_noise_is_said_before_what_follows_from_it() -> None:
-    first = ToldTests(judged("noise for add-remove under a replace claim"), WORDS).broken[0]
+    first = broken_tests(judged("noise for add-remove under a replace claim"), WORDS)[0]
     assert first.test.name in OF_NOISE
     assert first.sentence.startswith("The noise is half of what was promised")
 

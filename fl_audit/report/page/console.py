@@ -4,10 +4,10 @@ from rich.table import Table
 from rich.text import Text
 
 from fl_audit.report.finding import RunContents
-from fl_audit.report.headline import facts_of, next_step, warnings_of
-from fl_audit.report.reading import finding_text
+from fl_audit.report.page.first_screen import facts_of, next_step, warnings_of
 from fl_audit.report.sections.registry import page_rows
 from fl_audit.report.sections.verdict import banner
+from fl_audit.report.wording import finding_text
 from fl_audit.user_modules import title_of_named
 
 _WIDEST_NAME = 30

@@ -1,14 +1,183 @@
-"""The first screen of a report: the verdict in words, three numbers, a gauge, what to do next, where it comes from."""
+"""The first screen of a report: the verdict in words, three numbers, a gauge, what to do next, what to beware of.
 
-from dataclasses import replace
+The gauge shows what was promised, what was shown, and which breach would have been found. It is made of boxes and not
+of a drawing, so that its words keep their size on a phone. Its axis ends beyond everything that was measured, and what
+could not have been found is marked as such.
+"""
+
+import math
+from dataclasses import dataclass, replace
 from html import escape
+from typing import assert_never
 
+from fl_audit.evidence.belief.advantage import most_wins
+from fl_audit.evidence.belief.family import FAMILY_LEVEL, OF_NOISE, TestName
+from fl_audit.evidence.belief.noise_estimate import BREACH, kept_epsilon
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.evidence.findings.insider import InsiderNumbers
+from fl_audit.evidence.findings.released_model import ModelNumbers
+from fl_audit.evidence.findings.verdict import NoiseNumbers, VerdictNumbers
+from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.finding import RunContents
-from fl_audit.report.headline import Fact, facts_of, next_step, warnings_of
-from fl_audit.report.page.gauge import gauge_html
-from fl_audit.report.page.shell import banner_html, next_html
-from fl_audit.report.sections.origin import provenance_line
-from fl_audit.report.sections.verdict import banner
+from fl_audit.report.law_words import not_private_label
+from fl_audit.report.page.markup import banner_html, next_html
+from fl_audit.report.sections.insider import advantage_row
+from fl_audit.report.sections.law import provenance_line
+from fl_audit.report.sections.released_model import beside_text
+from fl_audit.report.sections.verdict import banner, verdict_of, worlds_needed_text
+from fl_audit.report.tests_table import ToldTest, broken_tests, p_as_chance
+from fl_audit.report.wording import number_text, one_in, percent
+
+LARGE_DELTA = 0.5
+"""From this delta times the number of units on, a mechanism that publishes whole units is said to keep the promise."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One number of the first screen."""
+
+    name: str  # what it is, in a few words
+    value: str  # the number, as it is shown
+    note: str  # what to hold it against
+
+
+def facts_of(contents: RunContents) -> tuple[Fact, Fact, Fact]:
+    """Return the three numbers of the first screen: those of what broke come first where the promise was broken."""
+    broken = broken_tests(verdict_of(contents).judgement, contents.words)
+    if broken:
+        return _broken(broken[0]), _insider(contents), _shown(contents)
+    return _promised(contents), _insider(contents), _model(contents)
+
+
+def _broken(row: ToldTest) -> Fact:
+    if row.test.name in OF_NOISE:
+        where = f" on the tensor '{row.test.place}'" if row.test.name is TestName.NOISE_TENSOR else ""
+        return Fact("Noise really added", percent(round(row.test.statistic, 3)), f"of what was promised{where}")
+    if row.test.name in (TestName.SCORES, TestName.CANARIES):
+        return Fact(
+            "Epsilon, by scores alone", f"≥ {number_text(row.test.statistic, 3)}", f"promised: {row.words.promised}"
+        )
+    return Fact("If the promise were kept", p_as_chance(row.test.p_value), "audits would show so clear a sign")
+
+
+def _shown(contents: RunContents) -> Fact:
+    promise, at_least = contents.promise, verdict_of(contents).judged.epsilon_lower_bound
+    value = f"≥ {number_text(at_least, 3)}" if math.isfinite(at_least) else "unbounded"
+    another = "; the breach is of another kind" if at_least <= promise.epsilon else ""
+    return Fact("Epsilon shown", value, f"{number_text(promise.epsilon, 3)} was promised{another}")
+
+
+def _promised(contents: RunContents) -> Fact:
+    promise = contents.facts.guarantee
+    if promise is None and contents.facts.game.randomiser is not None:
+        return Fact("Promised of the training", "nothing", "no clipping, no noise; records were randomised before it")
+    if promise is None:
+        return Fact("Promised", "nothing", "no clipping, no noise")
+    epsilon, delta = number_text(promise.epsilon, 3), number_text(promise.delta, 3)
+    note = f"epsilon {epsilon} at delta {delta} ({promise.accountant})"
+    if promise.noise_multiplier is not None:
+        note += f"; noise multiplier {number_text(promise.noise_multiplier, 3)}"
+    if promise.belief_bound >= 1:
+        beside = note.removeprefix(f"epsilon {epsilon} ")
+        return Fact("Promised: epsilon at most", epsilon, f"{beside}; so weak that one may become sure")
+    bound = percent(promise.belief_bound)
+    if promise.prior == 0.5:
+        return Fact("Promised: nobody is surer than", bound, note)
+    other = percent(contents.facts.belief_bounds[0])
+    beside = f"from {percent(promise.prior)} beforehand; {other} that {contents.words.not_that}; {note}"
+    return Fact(f"Promised: nobody is surer that {contents.words.that_short} than", bound, beside)
+
+
+def _insider(contents: RunContents) -> Fact:
+    numbers, promise, found = contents.find(InsiderNumbers), contents.facts.guarantee, verdict_of(contents).judgement
+    if numbers is not None and promise is not None:
+        worlds, wins = numbers.estimate.worlds, numbers.estimate.wins
+        most = most_wins(worlds, promise.advantage_bound_exact, FAMILY_LEVEL)
+        note = _allowed(worlds, wins, most, found is not None and bool(found.broken))
+        note += advantage_row(numbers.estimate, contents).aside
+        return Fact("The insider was right in", f"{wins:,} of {worlds:,}", note)
+    if found is None:
+        return Fact("The insider", "not played", "no insider took part")
+    shown = f"≥ {number_text(found.epsilon_lower_bound, 3)}"
+    verdict = verdict_of(contents)
+    by = "canaries" if verdict.judges_canaries else "first guesses" if verdict.names_candidates else "scores"
+    return Fact(f"Epsilon shown by {by}", shown, f"{percent(found.confidence)} confidence")
+
+
+def _allowed(worlds: int, wins: int, most: int, is_broken: bool) -> str:
+    if is_broken and wins <= most:
+        return "this count alone would not have shown what broke the promise"
+    if most >= worlds:
+        return "so few trials can break no promise this way"
+    return f"a kept promise allows more than {most:,} less than once in {round(1 / FAMILY_LEVEL):,}"
+
+
+def _model(contents: RunContents) -> Fact:
+    numbers = contents.find(ModelNumbers)
+    assert numbers is not None, "every run has models"
+    return Fact("The model is right for", percent(numbers.test_accuracy), f"of new cases{beside_text(numbers)}")
+
+
+def next_step(contents: RunContents) -> str:
+    """Return what to do next, in a few sentences."""
+    numbers = verdict_of(contents)
+    match numbers.verdict:
+        case Verdict.VIOLATED:
+            cause = broken_tests(numbers.judgement, contents.words)[0].words.remedy
+            return f"Hand out none of these models. {cause} Then audit again."
+        case Verdict.INCONCLUSIVE:
+            needed = numbers.judged.worlds_needed
+            setting = "" if needed is None else f" Set worlds = {needed} in [audit], or more."
+            return f"Do not lean on this run. {worlds_needed_text(numbers)}{setting}"
+        case Verdict.NOT_AUDITED:
+            return "Let the insider play: set insider = true in [audit], and carry the run out anew."
+        case Verdict.NO_PROMISE if contents.facts.game.randomiser is not None:
+            return (
+                "See below whether what randomising promises each record is enough: the training adds nothing to it. "
+                "To have it protect too, set belief = 0.9 in [privacy]."
+            )
+        case Verdict.NO_PROMISE:
+            return (
+                "Hand out none of these models as protected. To promise something, set belief = 0.9 in [privacy]; "
+                "fl-audit calibrate tells how much noise that takes."
+            )
+        case Verdict.CONSISTENT:
+            return _after_consistent(contents)
+        case _:
+            assert_never(numbers.verdict)
+
+
+def _after_consistent(contents: RunContents) -> str:
+    """Return what a run that found nothing leaves to do."""
+    numbers, spare = verdict_of(contents), contents.find(NoiseNumbers)
+    if numbers.judges_canaries:
+        return worlds_needed_text(numbers)
+    if numbers.names_candidates:
+        return "Play more worlds to find smaller breaches; other candidates (seed in [data]) may be more exposed."
+    device = "" if contents.facts.game.law.is_private_release else "Hand out none of these test pieces. "
+    has_spare = spare is not None and spare.estimate.excess is not None
+    excess = "There is more noise than the promise needs: less would keep it too. " if has_spare else ""
+    at = "seed in [data]" if contents.facts.game.plays_membership else "neighbour in [audit]"
+    return (
+        f"{device}{excess}Audit other {contents.words.many} too ({at}) and other seeds, for this verdict covers one; "
+        "play more worlds to find smaller breaches."
+    )
+
+
+def warnings_of(contents: RunContents) -> list[str]:
+    """Return what to beware of, a line each: models that are no private release, a delta that allows to publish."""
+    facts, promise = contents.facts, contents.facts.guarantee
+    lines = [not_private_label(facts)] if not facts.game.law.is_private_release else []
+    if promise is not None and promise.delta * facts.units >= LARGE_DELTA:
+        lines.append(
+            f"Delta {number_text(promise.delta, 3)} is large for {facts.units:,} {contents.words.many}: to publish "
+            f"{number_text(promise.delta * facts.units, 2)} of them, drawn by lot, would keep the promise"
+        )
+    return lines
+
+
+_ENDS = (2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)  # where the axis may end, in multiples of the promised epsilon
+_LOOSE = 0.97  # an accountant is loose where the claimed noise gives away less than this share of what it promises
 
 
 def first_screen(contents: RunContents) -> str:
@@ -31,4 +200,130 @@ def fact_html(fact: Fact) -> str:
     return (
         f'<div><dt>{escape(fact.name)}</dt><dd><span class="figure">{escape(fact.value)}</span> '
         f'<span class="note">{escape(fact.note)}</span></dd></div>'
+    )
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One line of the gauge."""
+
+    name: str
+    words: str
+    # Parts of the axis: what each stands for, and both its ends in multiples of the promise.
+    bars: tuple[tuple[str, float, float], ...] = ()
+
+
+def gauge_html(contents: RunContents) -> str:
+    """Return the gauge of a run; where nothing was promised it says so in its words and has no bars."""
+    numbers, promise = verdict_of(contents), contents.facts.guarantee
+    found = numbers.judgement
+    if promise is None:
+        rows = (_Row("Promised", "no limit"), _Row("Shown", "not measured"), _Row("Findable", "no promise to break"))
+        return _figure("Promised, shown, findable: nothing was promised", rows)
+    promised = _Row("Promised", f"{number_text(promise.epsilon, 3)} at most", (("promised", 0.0, 1.0),))
+    title = f"How much could be given away: epsilon at delta {number_text(promise.delta, 3)}, where 0 is nothing"
+    if found is None:
+        rows = (promised, _Row("Shown", "not measured"), _Row("Findable", "nothing: no insider took part"))
+        return _figure(title, rows, _ENDS[0])
+    shown, limit = (_share(epsilon, promise) for epsilon in (found.epsilon_lower_bound, found.limit_of_detection))
+    reach = 1.05 * max(share for share in (1.0, shown, limit) if math.isfinite(share))
+    end = next((end for end in _ENDS if end >= reach), _ENDS[-1])
+    kept = _marked(numbers, promise)
+    rows = (promised, _shown_row(numbers, promise, shown), _findable_row(numbers, promise, limit, kept, end))
+    note = " ".join(text for text in (_of_verdict(numbers), _of_accountant(kept, promise)) if text)
+    return _figure(title, rows, end, None if kept is None else _share(kept, promise), note)
+
+
+def _shown_row(numbers: VerdictNumbers, promise: Guarantee, share: float) -> _Row:
+    bound = numbers.judged.epsilon_lower_bound
+    words = f"{number_text(bound, 3)} at least (at {percent(numbers.judged.confidence)})"
+    kind = "shown beyond" if numbers.verdict is Verdict.VIOLATED and bound > promise.epsilon else "shown"
+    return _Row("Shown", words, ((kind, 0.0, share),))
+
+
+def _findable_row(numbers: VerdictNumbers, promise: Guarantee, limit: float, kept: float | None, end: float) -> _Row:
+    """Return the row of what would have been found, and of what could not be."""
+    begin = 1.0 if kept is None else _share(kept, promise)
+    most = number_text(numbers.judged.limit_of_detection, 3)
+    if not math.isfinite(limit) or limit <= 0:
+        return _Row("Findable", "nothing could have been found", (("blind", begin, end),))
+    bars = (("blind", begin, limit), ("findable", limit, end))
+    return _Row("Findable", f"{most} or more; a smaller breach may hide", bars)
+
+
+def _share(epsilon: float, promise: Guarantee) -> float:
+    """Return an epsilon in multiples of the promise, at least 0."""
+    if promise.epsilon <= 0:
+        return 0.0 if epsilon <= 0 else math.inf
+    return max(0.0, epsilon / promise.epsilon)
+
+
+def _marked(numbers: VerdictNumbers, promise: Guarantee) -> float | None:
+    """Return what the claimed noise gives away where its accountant is so loose that this is marked, else None."""
+    kept = kept_epsilon(promise)
+    return None if numbers.judges_scores or _share(kept, promise) > _LOOSE else kept
+
+
+def _figure(
+    title: str, rows: tuple[_Row, ...], end: float | None = None, mark: float | None = None, note: str = ""
+) -> str:
+    spoken = ". ".join(f"{row.name}: {row.words}" for row in rows)
+    lines = "\n".join(_row_html(row, end, mark) for row in rows)
+    axis = "" if end is None else _axis(end)
+    below = f'<p class="small">{escape(note)}</p>' if note else ""
+    return (
+        f'<figure class="gauge"><figcaption>{escape(title)}</figcaption>\n'
+        f'<div role="img" aria-label="{escape(f"{title}. {spoken}.")}">\n{lines}\n{axis}</div>{below}</figure>'
+    )
+
+
+def _row_html(row: _Row, end: float | None, mark: float | None) -> str:
+    drawn = ""
+    if end is not None:
+        for kind, *ends in row.bars:
+            low, high = (min(at, end) for at in ends)
+            if high > low:
+                size = f"left:{100 * low / end:.2f}%;width:{100 * (high - low) / end:.2f}%"
+                drawn += f'<i class="bar {kind}" style="{size}"></i>'
+        drawn += f'<i class="line" style="left:{100 / end:.2f}%"></i>'
+        if mark is not None:
+            drawn += f'<i class="kept" style="left:{100 * mark / end:.2f}%"></i>'
+    return (
+        f'<div class="row"><span class="name">{escape(row.name)}</span><span class="track">{drawn}</span>'
+        f'<span class="said">{escape(row.words)}</span></div>'
+    )
+
+
+def _axis(end: float) -> str:
+    half = ((BREACH, f"{BREACH:g} times"),) if end == _ENDS[0] else ()
+    zero = ((0.0, "0"),) if end <= _ENDS[1] else ()  # beyond, "promised" stands too close to it
+    marks = (*zero, (1.0, "promised"), *half, (end, "twice" if end == 2 else f"{end:g} times"))
+    ticks = "".join(f'<span style="left:{100 * at / end:.2f}%">{text}</span>' for at, text in marks)
+    return f'<div class="row axis"><span class="name"></span><span class="track">{ticks}</span></div>\n'
+
+
+def _of_verdict(numbers: VerdictNumbers) -> str:
+    """Say why the verdict is another than the bar of what was shown suggests."""
+    found = numbers.judged
+    shows_breach = found.epsilon_lower_bound > numbers.promised
+    is_broken = numbers.verdict is Verdict.VIOLATED
+    if is_broken and not shows_breach:
+        return "This scale shows one kind of breach only; what broke the promise is named above."
+    if shows_breach and not is_broken:
+        chance = one_in(1 - found.confidence).removeprefix("about ")
+        return (
+            f"What is shown at {percent(found.confidence)} passes the promise, as it does for at most {chance} "
+            f"promises that are kept; the verdict asks for a sign as rare as {one_in(found.level)}."
+        )
+    return ""
+
+
+def _of_accountant(kept: float | None, promise: Guarantee) -> str:
+    """Say where a breach begins, where the accountant promises more epsilon than the claimed noise gives away."""
+    if kept is None:
+        return ""
+    how = "exactly" if promise.claim.profile.gaussian_mu is not None else "at most"
+    return (
+        f"A breach begins at the dotted mark, what the claimed noise gives away, {how} {number_text(kept, 3)}; "
+        f"{promise.accountant} counts it as {number_text(promise.epsilon, 3)}."
     )

@@ -1,7 +1,6 @@
 """The report as one HTML file that needs nothing else: a page, and an appendix that is folded on a screen."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -10,17 +9,15 @@ from fl_audit.notebook import Markup
 from fl_audit.report.finding import Row, RunContents, Section, Table
 from fl_audit.report.law_words import SIMULATION_NOTICE, scaling_text
 from fl_audit.report.page.first_screen import first_screen
-from fl_audit.report.page.markup import html_figure, page_table, value_html
+from fl_audit.report.page.markup import html_figure, html_page, page_table, value_html
 from fl_audit.report.page.papers import papers_of
 from fl_audit.report.page.pictures import DrawnPicture
-from fl_audit.report.page.shell import html_page
-from fl_audit.report.reading import Reading
 from fl_audit.report.sections.law import law_tables
 from fl_audit.report.sections.promise import person_text
 from fl_audit.report.sections.registry import measured, page_rows
 from fl_audit.report.sections.verdict import verdict_of
-from fl_audit.report.tests_table import ToldTests
-from fl_audit.report.wording import percent, plural
+from fl_audit.report.tests_table import broken_tests
+from fl_audit.report.wording import Reading, percent, plural
 from fl_audit.user_modules import title_of_named
 
 ON_ITS_WORD = "Computed as if the claimed noise were there. The promise was broken, so nothing here acquits."
@@ -29,35 +26,24 @@ MOST_FAILED = 4  # failed tests that the page names; the appendix has all of the
 _ALONE = "shows no breach by itself"  # what is said of a number within the promise where another broke it
 
 
-@dataclass(frozen=True)
-class Form:
-    """What a file holds: on a screen everything, on paper the page with its configuration, or everything too."""
-
-    # Whether it is made for paper: pictures instead of drawings, the configuration, and a place to sign.
-    on_paper: bool = False
-    with_appendix: bool = True  # whether the appendix follows
-
-
-SCREEN = Form()
-PAPER = Form(on_paper=True, with_appendix=False)
-
-
-def render_html(contents: RunContents, pictures: Sequence[DrawnPicture], form: Form = SCREEN) -> str:
+def render_html(
+    contents: RunContents, pictures: Sequence[DrawnPicture], on_paper: bool = False, with_appendix: bool = True
+) -> str:
     """Return the whole report as one HTML page.
 
     Parameters
     ----------
-    contents
-        What the report is made of.
-    pictures
-        The figures, in the order in which they shall appear.
-    form
-        What the file holds.
+    contents, pictures
+        What the report is made of, and the figures, in the order in which they shall appear.
+    on_paper
+        Whether it is made for paper: pictures instead of drawings, the configuration, and a place to sign.
+    with_appendix
+        Whether the appendix follows.
     """
     game = contents.facts.game
     on_page = {section.name for section, _ in measured(contents) if _stands_on_page(contents, section)}
     order = sorted(pictures, key=lambda picture: picture.name not in on_page)  # those of the page first
-    figures = {picture.name: _figure(place, picture, form) for place, picture in enumerate(order, start=1)}
+    figures = {picture.name: _figure(place, picture, on_paper) for place, picture in enumerate(order, start=1)}
     shown = [figures[picture.name] for picture in order if picture.name in on_page]
     rows = [(*_row_cells(row), _reading(row, _is_broken(contents))) for row in page_rows(contents)]
     body = [
@@ -70,9 +56,9 @@ def render_html(contents: RunContents, pictures: Sequence[DrawnPicture], form: F
         '<h2 id="numbers">Measured beside promised</h2>',
         _rows_table((*_ROW_COLUMNS, "Reading"), rows),
         f'<h2 id="figures">Figures</h2>\n<div class="figures">{"".join(shown)}</div>' if shown else "",
-        _configuration(contents) if form.on_paper else "",
+        _configuration(contents) if on_paper else "",
         f'<p class="notice"><strong>Simulation.</strong> {escape(SIMULATION_NOTICE)}</p>',
-        _appendix(contents, figures) if form.with_appendix else "",
+        _appendix(contents, figures) if with_appendix else "",
     ]
     return html_page(
         title=f"Privacy audit: {game.data.title}, {title_of_named(game.model)}",
@@ -115,15 +101,15 @@ def _subtitle(contents: RunContents) -> str:
     return " · ".join(parts)
 
 
-def _figure(number: int, picture: DrawnPicture, form: Form) -> str:
+def _figure(number: int, picture: DrawnPicture, on_paper: bool) -> str:
     caption = escape(picture.caption).replace(" = ", "&nbsp;=&nbsp;")
     full = f"<strong>Figure {number}. {escape(picture.title)}.</strong> {caption}"
-    shown = (not form.on_paper and picture.svg) or picture.png
+    shown = (not on_paper and picture.svg) or picture.png
     return html_figure(shown, f"{picture.title}. {picture.caption}", full, f"figure-{picture.name}")
 
 
 def _failed(contents: RunContents) -> str:
-    broken = ToldTests(verdict_of(contents).judgement, contents.words).broken
+    broken = broken_tests(verdict_of(contents).judgement, contents.words)
     if not broken:
         return ""
     lines = "".join(

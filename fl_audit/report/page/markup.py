@@ -1,11 +1,17 @@
-"""Pieces of HTML that several pages are built of."""
+"""The frame of every page that the software writes, and pieces of HTML that they are built of; none loads anything."""
 
 import base64
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from html import escape
+from importlib.metadata import PackageNotFoundError, version
+from string import Template
 from typing import Any
 
 from fl_audit.notebook import Markup, html_table
+from fl_audit.report.banner import Banner
+from fl_audit.report.page.stylesheet import STYLESHEET
+from fl_audit.report.sections.law import day_text
 from fl_audit.report.wording import MISSING, number_text, percent
 
 
@@ -16,12 +22,9 @@ def html_figure(picture: bytes | str, alternative: str, caption: str, name: str 
     ----------
     picture
         A PNG, or a drawing that stands in the page itself: an SVG element of `page.pictures`.
-    alternative
-        What it shows, plain text, for who cannot see it.
-    caption
-        HTML, escaped already.
-    name
-        Identifier that links lead to, plain text; empty for none.
+    alternative, caption, name
+        What it shows, plain text, for who cannot see it; HTML, escaped already; and the identifier that links lead to,
+        plain text, empty for none.
     """
     shown = escape(alternative)
     if isinstance(picture, bytes):
@@ -48,10 +51,9 @@ def page_table(
         As for `fl_audit.notebook.html_table`.
     rows
         Cells, as many in each row as there are columns: plain text, numbers, or None for what was not determined.
-    numbers
-        Indices of columns whose text holds numbers.
-    links
-        Where the first cell of each row leads to, relative to the page; none where it leads nowhere.
+    numbers, links
+        Indices of columns whose text holds numbers; and where the first cell of each row leads to, relative to the
+        page, none where it leads nowhere.
     """
     targets = list(links) or [""] * len(rows)
     cells = [
@@ -80,14 +82,96 @@ def value_html(value: Any, is_share: bool = False, digits: int = 4) -> str:
 
     Parameters
     ----------
-    value
-        A number, or whatever else stands in a row.
-    is_share
-        Whether it is shown in percent.
-    digits
-        Digits that are shown of a number that is no share.
+    value, is_share, digits
+        What stands in a row, whether it is shown in percent, and the digits of a number that is no share.
     """
     if value is None:
         return escape(MISSING)
     shown = percent(float(value)) if is_share else number_text(value, digits)
     return f'<data value="{escape(str(value))}">{escape(shown)}</data>'
+
+
+_SHELL = Template("""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<title>$title</title>
+<style>$style</style>
+</head>
+<body>
+<header>
+<h1>$heading</h1>
+<p class="subtitle">$subtitle</p>
+</header>
+<main>
+$opening
+$body
+</main>
+<footer>$footer</footer>
+</body>
+</html>
+""")
+
+
+def banner_html(banner: Banner) -> str:
+    """Return the verdict of a page in large letters."""
+    kind, sign, _ = banner.look.value
+    return (
+        f'<section class="verdict {kind}" aria-label="Verdict"><span class="sign" aria-hidden="true">{sign}</span>'
+        f'<div><h2 class="word">{escape(banner.word)}</h2><p>{escape(banner.line)}</p></div></section>'
+    )
+
+
+def next_html(step: str) -> str:
+    """Return what to do next."""
+    return f'<p class="next"><strong>Next.</strong> {escape(step)}</p>'
+
+
+def _written_by() -> str:
+    """Return by which version a page was written, and on which day."""
+    try:
+        release = f" {version('fl-audit')}"
+    except PackageNotFoundError:
+        release = ""
+    return f"Written by fl_audit{release} on {day_text(datetime.now(UTC).isoformat())}."
+
+
+def html_page(
+    title: str,
+    heading: str,
+    subtitle: str,
+    opening: str,
+    body: str,
+    footer: str = "",
+    banner: Banner | None = None,
+    step: str = "",
+) -> str:
+    """Return a whole page: its policy forbids scripts and anything from elsewhere, images stand in it as data.
+
+    Its footer says by which version it was written, and when.
+
+    Parameters
+    ----------
+    title, heading, subtitle, footer
+        Title of the window, heading, what the page is about in a line, and what follows at its end: plain text.
+    opening, step
+        First paragraph, empty where the body has one of its own, and what to do next, below it: plain text.
+    body
+        HTML of everything below, escaped already.
+    banner
+        The verdict above the first paragraph; None where the body has its own.
+    """
+    plain = {"title": title, "heading": heading, "subtitle": subtitle, "footer": f"{_written_by()} {footer}".strip()}
+    first = (
+        "" if banner is None else banner_html(banner),
+        f'<p class="opening">{escape(opening, quote=False)}</p>' if opening else "",
+        next_html(step) if step else "",
+    )
+    return _SHELL.substitute(
+        style=STYLESHEET,
+        opening="\n".join(part for part in first if part),
+        body=body,
+        **{name: escape(text, quote=False) for name, text in plain.items()},
+    )

@@ -32,10 +32,8 @@ def write_pdf(page: str, path: Path) -> None:
 
     Parameters
     ----------
-    page
-        HTML that loads nothing from elsewhere.
-    path
-        The file.
+    page, path
+        HTML that loads nothing from elsewhere, and the file.
     """
     if hindrance():
         path.unlink(missing_ok=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from fl_audit.report.finding import RunContents
-from fl_audit.report.page.palette import DRAWN
+from fl_audit.report.page.stylesheet import DRAWN
 from fl_audit.report.sections.registry import measured
 from fl_audit.report.style import to_png, to_svg
 
@@ -46,11 +46,8 @@ def page_svg(figure: Figure, name: str) -> str:
 
     Parameters
     ----------
-    figure
-        The figure.
-    name
-        Name of the figure, different from those of others on the page: what refers to something inside it begins with
-        that.
+    figure, name
+        The figure, and its name: what refers to something inside it begins with that, unlike others on the page.
     """
     text = to_svg(figure, name)
     text = _NOT_IN_A_PAGE.sub("", text[text.index("<svg") :])

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fl_audit.report.finding import RunContents
-from fl_audit.report.page.html import Form, render_html
+from fl_audit.report.page.html import render_html
 from fl_audit.report.page.pdf import write_pdf
 from fl_audit.report.page.pictures import draw_all
 from fl_audit.whole_files import whole_file
@@ -19,10 +19,8 @@ def write_report(contents: RunContents, directory: Path, pdf_with_appendix: bool
 
     Parameters
     ----------
-    contents
-        What the report is made of.
-    directory
-        Where to write; made where it is missing. A report that is there already is replaced.
+    contents, directory
+        What the report is made of, and where to write: made where it is missing, a report that is there is replaced.
     pdf_with_appendix
         Whether the PDF holds the appendix too, and not the page alone.
     """
@@ -34,6 +32,5 @@ def write_report(contents: RunContents, directory: Path, pdf_with_appendix: bool
     path = directory / "report.html"
     with whole_file(path) as file:
         file.write_text(page, encoding="utf-8")
-    paper = Form(on_paper=True, with_appendix=pdf_with_appendix)
-    write_pdf(render_html(contents, pictures, paper), directory / "report.pdf")
+    write_pdf(render_html(contents, pictures, True, pdf_with_appendix), directory / "report.pdf")
     return path

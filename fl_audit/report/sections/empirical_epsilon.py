@@ -1,20 +1,35 @@
-"""Empirical epsilon: the paper's three estimates, and lower bounds that hold with a stated confidence."""
+"""The epsilon that a run shows: estimates, bounds, scores, the trade-off, and what canaries of one training certify."""
 
 import math
+
+import numpy as np
+from matplotlib.figure import Figure
 
 from fl_audit.evidence.belief.empirical_epsilon import EpsilonInterval
 from fl_audit.evidence.belief.family import TestName
 from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.evidence.bounds.lower_bounds import LowerBound
 from fl_audit.evidence.bounds.methods import BoundMethod
-from fl_audit.evidence.findings.empirical_epsilon import EmpiricalNumbers, measure_empirical
+from fl_audit.evidence.findings.empirical_epsilon import (
+    EmpiricalNumbers,
+    ScoreNumbers,
+    TradeoffNumbers,
+    curve_of,
+    measure_empirical,
+    measure_scores,
+    measure_tradeoff,
+)
 from fl_audit.evidence.findings.found import finite
-from fl_audit.report.finding import Row, RunContents, Section, Table
+from fl_audit.evidence.findings.one_run import OneRunNumbers, measure_one_run
+from fl_audit.evidence.membership.limits import largest_tpr
+from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.sections.verdict import verdict_of
+from fl_audit.report.style import BIT_STYLES, LIMIT, MUTED, PALE, draw_band, finish_axes
 from fl_audit.report.tests_table import title_of
 from fl_audit.report.units import UnitWords
-from fl_audit.report.wording import DASH, number_text, percent, uncapital
+from fl_audit.report.wording import DASH, number_text, percent, plural, uncapital
 
 
 def _method(decisive: Judgement, words: UnitWords) -> str:
@@ -90,4 +105,144 @@ def _limits(bound: LowerBound) -> tuple[float | str | None, float | str | None]:
 EMPIRICAL_EPSILON = Section(
     name="empirical-epsilon", title="The epsilon that the run shows", numbers=EmpiricalNumbers,
     measure=measure_empirical, keys=("empirical_epsilon",), rows=_rows, tables=_tables,
+)  # fmt: skip
+
+
+NO_LIKELIHOOD_RATIO = (
+    "the score is no likelihood ratio, so that a small number is no sign of safety: a cleverer insider may find more"
+)
+
+
+def _scores_sentence(numbers: ScoreNumbers, _: RunContents) -> str:
+    area = numbers.area
+    return (
+        "We put an insider to the test: a participant who already knows everything except that one answer. It sees "
+        "only averages of models that every participant had protected by itself, so it cannot say how sure it is; it "
+        "can only give each trial a score. Of a trial with the record and one without, the former had the higher score "
+        f"in {percent(area.area)} of cases, where coin-flipping has 50 % ({percent(area.low)} to {percent(area.high)} "
+        f"at {percent(area.confidence)} confidence). A cleverer insider may do better."
+    )
+
+
+def _scores_rows(numbers: ScoreNumbers, contents: RunContents) -> list[Row]:
+    area, bound, promise = numbers.area, numbers.bound, contents.promise
+    how = f"share of pairs of worlds that the score puts in order (interval: Hoeffding 1963); {NO_LIKELIHOOD_RATIO}"
+    return [
+        Row("Worlds with the record", numbers.members, "counted"),
+        Row("Worlds without the record", numbers.nonmembers, "counted"),
+        Row("AUC of the scores", area.area, how, area.low, area.high, area.confidence, on_page=True),
+        *(
+            Row(f"AUC of the scores of client {client}", one.area, "likewise", one.low, one.high, one.confidence)
+            for client, one in numbers.of_each.items()
+        ),
+        Row("Lower bound from the scores (nats)", finite(bound.epsilon),
+            f"holds at {percent(bound.confidence)} confidence; {bound.method}{at_delta(promise.delta)}; "
+            f"{bound.assumption} {NO_LIKELIHOOD_RATIO}", limit=promise.epsilon, on_page=True),
+        Row("Largest bound that so many scores could prove (nats)", finite(bound.limit_of_detection),
+            f"{bound.method}; {bound.limit_meaning}"),
+    ]  # fmt: skip
+
+
+SCORES = Section(
+    name="scores", title="Scores of the insider", numbers=ScoreNumbers, measure=measure_scores, keys=("scores",),
+    on_page=True, sentence=_scores_sentence, rows=_scores_rows,
+)  # fmt: skip
+
+
+_SMALLEST_RATE = 1e-3
+_BAND = "Clopper-Pearson bounds above two ranks of the worlds with D'"
+
+
+def _tradeoff_figure(figure: Figure, _: TradeoffNumbers, contents: RunContents) -> None:
+    """Draw the measured trade-off with its band, and what the promise leaves to nobody, on logarithmic axes."""
+    axes = figure.add_subplot()
+    promise, style, run = contents.promise, BIT_STYLES[1], contents.run
+    smallest = max(_SMALLEST_RATE, 1 / int((~run.bits).sum()))
+    curve = curve_of(run, np.geomspace(smallest, 1, 60))
+    draw_band(
+        axes, curve.alarms, np.maximum(curve.low, _SMALLEST_RATE), curve.high, facecolor=PALE, linewidth=0.8,
+        edgecolor=style.colour, label=f"its {percent(run.facts.confidence)} band, point by point",
+    )  # fmt: skip
+    axes.plot(curve.alarms, np.maximum(curve.found, _SMALLEST_RATE), "-", color=style.colour, linewidth=2.2,
+              label="the insider, measured")  # fmt: skip
+    rates = np.geomspace(_SMALLEST_RATE, 1, 60)
+    allowed = largest_tpr(promise.claim.profile, rates)
+    axes.plot(rates, allowed, label="most that is promised", **LIMIT)
+    axes.fill_between(rates, allowed, 1.0, facecolor="none", edgecolor=MUTED, hatch="//", linewidth=0)
+    axes.plot(rates, rates, ":", color=MUTED, linewidth=1.4, label="coin-flipping")
+    axes.set(xscale="log", yscale="log", xlim=(_SMALLEST_RATE, 1), ylim=(_SMALLEST_RATE, 1.05))
+    finish_axes(axes, "What the insider finds, at how many false alarms", "False alarms: share of D' taken for D",
+                "Share of D found")  # fmt: skip
+
+
+def _tradeoff_caption(numbers: TradeoffNumbers, contents: RunContents) -> str:
+    row = _found_row(numbers, contents)
+    found, low, high, allowed = (
+        percent(round(share, 3)) for share in (numbers.found, numbers.low, numbers.high, numbers.allowed)
+    )
+    return (
+        f"At {percent(numbers.false_alarms)} false alarms the insider finds {found} ({low} to {high} at "
+        f"{percent(contents.facts.confidence)}); {allowed} is allowed{row.aside}. A kept promise lets nobody into the "
+        "hatched region, but by chance."
+    )
+
+
+def _tradeoff_rows(numbers: TradeoffNumbers, contents: RunContents) -> list[Row]:
+    alarms = Row("False alarms of the trade-off", numbers.false_alarms, "chosen before the run", is_share=True)
+    return [alarms, _found_row(numbers, contents)]
+
+
+def _found_row(numbers: TradeoffNumbers, contents: RunContents) -> Row:
+    where = f"at {percent(numbers.false_alarms)} false alarms"
+    method = f"worlds with D above the threshold {where}, counted; {_BAND}"
+    return Row(
+        f"Share of D found {where}", numbers.found, method, numbers.low, numbers.high, contents.facts.confidence,
+        numbers.allowed, is_share=True, on_page=True,
+    )  # fmt: skip
+
+
+TRADEOFF = Section(
+    name="tradeoff", title="The insider's trade-off", numbers=TradeoffNumbers, measure=measure_tradeoff,
+    keys=("tradeoff",), trusts=True, rows=_tradeoff_rows,
+    picture=Picture("The insider's trade-off", _tradeoff_figure, _tradeoff_caption, height=4.4),
+)  # fmt: skip
+
+
+def _one_run_sentence(numbers: OneRunNumbers, contents: RunContents) -> str:
+    found = numbers.finding
+    text = (
+        f"This one training was its own audit. In each of {plural(found.rounds, 'round')}, "
+        f"{plural(found.canaries, 'canary', 'canaries')} tossed a coin: heads, and it sent the largest contribution "
+        "that clipping lets pass, in a random direction. Looking for them in what was released certifies an epsilon of "
+        f"at least {number_text(found.epsilon_lower, 3)} over the training ({percent(found.confidence)} confidence); "
+        f"{number_text(found.epsilon_claimed, 3)} is claimed."
+    )
+    if not numbers.tells_too_little:
+        return text
+    return f"{text} The client's own accountant names {number_text(numbers.epsilon_told, 3)}, which cannot be true."
+
+
+def _one_run_rows(numbers: OneRunNumbers, contents: RunContents) -> list[Row]:
+    found, law = numbers.finding, contents.facts.game.law
+    what = "step" if isinstance(law.contribution, PrivateTraining) else "round"
+    how = f"{found.method}, {percent(found.confidence)} confidence; {found.method.assumption}"
+    delta = at_delta(found.delta)
+    rows = [
+        Row("Canaries", found.canaries, f"each tossed a coin in each of {found.rounds:,} rounds"),
+        Row(f"mu of a {what}, estimated", found.mu, "distance of the mean scores over their spread; no confidence"),
+        Row(f"mu of a {what}, at least", found.mu_lower, how, limit=found.mu_claimed, on_page=True),
+        Row(f"mu of a {what} by the law of the noise", numbers.mu_true, "the truth, if the noise is what it should be"),
+        Row("Epsilon of the training, at least (nats)", finite(found.epsilon_lower),
+            f"{how} Composed by the claimed accountant{delta}", limit=finite(found.epsilon_claimed), on_page=True),
+    ]  # fmt: skip
+    if numbers.epsilon_told is not None:
+        rows.append(Row("Epsilon that the client's accountant names", numbers.epsilon_told, f"Opacus{delta}"))
+    if numbers.worlds > 1:
+        rows.append(Row("Trainings whose bound holds", numbers.held, f"of {numbers.worlds:,}"))
+    return rows
+
+
+ONE_RUN = Section(
+    name="one-run", title="One training as its own audit", numbers=OneRunNumbers, measure=measure_one_run,
+    keys=("one_run",), on_page=True, sentence=_one_run_sentence, rows=_one_run_rows,
 )  # fmt: skip

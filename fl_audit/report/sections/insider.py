@@ -1,20 +1,38 @@
-"""The insider: how often it was right, and how sure it became."""
+"""The insiders: how often they were right, how sure they became in every round, and whether each step obeys its law."""
 
 import math
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy.special import expit, logit
 
 from fl_audit.arrays import Floats
-from fl_audit.evidence.belief.advantage import clopper_pearson
-from fl_audit.evidence.belief.laws import belief_density, belief_grid
-from fl_audit.evidence.findings.insider import InsiderNumbers, measure_insider
+from fl_audit.evidence.belief.advantage import AdvantageEstimate, clopper_pearson
+from fl_audit.evidence.belief.laws import SMALLEST_SIGNAL, belief_band, belief_density, belief_grid
+from fl_audit.evidence.findings.insider import (
+    InnovationNumbers,
+    InsiderNumbers,
+    InsidersNumbers,
+    measure_innovations,
+    measure_insider,
+    measure_insiders,
+)
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.privacy.log_odds import LogOddsLaw
-from fl_audit.report.finding import Picture, Row, RunContents, Section
+from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.law_words import insider_text
-from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, finish_axes, span
+from fl_audit.report.style import (
+    BIT_STYLES,
+    INK,
+    LIMIT,
+    MUTED,
+    draw_band,
+    finish_axes,
+    markers_for,
+    span,
+    whole_number_axis,
+)
 from fl_audit.report.wording import number_text, percent, plural
 
 FEWEST_FOR_HISTOGRAM = 20  # below this many worlds each is drawn as a mark of its own
@@ -24,7 +42,7 @@ _COUNTED = "counted; worlds are independent repetitions"
 
 def _sentence(numbers: InsiderNumbers, contents: RunContents) -> str:
     worlds, wins, beyond = numbers.estimate.worlds, numbers.estimate.wins, numbers.belief_violations
-    won, surer = advantage_row(numbers, contents), _surer_row(numbers, contents)
+    won, surer = advantage_row(numbers.estimate, contents), _surer_row(numbers, contents)
     who = f"We put the strongest insider we could think of to the test: {insider_text(contents.facts)}."
     surest = f"The surest it ever became of the right answer was {percent(numbers.max_belief)}"
     if worlds == 1:
@@ -39,17 +57,14 @@ def _sentence(numbers: InsiderNumbers, contents: RunContents) -> str:
     )
 
 
-def advantage_row(numbers: InsiderNumbers, contents: RunContents) -> Row:
-    """Return how much better than a coin the insider guessed, beside what is promised.
+def advantage_row(found: AdvantageEstimate, contents: RunContents) -> Row:
+    """Return how much better than a coin an insider guessed, beside what is promised.
 
     Parameters
     ----------
-    numbers
-        What the insider achieved.
-    contents
-        What the report is drawn from.
+    found, contents
+        What the insider achieved, and what the report is drawn from.
     """
-    found = numbers.estimate
     basis = "twice the share of right guesses - 1, 0 is coin-flipping; Clopper-Pearson interval; worlds are independent"
     return Row("Advantage of the insider", found.advantage, basis, found.low, found.high, found.confidence,
                contents.promise.advantage_bound_exact, on_page=True)  # fmt: skip
@@ -68,7 +83,7 @@ def _rows(numbers: InsiderNumbers, contents: RunContents) -> list[Row]:
     return [
         Row("Worlds (trials)", estimate.worlds, _COUNTED),
         Row("Right guesses", estimate.wins, f"{_COUNTED}; the insider names the likelier data set"),
-        advantage_row(numbers, contents),
+        advantage_row(numbers.estimate, contents),
         Row("Largest belief in the truth", numbers.max_belief, "largest over all worlds: it grows with their number",
             is_share=True),
         Row("Worlds beyond the belief bound", numbers.belief_violations, _COUNTED),
@@ -144,4 +159,133 @@ INSIDER = Section(
     name="beliefs", title="What the insider achieved", numbers=InsiderNumbers, measure=measure_insider,
     keys=("insider",), on_page=True, trusts=True, sentence=_sentence, rows=_rows,
     picture=Picture("Final beliefs", _beliefs_figure, _caption),
+)  # fmt: skip
+
+
+def _belief_rounds_caption(_: InsiderNumbers, contents: RunContents) -> str:
+    many = contents.run.worlds >= FEWEST_FOR_HISTOGRAM
+    shown = "Medians and the middle 90 % of worlds" if many else "Each world"
+    law = " Dotted: where the exact law has 90 %." if contents.run.has_even_rounds else ""
+    return (
+        f"{shown}, ● where D was used, ▼ where D' was.{law} Above the upper line a world is surer of D than promised, "
+        "below the lower one surer of D'."
+    )
+
+
+def _belief_rounds_figure(figure: Figure, _: InsiderNumbers, contents: RunContents) -> None:
+    """Draw the belief in D over the rounds: bands over all worlds, or each of few; and the law where it is exact."""
+    axes = figure.add_subplot()
+    for bit in (1, 0):
+        _draw_bit(axes, contents, bit)
+    bounds = contents.facts.belief_bounds
+    other = "D'" if math.isclose(bounds[0], bounds[1]) else f"D' ({percent(bounds[0])})"
+    axes.axhline(bounds[1], label=f"limit {percent(bounds[1])}, for D and for {other}", **LIMIT)
+    axes.axhline(1 - bounds[0], **LIMIT)
+    axes.set_ylim(-0.02, 1.02)
+    whole_number_axis(axes, 0, contents.facts.game.rounds)
+    title = "The insider's belief, round by round"
+    finish_axes(axes, title, "Round (number; 0 = before training)", "Belief in D (probability)")
+
+
+def _draw_bit(axes: Axes, contents: RunContents, bit: int) -> None:
+    """Draw the beliefs of all worlds of a bit, and where the law has nine tenths of them where it is exact."""
+    style, run, facts = BIT_STYLES[bit], contents.run, contents.facts
+    paths = run.by_world("log_odds")[run.bits == bool(bit)]
+    if not len(paths):
+        return
+    beliefs = expit(np.hstack([np.zeros((len(paths), 1)), paths]) + logit(facts.prior))
+    rounds = np.arange(beliefs.shape[1])
+    if run.worlds < FEWEST_FOR_HISTOGRAM:
+        axes.plot(rounds, beliefs.T, style.line, color=style.colour, linewidth=1.0, alpha=0.85)
+        axes.plot(rounds[-1:].repeat(len(paths)), beliefs[:, -1], style.line, color=style.colour, linewidth=0,
+                  marker=style.marker, markersize=5, clip_on=False, label=style.name)  # fmt: skip
+    else:
+        low, middle, high = np.nanquantile(beliefs, [0.05, 0.5, 0.95], axis=0)
+        draw_band(
+            axes, rounds, low, high, facecolor=style.fill if bit == 1 else "none", edgecolor=style.colour,
+            hatch=style.hatch, alpha=0.5, linewidth=1, label=f"{style.short}: 90 % of {len(paths):,} worlds",
+        )  # fmt: skip
+        axes.plot(rounds, middle, style.line, color=style.colour, linewidth=2.4, marker=style.marker,
+                  label=f"{style.short}: their median", **markers_for(len(rounds)))  # fmt: skip
+    if run.has_even_rounds:
+        least, _, most = belief_band(facts.mu, facts.game.rounds, bit, facts.prior, 0.9)
+        for index, curve in enumerate((least, most)):
+            axes.plot(rounds, curve, ":", color=INK, linewidth=1.4,
+                      label="law: 90 % of worlds" if (bit, index) == (1, 0) else None)  # fmt: skip
+
+
+BELIEF_ROUNDS = Section(
+    name="belief-rounds", title="Beliefs over rounds", numbers=InsiderNumbers,
+    measure=lambda _, findings: findings.find(InsiderNumbers), trusts=True,
+    picture=Picture("Beliefs over rounds", _belief_rounds_figure, _belief_rounds_caption, height=4.6),
+)  # fmt: skip
+
+
+def _innovations_sentence(numbers: InnovationNumbers, contents: RunContents) -> str:
+    check = numbers.check
+    what = (
+        "One innovation is one round's step of the log-odds, less what the law expects, in units of its spread."
+        if contents.run.scores is None
+        else "A round's step of the log-odds is no normal number here, so the noise itself stands in for it."
+    )
+    left = ""
+    if check.left_out:
+        left = (
+            f" Of {plural(check.rounds, 'round')} of all worlds, {check.left_out:,} "
+            f"{'was' if check.left_out == 1 else 'were'} left out: there D and D' differed by less than "
+            f"{SMALLEST_SIGNAL:g} of the noise."
+        )
+    return f"{what} They must be independent N(0, 1): the law {'holds' if check.holds else 'does NOT hold'}.{left}"
+
+
+def _innovations_tables(numbers: InnovationNumbers, _: RunContents) -> list[Table]:
+    columns = ("Worlds", "Count", "Mean (law: 0)", "Variance (law: 1)", "Serial correlation (law: 0)",
+               "p-value, Kolmogorov-Smirnov")  # fmt: skip
+    rows = tuple(
+        (f"b = {bit}", group.count, group.mean, group.variance, group.serial_correlation, group.ks_p_value)
+        for bit, group in numbers.groups
+    )
+    return [Table("Innovations against independent N(0, 1)", columns, rows)]
+
+
+INNOVATIONS = Section(
+    name="innovations", title="Whether every step of the evidence follows its law", numbers=InnovationNumbers,
+    measure=measure_innovations, keys=("innovations",), sentence=_innovations_sentence, tables=_innovations_tables,
+)  # fmt: skip
+
+
+def _insiders_sentence(numbers: InsidersNumbers, contents: RunContents) -> str:
+    best, worst = numbers.best.estimate, numbers.worst.estimate
+    between = f"between {worst.wins:,} and {best.wins:,}" if worst.wins < best.wins else f"{best.wins:,}"
+    return (
+        f"{plural(len(numbers.each), 'participant')} played this insider, each by itself; they were right in {between} "
+        f"of {best.worlds:,} trials{advantage_row(best, contents).aside}. The verdict is about the first of them; the "
+        "best is chosen by what it achieved, so its number is too high on average."
+    )
+
+
+def _insiders_rows(numbers: InsidersNumbers, _: RunContents) -> list[Row]:
+    apart = "that of the best less that of the worst, in the same worlds"
+    return [
+        Row("Best insider (number of the client)", numbers.best.client, "most right guesses"),
+        Row("Spread of their advantages", numbers.spread, apart),
+        Row("Worlds in which all said the same", numbers.agreement, "counted", is_share=True),
+    ]
+
+
+def _insiders_tables(numbers: InsidersNumbers, contents: RunContents) -> list[Table]:
+    columns = ("Client", "Right guesses", "Worlds", "Advantage", "Lower end", "Upper end", "Confidence",
+               "Largest belief", "Reading")  # fmt: skip
+    rows = tuple(
+        (f"{one.client}", found.wins, found.worlds, found.advantage, found.low, found.high, found.confidence,
+         one.max_belief, str(advantage_row(found, contents).reading))
+        for one in numbers.each
+        for found in (one.estimate,)
+    )  # fmt: skip
+    return [Table(f"The insiders, each by itself (intervals at {percent(contents.facts.confidence)})", columns, rows)]
+
+
+INSIDERS = Section(
+    name="insiders", title="Several insiders", numbers=InsidersNumbers, measure=measure_insiders, keys=("insiders",),
+    trusts=True, sentence=_insiders_sentence, rows=_insiders_rows, tables=_insiders_tables,
 )  # fmt: skip

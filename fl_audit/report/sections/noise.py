@@ -12,7 +12,7 @@ from fl_audit.evidence.findings.verdict import NoiseNumbers, measure_noise
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, SMALL_TEXT_SIZE, finish_axes
-from fl_audit.report.tests_table import ToldTests
+from fl_audit.report.tests_table import ToldTest
 from fl_audit.report.units import unit_words
 from fl_audit.report.wording import percent
 from fl_audit.report.words_of_tests import MISSING_WORDS
@@ -82,20 +82,14 @@ def _said(numbers: NoiseNumbers, run: FinishedRun) -> Mapping[str, Any]:
     words, judgement = unit_words(run.facts.relation), numbers.judgement
     told = {
         "excess": excess_text(judgement),
-        "tests": [told.to_json() for told in ToldTests(judgement, words).each],
+        "tests": [ToldTest(test, words).to_json() for test in judgement.tests],
         "not_offered": [{"name": str(name), "reason": MISSING_WORDS[reason]} for name, reason in judgement.not_offered],
     }
     return {"noise": numbers.to_json()["noise"] | told}
 
 
 def _ratio_text(ratio: float, low: float, high: float) -> str:
-    """Return a ratio near 1 with its interval, in as many digits as tell its ends apart, and an end from 1.
-
-    Examples
-    --------
-    >>> _ratio_text(1.0001, 0.9994, 1.0008)
-    '1.000 (0.999 to 1.001)'
-    """
+    """Return a ratio near 1 with its interval, in as many digits as tell its ends apart, and an end from 1."""
     width = max(high - low, 1e-9)
     decimals = min(6, max(2, math.floor(-math.log10(width / 2))))
     nearest = min((low, high), key=lambda end: abs(end - 1))

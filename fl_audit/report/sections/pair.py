@@ -1,12 +1,17 @@
-"""What the beliefs say of the audited pair beyond counting: advantage, delta(epsilon) and epsilon with intervals."""
+"""The audited pair: what the beliefs say of it beyond counting, and the record that was crafted for it."""
 
 from dataclasses import asdict
 
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
 from fl_audit.evidence.belief.expected import ASSUMPTION
 from fl_audit.evidence.findings.found import finite
-from fl_audit.evidence.findings.pair import PairNumbers, measure_pair
-from fl_audit.report.finding import Row, RunContents, Section, Table
-from fl_audit.report.wording import percent
+from fl_audit.evidence.findings.pair import CraftedNumbers, PairNumbers, measure_crafted, measure_pair
+from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.report.style import finish_axes
+from fl_audit.report.wording import percent, plural
 
 _BETTING = "betting interval (Waudby-Smith & Ramdas 2024)"
 
@@ -52,4 +57,59 @@ def _tables(numbers: PairNumbers, _: RunContents) -> list[Table]:
 PAIR = Section(
     name="pair", title="What the beliefs say of the audited pair", numbers=PairNumbers, measure=measure_pair,
     keys=("pair",), trusts=True, rows=_rows, tables=_tables,
+)  # fmt: skip
+
+
+def _crafted_sentence(numbers: CraftedNumbers, _: RunContents) -> str:
+    return (
+        "The record in which D and D' differ is in no data set: it was crafted, with the label "
+        f"{numbers.initial.label}, so that the gradient of its loss is clipped, which no record can exceed, and at "
+        "right angles to what all other records add up to (after CANIFE, Maddock et al. 2023). What is promised holds "
+        "for every record that somebody could bring, so for this one too."
+    )
+
+
+def _crafted_rows(numbers: CraftedNumbers, contents: RunContents) -> list[Row]:
+    initial, over = numbers.initial, f"mean over worlds; {contents.facts.relation}"
+    where = f"mean at the initial weights of {plural(initial.models, 'world')}"
+    rows = [
+        Row("Label of the crafted record", initial.label, "chosen before the run"),
+        Row("Clipped gradient of x, over the clipping norm", initial.length, f"{where}; 1 where it is clipped"),
+        Row("The same, shortest", initial.shortest, "over those worlds"),
+        Row("|Cosine| of the gradient of x and the sum of all others'", initial.cosine,
+            f"{where}; 0 where training on the others leaves the loss of x as it is, to first order"),
+        Row("Change of the sum, over the global sensitivity", initial.sensitivity, where),
+        Row("Local over global sensitivity, first round", numbers.first, over),
+        Row("Local over global sensitivity, all rounds", numbers.mean, f"{over}, and over rounds"),
+    ]  # fmt: skip
+    return [row for row in rows if row.value is not None]
+
+
+def _images(numbers: CraftedNumbers) -> list[tuple[str, NDArray[np.float32]]]:
+    """Return the crafted records with their names, as images of one channel; none where they are no images."""
+    records = [("x, in D", numbers.initial.record), ("x', in D'", numbers.initial.opposite)]
+    named = [(name, record) for name, record in records if record is not None]
+    if any(len(record.shape) not in (2, 3) for _, record in named):
+        return []
+    return [(name, record.mean(axis=0) if record.ndim == 3 else record) for name, record in named]
+
+
+def _crafted_figure(figure: Figure, numbers: CraftedNumbers, _: RunContents) -> None:
+    images = _images(numbers)
+    for place, (name, image) in enumerate(images):
+        axes = figure.add_subplot(1, len(images), place + 1)
+        drawn = axes.imshow(image, cmap="gray", interpolation="nearest")
+        finish_axes(axes, f"Crafted record {name}", "Column (pixel)", "Row (pixel)")
+        axes.grid(False)
+        figure.colorbar(drawn, ax=axes, label="Value of the feature (no unit)", shrink=0.8)
+
+
+def _crafted_caption(numbers: CraftedNumbers, _: RunContents) -> str:
+    return f"The crafted record as a grey image, label {numbers.initial.label}."
+
+
+CRAFTED = Section(
+    name="crafted", title="The crafted record", numbers=CraftedNumbers, measure=measure_crafted, keys=("crafted",),
+    sentence=_crafted_sentence, rows=_crafted_rows,
+    picture=Picture("The crafted record", _crafted_figure, _crafted_caption, lambda numbers, _: bool(_images(numbers))),
 )  # fmt: skip

@@ -1,15 +1,45 @@
-"""The promise: how sure anybody may become, and the epsilon, delta and noise that this stands for."""
+"""The promises: how sure anybody may become, of records by themselves, by each client, and what all this takes."""
 
+from dataclasses import asdict
+from typing import assert_never
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
+
+from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.evidence.findings.promise import PromiseNumbers, measure_promise
+from fl_audit.evidence.findings.clients import ClientPromises, measure_client_promises
+from fl_audit.evidence.findings.found import finite
+from fl_audit.evidence.findings.promise import (
+    ClippingNumbers,
+    ColludersNumbers,
+    Left,
+    OtherPromises,
+    PromiseNumbers,
+    measure_clipping,
+    measure_colluders,
+    measure_other_promises,
+    measure_promise,
+)
+from fl_audit.evidence.findings.record_promise import PairPromise, RecordPromise, measure_record_promise, unit_of
 from fl_audit.evidence.findings.verdict import VerdictNumbers
+from fl_audit.mechanisms.clipping import AdaptiveClipping
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report.finding import Row, RunContents, Section
-from fl_audit.report.law_words import exact_accountant, mu_text, multiplier_text, noise_text, watcher_text
-from fl_audit.report.wording import one_in, percent
+from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.report.law_words import (
+    exact_accountant,
+    mu_text,
+    multiplier_text,
+    noise_text,
+    randomiser_text,
+    watcher_text,
+)
+from fl_audit.report.style import BIT_STYLES, INK, SMALL_TEXT_SIZE, finish_axes
+from fl_audit.report.wording import number_text, one_in, percent, plural
 
 _BY_RENYI = (Accountant.RDP_CLASSIC, Accountant.RDP)
 
@@ -115,4 +145,197 @@ def at_delta(delta: float | None) -> str:
 PROMISE = Section(
     name="promise", title="What was promised", numbers=PromiseNumbers, measure=measure_promise, keys=("guarantee",),
     on_page=True, sentence=_sentence, rows=_rows,
+)  # fmt: skip
+
+
+def _other_promises_tables(numbers: OtherPromises, _: RunContents) -> list[Table]:
+    here = numbers.claim.noise_multiplier
+    assert here is not None, "only Gaussian noise is looked at"
+    columns = ("Nobody becomes surer than", "Epsilon (nats)", "Noise multiplier", "Noise over that of this run")
+    rows = tuple(
+        (percent(one.belief), one.epsilon, one.noise_multiplier, one.noise_multiplier / here) for one in numbers.each
+    )
+    title = f"What other promises would cost, at delta = {numbers.claim.delta:g}, by {numbers.accountant}"
+    return [Table(title, columns, rows)] if rows else []
+
+
+def _other_promises_figure(figure: Figure, numbers: OtherPromises, contents: RunContents) -> None:
+    """Draw the noise that each promise takes over the belief that it allows, with this run's own promise."""
+    axes = figure.add_subplot()
+    style, promise = BIT_STYLES[1], contents.promise
+    beliefs = np.array([100 * one.belief for one in numbers.each])
+    noise = np.array([one.noise_multiplier for one in numbers.each])
+    axes.plot(beliefs, noise, "-", color=style.colour, linewidth=2, marker=style.marker, label="other promises")
+    for belief, height, one in zip(beliefs, noise, numbers.each, strict=True):
+        axes.annotate(number_text(one.epsilon, 2), (belief, height), (4, 5), textcoords="offset points",
+                      fontsize=SMALL_TEXT_SIZE, color=INK)  # fmt: skip
+    here = numbers.claim.noise_multiplier or 0.0
+    axes.plot([100 * promise.belief_bound], [here], "D", color=INK, markersize=8, label="this run")
+    axes.set_yscale("log")
+    axes.set_xlim(69, 101)
+    axes.set_ylim(0.7 * min(noise.min(), here), 1.5 * max(noise.max(), here))  # this run may lie beyond them all
+    axes.yaxis.set_major_locator(FixedLocator([float(number) for number in np.round(noise, 2)]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    finish_axes(axes, "What other promises would cost", "Nobody becomes surer than (%); beside each, its epsilon",
+                "Noise multiplier (logarithmic)")  # fmt: skip
+
+
+def _other_promises_caption(numbers: OtherPromises, _: RunContents) -> str:
+    first, last = numbers.each[0], numbers.each[-1]
+    return (
+        f"The noise that other limits take: {percent(first.belief)} a multiplier of "
+        f"{number_text(first.noise_multiplier, 3)}, {percent(last.belief)} {number_text(last.noise_multiplier, 3)}; "
+        f"this run has {number_text(numbers.claim.noise_multiplier, 3)}. More noise costs accuracy."
+    )
+
+
+OTHER_PROMISES = Section(
+    name="other-promises", title="What other promises would cost", numbers=OtherPromises,
+    measure=measure_other_promises, on_page=True, tables=_other_promises_tables,
+    picture=Picture("What other promises would cost", _other_promises_figure, _other_promises_caption, lambda numbers,
+            _: len(numbers.each) > 1),
+)  # fmt: skip
+
+
+def _clipping_sentence(numbers: ClippingNumbers, contents: RunContents) -> str:
+    clipping = contents.facts.game.law.clipping
+    assert isinstance(clipping, AdaptiveClipping), "measured only where it is adaptive"
+    return (
+        f"The clipping norm follows the length that {percent(clipping.quantile)} of the updates keep within. Every "
+        "round also releases how many did, with noise of its own, and the next norm moves by that. Both releases are "
+        f"accounted: together they have noise multiplier {number_text(numbers.noise_multiplier, 3)}, where the sum "
+        f"alone has {number_text(numbers.sum_noise_multiplier, 3)}."
+    )
+
+
+def _clipping_rows(numbers: ClippingNumbers, _: RunContents) -> list[Row]:
+    chosen = "chosen before the run"
+    return [
+        Row("Clipping norm of the first round", numbers.first_norm, chosen),
+        Row("Clipping norm of the last round, median", numbers.last_norm,
+            "over the worlds; it follows a count with noise, so it is as private as the releases"),
+        Row("Noise multiplier of the sum of updates", numbers.sum_noise_multiplier, chosen),
+        Row("Noise multiplier of the count", numbers.count_noise_multiplier,
+            "of the updates that are within the norm, each counted as 1/2 or -1/2"),
+        Row("Noise multiplier of both releases together", numbers.noise_multiplier,
+            "root of 1 / (sum of their inverse squares); Andrew et al. 2021, theorem 1"),
+    ]  # fmt: skip
+
+
+CLIPPING = Section(
+    name="clipping-norm", title="Adaptive clipping", numbers=ClippingNumbers, measure=measure_clipping,
+    keys=("clipping",), sentence=_clipping_sentence, rows=_clipping_rows,
+)  # fmt: skip
+
+
+def _colluders_sentence(numbers: ColludersNumbers, _: RunContents) -> str:
+    alone, most, server = (_faced(one) for one in (numbers.groups[0], numbers.groups[-1], numbers.server))
+    return (
+        "Every client knows the noise that it added itself, and clients who trust each other can put theirs together "
+        f"and subtract it. A client alone faces a noise multiplier of {alone}, all clients but one {most}; the "
+        f"honest-but-curious server, which sees every contribution by itself, {server}."
+    )
+
+
+def _faced(left: Left) -> str:
+    return f"{number_text(left.noise_multiplier, 3)} (epsilon {number_text(finite(left.epsilon), 3)})"
+
+
+def _colluders_tables(numbers: ColludersNumbers, contents: RunContents) -> list[Table]:
+    promise = contents.promise
+    epsilon = f"Epsilon at delta {promise.delta:g} ({promise.accountant}, nats)"
+    columns = ("Who knows a part of the noise", "Noise multiplier faced", epsilon)
+    rows = [(_name(one.clients), one.noise_multiplier, finite(one.epsilon)) for one in numbers.groups]
+    server = ("the server, which sees every contribution by itself", *list(asdict(numbers.server).values())[1:])
+    title = "What is left of noise that clients add, where clients tell each other theirs"
+    return [Table(title, columns, (*rows, server))]
+
+
+def _name(clients: int) -> str:
+    return "a client alone, its own" if clients == 1 else f"{clients:,} clients together"
+
+
+COLLUDERS = Section(
+    name="colluders", title="What clients who collude take off the promise", numbers=ColludersNumbers,
+    measure=measure_colluders, keys=("colluders",), sentence=_colluders_sentence, tables=_colluders_tables,
+)  # fmt: skip
+
+
+def _client_promises_tables(numbers: ClientPromises, contents: RunContents) -> list[Table]:
+    promise = contents.promise
+    columns = ("Client", "Records", "Sampling rate of a step", "Steps", f"Epsilon by {promise.accountant} (nats)",
+               "Epsilon by rdp (nats)", "Epsilon of the Opacus accountant that it kept (nats)")  # fmt: skip
+    rows = tuple(tuple(asdict(client).values()) for client in numbers.clients)
+    title = f"What each client promises its own records over all rounds{at_delta(promise.delta)}"
+    return [Table(title, columns, rows)]
+
+
+CLIENT_PROMISES = Section(
+    name="client-promises", title="What each client promises its own records", numbers=ClientPromises,
+    keys=("client_promises",), measure=measure_client_promises, tables=_client_promises_tables,
+)  # fmt: skip
+
+
+_INDEPENDENT = "draws of the owners are independent, and labels are not hidden; pure epsilon, without a delta"
+
+
+def _phrases(randomiser: RecordRandomiser) -> tuple[str, str, str]:
+    """Return how the report speaks of what differs, of what the paper counts, and of records that differ most."""
+    match randomiser:
+        case RandomisedBits():
+            return "features", "all features", "records that differ in all features"
+        case RandomisedEdges():
+            return "pairs of nodes", "all pairs of one node", "graphs that differ in all pairs of nodes"
+        case LaplacePixelation():
+            return "pixels", "all released values", "a black image and a white one"
+        case _:
+            assert_never(randomiser)
+
+
+def _record_sentence(numbers: RecordPromise, _: RunContents) -> str:
+    one, what = unit_of(numbers.randomiser), randomiser_text(numbers.randomiser)
+    own, whole = number_text(numbers.epsilon, 3), number_text(numbers.whole_epsilon, 3)
+    return (
+        f"Before anything was trained, every owner {what}, once. So whatever anybody sees later, evidence about one "
+        f"{one} stays within a factor of e to the {own}, and about a whole record within e to the {whole}."
+    )
+
+
+def _record_rows(numbers: RecordPromise, _: RunContents) -> list[Row]:
+    counted, whole = _phrases(numbers.randomiser)[1:]
+    one = unit_of(numbers.randomiser)
+    rows = [
+        Row(f"Epsilon of one {one} (nats)", numbers.epsilon, f"chosen before the run; {_INDEPENDENT}"),
+        Row(f"Epsilon counted over {counted} (nats)", numbers.counted_epsilon,
+            f"{numbers.counted:,} times that of one, as Bernau et al. 2019 count"),
+        Row("Epsilon of any two records (nats)", numbers.whole_epsilon, f"largest log-odds, of {whole}"),
+    ]  # fmt: skip
+    return rows if numbers.pair is None else rows + _pair_rows(numbers, numbers.pair)
+
+
+def _pair_rows(numbers: RecordPromise, pair: PairPromise) -> list[Row]:
+    bound, differ = "" if pair.is_exact else ", at most", _phrases(numbers.randomiser)[0]
+    between = f"between one record and another that differ in {pair.differing:,} {differ}"
+    formula = "P(B > d/2) - P(B < d/2), B binomial over the d features that differ"
+    method = formula if pair.is_exact else "total variation, from a pessimistic privacy loss distribution"
+    rows = [
+        Row(f"Epsilon of the pair{bound} (nats)", pair.epsilon, f"largest log-odds, {between}"),
+        Row(
+            f"Advantage on one randomised record{bound}", pair.advantage, f"{method}; {between}; both records are known"
+        ),
+    ]
+    if (measured := pair.measured) is not None:
+        basis = (
+            "share of worlds in which the log-odds named the record that was randomised, less the share in which they "
+            f"named it where the other one was; two Clopper-Pearson intervals; {plural(measured.worlds, 'world')}"
+        )
+        rows.append(Row("Advantage on one randomised record, measured", measured.advantage, basis, measured.low,
+                        measured.high, measured.confidence, pair.advantage, on_page=True))  # fmt: skip
+    return rows
+
+
+RECORD_PROMISE = Section(
+    name="record-promise", title="What each record is promised by itself", numbers=RecordPromise, on_page=True,
+    measure=measure_record_promise, keys=("record_promise",), sentence=_record_sentence, rows=_record_rows,
 )  # fmt: skip

@@ -1,11 +1,18 @@
-"""The game of reconstruction: how often an attacker names the right one of many candidates."""
+"""What could be reconstructed: which of many candidates was used, and pictures, beside what the promise allows."""
+
+import math
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from fl_audit.arrays import Floats32
 from fl_audit.evidence.findings.reconstruction import ReconstructionNumbers, Success, measure_reconstruction
+from fl_audit.evidence.inversion import Drawing, Drawn
+from fl_audit.mechanisms.contribution import LocalTraining
+from fl_audit.mechanisms.standpoint import Place
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
-from fl_audit.report.style import INK, MUTED, finish_axes
+from fl_audit.report.style import INK, MUTED, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.report.wording import percent
 
 _HOW = (
@@ -74,4 +81,96 @@ RECONSTRUCTION = Section(
     name="reconstruction", title="What could be reconstructed", numbers=ReconstructionNumbers,
     measure=measure_reconstruction, keys=("reconstruction",), on_page=True, sentence=_sentence, rows=_rows,
     tables=_tables, picture=Picture("Right one among the first guesses", _draw, _caption),
+)  # fmt: skip
+
+
+_SHOWN, _GAP = 8, 3  # pictures in a row, and white pixels between them
+
+
+def _epsilon(drawing: Drawing, is_own: bool) -> str:
+    level = drawing.level.epsilon
+    return (f"epsilon {level:.3g}" if math.isfinite(level) else "no noise") + (", this run" if is_own else "")
+
+
+def _allowed(drawing: Drawing) -> str:
+    return percent(round(drawing.level.bound, 4))
+
+
+def _guesses(drawing: Drawing) -> str:
+    return "" if drawing.guesses == 1 else f" in {drawing.guesses} guesses"
+
+
+def draw_pictures(figure: Figure, true: Floats32, drawings: Sequence[Drawing], own: int | None = None) -> None:
+    """Draw pictures and what is drawn of them at each level of noise, with the bound below each row.
+
+    Parameters
+    ----------
+    figure, true
+        An empty figure, and the pictures, (pictures, *shape), of which at most 8 are shown.
+    drawings, own
+        What was drawn of them, and which of the drawings is at the noise of the run.
+    """
+    rows = [(true, "originals")]
+    for number, one in enumerate(drawings):
+        often = f"{_allowed(one)}{_guesses(one) or ' of the time'}"
+        named = f"the right one of {one.likeness.candidates:,}{'' if number == own else ' named'} at most {often}"
+        rows.append((one.pictures, f"{_epsilon(one, number == own)}: {named}"))
+    for axes, (pictures, text) in zip(figure.subplots(len(rows), 1), rows, strict=True):
+        axes.imshow(_strip(pictures[:_SHOWN]), cmap="gray", vmin=0, vmax=1, interpolation="nearest", aspect="equal")
+        axes.set(xticks=[], yticks=[])
+        axes.set_xlabel(text, loc="left", fontsize=SMALL_TEXT_SIZE, color=INK)
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+
+
+def _strip(pictures: Floats32) -> Floats32:
+    """Return pictures beside each other as matplotlib takes them, (height, width) or (height, width, 3)."""
+    stacked = pictures[:, None] if pictures.ndim == 3 else pictures
+    framed = np.pad(stacked, ((0, 0), (0, 0), (0, 0), (0, _GAP)), constant_values=1)
+    strip = np.concatenate(list(framed), axis=2)
+    return strip[0] if len(strip) == 1 else np.moveaxis(strip, 0, -1)
+
+
+def _inversion_sentence(numbers: Drawn, contents: RunContents) -> str:
+    own = numbers.drawings[numbers.own]
+    found, game = own.likeness, contents.facts.game
+    by_server = game.standpoint.place is Place.SERVER
+    who = "a server that saw every contribution, knew" if by_server else "an attacker who knew"
+    known = "all records of other clients" if isinstance(game.law.contribution, LocalTraining) else "all other records"
+    promised = f"the promise lets nobody name more than {_allowed(own)}{_guesses(own)}"
+    return (
+        f"Of {len(numbers.true):,} pictures {who} {known} and was sent the same model in every round drew "
+        f"likenesses of {found.psnr.mean():.1f} dB on average at this run's noise, by which "
+        f"{percent(float(found.named.mean()))} were nearer to the true one than to {found.candidates - 1:,} others; "
+        f"{'nothing is promised' if contents.facts.guarantee is None else promised}."
+    )
+
+
+def _inversion_tables(numbers: Drawn, _: RunContents) -> list[Table]:
+    columns = ("Noise", "PSNR in dB", "best 1 %", "SSIM", "best 1 % ", "Named by the drawing", "Allowed")
+    rows = tuple(
+        (
+            _epsilon(one, place == numbers.own),
+            *(f"{value:.1f}" for value in (one.likeness.psnr.mean(), one.likeness.worst(one.likeness.psnr))),
+            *(f"{value:.2f}" for value in (one.likeness.ssim.mean(), one.likeness.worst(one.likeness.ssim))),
+            percent(float(one.likeness.named.mean())),
+            _allowed(one),
+        )
+        for place, one in enumerate(numbers.drawings)
+    )
+    return [Table("What is drawn of records that were used, mean and the 1 % that were drawn best", columns, rows)]
+
+
+def _inversion_caption(numbers: Drawn, _: RunContents) -> str:
+    return (
+        "Records and what is drawn of them by whoever knows all other contributions, from no noise to much; below each "
+        f"row, how often the right one of {numbers.drawings[0].likeness.candidates:,} is named at most."
+    )
+
+
+INVERSION = Section(
+    name="pictures", title="What could be drawn", numbers=Drawn, measure=lambda run, _: run.facts.drawn,
+    keys=("pictures",), on_page=True, sentence=_inversion_sentence, tables=_inversion_tables,
+    picture=Picture("Records, and what could be drawn of them", lambda figure, numbers, _: draw_pictures(figure,
+            numbers.true, numbers.drawings, numbers.own), _inversion_caption, height=5.6),
 )  # fmt: skip

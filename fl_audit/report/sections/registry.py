@@ -1,4 +1,4 @@
-"""All findings in the order in which a report shows them: whoever adds one writes its file and adds it here."""
+"""All findings in the order in which a report shows them: whoever adds one writes its section and adds it here."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,33 +7,22 @@ from fl_audit.errors import require
 from fl_audit.evidence.findings.found import Findings
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.report.finding import Row, RunContents, Section
-from fl_audit.report.sections.attacks import ATTACKS
-from fl_audit.report.sections.attributes import ATTRIBUTES
-from fl_audit.report.sections.belief_rounds import BELIEF_ROUNDS
-from fl_audit.report.sections.client_promises import CLIENT_PROMISES
-from fl_audit.report.sections.clients import CLIENTS
-from fl_audit.report.sections.clipping import CLIPPING
-from fl_audit.report.sections.colluders import COLLUDERS
-from fl_audit.report.sections.crafted import CRAFTED
-from fl_audit.report.sections.empirical_epsilon import EMPIRICAL_EPSILON
-from fl_audit.report.sections.epsilon_star import EPSILON_STAR
-from fl_audit.report.sections.innovations import INNOVATIONS
-from fl_audit.report.sections.insider import INSIDER
-from fl_audit.report.sections.insiders import INSIDERS
-from fl_audit.report.sections.inversion import INVERSION
-from fl_audit.report.sections.law import LAW
-from fl_audit.report.sections.membership import MEMBERSHIP
+from fl_audit.report.sections.attacks import ATTACKS, ATTRIBUTES, MEMBERSHIP
+from fl_audit.report.sections.empirical_epsilon import EMPIRICAL_EPSILON, ONE_RUN, SCORES, TRADEOFF
+from fl_audit.report.sections.insider import BELIEF_ROUNDS, INNOVATIONS, INSIDER, INSIDERS
+from fl_audit.report.sections.law import LAW, ORIGIN
 from fl_audit.report.sections.noise import NOISE
-from fl_audit.report.sections.one_run import ONE_RUN
-from fl_audit.report.sections.origin import ORIGIN
-from fl_audit.report.sections.other_promises import OTHER_PROMISES
-from fl_audit.report.sections.pair import PAIR
-from fl_audit.report.sections.promise import PROMISE
-from fl_audit.report.sections.reconstruction import RECONSTRUCTION
-from fl_audit.report.sections.record_promise import RECORD_PROMISE
-from fl_audit.report.sections.released_model import RELEASED_MODEL
-from fl_audit.report.sections.scores import SCORES
-from fl_audit.report.sections.tradeoff import TRADEOFF
+from fl_audit.report.sections.pair import CRAFTED, PAIR
+from fl_audit.report.sections.promise import (
+    CLIENT_PROMISES,
+    CLIPPING,
+    COLLUDERS,
+    OTHER_PROMISES,
+    PROMISE,
+    RECORD_PROMISE,
+)
+from fl_audit.report.sections.reconstruction import INVERSION, RECONSTRUCTION
+from fl_audit.report.sections.released_model import CLIENTS, EPSILON_STAR, RELEASED_MODEL
 from fl_audit.report.sections.verdict import VERDICT
 from fl_audit.stored_json import SCHEMA
 from fl_audit.user_modules import import_object
@@ -78,10 +67,8 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
 
     Parameters
     ----------
-    run
-        The finished run.
-    sections
-        The findings; by default all, and those of the user's own that the configuration names.
+    run, sections
+        The finished run, and the findings; by default all, and those of the user's own that the configuration names.
 
     Raises
     ------

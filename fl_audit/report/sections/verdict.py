@@ -13,9 +13,10 @@ from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.banner import Banner, verdict_banner
 from fl_audit.report.finding import RunContents, Section, Table, TableLook
-from fl_audit.report.tests_table import ToldTest, ToldTests
+from fl_audit.report.tests_table import ToldTest, broken_tests, p_text, title_of
 from fl_audit.report.units import UnitWords, unit_words
-from fl_audit.report.wording import capital, duration, number_text, one_in, percent, plural, uncapital
+from fl_audit.report.wording import DASH, capital, duration, number_text, one_in, percent, plural, uncapital
+from fl_audit.report.words_of_tests import MISSING_WORDS
 
 _MOST_NAMED = 2  # other kinds of breach that are named beside the first one
 
@@ -50,7 +51,7 @@ def banner(contents: RunContents) -> Banner:
 
 def _broken(contents: RunContents) -> str:
     """Return what broke, and each other kind of breach once: the list of failed tests names them all."""
-    first, *others = ToldTests(verdict_of(contents).judgement, contents.words).broken
+    first, *others = broken_tests(verdict_of(contents).judgement, contents.words)
     # Noise of another size fails the tests of its shape too, which look at it in units of the promised one.
     follows = OF_SHAPE if first.test.name is TestName.NOISE_TOTAL else ()
     told_too = [told for told in reversed(others) if told.kind != first.kind and told.test.name not in follows]
@@ -258,11 +259,16 @@ def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
     covers = Table("What a verdict covers", ("What", "Value"), (("Scope", scope),), TableLook.PAIRS)
     if found is None:
         return [covers]
-    columns, rows = ToldTests(found, words).cells
+    columns = ("Test of", "Finding", "Measured", "Promised", "Would have been found", "p-value", "Its level")
+    rows = tuple(
+        (told.title, "BROKEN" if told.test.violated else "kept", told.words.measured, told.words.promised,
+         told.words.limit or DASH, p_text(told.test.p_value), f"{told.test.level:.3g}")
+        for told in (ToldTest(test, words) for test in found.tests)
+    )  # fmt: skip
     any_of = "any of them" if len(rows) > 1 else "it"
     title = f"{plural(len(rows), 'test')}, declared before the run; a kept promise fails {any_of} in at most "
     tables = [covers, Table(f"{title}{_alarms(found, contents.facts)}", columns, rows)]
-    if missing := ToldTests(found, words).missing:
+    if missing := tuple((title_of(name, words), MISSING_WORDS[reason]) for name, reason in found.not_offered):
         tables.append(Table("Tests that this run could not make", ("Test", "Why not"), missing))
     return tables
 
