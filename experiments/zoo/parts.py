@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fl_audit.adjacency import Relation
+from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
-from fl_audit.privacy.gaussian import bit_sensitivity
 from fl_audit.randomness import Purpose, generator
 
 Arrays = dict[str, Floats]
@@ -244,7 +243,7 @@ def towards_median(rate: float, bit_multiplier: float) -> Callable[[ServerRound,
     bit_multiplier
         Standard deviation of the noise on the sum of the bits, over its sensitivity; 0 for none.
     """
-    deviation = bit_multiplier * bit_sensitivity(Relation.ADD_REMOVE)
+    deviation = bit_multiplier * Adjacency.ADD_REMOVE_CLIENT.sensitivity_of_sum(0.5)
 
     def next_norm(this: ServerRound, noise: np.random.Generator) -> float:
         bits = sum(0.5 if length(reply.update) <= this.norm else -0.5 for reply in this.replies)

@@ -13,7 +13,6 @@ from fl_audit.confidence.shift import gaussian_slope
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.accounting import account
 from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.events import noise_multiplier_of
 from fl_audit.privacy.gaussian import gdp_epsilon
 
 
@@ -87,7 +86,7 @@ def certify(
     require(len(shape) == 2, f"scores have shape {shape}: accepted is (rounds, canaries)")
     values, tossed = checked_scores(scores, coins)
     first = claim.events[0]
-    multiplier = noise_multiplier_of(first)
+    multiplier = first.noise_multiplier
     if multiplier is None:
         raise InputError(f"the claim releases {first}: accepted are rounds with Gaussian noise")
     comparable = np.size(decoys) == 0 or claim.adjacency.relation is Relation.ADD_REMOVE

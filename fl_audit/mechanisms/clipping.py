@@ -1,11 +1,8 @@
-"""How large one contribution may be.
-
-Numbers out of their range raise `InputError`.
-"""
+"""How large one contribution may be; numbers out of their range raise `InputError`."""
 
 import math
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -62,19 +59,9 @@ class AdaptiveClipping:
 class NoClipping:
     """Contributions of any length, which leave noise no scale and promise nothing."""
 
+    norm: ClassVar[float] = math.inf
     kind: Literal["none"] = "none"
 
 
 Clipping = FixedClipping | AdaptiveClipping | NoClipping
-"""The ways to clip."""
-
-
-def norm_bound(clipping: Clipping) -> float:
-    """Return the largest L2 norm that one contribution can have, in the first round; infinite without clipping."""
-    match clipping:
-        case FixedClipping(norm) | AdaptiveClipping(norm):
-            return norm
-        case NoClipping():
-            return math.inf
-        case _:
-            assert_never(clipping)
+"""The ways to clip; `norm` is the largest L2 norm that one contribution can have, in the first round."""

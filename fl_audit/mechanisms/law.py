@@ -15,7 +15,7 @@ from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.learning.optimizers import ServerOptimizer
-from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping, norm_bound
+from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping
 from fl_audit.mechanisms.combinations import _require_combination
 from fl_audit.mechanisms.contribution import Contribution, PrivateTraining, RecordGradients
 from fl_audit.mechanisms.noise import (
@@ -30,11 +30,11 @@ from fl_audit.mechanisms.noise import (
     NoNoise,
     effective_noise_multiplier,
 )
-from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participation, PoissonSampling, rate_of
+from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participation, PoissonSampling
 from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Standpoint
 from fl_audit.privacy.client_side import local_events
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease, gaussian_rounds
-from fl_audit.privacy.gaussian import bit_sensitivity, combined_multiplier, require_positive
+from fl_audit.privacy.gaussian import combined_multiplier, require_positive
 from fl_audit.privacy.matrices import correlated_event
 
 NOTHING_TO_WEIGH = "the insider has nothing to weigh where nothing is promised: set insider = false in [audit]"
@@ -91,12 +91,12 @@ class ReleaseLaw:
     @property
     def sampling_rate(self) -> float:
         """Probability with which a unit takes part in a round, as far as others know."""
-        return rate_of(self.participation)
+        return self.participation.rate
 
     @property
     def clipping_norm(self) -> float:
         """C, largest L2 norm of one contribution in the first round; infinite without clipping."""
-        return norm_bound(self.clipping)
+        return self.clipping.norm
 
     @property
     def is_adaptive(self) -> bool:
@@ -140,7 +140,7 @@ class ReleaseLaw:
     @property
     def bit_sensitivity(self) -> float:
         """Largest change of the sum of an adaptive norm's centred bits between neighbours: a bit is -1/2 or 1/2."""
-        return bit_sensitivity(self.adjacency.relation)
+        return self.adjacency.sensitivity_of_sum(0.5)
 
     @property
     def bit_sigma(self) -> float:
@@ -231,8 +231,7 @@ class ReleaseLaw:
     def events_of_each(self, rounds: int, standpoint: Standpoint) -> tuple[tuple[ReleaseEvent, ...], ...]:
         """Return what the accountant is told of k rounds, once for every kind of client: a promise is to hold for all.
 
-        Only where clients train privately is there more than one kind: what is released of a client's records then
-        depends on its own shard.
+        Only where clients train privately is there more than one kind: what is released then depends on one's shard.
 
         Parameters
         ----------

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
-from fl_audit.mechanisms.names import NoiseScaling as NoiseScaling
 from fl_audit.mechanisms.standpoint import Place, Standpoint
 from fl_audit.privacy.gaussian import require_positive
 from fl_audit.privacy.matrices import StrategyKind
+from fl_audit.privacy.names import NoiseScaling as NoiseScaling
 from fl_audit.randomness import Purpose, generator
 
 SENSITIVITY_FLOOR = 1e-4

@@ -1,11 +1,8 @@
-"""Who takes part in a round.
-
-Numbers out of their range raise `InputError`.
-"""
+"""Who takes part in a round; numbers out of their range raise `InputError`."""
 
 import math
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -18,6 +15,7 @@ from fl_audit.randomness import Purpose, generator
 class Everybody:
     """Every unit takes part in every round."""
 
+    rate: ClassVar[float] = 1.0
     kind: Literal["everybody"] = "everybody"
 
 
@@ -46,6 +44,7 @@ class FixedCohort:
     # The client that stands first in the order, so that it takes part as often as any can: the differing one of an
     # audit, which would find nothing of a client that never takes part. None leaves that to chance.
     first: int | None = None
+    rate: ClassVar[float] = 1.0
     kind: Literal["cohort"] = "cohort"
 
     def __post_init__(self) -> None:
@@ -80,20 +79,9 @@ class FixedCohort:
 
 
 Participation = Everybody | PoissonSampling | FixedCohort
-"""The ways to take part."""
+"""The ways to take part; `rate` is the probability of that in a round as far as others know, 1 if they see who does."""
 
 
 def participation_of(rate: float) -> Participation:
     """Return the participation at a sampling rate, above 0 and up to 1, where everybody takes part."""
     return Everybody() if rate == 1 else PoissonSampling(rate)
-
-
-def rate_of(participation: Participation) -> float:
-    """Return the probability with which a unit takes part in a round as far as others know; 1 if they see who does."""
-    match participation:
-        case Everybody() | FixedCohort():
-            return 1.0
-        case PoissonSampling(rate):
-            return rate
-        case _:
-            assert_never(participation)

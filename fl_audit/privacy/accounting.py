@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.arrays import Floats
 from fl_audit.errors import InputError
 from fl_audit.privacy import pld
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, exact_gaussian_mu
@@ -22,22 +21,15 @@ from fl_audit.search import largest_kept
 def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> float:
     """Return the epsilon that an accountant promises for a composition, at least 0, in nats.
 
+    Raises `InputError` if delta is out of its range or the accountant cannot handle an event, which the message names.
+
     Parameters
     ----------
-    profile
-        What is released, and how neighbours differ.
+    profile, delta
+        What is released, and how neighbours differ; above 0 and below 1.
     accountant
-        Which accountant. `pld` puts losses on a grid even where a closed form exists; its result is above the truth by
-        at most the error that `pld.loss_curves` states.
-    delta
-        Above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If delta is out of its range or the accountant cannot handle an event, which the message names.
-    AssertionError
-        Never: what `gdp` cannot account for was refused before.
+        `pld` puts losses on a grid even where a closed form exists; its result is above the truth by at most the error
+        that `pld.loss_curves` states.
 
     Examples
     --------
@@ -51,15 +43,10 @@ def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> fl
     mu = profile.gaussian_mu
     if mu is not None:
         return epsilon_of_mu(accountant, mu, delta)
-    match accountant:
-        case Accountant.RDP_CLASSIC | Accountant.RDP:
-            return rdp_epsilon(accountant, _divergences(profile, accountant), delta)
-        case Accountant.PLD:
-            return pld.loss_curves(profile.events, profile.adjacency).epsilon(delta)
-        case Accountant.GDP:
-            raise AssertionError("_require_accountable lets only Gaussian compositions pass")
-        case _:
-            assert_never(accountant)
+    if accountant is Accountant.PLD:
+        return pld.loss_curves(profile.events, profile.adjacency).epsilon(delta)
+    divergences = renyi_divergences(profile.events, str(accountant), profile.adjacency)  # of gdp nothing is left
+    return rdp_epsilon(accountant, divergences, delta)
 
 
 def exact_accountant(events: Iterable[ReleaseEvent]) -> Accountant:
@@ -71,7 +58,7 @@ def _require_accountable(profile: PrivacyProfile, accountant: Accountant) -> Non
     """Raise `InputError` with the first event that the accountant cannot handle, if there is one."""
     match accountant:
         case Accountant.RDP_CLASSIC | Accountant.RDP:
-            _divergences(profile, accountant)
+            renyi_divergences(profile.events, str(accountant), profile.adjacency)
         case Accountant.GDP:
             for event in profile.events:
                 if exact_gaussian_mu(event) is None:
@@ -80,10 +67,6 @@ def _require_accountable(profile: PrivacyProfile, accountant: Accountant) -> Non
             pass
         case _:
             assert_never(accountant)
-
-
-def _divergences(profile: PrivacyProfile, accountant: Accountant) -> Floats:
-    return renyi_divergences(profile.events, str(accountant), profile.adjacency)
 
 
 def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:

@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from fl_audit.errors import InputError, require
 from fl_audit.privacy import pld
 from fl_audit.privacy.accounting import Accountant, _require_accountable, account, epsilon_of_mu, mu_of_epsilon
-from fl_audit.privacy.beliefs import Sensitivities, mu_from_belief
+from fl_audit.privacy.beliefs import mu_from_belief
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import full_participation_mu
 from fl_audit.privacy.gaussian import gdp_mu
@@ -37,8 +37,8 @@ from fl_audit.privacy.targets import (
 )
 from fl_audit.search import smallest_root
 
-_PLD_TOLERANCE = 1e-5
-"""Relative width to which a noise multiplier is searched under `pld` where units are sampled."""
+_BY_RENYI = (Accountant.RDP_CLASSIC, Accountant.RDP)
+_PLD_TOLERANCE = 1e-5  # relative width to which a noise multiplier is searched under `pld` where units are sampled
 
 SMALLEST_SAMPLED_NOISE = 0.01
 """Smallest noise multiplier that is offered where units are sampled: sampling alone may keep a promise, so that even
@@ -94,16 +94,12 @@ def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
     """Return the smallest noise multiplier that keeps the target under every one of some claims at unit noise.
 
     The first claim is calibrated for, then the one that misses the target most at that noise, until none misses it.
+    Raises `InputError` as `noise_multiplier_for`.
 
     Parameters
     ----------
     target, claims
         What is promised, and under which claims: at least one, each with noise multiplier 1.
-
-    Raises
-    ------
-    InputError
-        As `noise_multiplier_for`.
     """
     first, *left = claims
     noise = noise_multiplier_for(target, first)
@@ -122,7 +118,7 @@ def _used(target: Target, claim: Claim) -> float:
     def epsilon() -> float:
         return account(claim.profile, claim.accountant, claim.delta)
 
-    classic = claim.accountant in (Accountant.RDP_CLASSIC, Accountant.RDP)
+    classic = claim.accountant in _BY_RENYI
     match target:
         case NoiseMultiplierTarget():
             return 1.0
@@ -174,33 +170,21 @@ def _for_belief(belief: float, claim: Claim) -> float:
         case Accountant.GDP | Accountant.PLD:
             _require_accountable(claim.profile, claim.accountant)
             mu = mu_from_belief(belief, claim.delta, claim.sensitivities, claim.prior)
-            return _for_mu(mu, claim, lambda curves: _log_odds_at(curves, claim) / log_odds - 1)
+            return _for_mu(
+                mu, claim, lambda curves: curves.log_odds_at(claim.delta, claim.sensitivities) / log_odds - 1
+            )
         case _:
             assert_never(claim.accountant)
-
-
-def _log_odds_at(curves: pld.LossCurves, claim: Claim) -> float:
-    match claim.sensitivities:
-        case Sensitivities.FIXED:
-            return curves.quantile(claim.delta)
-        case Sensitivities.ADAPTIVE:
-            return curves.composed_quantile(claim.delta)
-        case _:
-            assert_never(claim.sensitivities)
 
 
 def _for_advantage(advantage: float, claim: Claim) -> float:
     _require_accountable(claim.profile, claim.accountant)
     noise = _for_mu(mu_from_advantage(advantage), claim, lambda curves: curves.delta(0.0) / advantage - 1)
-    match claim.accountant:
-        case Accountant.RDP_CLASSIC | Accountant.RDP:
-            epsilon = epsilon_from_advantage(advantage, claim.delta)
-            _require_above_floor("advantage", advantage, epsilon, lambda floor: rho_alpha(floor, claim.delta), claim)
-            return max(noise, _for_epsilon(epsilon, claim))
-        case Accountant.GDP | Accountant.PLD:
-            return noise
-        case _:
-            assert_never(claim.accountant)
+    if claim.accountant not in _BY_RENYI:
+        return noise
+    epsilon = epsilon_from_advantage(advantage, claim.delta)
+    _require_above_floor("advantage", advantage, epsilon, lambda floor: rho_alpha(floor, claim.delta), claim)
+    return max(noise, _for_epsilon(epsilon, claim))
 
 
 def _for_hits(probability: float, chance: float, claim: Claim) -> float:

@@ -15,13 +15,7 @@ from fl_audit.errors import choice, require
 from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting import Accountant, exact_accountant
 from fl_audit.privacy.beliefs import Sensitivities
-from fl_audit.privacy.events import (
-    ReleaseEvent,
-    _with_scaled_noise,
-    full_participation_mu,
-    noise_multiplier_of,
-    participation_rate,
-)
+from fl_audit.privacy.events import ReleaseEvent, _with_scaled_noise, full_participation_mu
 from fl_audit.privacy.gaussian import require_delta
 from fl_audit.privacy.profile import PrivacyProfile
 from fl_audit.privacy.scores import require_prior
@@ -115,8 +109,7 @@ class Claim:
     @property
     def noise_multiplier(self) -> float | None:
         """The noise multiplier z of the first event with Gaussian noise, None if there is none."""
-        each = (noise_multiplier_of(event) for event in self.events)
-        return next((noise_multiplier for noise_multiplier in each if noise_multiplier is not None), None)
+        return next((event.noise_multiplier for event in self.events if event.noise_multiplier is not None), None)
 
     @property
     def rounds(self) -> int:
@@ -126,12 +119,12 @@ class Claim:
     @property
     def sampling_rate(self) -> float:
         """Probability with which the differing unit takes part in a release of the first event, 1 without sampling."""
-        return participation_rate(self.events[0])
+        return self.events[0].sampling_rate
 
     @property
     def participation(self) -> float:
         """Probability with which the differing unit takes part in any release at all."""
-        rates = [(event.count, participation_rate(event)) for event in self.events]
+        rates = [(event.count, event.sampling_rate) for event in self.events]
         return -math.expm1(sum(count * (-math.inf if rate == 1 else math.log1p(-rate)) for count, rate in rates))
 
     @property

@@ -9,7 +9,7 @@ and other clients see less than the client's steps, which costs nothing more. Nu
 from collections.abc import Sequence
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError
+from fl_audit.errors import require
 from fl_audit.privacy.accounting import Accountant, account
 from fl_audit.privacy.events import ReleaseEvent, gaussian_rounds
 from fl_audit.privacy.gaussian import require_whole
@@ -50,22 +50,12 @@ def local_events(
         Opacus' noise multiplier: standard deviation of the noise on the sum over the clipping norm, positive.
     epochs, steps
         How many epochs, or how many steps, the client trains in a round, from 1; exactly one of them is given.
-
-    Raises
-    ------
-    InputError
-        If not exactly one of epochs and steps is given.
     """
     batches = batches_per_epoch(records, batch)
-    require_whole(rounds=rounds)
-    if epochs is not None and steps is None:
-        require_whole(epochs=epochs)
-        each = epochs * batches
-    elif steps is not None and epochs is None:
-        require_whole(steps=steps)
-        each = steps
-    else:
-        raise InputError(f"epochs is {epochs} and steps is {steps}: accepted is exactly one of them")
+    given = {name: count for name, count in (("epochs", epochs), ("steps", steps)) if count is not None}
+    require(len(given) == 1, f"epochs is {epochs} and steps is {steps}: accepted is exactly one of them")
+    require_whole(rounds=rounds, **given)
+    each = (steps or 0) if epochs is None else epochs * batches
     return gaussian_rounds(noise_multiplier, rounds * each, 1 / batches)
 
 

@@ -6,7 +6,7 @@ sensitivity under the adjacency that the promise refers to, and nothing else abo
 
 import math
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import ClassVar, assert_never
 
 from fl_audit.errors import require, require_numbers
 from fl_audit.privacy.gaussian import gaussian_mu, require_noise_multiplier, require_positive, require_whole
@@ -28,6 +28,7 @@ class GaussianRelease:
     sensitivity: float
     sigma: float
     count: int = 1
+    sampling_rate: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
         require_positive(sensitivity=self.sensitivity, sigma=self.sigma)
@@ -81,6 +82,8 @@ class LaplaceRelease:
     sensitivity: float
     scale: float
     count: int = 1
+    noise_multiplier: ClassVar[None] = None
+    sampling_rate: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
         require_positive(sensitivity=self.sensitivity, scale=self.scale)
@@ -104,6 +107,8 @@ class RandomizedResponse:
 
     epsilon: float
     count: int = 1
+    noise_multiplier: ClassVar[None] = None
+    sampling_rate: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
         require_positive(epsilon=self.epsilon)
@@ -114,7 +119,10 @@ class RandomizedResponse:
 
 
 ReleaseEvent = GaussianRelease | SampledGaussianRelease | LaplaceRelease | RandomizedResponse
-"""A kind of release."""
+"""A kind of release.
+
+`noise_multiplier` is z of Gaussian noise, None for other kinds; `sampling_rate`, with which probability the differing
+unit takes part in one release, 1 without sampling."""
 
 
 def gaussian_rounds(
@@ -159,37 +167,14 @@ def _with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
             assert_never(event)
 
 
-def noise_multiplier_of(event: ReleaseEvent) -> float | None:
-    """Return the noise multiplier z of Gaussian noise, sampled or not; None for other kinds."""
-    match event:
-        case GaussianRelease() | SampledGaussianRelease():
-            return event.noise_multiplier
-        case LaplaceRelease() | RandomizedResponse():
-            return None
-        case _:
-            assert_never(event)
-
-
 def full_participation_mu(event: ReleaseEvent) -> float | None:
     """Return mu = sqrt(count) / z of Gaussian noise as if the unit took part every time, None for other kinds.
 
     With sampling it is exact for units whose coins all fell on taking part, and bounds an insider who sees the coins.
     """
-    noise_multiplier = noise_multiplier_of(event)
-    return None if noise_multiplier is None else math.sqrt(event.count) / noise_multiplier
-
-
-def participation_rate(event: ReleaseEvent) -> float:
-    """Return the probability with which the differing unit takes part in one release, 1 without sampling."""
-    match event:
-        case SampledGaussianRelease():
-            return event.sampling_rate
-        case GaussianRelease() | LaplaceRelease() | RandomizedResponse():
-            return 1.0
-        case _:
-            assert_never(event)
+    return None if event.noise_multiplier is None else math.sqrt(event.count) / event.noise_multiplier
 
 
 def exact_gaussian_mu(event: ReleaseEvent) -> float | None:
     """Return mu = sqrt(count) / z if the event is Gaussian noise without sampling, otherwise None."""
-    return full_participation_mu(event) if participation_rate(event) == 1 else None
+    return full_participation_mu(event) if event.sampling_rate == 1 else None

@@ -13,11 +13,9 @@ z = (z_sum^-2 + z_bit^-2)^(-1/2). That holds under Poisson sampling too, because
 
 import math
 from numbers import Real
-from typing import assert_never
 
 from scipy.special import erfcx, erfinv, log_ndtr, ndtri
 
-from fl_audit.adjacency import Relation
 from fl_audit.errors import require, require_numbers
 from fl_audit.search import bracketed_root
 
@@ -159,21 +157,6 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     return bracketed_root(
         lambda mu: max(_log_gdp_delta(epsilon, mu), _LOWEST_LOG) - target, low, high, xtol=1e-15 * low, rtol=1e-14
     )
-
-
-def bit_sensitivity(relation: Relation) -> float:
-    """Return by how much a sum of bits, each counted as -1/2 or +1/2, changes between neighbours.
-
-    A unit that comes or goes adds +-1/2 or nothing, one that is replaced can turn its bit: 1/2 or 1. Noise of standard
-    deviation sigma_b on the sum has z_bit = sigma_b over this.
-    """
-    match relation:
-        case Relation.ADD_REMOVE:
-            return 0.5
-        case Relation.REPLACE:
-            return 1.0
-        case _:
-            assert_never(relation)
 
 
 def combined_multiplier(*multipliers: float) -> float:

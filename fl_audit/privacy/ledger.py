@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.terms import TrainingTerms, terms_of_json
 from fl_audit.whole_files import whole_file
@@ -52,8 +51,7 @@ class LedgerLine:
         """How many times more a contribution can move the sum than the stated sensitivity says; 1 where it is right."""
         if self.sensitivity is None or self.clipping_norm is None:
             return 1.0
-        moves = 2.0 if self.terms.adjacency.relation is Relation.REPLACE else 1.0
-        return max(1.0, moves * self.clipping_norm / self.sensitivity)
+        return max(1.0, self.terms.adjacency.sensitivity_of_sum(self.clipping_norm) / self.sensitivity)
 
     @property
     def noise_multiplier(self) -> float:
@@ -63,9 +61,8 @@ class LedgerLine:
     def to_json(self) -> dict[str, Any]:
         """Return the line without its digest."""
         sizes = {"sensitivity": self.sensitivity, "clipping_norm": self.clipping_norm}
-        return (
-            {"name": self.name} | self.terms.to_json() | {name: one for name, one in sizes.items() if one is not None}
-        )
+        given = {name: one for name, one in sizes.items() if one is not None}
+        return {"name": self.name} | self.terms.to_json() | given
 
 
 @dataclass(frozen=True)
@@ -78,12 +75,7 @@ class Spent:
 
 
 def read_ledger(path: Path) -> tuple[LedgerLine, ...]:
-    """Return the lines of a ledger; none where there is no file yet.
-
-    Parameters
-    ----------
-    path
-        The file, one JSON object a line.
+    """Return the lines of a ledger, which is one JSON object a line; none where there is no file yet.
 
     Raises
     ------
@@ -175,7 +167,7 @@ def spent(lines: Sequence[LedgerLine], delta: float) -> Spent:
 
 def _require_one_adjacency(lines: Sequence[LedgerLine]) -> None:
     """Refuse sums over units that are not the same."""
-    found: list[Adjacency] = sorted({line.terms.adjacency for line in lines})
+    found = sorted({line.terms.adjacency for line in lines})
     named = " and ".join(found)
     require(len(found) < 2, f"the ledger has trainings between neighbours by {named}: accepted is one ledger for each")
 

@@ -1,7 +1,7 @@
 """The exact law of the insider's log-odds L = log P(releases | D) / P(releases | D'), if D or if D' was used.
 
 It is the law of the privacy loss: under D that of the loss of D against D', under D' minus the loss of D' against D.
-Simulated log-odds are tested against it (`LogOddsLaw.uniforms`, then Kolmogorov-Smirnov against the uniform law). It
+Simulated log-odds are tested against it (`uniforms`, then Kolmogorov-Smirnov against the uniform law). It
 holds where the sensitivities of all rounds are those of the events; sensitivities that follow from earlier releases
 give other laws.
 
@@ -14,7 +14,7 @@ D.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -40,43 +40,13 @@ class Truth(StrEnum):
     ABSENT = "absent"
 
 
-class LogOddsLaw(Protocol):
-    """The law of the log-odds L of D against D', in nats, without the prior."""
-
-    @property
-    def mean(self) -> float:
-        """Mean of L."""
-
-    @property
-    def error(self) -> float:
-        """How far L may be moved: P(L <= x - error) - 1e-11 <= cdf(x) <= P(L <= x + error) + 1e-11; 0 if exact."""
-        return 0.0
-
-    def cdf(self, log_odds: ArrayLike) -> Floats:
-        """Return P(L <= log_odds), within the error."""
-
-    def quantile(self, probability: ArrayLike) -> Floats:
-        """Return the smallest log-odds with at least the probability (0 to 1) at or under them, within the error."""
-
-    def uniforms(self, log_odds: ArrayLike, generator: np.random.Generator) -> Floats:
-        """Return one number from 0 to 1 for each of the log-odds: independent and uniform if they follow the law.
-
-        The distribution function at the log-odds. Where several outcomes share one value (a unit that was seen to take
-        part in no round has L = 0) they are spread evenly over its probability, by draws from the generator.
-
-        Parameters
-        ----------
-        log_odds, generator
-            Log-odds that may follow this law, of any shape, and what draws among outcomes that share one value.
-        """
-
-
 @dataclass(frozen=True)
-class NormalLogOdds(LogOddsLaw):
+class NormalLogOdds:
     """Gaussian releases without sampling: N(mu^2/2, mu^2) under D and N(-mu^2/2, mu^2) under D', in closed form."""
 
     mu: float  # Gaussian-DP parameter of all rounds, positive
     truth: Truth  # which neighbour was used
+    error: ClassVar[float] = 0.0
 
     @property
     def mean(self) -> float:
@@ -91,7 +61,7 @@ class NormalLogOdds(LogOddsLaw):
         """Return the log-odds with the probability (0 to 1) at or under them."""
         return np.asarray(self.mean + self.mu * ndtri(_probabilities(probability)), dtype=np.float64)
 
-    def uniforms(self, log_odds: ArrayLike, generator: np.random.Generator) -> Floats:
+    def uniforms(self, log_odds: ArrayLike, _: np.random.Generator) -> Floats:
         """Return the distribution function at the log-odds; nothing is drawn."""
         return self.cdf(log_odds)
 
@@ -102,7 +72,9 @@ class GriddedLogOdds:
 
     values: Floats  # grid of log-odds, rising evenly
     cumulative: Floats  # P(L <= value) for each
-    error: float  # the grid has moved L by at most this much, but for a probability of 1e-11 (module `pld`, tau)
+    # The grid has moved L by at most this much, but for a probability of 1e-11 (module `pld`, tau):
+    # P(L <= x - error) - 1e-11 <= cdf(x) <= P(L <= x + error) + 1e-11.
+    error: float
     # Mean of L, at most K h^2 / 8 from the truth for K releases on a grid of width h, which is under error^2.
     mean: float
 
@@ -117,21 +89,26 @@ class GriddedLogOdds:
         return np.asarray(self.values[np.minimum(index, self.values.size - 1)], dtype=np.float64)
 
     def uniforms(self, log_odds: ArrayLike, generator: np.random.Generator) -> Floats:
-        """Return numbers that are uniform if the log-odds follow the law, see `LogOddsLaw.uniforms`.
+        """Return one number from 0 to 1 for each of the log-odds: independent and uniform if they follow the law.
 
-        Each is drawn evenly between the distribution function one `error` under and one `error` over the log-odds: what
-        the grid has made of an atom lies within, and elsewhere the law hardly changes over so little. Near k log(1-q),
+        Several outcomes may share one value (a unit that was seen to take part in no round has L = 0), so each number
+        is drawn evenly between the distribution function one `error` under and one `error` over the log-odds: what the
+        grid has made of an atom lies within, and elsewhere the law hardly changes over so little. Near k log(1-q),
         where log-odds pile up under weak noise and secret sampling, it does: at z = 0.2 the numbers differ from uniform
         ones by up to 0.008, which tests of 10,000 log-odds do not notice.
 
         Parameters
         ----------
         log_odds, generator
-            As there.
+            Log-odds that may follow this law, of any shape, and what draws among outcomes that share one value.
         """
         found = np.asarray(log_odds, dtype=np.float64)
         low, high = self.cdf(found - self.error), self.cdf(found + self.error)
         return np.asarray(low + (high - low) * generator.random(found.shape), dtype=np.float64)
+
+
+LogOddsLaw = NormalLogOdds | GriddedLogOdds
+"""The law of the log-odds L of D against D', in nats, without the prior."""
 
 
 def _probabilities(probability: ArrayLike) -> Floats:
@@ -162,9 +139,12 @@ def log_odds_law(events: Sequence[ReleaseEvent], adjacency: Adjacency, under: Tr
         return NormalLogOdds(profile.gaussian_mu, under)
     curves = fine_curves(profile.events, adjacency) if fine else pld.loss_curves(profile.events, adjacency)
     if under is Truth.PRESENT:
-        return _gridded(curves, curves.curves[0].losses, curves.curves[0].probabilities, beyond=0.0)
-    curve = curves.curves[-1]
-    return _gridded(curves, -curve.losses[::-1], curve.probabilities[::-1], curve.infinity)
+        values, masses, beyond = curves.curves[0].losses, curves.curves[0].probabilities, 0.0
+    else:
+        curve = curves.curves[-1]
+        values, masses, beyond = -curve.losses[::-1], curve.probabilities[::-1], curve.infinity
+    cumulative = np.minimum(beyond + np.cumsum(masses), 1.0)  # `beyond` is the mass under the grid
+    return GriddedLogOdds(values, cumulative, curves.error, float(values @ masses / masses.sum()))
 
 
 def fine_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency) -> pld.LossCurves:
@@ -177,9 +157,3 @@ def fine_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency) -> pld.L
     """
     finer = min(_FINER, _GRID // pld.loss_curves(events, adjacency).size)
     return pld.loss_curves(events, adjacency, pld.FINE * max(1, finer))
-
-
-def _gridded(curves: pld.LossCurves, values: Floats, probabilities: Floats, beyond: float) -> LogOddsLaw:
-    """Return the law of masses on a grid; `beyond` is the mass under the grid."""
-    cumulative = np.minimum(beyond + np.cumsum(probabilities), 1.0)
-    return GriddedLogOdds(values, cumulative, curves.error, float(values @ probabilities / probabilities.sum()))

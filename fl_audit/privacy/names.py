@@ -1,4 +1,4 @@
-"""What promises are computed by, by name: modules that only name them need nothing else."""
+"""What promises are computed by, and noise is scaled to, by name: modules that only name them need nothing else."""
 
 from enum import StrEnum
 
@@ -28,3 +28,14 @@ class Sensitivities(StrEnum):
 
     FIXED = "fixed"
     ADAPTIVE = "adaptive"
+
+
+class NoiseScaling(StrEnum):
+    """What the noise is scaled to.
+
+    LOCAL follows the difference that the two training sets make at the current weights; it depends on the data, so it
+    is an audit device and no private release (Bernau et al. 2021, section 5.1). GLOBAL is the worst case.
+    """
+
+    LOCAL = "local"
+    GLOBAL = "global"

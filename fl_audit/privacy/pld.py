@@ -133,6 +133,16 @@ class LossCurves:
             return _epsilon_bound(self.events, self.adjacency, delta)
         return max(curve.epsilon(delta) for curve in self.curves)
 
+    def log_odds_at(self, delta: float, sensitivities: Sensitivities) -> float:
+        """Return log-odds of the truth that are passed with probability at most delta.
+
+        Parameters
+        ----------
+        delta, sensitivities
+            Above 0 and below 1; whether the rounds' sensitivities are fixed.
+        """
+        return self.quantile(delta) if sensitivities is Sensitivities.FIXED else self.composed_quantile(delta)
+
     def quantile(self, probability: float) -> float:
         """Return a loss, never too small, that is passed with at most the probability where all losses have fixed laws.
 
@@ -162,16 +172,10 @@ class LossCurves:
             epsilons, grown = np.append(0.0, curve.losses[kept]), np.append(1.0, np.exp(curve.losses[kept]))
             deltas = np.array([self.delta(float(epsilons[0])), *curve.deltas[kept]])
             if len(self.curves) > 1:
-                deltas = np.maximum(deltas, self._deltas(epsilons))
+                each = (np.interp(epsilons, one.losses, one.deltas, right=one.infinity) for one in self.curves)
+                deltas = np.maximum.reduce([deltas, *each])
             best = max(best, float(np.max(1 - deltas - grown * alpha)), float(np.max((1 - deltas - alpha) / grown)))
         return best
-
-    def _deltas(self, epsilons: Floats) -> Floats:
-        largest = np.zeros_like(epsilons)
-        for curve in self.curves:
-            found = np.interp(epsilons, curve.losses, curve.deltas, right=curve.infinity)
-            largest = np.maximum(largest, found)
-        return largest
 
 
 def _interval(laws: Sequence[tuple[LossLaw, int]], points: int) -> float:
@@ -278,7 +282,7 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
 
 def _epsilon_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, delta: float) -> float:
     """Return a bound from above on the epsilon of a composition at any delta (Balle et al. 2020, theorem 21)."""
-    return _tail_bound(events, adjacency, delta, Accountant.RDP, lambda mu: gdp_epsilon(delta, mu))
+    return _tail_bound(events, adjacency, delta, Accountant.RDP, gdp_epsilon)
 
 
 def _log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, probability: float) -> float:
@@ -288,7 +292,7 @@ def _log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, prob
     e^((alpha - 1) L) it bounds the tail of the log-odds L itself.
     """
 
-    def unsampled(mu: float) -> float:
+    def unsampled(probability: float, mu: float) -> float:
         return gaussian_log_odds_bound(mu, probability, Sensitivities.ADAPTIVE)
 
     return _tail_bound(events, adjacency, probability, Accountant.RDP_CLASSIC, unsampled)
@@ -299,11 +303,11 @@ def _tail_bound(
     adjacency: Adjacency,
     probability: float,
     accountant: Accountant,
-    unsampled: Callable[[float], float],
+    unsampled: Callable[[float, float], float],
 ) -> float:
     mu = math.hypot(*(full_participation_mu(event) or 0.0 for event in events))
     pure = [event.count * event.epsilon for event in events if isinstance(event, LaplaceRelease | RandomizedResponse)]
-    closed = sum(pure) + (unsampled(mu) if mu > 0 else 0.0)
+    closed = sum(pure) + (unsampled(probability, mu) if mu > 0 else 0.0)
     if pure:
         return closed
     return min(closed, rdp_epsilon(accountant, renyi_divergences(events, None, adjacency), probability))

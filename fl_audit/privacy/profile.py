@@ -5,7 +5,6 @@ Arrays whose shapes do not fit, and numbers out of their range, raise `InputErro
 
 import math
 from dataclasses import dataclass
-from typing import assert_never
 
 from scipy.special import expit, log_ndtr, logit, ndtri
 
@@ -107,18 +106,10 @@ class PrivacyProfile:
         mu = self.gaussian_mu
         if mu is not None:
             return gaussian_log_odds_bound(mu, delta, sensitivities)
-        match sensitivities:
-            case Sensitivities.FIXED:
-                return self._finest_curves.quantile(delta)
-            case Sensitivities.ADAPTIVE:
-                return self._curves.composed_quantile(delta)
-            case _:
-                assert_never(sensitivities)
-
-    @property
-    def _finest_curves(self) -> pld.LossCurves:
         curves = self._curves
-        return pld.loss_curves(self.events, self.adjacency, pld.FINEST) if curves.size <= _CHEAP else curves
+        if sensitivities is Sensitivities.FIXED and curves.size <= _CHEAP:
+            curves = pld.loss_curves(self.events, self.adjacency, pld.FINEST)
+        return curves.log_odds_at(delta, sensitivities)
 
     def tradeoff(self, alpha: float) -> float:
         """Return the smallest type II error of a test whose type I error is alpha (Dong, Roth & Su 2022)."""

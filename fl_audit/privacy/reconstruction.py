@@ -75,16 +75,12 @@ def reconstruction_bound(claim: Claim, chance: float) -> float:
 
     Parameters
     ----------
-    claim
-        What is released.
-    chance
-        Largest probability of a hit before anything is released, from 0 to 1: 1 / m among m equally likely
+    claim, chance
+        What is released, and the largest probability of a hit before that, from 0 to 1: 1 / m among m equally likely
         candidates, or the share of the population that a description fits.
 
     Examples
     --------
-    Gaussian noise, mu = sqrt(30) / 9.95: one of a thousand equally likely records.
-
     >>> from fl_audit.privacy.events import gaussian_rounds
     >>> claim = Claim("add-remove-record", gaussian_rounds(9.95, 30), 1e-3)
     >>> round(reconstruction_bound(claim, 1 / 1000), 4)

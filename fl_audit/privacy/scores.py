@@ -43,10 +43,8 @@ def rho_beta(epsilon: float, prior: float = 0.5) -> float:
 
     Parameters
     ----------
-    epsilon
-        At least 0, finite.
-    prior
-        Belief in D before anything is seen, above 0 and below 1.
+    epsilon, prior
+        At least 0, finite; and the belief in D before anything is seen, above 0 and below 1.
 
     Examples
     --------
@@ -63,10 +61,8 @@ def epsilon_from_belief(belief: float, prior: float = 0.5) -> float:
 
     Parameters
     ----------
-    belief
-        Above the prior and below 1.
-    prior
-        Above 0 and below 1.
+    belief, prior
+        Above the prior and below 1; above 0 and below 1.
 
     Examples
     --------
@@ -131,10 +127,8 @@ def rho_alpha(epsilon: float, delta: float) -> float:
 
     Parameters
     ----------
-    epsilon
-        At least 0, finite.
-    delta
-        Above 0 and below 1.
+    epsilon, delta
+        At least 0, finite; above 0 and below 1.
 
     Examples
     --------

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
-from fl_audit.adjacency import Adjacency, Relation
+from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.events import GaussianRelease
-from fl_audit.privacy.gaussian import bit_sensitivity, combined_multiplier, sum_multiplier
+from fl_audit.privacy.gaussian import combined_multiplier, sum_multiplier
 from fl_audit.privacy.profile import PrivacyProfile
 
 
@@ -29,10 +29,9 @@ def test_the_inverse(z: float, ratio: float) -> None:
 def test_the_papers_form() -> None:
     """Andrew et al. 2021, theorem 1: z_sum = (z^-2 - (2 sigma_b)^-2)^(-1/2)."""
     z, sigma_bit = 1.1, 5.0
-    z_bit = sigma_bit / bit_sensitivity(Relation.ADD_REMOVE)
+    z_bit = sigma_bit / Adjacency.ADD_REMOVE_CLIENT.sensitivity_of_sum(0.5)
     assert z_bit == 10.0
     assert sum_multiplier(z, z_bit) == pytest.approx((z**-2 - (2 * sigma_bit) ** -2) ** -0.5, rel=1e-14)
-    assert bit_sensitivity(Relation.REPLACE) == 1.0
     assert combined_multiplier(3.0) == 3.0
 
 

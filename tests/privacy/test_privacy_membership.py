@@ -14,8 +14,7 @@ from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_delta
-from fl_audit.privacy.guarantee import Guarantee, guarantee
-from fl_audit.privacy.membership_bounds import _tradeoff_advantage_bound, membership_bounds, yeom_bound
+from fl_audit.privacy.guarantee import Guarantee, _tradeoff_advantage_bound, guarantee, membership_bounds, yeom_bound
 
 REPLACE, ADD_REMOVE = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
 

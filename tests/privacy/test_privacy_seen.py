@@ -23,7 +23,6 @@ from fl_audit.privacy.events import (
     exact_gaussian_mu,
     full_participation_mu,
     gaussian_rounds,
-    participation_rate,
 )
 from fl_audit.privacy.gaussian import gdp_delta
 from fl_audit.privacy.guarantee import guarantee
@@ -112,7 +111,6 @@ def test_gdp_refuses_and_says_what() -> None:
 
 def test_what_an_event_says_of_itself() -> None:
     event = seen(2.0, 0.25, 16)[0]
-    assert participation_rate(event) == 0.25
     assert full_participation_mu(event) == 2.0
     assert exact_gaussian_mu(event) is None
     assert _with_scaled_noise(event, 3.0) == SampledGaussianRelease(6.0, 0.25, 16, seen=True)

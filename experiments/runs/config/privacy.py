@@ -6,9 +6,8 @@ from pydantic import Field, model_validator
 
 from experiments.runs.config.values import Choice, ConfigSection, Count, Positive, Share
 from fl_audit.adjacency import Adjacency
-from fl_audit.mechanisms.names import NoiseScaling
 from fl_audit.privacy import defaults
-from fl_audit.privacy.names import Accountant
+from fl_audit.privacy.names import Accountant, NoiseScaling
 from fl_audit.privacy.targets import DETAILS, TARGETS
 
 PRIVACY_TARGETS = tuple(TARGETS)

@@ -16,8 +16,7 @@ from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.evidence.membership.achieved import Achieved, achieved_by_attack, achieved_by_insiders
 from fl_audit.evidence.membership.limits import largest_auc, largest_order, largest_tpr
 from fl_audit.game.membership import Membership
-from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.privacy.membership_bounds import MembershipBounds, membership_bounds
+from fl_audit.privacy.guarantee import Guarantee, MembershipBounds, membership_bounds
 
 SCORE, APART = "score_", "apart_"
 """Before the name of an attack, the columns of its scores: with all other worlds as shadows, and with some apart."""
