@@ -62,7 +62,7 @@ NETS = {
         nn.Flatten,
         lambda: nn.Linear(6, 3),
     ),
-    # Many input channels: torch's own convolution, and gradients from shifted products where the stride is 1.
+    # Many input channels: torch's own convolution, and its gradients with one group of channels for each example.
     "conv-channels": _net(
         (9, 8, 7),
         lambda: nn.Conv2d(9, 8, (3, 2), padding=(0, 1), dilation=(2, 1)),
