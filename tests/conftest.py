@@ -85,7 +85,7 @@ def _small_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     if request.node.get_closest_marker("full_size") is not None:
         return
     monkeypatch.setattr(style, "DOTS_PER_INCH", 45)
-    monkeypatch.setattr(pictures, "page_svg", lambda figure, name: "")
+    monkeypatch.setattr(pictures, "_page_svg", lambda figure, name: "")
     if request.node.get_closest_marker("drawn") is None:
         monkeypatch.setattr(pictures, "to_png", lambda figure: ONE_PIXEL)
 

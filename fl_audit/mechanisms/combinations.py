@@ -74,17 +74,11 @@ def _of_private_training(
 
 
 def _of_clipping(clipping: Clipping, noise: Noise) -> str | None:
-    match clipping:
-        case NoClipping():
-            if isinstance(noise, NoNoise):
-                return None
-            return f"noise multiplier is {noise.multiplier} without clipping: noise needs a clipping norm"
-        case FixedClipping(norm) | AdaptiveClipping(norm):
-            if isinstance(noise, NoNoise):
-                return f"clipping norm is {norm} without noise: clipping alone promises nothing"
-            return None
-        case _:
-            assert_never(clipping)
+    if isinstance(clipping, NoClipping) and not isinstance(noise, NoNoise):
+        return f"noise multiplier is {noise.multiplier} without clipping: noise needs a clipping norm"
+    if isinstance(noise, NoNoise) and not isinstance(clipping, NoClipping):
+        return f"clipping norm is {clipping.norm} without noise: clipping alone promises nothing"
+    return None
 
 
 def _of_noise(noise: Noise, participation: Participation) -> str | None:

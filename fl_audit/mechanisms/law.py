@@ -30,10 +30,10 @@ from fl_audit.mechanisms.noise import (
     NoNoise,
     effective_noise_multiplier,
 )
-from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participation, PoissonSampling
+from fl_audit.mechanisms.participation import FixedCohort, Participation, PoissonSampling
 from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Standpoint
 from fl_audit.privacy.client_side import local_events
-from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease, gaussian_rounds
+from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, gaussian_rounds
 from fl_audit.privacy.gaussian import combined_multiplier, require_positive
 from fl_audit.privacy.matrices import correlated_event
 
@@ -224,9 +224,7 @@ class ReleaseLaw:
         if not isinstance(self.noise, CorrelatedGaussian):
             return z
         # Whitened, a round shows its own contribution and those of the rounds before it, each by an entry of C.
-        event = self._correlated(self.noise, z, self.noise.rounds)
-        assert isinstance(event, GaussianRelease)
-        return event.noise_multiplier
+        return self._correlated(self.noise, z, self.noise.rounds).noise_multiplier
 
     def events_of_each(self, rounds: int, standpoint: Standpoint) -> tuple[tuple[ReleaseEvent, ...], ...]:
         """Return what the accountant is told of k rounds, once for every kind of client: a promise is to hold for all.
@@ -266,25 +264,18 @@ class ReleaseLaw:
         if isinstance(self.contribution, PrivateTraining):
             (only,) = self.events_of_each(rounds, standpoint)
             return only
-        match self.participation:
-            case Everybody():
-                return gaussian_rounds(z, rounds)
-            case PoissonSampling(rate):
-                return (SampledGaussianRelease(z, rate, rounds, seen=standpoint.sees_participation),)
-            case FixedCohort() as cohorts:
-                return gaussian_rounds(z, cohorts.participations(rounds))
-            case _:
-                assert_never(self.participation)
+        often, _ = self._turns(rounds)
+        return gaussian_rounds(z, often, self.sampling_rate, standpoint.sees_participation)
 
-    def _correlated(self, noise: CorrelatedGaussian, multiplier: float, rounds: int) -> ReleaseEvent:
-        match self.participation:
-            case FixedCohort() as cohorts:
-                often, apart = cohorts.participations(rounds), cohorts.separation
-            case Everybody() | PoissonSampling():
-                often, apart = rounds, 1
-            case _:
-                assert_never(self.participation)
+    def _correlated(self, noise: CorrelatedGaussian, multiplier: float, rounds: int) -> GaussianRelease:
+        often, apart = self._turns(rounds)
         return correlated_event(multiplier, noise.matrix, rounds, noise.bands, apart, often)
+
+    def _turns(self, rounds: int) -> tuple[int, int]:
+        """Return in how many rounds of so many a unit can take part, and how far two of them lie apart at least."""
+        if isinstance(self.participation, FixedCohort):
+            return self.participation.participations(rounds), self.participation.separation
+        return rounds, 1
 
 
 def _require_known(name: str, part: object, kinds: Any) -> None:

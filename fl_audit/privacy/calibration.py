@@ -171,7 +171,7 @@ def _for_belief(belief: float, claim: Claim) -> float:
             _require_accountable(claim.profile, claim.accountant)
             mu = mu_from_belief(belief, claim.delta, claim.sensitivities, claim.prior)
             return _for_mu(
-                mu, claim, lambda curves: curves.log_odds_at(claim.delta, claim.sensitivities) / log_odds - 1
+                mu, claim, lambda curves: curves._log_odds_at(claim.delta, claim.sensitivities) / log_odds - 1
             )
         case _:
             assert_never(claim.accountant)

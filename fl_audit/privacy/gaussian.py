@@ -3,12 +3,10 @@
 Rounds with signal-to-noise ratios mu_i = Delta_i / sigma_i compose to one Gaussian release, mu^2 = sum of mu_i^2; k
 equal rounds have mu = sqrt(k) / z. Numbers out of their range raise `InputError`.
 
-Several Gaussian releases of one round are one, too. With adaptive clipping (Andrew, Thakkar, McMahan & Ramaswamy 2021,
-"Differentially private learning with adaptive clipping", theorem 1) a round releases the clipped sum with noise
-multiplier z_sum and, to move the clipping norm, the number of units whose norm was within it, with noise multiplier
-z_bit. Each unit adds a vector and a bit; scaled to unit noise, the pair moves by a vector of squared length
-z_sum^-2 + z_bit^-2 between neighbours, so together they are one Gaussian release of noise multiplier
-z = (z_sum^-2 + z_bit^-2)^(-1/2). That holds under Poisson sampling too, because one coin decides on both.
+Several Gaussian releases of one round are one, too: with adaptive clipping (Andrew, Thakkar, McMahan & Ramaswamy 2021,
+"Differentially private learning with adaptive clipping", theorem 1) the clipped sum, and the number of units within the
+norm. Scaled to unit noise, the pair moves by a vector of squared length z_sum^-2 + z_bit^-2 between neighbours; under
+Poisson sampling too, because one coin decides on both.
 """
 
 import math

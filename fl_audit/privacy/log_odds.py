@@ -27,10 +27,8 @@ from fl_audit.privacy import pld
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.profile import PrivacyProfile
 
-_GRID = 500_000
-"""Length of the grid that a law is put on, if that takes no more than `_FINER` times the usual number of points."""
-
-_FINER = 32
+# Length of the grid that a law is put on, if that takes no more than so many times the usual number of points.
+_GRID, _FINER = 500_000, 32
 
 
 class Truth(StrEnum):
@@ -137,7 +135,7 @@ def log_odds_law(events: Sequence[ReleaseEvent], adjacency: Adjacency, under: Tr
     profile = PrivacyProfile(tuple(events), adjacency)
     if profile.gaussian_mu is not None:
         return NormalLogOdds(profile.gaussian_mu, under)
-    curves = fine_curves(profile.events, adjacency) if fine else pld.loss_curves(profile.events, adjacency)
+    curves = fine_curves(profile) if fine else pld.loss_curves(profile.events, adjacency)
     if under is Truth.PRESENT:
         values, masses, beyond = curves.curves[0].losses, curves.curves[0].probabilities, 0.0
     else:
@@ -147,13 +145,7 @@ def log_odds_law(events: Sequence[ReleaseEvent], adjacency: Adjacency, under: Tr
     return GriddedLogOdds(values, cumulative, curves.error, float(values @ masses / masses.sum()))
 
 
-def fine_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency) -> pld.LossCurves:
-    """Return `pld.loss_curves` on a grid up to 32 times as fine, of about half a million points at most.
-
-    Parameters
-    ----------
-    events, adjacency
-        The releases, and how neighbours differ.
-    """
-    finer = min(_FINER, _GRID // pld.loss_curves(events, adjacency).size)
-    return pld.loss_curves(events, adjacency, pld.FINE * max(1, finer))
+def fine_curves(profile: PrivacyProfile) -> pld.LossCurves:
+    """Return the curves of what is released on a grid up to 32 times as fine, about half a million points at most."""
+    finer = min(_FINER, _GRID // pld.loss_curves(profile.events, profile.adjacency).size)
+    return pld.loss_curves(profile.events, profile.adjacency, pld.FINE * max(1, finer))

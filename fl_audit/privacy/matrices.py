@@ -31,7 +31,7 @@ from scipy.linalg import solve_triangular, toeplitz
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
-from fl_audit.privacy.events import GaussianRelease, ReleaseEvent
+from fl_audit.privacy.events import GaussianRelease
 from fl_audit.privacy.gaussian import require_noise_multiplier, require_whole
 
 _LARGEST_ENUMERATION = 100_000  # sets of rounds up to which a sensitivity is found by trying all of them
@@ -59,18 +59,14 @@ def strategy_matrix(kind: StrategyKind, rounds: int, bands: int = 1) -> Floats:
     require_whole(rounds=rounds)
     match kind:
         case StrategyKind.TREE:
-            return _tree(rounds)
+            last, first = np.arange(1, rounds + 1)[:, None], np.arange(rounds)[None, :]
+            return np.asarray((first >= last - (last & -last)) & (first < last), dtype=np.float64)
         case StrategyKind.BANDED:
             coefficients = np.zeros(rounds)
             coefficients[:bands] = banded_coefficients(rounds, bands)
             return np.asarray(toeplitz(coefficients, np.zeros(rounds)), dtype=np.float64)
         case _:
             assert_never(kind)
-
-
-def _tree(rounds: int) -> Floats:
-    last, first = np.arange(1, rounds + 1)[:, None], np.arange(rounds)[None, :]
-    return np.asarray((first >= last - (last & -last)) & (first < last), dtype=np.float64)
 
 
 def _square_root_coefficients(bands: int) -> Floats:
@@ -117,7 +113,7 @@ def inverse(strategy: Floats) -> Floats:
 
 def correlated_event(
     noise_multiplier: float, kind: StrategyKind, rounds: int, bands: int, separation: int, participations: int
-) -> ReleaseEvent:
+) -> GaussianRelease:
     """Return all rounds under correlated noise as the one release that they are to an accountant.
 
     Its sensitivity is exact, or an upper bound for a tree with very many sets of rounds.

@@ -19,7 +19,7 @@ part every time, to which releases of pure epsilon add theirs.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import numpy as np
 
@@ -133,14 +133,8 @@ class LossCurves:
             return _epsilon_bound(self.events, self.adjacency, delta)
         return max(curve.epsilon(delta) for curve in self.curves)
 
-    def log_odds_at(self, delta: float, sensitivities: Sensitivities) -> float:
-        """Return log-odds of the truth that are passed with probability at most delta.
-
-        Parameters
-        ----------
-        delta, sensitivities
-            Above 0 and below 1; whether the rounds' sensitivities are fixed.
-        """
+    def _log_odds_at(self, delta: float, sensitivities: Sensitivities) -> float:
+        """Return log-odds of the truth that are passed with probability at most delta."""
         return self.quantile(delta) if sensitivities is Sensitivities.FIXED else self.composed_quantile(delta)
 
     def quantile(self, probability: float) -> float:
@@ -268,13 +262,9 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
     misplaced = _MASS_PER_RELEASE * count + (MISPLACED_MASS if count > 1 else 0.0)
     curves = []
     for reverse in directions:
-        composed: LossGrid | None = None
-        for law, times in laws:
-            with np.errstate(over="ignore"):  # Chernoff bounds that overflow are not the ones that are used
-                summed = _self_compose(law.masses(interval, reverse), times)
-            composed = summed if composed is None else composed.plus(summed)
-        assert composed is not None
-        curves.append(_curve(composed, interval, misplaced))
+        with np.errstate(over="ignore"):  # Chernoff bounds that overflow are not the ones that are used
+            each = [_self_compose(law.masses(interval, reverse), times) for law, times in laws]
+        curves.append(_curve(reduce(LossGrid.plus, each), interval, misplaced))
     spread = _spread(count, interval, MISPLACED_MASS)
     error = min(count * interval, count * interval**2 / 8 + spread)
     return LossCurves(tuple(curves), interval, error, count, events, adjacency)

@@ -109,7 +109,7 @@ class PrivacyProfile:
         curves = self._curves
         if sensitivities is Sensitivities.FIXED and curves.size <= _CHEAP:
             curves = pld.loss_curves(self.events, self.adjacency, pld.FINEST)
-        return curves.log_odds_at(delta, sensitivities)
+        return curves._log_odds_at(delta, sensitivities)
 
     def tradeoff(self, alpha: float) -> float:
         """Return the smallest type II error of a test whose type I error is alpha (Dong, Roth & Su 2022)."""

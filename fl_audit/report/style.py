@@ -95,10 +95,8 @@ def finish_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
     axes.tick_params(labelsize=SMALL_TEXT_SIZE, colors=INK, length=3)
     axes.grid(True, color=GRID, linewidth=0.6)
     axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(MUTED)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(MUTED)
 
 
 def add_legend(axes: Axes, columns: int = 1) -> None:

@@ -20,7 +20,7 @@ from fl_audit.evidence.run_tables import RunTables, quantiles_by_round
 from fl_audit.game.crafted import CraftedMeasures
 from fl_audit.report import style
 from fl_audit.report.finding import RunContents
-from fl_audit.report.page.pictures import draw_all, page_svg
+from fl_audit.report.page.pictures import _page_svg, draw_all
 from fl_audit.report.sections.noise import MOST_TENSORS, NOISE
 from fl_audit.report.sections.registry import SECTIONS, measured, report_contents
 from fl_audit.report.sections.released_model import promise_fits
@@ -224,10 +224,10 @@ def test_incomplete_tables_are_refused(make_contents):
 
 def test_a_drawing_for_the_page_has_words_colours_of_the_screen_and_names_of_its_own(make_contents):
     contents = make_contents(worlds=30, rounds=3)
-    drawn = page_svg(figure_of(contents, "noise"), "noise")
+    drawn = _page_svg(figure_of(contents, "noise"), "noise")
     assert drawn.startswith("<svg viewBox=")
     assert drawn.endswith("</svg>")
-    assert drawn == page_svg(figure_of(contents, "noise"), "noise")
+    assert drawn == _page_svg(figure_of(contents, "noise"), "noise")
     ratio = contents.find(NoiseNumbers).estimate.ratio
     assert re.search(rf"<text [^>]*>{ratio:.2f}\d* \(", drawn), "words stay words, with all their digits"
     assert "var(--ink)" in drawn

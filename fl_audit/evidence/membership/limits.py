@@ -121,7 +121,7 @@ class _Tradeoff:
     """
 
     def __init__(self, profile: PrivacyProfile) -> None:
-        curves = fine_curves(profile.events, profile.adjacency).curves  # of "in" against "out", then of the reverse
+        curves = fine_curves(profile).curves  # of "in" against "out", then of the reverse
         missed, alarms = _corners(curves[0])
         self._small, self._large = (alarms[::-1], missed[::-1]), _corners(curves[-1])
         # Both are the line 1 - delta(0) - a; those of two grids may differ by what the grids are off.

@@ -28,27 +28,18 @@ class DrawnPicture:
 
 def draw_all(contents: RunContents) -> list[DrawnPicture]:
     """Return every figure of the report, in order, without those that the run has no numbers for."""
-    return [
-        _drawn(section.name, picture.figure(numbers, contents), picture.title, picture.caption(numbers, contents))
-        for section, numbers in measured(contents)
-        if (picture := section.picture) is not None and picture.applies(numbers, contents)
-    ]
+    drawn = []
+    for section, numbers in measured(contents):
+        if (picture := section.picture) is not None and picture.applies(numbers, contents):
+            figure, caption = picture.figure(numbers, contents), picture.caption(numbers, contents)
+            png = to_png(figure)
+            figure.set_layout_engine("none")  # what was laid out for the first is right for the second
+            drawn.append(DrawnPicture(section.name, png, picture.title, caption, _page_svg(figure, section.name)))
+    return drawn
 
 
-def _drawn(name: str, figure: Figure, title: str, caption: str) -> DrawnPicture:
-    png = to_png(figure)
-    figure.set_layout_engine("none")  # what was laid out for the first is right for the second
-    return DrawnPicture(name, png, title, caption, page_svg(figure, name))
-
-
-def page_svg(figure: Figure, name: str) -> str:
-    """Return a figure as an SVG element, short, themed and with names of its own; the same figure gives the same text.
-
-    Parameters
-    ----------
-    figure, name
-        The figure, and its name: what refers to something inside it begins with that, unlike others on the page.
-    """
+def _page_svg(figure: Figure, name: str) -> str:
+    """Return a figure as an SVG element, short, themed, with names of its own; the same figure gives the same text."""
     text = to_svg(figure, name)
     text = _NOT_IN_A_PAGE.sub("", text[text.index("<svg") :])
     box = re.search(r'viewBox="[^"]+"', text)

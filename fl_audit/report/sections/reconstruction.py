@@ -119,8 +119,7 @@ def draw_pictures(figure: Figure, true: Floats32, drawings: Sequence[Drawing], o
         axes.imshow(_strip(pictures[:_SHOWN]), cmap="gray", vmin=0, vmax=1, interpolation="nearest", aspect="equal")
         axes.set(xticks=[], yticks=[])
         axes.set_xlabel(text, loc="left", fontsize=SMALL_TEXT_SIZE, color=INK)
-        for spine in axes.spines.values():
-            spine.set_visible(False)
+        axes.spines[:].set_visible(False)
 
 
 def _strip(pictures: Floats32) -> Floats32:
