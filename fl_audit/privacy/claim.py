@@ -98,7 +98,6 @@ class Claim:
         )
 
     def _repr_html_(self) -> str:
-        """Return the claim in one line, for a notebook."""
         return f"<p>{escape(str(self))}</p>"
 
     @property

@@ -127,7 +127,6 @@ class Guarantee:
         )
 
     def _repr_html_(self) -> str:
-        """Return the promise as a table, for a notebook."""
         numbers = {
             "epsilon": self.epsilon,
             "at delta": self.delta,

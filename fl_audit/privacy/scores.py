@@ -8,10 +8,10 @@ insider may become under such a composition stands in `beliefs`. Numbers out of 
 import math
 from numbers import Real
 
-from scipy.special import erf, erfinv, expit, logit
+from scipy.special import bdtrc, erf, erfinv, expit, logit
 
 from fl_audit.errors import in_percent, require
-from fl_audit.privacy.gaussian import require_delta, require_epsilon, require_mu
+from fl_audit.privacy.gaussian import require_delta, require_epsilon, require_mu, require_whole
 
 _SQRT2 = math.sqrt(2.0)
 
@@ -22,7 +22,6 @@ def require_prior(prior: float) -> None:
 
 
 def _require_belief(belief: float, prior: float) -> None:
-    """Raise `InputError` unless the belief lies above the prior and below 1."""
     require_prior(prior)
     meant = in_percent(belief) if belief > 100 * prior else ""
     accepted = f"accepted are numbers above the prior {prior} and below 1{meant}"
@@ -174,3 +173,32 @@ def mu_from_advantage(advantage: float) -> float:
     """Return the mu whose `gaussian_advantage` is the advantage, above 0 and below 1."""
     require_advantage(advantage)
     return 2 * _SQRT2 * float(erfinv(advantage))
+
+
+def truth_probability(epsilon: float) -> float:
+    """Return the probability with which randomised response tells a bit truly, e^epsilon / (1 + e^epsilon).
+
+    Two coins: a bit is kept with probability rho = tanh(epsilon/2), otherwise a fair coin takes its place (Warner 1965;
+    Eq. (1) of Bernau et al. 2019). Epsilon is at least 0.
+    """
+    require_epsilon(epsilon)
+    return float(expit(epsilon))
+
+
+def response_advantage(epsilon: float, differing: int) -> float:
+    """Return the advantage of an insider who sees one randomised record and knows the two that it can come from.
+
+    Of the d bits in which the records differ, a number B that is binomial (d, p), p the probability of the truth,
+    agrees with the true record; the log-odds are epsilon (2 B - d). The insider guesses the record with more
+    agreements, so its advantage, the total variation, is P(B > d/2) - P(B < d/2). For one bit and for two it is
+    tanh(epsilon/2).
+
+    Parameters
+    ----------
+    epsilon, differing
+        Epsilon of one bit, from 0, and d, the number of bits in which the two records differ, from 1.
+    """
+    require_whole(differing=differing)
+    truth = truth_probability(epsilon)
+    # Even where half of the bits agree: that outcome is as probable under both records, and tells nothing.
+    return float(bdtrc(differing // 2, differing, truth) - bdtrc(differing // 2, differing, 1 - truth))

@@ -19,7 +19,7 @@ from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSam
 from fl_audit.mechanisms.standpoint import Place
 from fl_audit.privacy.events import GaussianRelease
 from fl_audit.privacy.matrices import StrategyKind
-from fl_audit.privacy.randomised_response import truth_probability
+from fl_audit.privacy.scores import truth_probability
 from fl_audit.report.units import unit_words
 from fl_audit.report.wording import number_text, percent, plural
 

@@ -18,7 +18,7 @@ from fl_audit.errors import InputError
 from fl_audit.privacy.events import GaussianRelease, LaplaceRelease, RandomizedResponse
 from fl_audit.privacy.log_odds import Truth, log_odds_law
 from fl_audit.privacy.profile import PrivacyProfile
-from fl_audit.privacy.randomised_response import response_advantage, truth_probability
+from fl_audit.privacy.scores import response_advantage, truth_probability
 from fl_audit.randomness import Purpose, generator
 
 PUBLISHED = {0.1: 0.525, 0.5: 0.622, 1.0: 0.731, 2.0: 0.881, 3.0: 0.953}

@@ -24,7 +24,7 @@ from fl_audit.game.game import Game, load_game
 from fl_audit.game.private_training import OwnDraws
 from fl_audit.game.randomised import ToldRecords, _HeldTensors, told_by
 from fl_audit.learning.models import ModelSpec, initial_models
-from fl_audit.privacy.randomised_response import truth_probability
+from fl_audit.privacy.scores import truth_probability
 from fl_audit.protocol import Key, Record
 from fl_audit.randomness import Purpose, generator
 from strategies.challenger import SeededChallenger

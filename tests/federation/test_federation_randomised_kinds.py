@@ -24,7 +24,7 @@ from fl_audit.game.game import load_game
 from fl_audit.game.private_training import OwnDraws
 from fl_audit.game.public import PublicGame
 from fl_audit.game.randomised import randomised_records, record_pair, told_by
-from fl_audit.privacy.randomised_response import response_advantage
+from fl_audit.privacy.scores import response_advantage
 from fl_audit.randomness import Purpose, generator
 from fl_audit.stored_json import read_json
 from fl_audit.worlds import WorldBatch

@@ -25,8 +25,8 @@ from experiments.reproductions.looks import draw_published, legend_below, name_p
 from fl_audit.adjacency import Adjacency
 from fl_audit.privacy.events import SampledGaussianRelease
 from fl_audit.privacy.names import Accountant
-from fl_audit.privacy.randomised_response import truth_probability
 from fl_audit.privacy.renyi import RDP_ORDERS, rdp_epsilon, renyi_divergences
+from fl_audit.privacy.scores import truth_probability
 from fl_audit.report.style import INK, MUTED, new_figure
 
 SUPPOSED_MEMBERS = 8_000

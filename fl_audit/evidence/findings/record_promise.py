@@ -16,7 +16,7 @@ from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.game.randomised import RecordClaim
 from fl_audit.privacy.events import RandomizedResponse, ReleaseEvent
 from fl_audit.privacy.profile import PrivacyProfile
-from fl_audit.privacy.randomised_response import response_advantage
+from fl_audit.privacy.scores import response_advantage
 
 ACCOUNTANT = "pure epsilon"  # sums the epsilons of independent releases; there is no delta
 

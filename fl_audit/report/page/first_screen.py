@@ -148,7 +148,6 @@ def next_step(contents: RunContents) -> str:
 
 
 def _after_consistent(contents: RunContents) -> str:
-    """Return what a run that found nothing leaves to do."""
     numbers, spare = verdict_of(contents), contents.find(NoiseNumbers)
     if numbers.judges_canaries:
         return worlds_needed_text(numbers)

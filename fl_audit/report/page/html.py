@@ -138,7 +138,6 @@ def _reading(row: Row, is_broken: bool) -> str:
 
 
 def _row_cells(row: Row) -> tuple[Any, ...]:
-    """Return name, value, interval and what is promised, as cells."""
     limit, sign = "", "≥" if row.is_least else "≤"
     if row.limit is not None:
         limit = Markup(f"{sign} {value_html(row.limit, row.is_share, row.digits)}")
@@ -155,7 +154,6 @@ def _interval(row: Row) -> str:
 
 
 def _configuration(contents: RunContents) -> str:
-    """Return the configuration, and a place for name, date and signature."""
     lines = "".join(f"<div><span></span>{name}</div>" for name in ("Name", "Date", "Signature"))
     tables = "".join(map(_table, law_tables(contents.facts)))
     return (

@@ -130,7 +130,6 @@ def next_html(step: str) -> str:
 
 
 def _written_by() -> str:
-    """Return by which version a page was written, and on which day."""
     try:
         release = f" {version('fl-audit')}"
     except PackageNotFoundError:

@@ -141,7 +141,6 @@ def _rows(numbers: AttackNumbers, contents: RunContents) -> list[Row]:
 
 
 def _roc_figure(figure: Figure, numbers: AttackNumbers, contents: RunContents) -> None:
-    """Draw every ROC on logarithmic axes, with intervals at two rates, what the promise allows and what coins reach."""
     axes = figure.add_subplot()
     for place, (name, found) in enumerate(numbers.achieved.items()):
         colour, line = (INK, "-") if name == INSIDER else _LOOKS[place % len(_LOOKS)]

@@ -154,7 +154,6 @@ _BAND = "Clopper-Pearson bounds above two ranks of the worlds with D'"
 
 
 def _tradeoff_figure(figure: Figure, _: TradeoffNumbers, contents: RunContents) -> None:
-    """Draw the measured trade-off with its band, and what the promise leaves to nobody, on logarithmic axes."""
     axes = figure.add_subplot()
     promise, style, run = contents.promise, BIT_STYLES[1], contents.run
     smallest = max(_SMALLEST_RATE, 1 / int((~run.bits).sum()))

@@ -62,7 +62,6 @@ def law_tables(facts: RunFacts) -> list[Table]:
 
 
 def _noise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
-    """Return which noise there is, and how much of it the insider faces."""
     rows: list[tuple[str, Any]] = [
         ("Noise", noise_source_text(facts)),
         ("Noise scaled to", scaling_text(facts)),

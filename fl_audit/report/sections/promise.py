@@ -160,7 +160,6 @@ def _other_promises_tables(numbers: OtherPromises, _: RunContents) -> list[Table
 
 
 def _other_promises_figure(figure: Figure, numbers: OtherPromises, contents: RunContents) -> None:
-    """Draw the noise that each promise takes over the belief that it allows, with this run's own promise."""
     axes = figure.add_subplot()
     style, promise = BIT_STYLES[1], contents.promise
     beliefs = np.array([100 * one.belief for one in numbers.each])
