@@ -15,8 +15,8 @@ from fl_audit.game.game import load_game
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noise import InsideTraining
 from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Place, Standpoint
-from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.client_side import client_epsilons, local_events
+from fl_audit.privacy.accounting import Accountant, client_epsilons
+from fl_audit.privacy.events import local_events
 
 TRAINING: dict[str, Any] = {"strategy": "dp-sgd-clients", "learning-rate": None}
 PRIVACY: dict[str, Any] = {"belief": None, "epsilon": 4.0, "sensitivity": None}

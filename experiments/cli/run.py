@@ -231,7 +231,7 @@ def _print(contents: "RunContents", directory: Path, as_json: bool) -> None:
 
 
 def _tell_report(directory: Path) -> None:
-    from fl_audit.report.page.pdf import hindrance
+    from fl_audit.report.page.writing import hindrance
 
     print(f"report: {directory / 'report.html'}")
     print(f"no PDF was written: {hindrance()}" if hindrance() else f"the same as PDF: {directory / 'report.pdf'}")

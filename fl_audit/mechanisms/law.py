@@ -32,8 +32,7 @@ from fl_audit.mechanisms.noise import (
 )
 from fl_audit.mechanisms.participation import FixedCohort, Participation, PoissonSampling
 from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Standpoint
-from fl_audit.privacy.client_side import local_events
-from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, gaussian_rounds
+from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, gaussian_rounds, local_events
 from fl_audit.privacy.gaussian import combined_multiplier, require_positive
 from fl_audit.privacy.matrices import correlated_event
 

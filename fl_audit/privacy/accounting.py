@@ -4,13 +4,13 @@ No epsilon is reported without the name of the accountant that computed it. How 
 `gaussian` (`gdp`), `renyi` (`rdp-classic`, `rdp`) and `pld` (`pld`). Numbers out of their range raise `InputError`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy import pld
-from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, exact_gaussian_mu
+from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, exact_gaussian_mu, local_events
 from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu, require_delta, require_mu
 from fl_audit.privacy.names import Accountant as Accountant
 from fl_audit.privacy.profile import PrivacyProfile
@@ -114,3 +114,39 @@ def mu_of_epsilon(accountant: Accountant, epsilon: float, delta: float) -> float
             return gdp_mu(epsilon, delta)
         case _:
             assert_never(accountant)
+
+
+def client_epsilons(
+    shard_sizes: Sequence[int],
+    batch: int,
+    rounds: int,
+    noise_multiplier: float,
+    delta: float,
+    accountant: Accountant,
+    *,
+    epochs: int | None = None,
+    steps: int | None = None,
+) -> tuple[float, ...]:
+    """Return the epsilon that every client that trains with Opacus promises its records over all rounds, in order.
+
+    Records come or go (add-remove), as in Opacus' accountants.
+
+    Raises `InputError` if a number is out of its range, or the accountant cannot account for sampling.
+
+    Parameters
+    ----------
+    shard_sizes
+        Number of records of each client, from 1.
+    batch, rounds, noise_multiplier, epochs, steps
+        As for `local_events`, the same for all clients.
+    delta, accountant
+        Above 0 and below 1; `rdp` reports what Opacus' `RDPAccountant` does, `pld` the tighter answer, and `gdp`
+        accounts for one batch only.
+    """
+
+    def promised(records: int) -> float:
+        events = local_events(records, batch, rounds, noise_multiplier, epochs=epochs, steps=steps)
+        return account(PrivacyProfile(events, Adjacency.ADD_REMOVE_RECORD), accountant, delta)
+
+    known = {records: promised(records) for records in dict.fromkeys(shard_sizes)}
+    return tuple(known[records] for records in shard_sizes)

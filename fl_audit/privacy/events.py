@@ -154,6 +154,53 @@ def gaussian_rounds(
     return (SampledGaussianRelease(noise_multiplier, sampling_rate, rounds, seen),)
 
 
+def batches_per_epoch(records: int, batch: int) -> int:
+    """Return how many steps make an epoch: the records over the batch size, rounded up, as torch's data loader counts.
+
+    Opacus samples every record into a step with probability one over this number (`PrivacyEngine`, with Poisson
+    sampling). Where the batch size divides the records that is batch / records, and otherwise a little less.
+
+    Parameters
+    ----------
+    records, batch
+        Size of the shard, and batch size that the loader was given, from 1.
+    """
+    require_whole(records=records, batch=batch)
+    return -(-records // batch)
+
+
+def local_events(
+    records: int,
+    batch: int,
+    rounds: int,
+    noise_multiplier: float,
+    *,
+    epochs: int | None = None,
+    steps: int | None = None,
+) -> tuple[ReleaseEvent, ...]:
+    """Return what one client releases over the whole training if it trains with Opacus: client-side DP-SGD.
+
+    It clips and noises by itself, so that its promise depends on its own shard alone: over all rounds it makes rounds x
+    steps Poisson-sampled Gaussian releases. The server and other clients see less than its steps, which costs nothing
+    more. Raises `InputError` if a number is out of its range, or not exactly one of epochs and steps is given.
+
+    Parameters
+    ----------
+    records, batch, rounds
+        Size of its shard, batch size of its loader, and in how many rounds it trains; from 1.
+    noise_multiplier
+        Opacus' noise multiplier: standard deviation of the noise on the sum over the clipping norm, positive.
+    epochs, steps
+        How many epochs, or how many steps, the client trains in a round, from 1; exactly one of them is given.
+    """
+    batches = batches_per_epoch(records, batch)
+    given = {name: count for name, count in (("epochs", epochs), ("steps", steps)) if count is not None}
+    require(len(given) == 1, f"epochs is {epochs} and steps is {steps}: accepted is exactly one of them")
+    require_whole(rounds=rounds, **given)
+    each = (steps or 0) if epochs is None else epochs * batches
+    return gaussian_rounds(noise_multiplier, rounds * each, 1 / batches)
+
+
 def _with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
     """Return the event with its Gaussian noise multiplied by a factor above 0; other kinds are returned as they are."""
     match event:

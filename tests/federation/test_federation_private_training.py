@@ -15,8 +15,7 @@ from experiments.runs.replay import replay
 from experiments.runs.run import HONEST, Parties, run_audit
 from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
-from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.client_side import client_epsilons
+from fl_audit.privacy.accounting import Accountant, client_epsilons
 from strategies.errors import FederationError
 from strategies.inquiries import _read
 

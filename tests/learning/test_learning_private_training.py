@@ -13,8 +13,7 @@ from fl_audit.learning.local_training import LocalSchedule, local_batches, local
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.private_training import PrivateSteps, opacus_epsilon, private_updates, torch_generator
 from fl_audit.learning.stacked import StackedModel
-from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.client_side import client_epsilons
+from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.randomness import Purpose, generator
 
 RECORDS = 12

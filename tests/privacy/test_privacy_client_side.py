@@ -14,9 +14,8 @@ from opacus.accountants import PRVAccountant, RDPAccountant
 from torch.utils.data import DataLoader, TensorDataset
 
 from fl_audit.errors import InputError
-from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.client_side import batches_per_epoch, client_epsilons, local_events
-from fl_audit.privacy.events import SampledGaussianRelease
+from fl_audit.privacy.accounting import Accountant, client_epsilons
+from fl_audit.privacy.events import SampledGaussianRelease, batches_per_epoch, local_events
 from fl_audit.privacy.gaussian import gdp_epsilon
 
 SHARDS = [50, 120, 1000, 120]

@@ -17,11 +17,11 @@ from fl_audit.evidence.run_tables import Timing
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee import guarantee
-from fl_audit.report.page import pdf
 from fl_audit.report.page.first_screen import facts_of, first_screen, gauge_html, next_step, warnings_of
 from fl_audit.report.page.html import paragraphs, render_html
 from fl_audit.report.page.pictures import draw_all
 from fl_audit.report.page.stylesheet import DARK, LIGHT, STYLESHEET
+from fl_audit.report.page.writing import ON_PAPER, hindrance, write_pdf
 from fl_audit.report.sections.registry import report_contents
 from fl_audit.report.sections.verdict import banner, verdict_of
 
@@ -250,7 +250,7 @@ def test_headings_do_not_jump_and_nothing_is_loaded(make_contents):
     assert all(load.startswith("data:") for load in page.loads)
 
 
-@pytest.mark.skipif(bool(pdf.hindrance()), reason="no WeasyPrint")
+@pytest.mark.skipif(bool(hindrance()), reason="no WeasyPrint")
 @pytest.mark.drawn
 @pytest.mark.parametrize(
     "verdict", [pytest.param(Verdict.CONSISTENT, marks=pytest.mark.long), Verdict.VIOLATED], ids=str
@@ -263,8 +263,8 @@ def test_the_pdf_has_three_pages_with_the_configuration_and_a_place_to_sign(make
     for part in ('id="configuration"', "Signature", "run.keep-releases"):
         assert part in html
     assert 'id="appendix"' not in html
-    assert len(weasyprint.HTML(string=html).render(stylesheets=[weasyprint.CSS(string=pdf.ON_PAPER)]).pages) == 3
-    pdf.write_pdf(html, tmp_path / "report.pdf")
+    assert len(weasyprint.HTML(string=html).render(stylesheets=[weasyprint.CSS(string=ON_PAPER)]).pages) == 3
+    write_pdf(html, tmp_path / "report.pdf")
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF-")
     assert [file.name for file in tmp_path.iterdir()] == ["report.pdf"]
 
@@ -272,12 +272,12 @@ def test_the_pdf_has_three_pages_with_the_configuration_and_a_place_to_sign(make
 def test_without_weasyprint_no_pdf_is_left_and_the_reason_is_said(monkeypatch, tmp_path):
     (tmp_path / "report.pdf").write_bytes(b"of an earlier run")
     monkeypatch.setitem(__import__("sys").modules, "weasyprint", None)
-    pdf.hindrance.cache_clear()
+    hindrance.cache_clear()
     try:
-        assert pdf.hindrance() == "WeasyPrint is not installed (pip install 'fl-audit[pdf]')"
-        pdf.write_pdf("<html></html>", tmp_path / "report.pdf")
+        assert hindrance() == "WeasyPrint is not installed (pip install 'fl-audit[pdf]')"
+        write_pdf("<html></html>", tmp_path / "report.pdf")
     finally:
-        pdf.hindrance.cache_clear()
+        hindrance.cache_clear()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -22,7 +22,8 @@ from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory
 from experiments.sweeps.grid import Axis, grid
 from fl_audit.errors import InputError
-from fl_audit.report.page import pdf, writing
+from fl_audit.report.page import writing
+from fl_audit.report.page.writing import hindrance, write_pdf
 
 SEED = 0x9E3779B97F4A7C15  # 64 bits that turn up nowhere by chance
 
@@ -32,14 +33,14 @@ def test_no_file_of_a_run_tells_the_seed(
     small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not the tables, the figures, the report or the PDF, nor the command that is noted."""
-    monkeypatch.setattr(writing, "write_pdf", pdf.write_pdf)
+    monkeypatch.setattr(writing, "write_pdf", write_pdf)
     monkeypatch.setattr(sys, "argv", ["fl-audit", "run", "a.toml", "--set", f"run.seed={SEED}", "--out", "run"])
     run_audit(small_plan(run={"seed": SEED}), tmp_path / "run", Engine.LOCAL)
     assert json.loads((tmp_path / "run" / "challenger" / "seed.json").read_text())["seed"] == SEED
     assert_untold(tmp_path / "run", SEED)
     endings = {path.suffix for path in files_outside_the_challenger(tmp_path / "run")}
     assert {".parquet", ".html", ".json", ".png", ".safetensors"} <= endings
-    assert (".pdf" in endings) == (not pdf.hindrance())
+    assert (".pdf" in endings) == (not hindrance())
     noted = json.loads((tmp_path / "run" / "public" / "provenance.json").read_text())["sessions"][0]
     assert noted["command"] == "fl-audit run a.toml --out run"
     assert not any(text in "".join(capfd.readouterr()).encode() for text in spellings(SEED)[:3])

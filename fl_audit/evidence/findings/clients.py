@@ -10,8 +10,7 @@ from fl_audit.evidence.findings.found import Findings, json_of
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.learning.private_training import opacus_epsilon
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.client_side import client_epsilons
+from fl_audit.privacy.accounting import Accountant, client_epsilons
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from fl_audit.game.canaries import CanaryFacts
 from fl_audit.learning.private_training import opacus_epsilon
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.client_side import local_events
+from fl_audit.privacy.events import local_events
 from fl_audit.privacy.guarantee import guarantee
 
 
