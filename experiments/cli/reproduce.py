@@ -43,38 +43,32 @@ def reproduce(
     chosen = None if engine is None else require_engine(engine)
     from rich.console import Console
 
-    from experiments.reproductions.papers import Extent
+    from experiments.reproductions.papers import Context, Extent
     from experiments.reproductions.reproduce import reproduce as compute
     from experiments.runs.progress import runs_progress_bar
 
     extent = Extent.QUICK if quick else Extent.FULL
     directory = out or Path("runs") / f"reproduce-{name}{'-quick' if quick else ''}"
     console = Console(stderr=True)
+    context = Context(
+        directory, data_dir, extent, chosen, runs_progress_bar,
+        lambda line: None if is_quiet() else console.print(line, highlight=False), minutes, ray_address,
+    )  # fmt: skip
 
     def way_on() -> list[str] | None:
         flags = options(out=directory, data_dir=data_dir, engine=engine, minutes=minutes, ray_address=ray_address)
         return ["reproduce", name, *(["--quick"] if quick else []), *flags] if directory.is_dir() else None
 
     with goes_on_with(way_on):
-        made = compute(
-            name,
-            directory,
-            data_dir,
-            extent,
-            chosen,
-            runs_progress_bar,
-            lambda line: None if is_quiet() else console.print(line, highlight=False),
-            ray_address,
-            minutes,
-        )
+        paper, made, page = compute(name, context)
     rows = []
     for item, result in made.results:
         computed, alike = result.computed
         printed = result.compared + computed
         counts = (printed, len(result.differences) + computed - alike)
         of_theory = (result.held_against_theory, len(result.theory_misses))
-        rows.append((made.paper.name_of(item), *map(str, (len(result.frame), *counts, *of_theory))))
+        rows.append((paper.name_of(item), *map(str, (len(result.frame), *counts, *of_theory))))
     print_table(("item", "rows", "printed", "of these differ", "theory", "of these missed"), rows)
     for line in made.left_out:
         print(line)
-    print(f"page: {made.page}")
+    print(f"page: {page}")

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.reproductions.claims import ClaimVerdict, PaperClaim, SecondLook, counted, looked_at, verdicts_said
-from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import name_panel
+from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, new_figure
 
 
@@ -45,10 +45,8 @@ def claims_table(
 
 
 def _row(claim: PaperClaim) -> ItemRow:
-    return ItemRow(
-        f"{claim.where} (section {claim.section})".strip(), claim.quantity, measured=claim.found.value,
-        low=claim.found.low, high=claim.found.high, repetitions=claim.worlds, note=claim.note,
-    )  # fmt: skip
+    where = f"{claim.where} (section {claim.section})".strip()
+    return measured_row(where, claim.quantity, claim.found, claim.worlds, claim.note)
 
 
 def _by_statement(claims: Sequence[PaperClaim]) -> Iterator[str]:

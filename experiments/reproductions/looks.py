@@ -13,6 +13,7 @@ from matplotlib.patches import Patch
 from numpy.typing import ArrayLike
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.evidence.membership.rates import Interval
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.report.style import INK, SMALL_TEXT_SIZE, finish_axes
 
@@ -60,14 +61,7 @@ def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) ->
 
 
 def draw_measured(
-    axes: Axes,
-    x: ArrayLike,
-    y: ArrayLike,
-    low: ArrayLike,
-    high: ArrayLike,
-    look: CurveLook,
-    label: str,
-    joined: bool = True,
+    axes: Axes, x: ArrayLike, found: Sequence[Interval], look: CurveLook, label: str, joined: bool = True
 ) -> None:
     """Draw measured values with their intervals; an interval that is open above is drawn as an arrow.
 
@@ -79,16 +73,12 @@ def draw_measured(
         Where to draw; colour, line and marker of the curve.
     label, x
         Its name in the legend; where the values stand.
-    y
-        The values, as many.
-    low
-        Lower ends of their intervals, as many.
-    high
-        Upper ends of their intervals, as many; infinite where open.
+    found
+        The values, as many, with their intervals, whose upper ends are infinite where open.
     joined
         Whether a line joins them.
     """
-    value, bottom, top = (np.asarray(part, dtype=np.float64) for part in (y, low, high))
+    value, bottom, top = (np.array([getattr(one, end) for one in found]) for end in ("value", "low", "high"))
     value = np.where(np.isfinite(value), value, np.nan)
     is_open = np.isinf(top)
     spread = np.stack([value - bottom, np.where(is_open, value, top) - value])

@@ -8,8 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.reproductions.items import COLUMNS, ItemResult
-from experiments.reproductions.papers import Extent, Item, MadeItems, Paper
+from experiments.reproductions.papers import COLUMNS, Extent, Item, ItemResult, MadeItems, Paper
 from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.law_words import SIMULATION_NOTICE
 from fl_audit.report.page.markup import html_figure, html_page, page_table

@@ -1,41 +1,41 @@
-"""Runs that tables and figures share: planned by settings, carried out unless they are finished, then read."""
+"""Runs that tables and figures share: planned by settings, carried out unless they are finished; what they took."""
 
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from math import isfinite, nan
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from experiments.reproductions.papers import Context, Extent
-from experiments.reproductions.spent import note_seconds
+from experiments.reproductions.papers import Context, Extent, RunCosts
 from experiments.runs.config import RunConfig
 from experiments.runs.engines import Engine
 from experiments.runs.guard import nothing_outlives
 from experiments.runs.laws import rounds_of
 from experiments.runs.plan import resolve
 from experiments.runs.progress import part_of
+from experiments.runs.provenance import read_provenance
 from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory
+from experiments.runs.store import write_json
 from fl_audit.adjacency import NeighbourPair
+from fl_audit.errors import InputError
+from fl_audit.stored_json import read_json
 
 _MOST_PROCESSES = 8
 
 
 class NamedSetting(Protocol):
-    """A setting of a paper."""
+    """A setting of a paper, by the name of its run directory and its name in the display."""
 
     @property
-    def name(self) -> str:
-        """Name of its run directory."""
-        ...
+    def name(self) -> str: ...
 
     @property
-    def label(self) -> str:
-        """Its name in the display."""
-        ...
+    def label(self) -> str: ...
 
 
 Setting = TypeVar("Setting", bound=NamedSetting)
@@ -90,7 +90,7 @@ class PlannedRun:
             progress=part_of(on_round, self.world_rounds),
             with_report=False,  # `fl-audit report` writes it of those that somebody looks at
         )
-        note_seconds(self.path, time.monotonic() - begun)
+        _note_seconds(self.path, time.monotonic() - begun)
 
 
 def planned_runs(
@@ -168,3 +168,43 @@ def _play_side_by_side(tasks: Sequence[PlannedRun], begin: _Begin) -> None:
 def cores() -> int:
     """Return how many runs may be carried out at the same time; each holds a gigabyte or two."""
     return min(_MOST_PROCESSES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
+
+
+def _note_seconds(run: Path, seconds: float) -> None:
+    """Note beside a run directory how long the run, or a part of it, took; parts add up."""
+    file = _seconds_file(run)
+    before = float(read_json(file)["seconds"]) if file.exists() else 0.0
+    write_json(file, {"seconds": before + seconds})
+
+
+def seconds_of(run: Path) -> float:
+    """Return how many seconds a finished run took: as noted, else those of its training; NaN if none are known."""
+    file = _seconds_file(run)
+    if file.exists():
+        return float(read_json(file)["seconds"])
+    try:
+        timing = read_json(run / "timing.json")
+    except InputError:
+        return nan
+    return float(timing["setup_seconds"]) + float(timing["training_seconds"])
+
+
+def spent_on(runs: Mapping[Path, int]) -> RunCosts:
+    """Return what finished run directories took together, given with their numbers of worlds."""
+    commits: set[str] = set()
+    for run in runs:
+        origin = read_provenance(RunDirectory(run))
+        commits |= {session.commit for session in origin.sessions if session.commit} if origin else set()
+    seconds = sum(map(seconds_of, runs))
+    return RunCosts(sum(runs.values()), seconds / 60 if isfinite(seconds) else nan, tuple(sorted(commits)))
+
+
+def together(parts: Iterable[RunCosts]) -> RunCosts:
+    """Return what several sets of runs without a common one took."""
+    own = list(parts)
+    commits = sorted({commit for one in own for commit in one.commits})
+    return RunCosts(sum(one.worlds for one in own), sum(one.minutes for one in own), tuple(commits))
+
+
+def _seconds_file(run: Path) -> Path:
+    return run.with_name(f"{run.name}.seconds.json")

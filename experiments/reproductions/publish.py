@@ -18,10 +18,9 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.reproductions.catalogue import PAPERS
 from experiments.reproductions.page import rows_html
 from experiments.reproductions.papers import Extent, Paper
-from experiments.reproductions.reproduce import SCHEMA
+from experiments.reproductions.reproduce import PAPERS, SCHEMA
 from fl_audit.errors import InputError, require
 from fl_audit.report.wording import plural
 from fl_audit.whole_files import whole_file

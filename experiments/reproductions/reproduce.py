@@ -2,19 +2,18 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from experiments.reproductions.catalogue import PAPERS, chosen_items
-from experiments.reproductions.items import ItemResult
+from experiments.reproductions.bernau2019.paper import PAPER as BERNAU_2019
+from experiments.reproductions.bernau2021.paper import PAPER as BERNAU_2021
+from experiments.reproductions.names import require_known
+from experiments.reproductions.negoescu2023.paper import PAPER as NEGOESCU_2023
 from experiments.reproductions.page import differences_html, render_page
-from experiments.reproductions.papers import MINUTES, Context, Extent, Item, MadeItems, Paper
-from experiments.runs.engines import Engine
-from experiments.runs.progress import RunsProgress, no_runs_progress
+from experiments.reproductions.papers import Context, Item, ItemResult, MadeItems, Paper
 from experiments.runs.provenance import commit_of_sources
 from fl_audit.errors import require
 from fl_audit.report.style import to_png, to_svg
@@ -25,69 +24,53 @@ SCHEMA = 1
 _IN_BRACKETS = re.compile(r" \((?:[^()]|\([^()]*\))*\)")
 
 
-@dataclass(frozen=True)
-class Reproduction:
-    """What was made of a paper, and where."""
-
-    paper: Paper[Any]  # the paper that is reproduced
-    results: tuple[tuple[Item, ItemResult], ...]  # each item that was made, with its result
-    left_out: tuple[str, ...]  # a line for every item that could not be made because data are missing
-    remarks: tuple[str, ...]  # a line for every data set that is replaced or left out
-    page: Path  # path of the HTML page
+PAPERS: tuple[Paper[Any], ...] = (BERNAU_2019, BERNAU_2021, NEGOESCU_2023)  # the papers, in the order of their years
 
 
-def reproduce(
-    name: str,
-    directory: Path,
-    data_dir: Path | None = None,
-    extent: Extent = Extent.FULL,
-    engine: Engine | None = None,
-    progress: RunsProgress = no_runs_progress,
-    announce: Callable[[str], None] = lambda line: None,
-    ray_address: str | None = None,
-    minutes: float = MINUTES,
-) -> Reproduction:
-    """Compute a table or figure of a paper, or all of them, and set it beside what is printed.
-
-    Parameters
-    ----------
-    name
-        One of `item_names()`.
-    directory
-        Where all files are written: of every item a CSV file, a PNG, an SVG and what is published of it as
-        JSON; NAME.html; and the runs under `runs/` (for the quick form `runs-quick/`). Finished runs in it are not
-        computed again, and interrupted ones are continued.
-    data_dir
-        Data directory; None means that of the environment.
-    extent
-        Full or quick.
-    engine
-        Where the clients run; None means in this process, or in one for every core.
-    progress
-        Shows the progress of all runs together.
-    announce
-        Called with a line of text as soon as a data set or item is replaced or left out.
-    ray_address
-        Address of a running Ray cluster; None starts a Ray on this machine where one is needed.
-    minutes
-        Within which worlds are added where claims of Bernau et al. 2019 lack them, on all cores together.
+def chosen_items(name: str) -> tuple[Paper[Any], tuple[Item, ...]]:
+    """Return the paper that a name belongs to, and the items that the name stands for: a single one, or all.
 
     Raises
     ------
     InputError
-        If there is no such name, if `directory` is a file or holds the reproduction of another paper, or if the data of
-        all items are missing.
+        If there is no such name.
+    """
+    require_known(name)
+    paper = next(paper for paper in PAPERS if name == paper.key or name.startswith(f"{paper.key}-"))
+    return paper, tuple(item for item in paper.items if name in (paper.key, paper.name_of(item)))
+
+
+def reproduce(name: str, context: Context) -> tuple[Paper[Any], MadeItems, Path]:
+    """Compute a table or figure of a paper, or all of them, and set it beside what is printed.
+
+    In the directory of the context are written: of every item a CSV file, a PNG, an SVG and what is published of it as
+    JSON; NAME.html; and the runs under `runs/` (for the quick form `runs-quick/`). Finished runs in it are not computed
+    again, and interrupted ones are continued.
+
+    Parameters
+    ----------
+    name, context
+        One of `item_names()`; where, and how much is computed.
+
+    Returns
+    -------
+    tuple
+        The paper, what was made of it, and the path of the HTML page.
+
+    Raises
+    ------
+    InputError
+        If there is no such name, if the directory is a file or holds the reproduction of another paper, or if the data
+        of all items are missing.
     FederationError
         If a federation had to stop; the runs and batches that were finished are kept.
     """
     paper, items = chosen_items(name)
-    _require_free(directory, paper)
-    context = Context(directory, data_dir, extent, engine, progress, announce, minutes, ray_address)
+    _require_free(context.directory, paper)
     made = paper.make(items, context)
     missing = made.remarks or made.left_out
     require(bool(made.results), f"{name} cannot be made, none of its data sets is there: {'; '.join(missing)}")
-    page = _write(context, name, paper, made)
-    return Reproduction(paper, made.results, made.left_out, made.remarks, page)
+    return paper, made, _write(context, name, paper, made)
 
 
 def _require_free(directory: Path, paper: Paper[Any]) -> None:

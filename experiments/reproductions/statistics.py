@@ -7,8 +7,9 @@ import numpy as np
 from scipy.special import expit, logit, ndtr, ndtri, stdtrit
 from scipy.stats import binomtest, ttest_ind
 
-from experiments.reproductions.items import CONFIDENCE, ItemRow
+from experiments.reproductions.papers import CONFIDENCE, ItemRow, measured_row
 from fl_audit.arrays import Floats
+from fl_audit.evidence.membership.rates import Interval
 from fl_audit.privacy.scores import gaussian_advantage
 
 RESAMPLES = 400
@@ -61,9 +62,8 @@ def mean_row(setting: str, quantity: str, values: Floats, note: str = "", **more
     **more
         The published number and that of theory, if there are any.
     """
-    low, high = t_interval(values)
-    return ItemRow(setting, quantity, measured=float(np.mean(values)), low=low, high=high, repetitions=len(values),
-                   note=note, **more)  # fmt: skip
+    found = Interval(float(np.mean(values)), *t_interval(values))
+    return measured_row(setting, quantity, found, len(values), note, **more)
 
 
 def predicted_advantage(mu: Floats) -> float:

@@ -419,7 +419,8 @@ def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_slice")
 def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
     said: list[str] = []
-    made = reproduce.reproduce("bernau2019-fig7", tmp_path, extent=Extent.QUICK, announce=said.append)
+    context = Context(tmp_path, extent=Extent.QUICK, announce=said.append)
+    *_, page = reproduce.reproduce("bernau2019-fig7", context)
     assert said == ["Texas is gone"]
     frame = pd.read_csv(tmp_path / "fig7.csv")
     played = (path.name.rpartition("10-")[2] for path in (tmp_path / "runs-quick").glob("*-10-*") if path.is_dir())
@@ -432,7 +433,7 @@ def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
     assert by[label, "test accuracy"] == pytest.approx(worlds["test_accuracy"].mean())
     assert {"black-box AUC", "AUC of the loss", "training accuracy"} <= set(frame["quantity"])
     assert any("members against test records" in quantity for quantity in frame["quantity"])
-    text = made.page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
     for words in ("What agrees with the paper", "Quick form", "Texas is gone", "its shadow models", "does not state n"):
         assert words in text, words
 

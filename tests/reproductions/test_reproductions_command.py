@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from experiments.cli.main import main
-from experiments.reproductions.catalogue import PAPERS
+from experiments.reproductions.reproduce import PAPERS
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from experiments.reproductions.bernau2021.expectations import table_3
 from experiments.reproductions.bernau2021.published import TABLE_2, TABLE_3
 from experiments.reproductions.bernau2021.queries import NoisyQuery, figure_1, figure_2, figure_3, simulate
 from experiments.reproductions.bernau2021.settings import RELATIONS, SCALINGS, InsiderStudy
-from experiments.reproductions.items import COLUMNS, ItemResult, ItemRow, table
+from experiments.reproductions.papers import COLUMNS, ItemResult, ItemRow, table
 from experiments.reproductions.statistics import (
     bootstrap,
     largest_exceedance,

@@ -25,17 +25,7 @@ from experiments.reproductions.negoescu2023.landscapes import (
     _remarks,
     available_study,
 )
-from experiments.reproductions.negoescu2023.studies import (
-    ADULT,
-    LOCATION,
-    PURCHASE,
-    EpsilonStarStudy,
-    EpsilonStarTask,
-    all_points,
-    baseline_points,
-    private_points,
-    quick_form,
-)
+from experiments.reproductions.negoescu2023.studies import ADULT, LOCATION, PURCHASE, EpsilonStarStudy, EpsilonStarTask
 from experiments.reproductions.papers import Context, Extent, NoDataError
 from experiments.runs.engines import Engine
 from experiments.runs.laws import rounds_of
@@ -54,7 +44,7 @@ from fl_audit.report.style import to_png
 def test_the_settings_are_those_of_the_paper() -> None:
     assert (ADULT.records, ADULT.population_records, ADULT.test_records) == (32_561, 16_280, 16_280)
     for study, epochs in ((ADULT, (1, 5, 10, 20)), (LOCATION, (10, 50, 100)), (PURCHASE, (10, 50, 100))):
-        baselines, private = baseline_points(study, None), private_points(study, None)
+        baselines, private = study.baselines(None), study.private(None)
         assert tuple(one.config.training.epochs for one in baselines) == epochs
         varied = {(one.config.privacy.epsilon, one.config.privacy.clipping_norm, one.config.training.expected_batch)
                   for one in private}  # fmt: skip
@@ -66,14 +56,14 @@ def test_the_settings_are_those_of_the_paper() -> None:
             assert one.config.audit.worlds == 5
             assert one.config.privacy.delta < 1 / study.records
         assert {one.config.privacy.accountant for one in private} == {Accountant.RDP}
-    assert len(all_points(ADULT, None)) == 28
-    assert rounds_of(baseline_points(ADULT, None)[0].config) == math.ceil(32_561 / 64)
+    assert len(ADULT.points(None)) == 28
+    assert rounds_of(ADULT.baselines(None)[0].config) == math.ceil(32_561 / 64)
 
 
 def test_the_quick_form_has_the_same_kinds_of_points() -> None:
     for study in (ADULT, LOCATION):
-        quick = quick_form(study)
-        assert len(private_points(quick, None)) == 2
+        quick = study.in_form(Extent.QUICK)
+        assert len(quick.private(None)) == 2
         assert set(quick.baseline_epochs) <= set(study.baseline_epochs)
 
 

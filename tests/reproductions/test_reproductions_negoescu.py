@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.reproductions.catalogue import chosen_items
-from experiments.reproductions.items import COLUMNS, ItemResult
 from experiments.reproductions.names import item_names
 from experiments.reproductions.negoescu2023.paper import PAPER
 from experiments.reproductions.negoescu2023.ratios import CUT, DELTA, _exact_curves
@@ -20,24 +18,36 @@ from experiments.reproductions.negoescu2023.simulation import (
     summary,
     true_epsilon_star,
 )
-from experiments.reproductions.papers import Context, Extent, NoDataError, Paper, SingleItem, make_each
-from experiments.reproductions.reproduce import Reproduction, reproduce
+from experiments.reproductions.papers import (
+    COLUMNS,
+    Context,
+    Extent,
+    ItemResult,
+    MadeItems,
+    NoDataError,
+    Paper,
+    SingleItem,
+    make_each,
+)
+from experiments.reproductions.reproduce import chosen_items, reproduce
 from experiments.reproductions.statistics import t_interval
 from fl_audit.errors import InputError
 from fl_audit.evidence.star.empirical_star import epsilon_star_of_rates
 
 # One worker makes what tests of this file share.
 pytestmark = pytest.mark.xdist_group("negoescu")
+Made = tuple[MadeItems, Path]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Reproduction:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     nothing = tmp_path_factory.mktemp("no-data")
-    return reproduce("negoescu2023", tmp_path_factory.mktemp("negoescu"), nothing, Extent.QUICK)
+    context = Context(tmp_path_factory.mktemp("negoescu"), nothing, Extent.QUICK)
+    return reproduce("negoescu2023", context)[1:]
 
 
-def _result(made: Reproduction, key: str) -> ItemResult:
-    return next(result for item, result in made.results if item.key == key)
+def _result(made: Made, key: str) -> ItemResult:
+    return next(result for item, result in made[0].results if item.key == key)
 
 
 def test_names_of_both_papers() -> None:
@@ -49,19 +59,19 @@ def test_names_of_both_papers() -> None:
         chosen_items("negoescu-fig5")
 
 
-def test_every_file_is_written(made: Reproduction) -> None:
-    keys = [item.key for item, _ in made.results]
+def test_every_file_is_written(made: Made) -> None:
+    keys = [item.key for item, _ in made[0].results]
     assert {"fig3", "fig4", "fig5"} <= set(keys)
-    assert {path.name for path in made.page.parent.iterdir()} >= {
+    assert {path.name for path in made[1].parent.iterdir()} >= {
         "negoescu2023.html", *(f"{key}.{kind}" for key in ("fig3", "fig4", "fig5") for kind in ("csv", "png"))
     }  # fmt: skip
-    for _, result in made.results:
+    for _, result in made[0].results:
         assert tuple(result.frame.columns) == COLUMNS
         assert not result.compared
 
 
-def test_the_page_is_of_this_paper(made: Reproduction) -> None:
-    html = made.page.read_text(encoding="utf-8")
+def test_the_page_is_of_this_paper(made: Made) -> None:
+    html = made[1].read_text(encoding="utf-8")
     assert "<h1>Reproduction of Negoescu et al. 2023</h1>" in html
     for words in ("Epsilon*: Privacy metric", "Quick form", "no data needed", "sets of 100, 1,000 losses",
                   "Members have losses Gamma(2, 1)", "The paper finds most noise at the ends"):  # fmt: skip
@@ -70,7 +80,7 @@ def test_the_page_is_of_this_paper(made: Reproduction) -> None:
     assert "full-batch rounds" not in html
 
 
-def test_figure_3_follows_the_normal_laws(made: Reproduction) -> None:
+def test_figure_3_follows_the_normal_laws(made: Made) -> None:
     """The largest first quantity stands where FNR meets the cut: log (1 - delta - FPR) / FNR at that threshold."""
     frame = _result(made, "fig3").frame
     fpr = stats.norm.cdf(stats.norm.isf(CUT) - 3)
@@ -83,7 +93,7 @@ def test_figure_3_follows_the_normal_laws(made: Reproduction) -> None:
     assert np.nanmax(curves.values) == pytest.approx(float(whole), rel=1e-9)
 
 
-def test_figure_4_says_what_its_numbers_say(made: Reproduction) -> None:
+def test_figure_4_says_what_its_numbers_say(made: Made) -> None:
     result = _result(made, "fig4")
     rows = result.frame.set_index(["setting", "quantity"])
     assert set(rows["theory"].dropna()) == {0.0}
@@ -102,7 +112,7 @@ def test_figure_4_says_what_its_numbers_say(made: Reproduction) -> None:
     assert mean["high"] - mean["measured"] == pytest.approx(stats.t.ppf(0.975, 9) * spread / math.sqrt(10))
 
 
-def test_figure_5_counts_the_cells(made: Reproduction) -> None:
+def test_figure_5_counts_the_cells(made: Made) -> None:
     """The remark's count is that of a fresh simulation; the errors in the rows are bias, spread and their sum."""
     result = _result(made, "fig5")
     errors = summary(simulate(SimulationSettings(sizes=(100, 1000), repetitions=10)))
@@ -149,7 +159,7 @@ def test_an_item_without_its_data_is_left_out(tmp_path: Path, monkeypatch: pytes
     assert made.results == ()
     assert made.left_out == ("Figure 1. It needs data: left out, nothing under runs-quick",)
     later = Paper("negoescu2023", "Later", "Later.", (lacking,), make_each, str)
-    monkeypatch.setattr("experiments.reproductions.catalogue.PAPERS", (later,))
+    monkeypatch.setattr("experiments.reproductions.reproduce.PAPERS", (later,))
     with pytest.raises(InputError, match=r"negoescu2023 cannot be made.*nothing under runs"):
-        reproduce("negoescu2023", tmp_path / "out")
+        reproduce("negoescu2023", Context(tmp_path / "out"))
     assert not (tmp_path / "out").exists()

@@ -4,9 +4,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.page import _opening, _rows, differences_html
-from experiments.reproductions.papers import Item
+from experiments.reproductions.papers import Context, Item, ItemResult, ItemRow, table
 from experiments.reproductions.reproduce import reproduce
 
 
@@ -36,7 +35,7 @@ def test_printed_numbers_that_theory_does_not_give_are_named() -> None:
 
 
 def test_a_page_of_one_table_of_closed_forms_opens_with_its_own_counts(tmp_path: Path) -> None:
-    page = reproduce("bernau2019-table2", tmp_path).page.read_text(encoding="utf-8")
+    page = reproduce("bernau2019-table2", Context(tmp_path))[2].read_text(encoding="utf-8")
     assert '<p class="opening">9 of 10 printed numbers follow from theory in all printed digits.' in page
     assert "central DP" not in page.partition("<h2>")[0]
 

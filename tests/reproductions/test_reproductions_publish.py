@@ -16,14 +16,13 @@ from experiments.reproductions.bernau2019.epsilons import table_2, table_3
 from experiments.reproductions.bernau2021.expectations import calibrated
 from experiments.reproductions.bernau2021.expectations import table_3 as scores
 from experiments.reproductions.bernau2021.queries import DELTAS, DIMENSIONS, EPSILONS, NoisyQuery
-from experiments.reproductions.catalogue import PAPERS
 from experiments.reproductions.claims import Cause, ClaimVerdict, PaperClaim, SecondLook, looked_at
 from experiments.reproductions.looks import SCALING_LOOKS, draw_boxes
 from experiments.reproductions.negoescu2023.estimators import SETTINGS
 from experiments.reproductions.negoescu2023.paper import theorem_2
 from experiments.reproductions.negoescu2023.simulation import true_epsilon_star
-from experiments.reproductions.papers import Extent
-from experiments.reproductions.reproduce import reproduce
+from experiments.reproductions.papers import Context, Extent
+from experiments.reproductions.reproduce import PAPERS, reproduce
 from fl_audit.errors import InputError
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.mechanisms.noise import NoiseScaling
@@ -35,8 +34,8 @@ DOCS = Path(__file__).parents[2] / "docs" / "papers"
 
 @pytest.fixture
 def finished(tmp_path: Path) -> Path:
-    reproduce("bernau2021-table3", tmp_path / "runs" / "a", extent=Extent.QUICK)
-    reproduce("bernau2019-table2", tmp_path / "runs" / "b")
+    reproduce("bernau2021-table3", Context(tmp_path / "runs" / "a", extent=Extent.QUICK))
+    reproduce("bernau2019-table2", Context(tmp_path / "runs" / "b"))
     return tmp_path / "runs"
 
 
@@ -103,7 +102,7 @@ def test_pages_of_other_settings_are_stale(finished: Path, tmp_path: Path, monke
 
 def test_the_full_form_is_taken_of_both(tmp_path: Path) -> None:
     for extent in Extent:
-        reproduce("bernau2021-table3", tmp_path / "runs" / extent, extent=extent)
+        reproduce("bernau2021-table3", Context(tmp_path / "runs" / extent, extent=extent))
     publish.publish(tmp_path / "runs", tmp_path / "docs")
     assert "Full form" in (tmp_path / "docs" / "bernau2021.md").read_text(encoding="utf-8")
 

@@ -13,13 +13,11 @@ import pytest
 from experiments.reproductions import playing, reproduce
 from experiments.reproductions.bernau2021 import paper, settings
 from experiments.reproductions.bernau2021.identification import ADVANTAGE
-from experiments.reproductions.bernau2021.neighbours import labels_of, neighbour_of
-from experiments.reproductions.bernau2021.runs import play
+from experiments.reproductions.bernau2021.runs import labels_of, neighbour_of, play
 from experiments.reproductions.bernau2021.settings import ADULT, InsiderSetting, QuickWorlds, configuration
-from experiments.reproductions.catalogue import PAPERS, chosen_items
-from experiments.reproductions.items import COLUMNS
 from experiments.reproductions.names import ITEMS, item_names
-from experiments.reproductions.papers import Context, Extent
+from experiments.reproductions.papers import COLUMNS, Context, Extent
+from experiments.reproductions.reproduce import PAPERS, chosen_items
 from experiments.reproductions.sources import DataFound
 from experiments.reproductions.statistics import predicted_advantage
 from experiments.runs.engines import Engine
@@ -72,7 +70,8 @@ class Balanced(HTMLParser):
 @pytest.mark.long
 def test_all_items_at_once(tmp_path: Path) -> None:
     said: list[str] = []
-    made = reproduce.reproduce("bernau2021", tmp_path, extent=Extent.QUICK, announce=said.append)
+    context = Context(tmp_path, extent=Extent.QUICK, announce=said.append)
+    _, made, page = reproduce.reproduce("bernau2021", context)
     keys = [item.key for item, _ in made.results]
     assert keys == ["table2", "table3", *(f"fig{number}" for number in (1, 2, 3, 4, 5, 6, 9)), "claims"]
     assert [line.partition(".")[0] for line in made.left_out] == ["Figure 7", "Figure 8"]
@@ -86,7 +85,7 @@ def test_all_items_at_once(tmp_path: Path) -> None:
         finite = frame.dropna(subset=["measured", "low", "high"])
         assert (finite["low"] <= finite["high"] + 1e-9).all(), key
         assert (tmp_path / f"{key}.png").read_bytes().startswith(b"\x89PNG")
-    _check_page(made.page, keys)
+    _check_page(page, keys)
 
 
 WORDS_OF_THE_PAGE = (
@@ -107,8 +106,8 @@ def _check_page(path: Path, keys: list[str]) -> None:
 
 
 def test_rows_are_what_the_runs_say(tmp_path: Path) -> None:
-    made = reproduce.reproduce("bernau2021-table2", tmp_path, extent=Extent.QUICK)
-    assert made.page.name == "bernau2021-table2.html"
+    _, made, page = reproduce.reproduce("bernau2021-table2", Context(tmp_path, extent=Extent.QUICK))
+    assert page.name == "bernau2021-table2.html"
     frame = made.results[0][1].frame
     assert len(frame) == 8
     worlds = pd.read_parquet(tmp_path / "runs-quick" / LS_B.name / "worlds.parquet")
@@ -179,23 +178,23 @@ def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.
     config = configuration(LS_B, Extent.QUICK, None)
     pair = neighbour_of(config)
     assert resolve(config).public.pair == pair
-    play([LS_B], Context(tmp_path, extent=Extent.QUICK))
-    monkeypatch.setattr("experiments.reproductions.bernau2021.neighbours._ranked", None)
+    found = play([LS_B], Context(tmp_path, extent=Extent.QUICK))[LS_B]
+    monkeypatch.setattr("experiments.reproductions.bernau2021.runs._ranked", None)
     other = configuration(replace(LS_B, belief=0.75), Extent.QUICK, None)
     assert neighbour_of(other, [(config, RunDirectory(tmp_path / "runs-quick" / LS_B.name))]) == pair
-    assert len(labels_of(config, pair)) == 2
+    assert len(labels_of(found)) == 2
 
 
 def test_nothing_to_play_on_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paper, "find_data", lambda *_: DataFound((), ("Adult is left out (gone)",)))
     with pytest.raises(InputError, match=r"bernau2021-fig9 cannot be made.*Adult is left out \(gone\)"):
-        reproduce.reproduce("bernau2021-fig9", tmp_path / "out")
+        reproduce.reproduce("bernau2021-fig9", Context(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
-    made = reproduce.reproduce("bernau2021", tmp_path / "out")
+    _, made, _ = reproduce.reproduce("bernau2021", Context(tmp_path / "out"))
     assert [item.key for item, _ in made.results] == ["table3", "fig1", "fig2", "fig3"]
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="is a file"):
-        reproduce.reproduce("bernau2021-table3", tmp_path / "file")
+        reproduce.reproduce("bernau2021-table3", Context(tmp_path / "file"))
 
 
 def test_every_paper_has_items_of_its_own() -> None:
@@ -212,5 +211,5 @@ def test_papers_do_not_mix_in_one_directory(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "older2020-fig3.html").write_text("")
     monkeypatch.setattr(reproduce, "PAPERS", (replace(paper.PAPER, key="older2020"), paper.PAPER))
     with pytest.raises(InputError, match=r"holds older2020: accepted is a directory of bernau2021"):
-        reproduce.reproduce("bernau2021-table3", tmp_path)
+        reproduce.reproduce("bernau2021-table3", Context(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["older2020-fig3.html"]

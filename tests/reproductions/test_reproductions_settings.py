@@ -20,9 +20,9 @@ from experiments.reproductions.bernau2021.settings import (
     main_settings,
     neighbour_settings,
 )
-from experiments.reproductions.catalogue import chosen_items
 from experiments.reproductions.names import item_names
 from experiments.reproductions.papers import Extent
+from experiments.reproductions.reproduce import chosen_items
 from experiments.reproductions.sources import find_data
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError

@@ -9,8 +9,8 @@ from experiments.reproductions.bernau2019.claims import CONFIDENCE
 from experiments.reproductions.bernau2019.figures import Runs, runs_of_method
 from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, MembershipData, Method
 from experiments.reproductions.bernau2019.tradeoffs import area_of, gain
-from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import CurveLook, draw_measured, legend_below, name_panel
+from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from fl_audit.report.style import MUTED, new_figure
 
 LOOKS = {
@@ -61,8 +61,7 @@ def _draw(axes: Axes, data: MembershipData, runs: Runs) -> None:
         if not all(attack in run.areas_of_worlds for run in central):
             continue
         found = [area_of(run, attack) for run in central]
-        ends = [one.low for one in found], [one.high for one in found]
-        draw_measured(axes, [run.epsilon for run in central], [one.value for one in found], *ends, look, look.name)
+        draw_measured(axes, [run.epsilon for run in central], found, look, look.name)
     axes.set_xscale("log")
 
 
@@ -73,10 +72,8 @@ def _rows(data: MembershipData, runs: Runs) -> Iterator[ItemRow]:
         setting = f"{run.setting.label}, epsilon {run.epsilon:.4g}"
         there = [attack for attack in LOOKS if attack in run.areas_of_worlds]
         for attack in there:
-            found, look = area_of(run, attack), LOOKS[attack]
-            yield ItemRow(setting, f"AUC, {look.name}", measured=found.value, low=found.low, high=found.high,
-                          repetitions=run.worlds)  # fmt: skip
+            yield measured_row(setting, f"AUC, {LOOKS[attack].name}", area_of(run, attack), run.worlds)
+        note = f"interval at {CONFIDENCE:.1%}, worlds as pairs"
         for one, other in pairwise(there):
             found = gain([run], one, other, CONFIDENCE)
-            yield ItemRow(setting, f"AUC, {one} less {other}", measured=found.value, low=found.low, high=found.high,
-                          repetitions=run.worlds, note=f"interval at {CONFIDENCE:.1%}, worlds as pairs")  # fmt: skip
+            yield measured_row(setting, f"AUC, {one} less {other}", found, run.worlds, note)

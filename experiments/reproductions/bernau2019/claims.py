@@ -28,7 +28,7 @@ from experiments.reproductions.bernau2019.tradeoffs import (
 )
 from experiments.reproductions.claims import PaperClaim, untested
 from experiments.reproductions.claims_table import claims_table
-from experiments.reproductions.items import ItemResult
+from experiments.reproductions.papers import ItemResult
 from experiments.reproductions.statistics import resampling, welch_interval
 from fl_audit.arrays import Floats
 from fl_audit.evidence.membership.rates import Interval

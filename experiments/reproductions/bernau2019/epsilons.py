@@ -20,8 +20,8 @@ from experiments.reproductions.bernau2019.published import (
     MembershipStudy,
     Recipe,
 )
-from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import draw_published, legend_below, name_panel
+from experiments.reproductions.papers import ItemResult, ItemRow, table
 from fl_audit.adjacency import Adjacency
 from fl_audit.privacy.events import SampledGaussianRelease
 from fl_audit.privacy.names import Accountant

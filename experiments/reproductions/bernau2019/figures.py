@@ -22,15 +22,8 @@ from experiments.reproductions.bernau2019.settings import (
     Method,
 )
 from experiments.reproductions.bernau2019.tradeoffs import area_of, mean_interval, phi
-from experiments.reproductions.items import ItemResult, ItemRow, table
-from experiments.reproductions.looks import (
-    CurveLook,
-    draw_measured,
-    draw_published,
-    empty_panel,
-    legend_below,
-    name_panel,
-)
+from experiments.reproductions.looks import draw_measured, draw_published, empty_panel, legend_below, name_panel
+from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, new_figure
 
@@ -160,10 +153,7 @@ def _five(run: MembershipFindings, attack: str) -> str:
 
 
 def _row(run: MembershipFindings, quantity: str, found: Interval, note: str = "") -> ItemRow:
-    return ItemRow(
-        run.setting.label, quantity, measured=found.value, low=found.low, high=found.high, repetitions=run.worlds,
-        note=note,
-    )  # fmt: skip
+    return measured_row(run.setting.label, quantity, found, run.worlds, note)
 
 
 def _places(runs: Sequence[MembershipFindings], number: int = 0) -> list[float]:
@@ -176,7 +166,7 @@ def _places(runs: Sequence[MembershipFindings], number: int = 0) -> list[float]:
 def _accuracies(axes: Axes, own: Mapping[MembershipData, list[MembershipFindings]], method: Method) -> None:
     for number, ((data, runs), look) in enumerate(zip(own.items(), CLASS_LOOKS, strict=False)):
         places = _places(runs, number)
-        _draw(axes, places, [mean_interval(run.test_accuracy) for run in runs], look, _form(data))
+        draw_measured(axes, places, [mean_interval(run.test_accuracy) for run in runs], look, _form(data))
         axes.plot(
             places, [run.train_accuracy.mean() for run in runs], look.marker, color=look.colour, markersize=4,
             markerfacecolor="white", linestyle=(0, (1, 3)), linewidth=0.9,
@@ -195,7 +185,7 @@ def _areas(axes: Axes, own: Mapping[MembershipData, list[MembershipFindings]], m
     axes.axhline(0.5, color=MUTED, linewidth=4, alpha=0.35)
     for number, ((data, runs), look) in enumerate(zip(own.items(), CLASS_LOOKS, strict=False)):
         places = _places(runs, number)
-        _draw(axes, places, [area_of(run, attack) for run in runs], look, _form(data))
+        draw_measured(axes, places, [area_of(run, attack) for run in runs], look, _form(data))
         said = [place for place, run in zip(places, runs, strict=True) if is_at_chance(run.setting)]
         draw_published(axes, said, [0.5] * len(said), look.colour)
     low, high = axes.get_ylim()
@@ -224,7 +214,7 @@ def _phis(axes: Axes, own: Mapping[MembershipData, list[MembershipFindings]], me
         attack = WHITE_BOX if WHITE_BOX in original.areas_of_worlds else BLACK_BOX
         if private:
             found = [phi(original, run, attack) for run in private]
-            _draw(axes, _places(private, number), found, look, _form(data))
+            draw_measured(axes, _places(private, number), found, look, _form(data))
     printed = PHI_AT_CHANCE.get(next(iter(own)).study, (None, None))[method is Method.CENTRAL]
     if printed is not None:
         axes.axhline(printed, color=MUTED, linestyle="--", linewidth=1.2)
@@ -234,11 +224,6 @@ def _phis(axes: Axes, own: Mapping[MembershipData, list[MembershipFindings]], me
         )  # fmt: skip
     axes.set_ylim(-0.05, 2.1)
     _finish(axes, "phi", method, "phi", own)
-
-
-def _draw(axes: Axes, places: Sequence[float], found: Sequence[Interval], look: CurveLook, label: str) -> None:
-    ends = [one.low for one in found], [one.high for one in found]
-    draw_measured(axes, places, [one.value for one in found], *ends, look, label)
 
 
 def _finish(

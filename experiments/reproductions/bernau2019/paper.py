@@ -21,10 +21,9 @@ from experiments.reproductions.bernau2019.settings import (
     WorldPart,
 )
 from experiments.reproductions.claims import verdicts_said
-from experiments.reproductions.items import ItemResult
-from experiments.reproductions.papers import Context, Extent, Item, MadeItems, Paper
+from experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper
+from experiments.reproductions.playing import spent_on
 from experiments.reproductions.sources import find_data
-from experiments.reproductions.spent import spent_on
 from fl_audit.report.page.markup import page_table
 from fl_audit.report.wording import plural
 

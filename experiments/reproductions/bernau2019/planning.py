@@ -11,8 +11,7 @@ from experiments.reproductions.bernau2019.runs import MembershipFindings, carry_
 from experiments.reproductions.bernau2019.settings import MembershipData, MembershipSetting, WorldPart, settings_of
 from experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from experiments.reproductions.papers import Context, Extent
-from experiments.reproductions.playing import cores
-from experiments.reproductions.spent import seconds_of
+from experiments.reproductions.playing import cores, seconds_of
 from experiments.runs.store import write_json
 from fl_audit.arrays import Floats
 from fl_audit.errors import require

@@ -15,16 +15,9 @@ from experiments.reproductions.bernau2021.published import (
     TABLE_2,
     published_repetitions,
 )
-from experiments.reproductions.bernau2021.runs import InsiderFindings
-from experiments.reproductions.bernau2021.settings import (
-    MAIN_BELIEF,
-    SCALINGS,
-    InsiderData,
-    InsiderSetting,
-    audit_settings,
-)
+from experiments.reproductions.bernau2021.runs import InsiderFindings, Played
+from experiments.reproductions.bernau2021.settings import MAIN_BELIEF, SCALINGS, InsiderSetting, audit_settings
 from experiments.reproductions.bernau2021.slips import explained
-from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import (
     SCALING_LOOKS,
     THEORY,
@@ -34,6 +27,7 @@ from experiments.reproductions.looks import (
     legend_below,
     name_panel,
 )
+from experiments.reproductions.papers import ItemResult, ItemRow, table
 from experiments.reproductions.statistics import median_of_largest, predicted_advantage
 from fl_audit.adversaries.membership.loss import chance_spread
 from fl_audit.arrays import Floats
@@ -54,16 +48,10 @@ _MEMBERSHIP_LOOKS = {
 }
 
 
-def audit_of_epsilon(data: InsiderData, runs: Mapping[InsiderSetting, InsiderFindings]) -> ItemResult:
-    """Return the four panels of one data set: epsilon' from sensitivities, belief and advantage, and all advantages.
-
-    Parameters
-    ----------
-    data, runs
-        The data set; what was found in each run.
-    """
-    settings = audit_settings([data])
-    rows = {setting: audit_rows(runs[setting]) for setting in settings}
+def audit_of_epsilon(played: Played) -> ItemResult:
+    """Return the four panels of one data set: epsilon' from sensitivities, belief and advantage, and all advantages."""
+    (data,), settings = played.data, audit_settings(played.data)
+    rows = {setting: audit_rows(played.runs[setting]) for setting in settings}
     figure = new_figure(7.6)
     panels = figure.subplots(2, 2).ravel()
     for letter, axes, quantity in zip("abc", panels, (SENSITIVITIES, BELIEF, ADVANTAGE), strict=False):
@@ -87,13 +75,7 @@ def audit_of_epsilon(data: InsiderData, runs: Mapping[InsiderSetting, InsiderFin
 
 
 def audit_rows(found: InsiderFindings) -> dict[str, ItemRow]:
-    """Return what one run says of epsilon and of both adversaries, by quantity.
-
-    Parameters
-    ----------
-    found
-        What was found in the run.
-    """
+    """Return what one run says of epsilon and of both adversaries, by quantity."""
     rows = (_sensitivity_row(found), _belief_row(found), _advantage_row(found), _insider_row(found), _member_row(found))
     return {row.quantity: row for row in rows}
 
@@ -216,6 +198,5 @@ def _draw_with_published(
 ) -> None:
     """Draw one curve with its published values; local noise is shifted a little to the left, global to the right."""
     side = -1 if scaling is NoiseScaling.LOCAL else 1
-    ends = ([row.low for row in rows], [row.high for row in rows])
-    draw_measured(axes, x + 0.05 * side, [row.measured for row in rows], *ends, look, look.name)
+    draw_measured(axes, x + 0.05 * side, [row.found for row in rows], look, look.name)
     draw_published(axes, x + 0.19 * side, [row.published for row in rows], look.colour)

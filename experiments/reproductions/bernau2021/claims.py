@@ -13,7 +13,7 @@ from experiments.reproductions.bernau2021.expectations import calibrated, table_
 from experiments.reproductions.bernau2021.identification import identified
 from experiments.reproductions.bernau2021.published import TABLE_3
 from experiments.reproductions.bernau2021.queries import DELTAS, EPSILONS, NoisyQuery
-from experiments.reproductions.bernau2021.runs import InsiderFindings
+from experiments.reproductions.bernau2021.runs import InsiderFindings, Played
 from experiments.reproductions.bernau2021.second_looks import SECOND_LOOKS
 from experiments.reproductions.bernau2021.sensitivities import outlier_share
 from experiments.reproductions.bernau2021.settings import (
@@ -27,7 +27,7 @@ from experiments.reproductions.bernau2021.settings import (
 )
 from experiments.reproductions.claims import PaperClaim, difference, exact, untested
 from experiments.reproductions.claims_table import claims_table
-from experiments.reproductions.items import ItemResult, ItemRow
+from experiments.reproductions.papers import ItemResult
 from experiments.reproductions.statistics import (
     bootstrap,
     largest_exceedance,
@@ -57,7 +57,7 @@ FEW_OUTLIERS = 0.016
 """The smallest share of outliers that section 6.1 names as one: of what has none it is at most that."""
 
 
-def closed_forms() -> Iterator[PaperClaim]:
+def _closed_forms() -> Iterator[PaperClaim]:
     """Yield what follows from formulas alone."""
     frame = table_3().frame
     printed = frame[frame["published"].notna() & (frame["quantity"] != "delta")]
@@ -98,10 +98,6 @@ def _sequential_over_renyi() -> float:
         assert promise.noise_multiplier is not None
         ratios.append(ROUNDS * sqrt(2 * log(1.25 * ROUNDS / delta)) / promise.noise_multiplier / promise.epsilon)
     return min(ratios)
-
-
-def _found(row: ItemRow) -> Interval:
-    return Interval(row.measured, row.low, row.high)
 
 
 def _ratio(interval: Interval, by: float) -> Interval:
@@ -156,7 +152,7 @@ def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
         yield PaperClaim("6.2", "the mean belief is only slightly above 0.5", setting.label, "mean belief in the truth",
                          _resampled(found, values, lambda x: float(np.mean(x))), 0.5, SLIGHTLY,
                          worlds=found.repetitions)  # fmt: skip
-        counted = _found(identified(found)[1])
+        counted = identified(found)[1].found
         bound = largest_exceedance(found.promised_mu, setting.belief)
         exceeded = replace(counted, high=min(counted.high, bound)) if counted.low <= bound else counted
         yield PaperClaim("6.2", "a belief exceeds rho_beta no more often than delta", setting.label,
@@ -219,7 +215,7 @@ def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     local, whole = ([one for one in settings if one.scaling is scaling] for scaling in (LS, GS))
     worlds = min(runs[one].repetitions for one in settings)
     apart = {
-        name: _mean([_distance(_found(rows[one][name]), epsilon_from_belief(one.belief)) for one in local])
+        name: _mean([_distance(rows[one][name].found, epsilon_from_belief(one.belief)) for one in local])
         for name in (SENSITIVITIES, BELIEF, ADVANTAGE)
     }
     exceeded = max(abs(rows[one][SENSITIVITIES].measured / rows[one][SENSITIVITIES].theory - 1) for one in local)
@@ -231,7 +227,7 @@ def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
                          f"mean distance from epsilon, {farther.rpartition(' ')[2]} less {nearer.rpartition(' ')[2]}",
                          Interval(one.value - other.value, one.low - other.high, one.high - other.low), 0.0,
                          worlds=worlds)  # fmt: skip
-    under = [_ratio(_found(rows[one][SENSITIVITIES]), epsilon_from_belief(one.belief)) for one in whole]
+    under = [_ratio(rows[one][SENSITIVITIES].found, epsilon_from_belief(one.belief)) for one in whole]
     largest = max(under, key=lambda one: one.high)
     yield PaperClaim("6.3", "under global sensitivity epsilon' is too small", data.title,
                      "largest epsilon' from sensitivities over epsilon", largest, highest=1.0,
@@ -282,28 +278,11 @@ UNTESTED = (
 """What is said but cannot be tested, and why."""
 
 
-def claims_of(data: Sequence[InsiderData], runs: Runs) -> list[PaperClaim]:
-    """Return all claims: closed forms, those about runs by test and data set, and what cannot be tested.
-
-    Parameters
-    ----------
-    data, runs
-        The data sets; their finished runs.
-    """
-    tested = [claim for test in TESTS for one in data for claim in test(one, runs)]
-    return [*closed_forms(), *tested, *UNTESTED]
-
-
-def claims_item(data: Sequence[InsiderData], runs: Runs) -> ItemResult:
-    """Return all claims as a table with its picture.
-
-    Parameters
-    ----------
-    data, runs
-        The data sets; their finished runs.
-    """
+def claims_item(played: Played) -> ItemResult:
+    """Return all claims: closed forms, those about runs by test and data set, and what cannot be tested."""
+    tested = [claim for test in TESTS for one in played.data for claim in test(one, played.runs)]
     return claims_table(
-        claims_of(data, runs),
+        [*_closed_forms(), *tested, *UNTESTED],
         SECOND_LOOKS,
         (
             f"Where the paper states no number: an advantage is the same within {CLOSE:g}, a mean belief is slightly "
@@ -316,5 +295,5 @@ def claims_item(data: Sequence[InsiderData], runs: Runs) -> ItemResult:
             "allow, so that they decide late. Epsilon' from the largest belief is an extreme value, whose distance "
             "does not go to 0 with more worlds.",
         ),
-        [one.title for one in data],
+        [one.title for one in played.data],
     )

@@ -5,8 +5,8 @@ import numpy as np
 from experiments.reproductions.bernau2021.published import TABLE_3, PrintedScores
 from experiments.reproductions.bernau2021.settings import CANDIDATES, ROUNDS, InsiderStudy
 from experiments.reproductions.bernau2021.slips import explained
-from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import draw_published, legend_below, name_panel
+from experiments.reproductions.papers import ItemResult, ItemRow, table
 from fl_audit.adjacency import Adjacency
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import noise_multiplier_for

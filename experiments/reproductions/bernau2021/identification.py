@@ -1,48 +1,58 @@
-"""Table 2 of Bernau et al. 2021: advantage and share of beliefs above rho_beta, at rho_beta = 0.9."""
+"""Table 2 and Figure 6 of Bernau et al. 2021: advantage, beliefs and test accuracy at rho_beta = 0.9."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from experiments.reproductions.bernau2021.published import TABLE_2, TABLE_2_REPETITIONS
-from experiments.reproductions.bernau2021.runs import InsiderFindings
+from experiments.reproductions.bernau2021.runs import InsiderFindings, Played
 from experiments.reproductions.bernau2021.settings import (
-    RELATION_LETTERS,
-    SCALING_LETTERS,
+    MAIN_BELIEF,
     SCALINGS,
-    InsiderData,
     InsiderSetting,
+    InsiderStudy,
     main_settings,
 )
 from experiments.reproductions.bernau2021.slips import explained
-from experiments.reproductions.items import CONFIDENCE, ItemResult, ItemRow, table
 from experiments.reproductions.looks import (
     SCALING_LOOKS,
     THEORY,
+    CurveLook,
+    box_key,
+    draw_boxes,
     draw_measured,
     draw_published,
+    empty_panel,
     legend_below,
     name_panel,
 )
-from experiments.reproductions.statistics import predicted_advantage, predicted_exceedance, z_against, z_between
+from experiments.reproductions.papers import CONFIDENCE, ItemResult, ItemRow, measured_row, table
+from experiments.reproductions.statistics import (
+    bootstrap,
+    mean_belief,
+    predicted_advantage,
+    predicted_exceedance,
+    resampling,
+    z_against,
+    z_between,
+)
 from fl_audit.evidence.belief.advantage import clopper_pearson, empirical_advantage
+from fl_audit.evidence.membership.rates import Interval
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.scores import gaussian_advantage
 from fl_audit.report.style import INK, new_figure
 
 ADVANTAGE = "advantage"
 EXCEEDED = "delta' (share of beliefs above rho_beta)"
+_APPROXIMATE = "approximate, from the sensitivities of each world"
+_SHADES = ("#ffffff", "#bdbdbd", "#7f7f7f")
 
 
-def table_2(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderFindings]) -> ItemResult:
-    """Return Table 2.
-
-    Parameters
-    ----------
-    data, runs
-        The data sets; what was found in each run.
-    """
+def table_2(played: Played) -> ItemResult:
+    """Return Table 2."""
+    data, runs = played.data, played.runs
     rows = [row for setting in main_settings(data) for row in identified(runs[setting])]
     frame = table(rows)
     figure = new_figure(2.2 + 2.1 * 2)
@@ -70,7 +80,7 @@ def table_2(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderFi
         explained(
             ("local-law", "global-law", "repetitions", "second-draw", "bit", "optimizer", "calibration", "eq-9", "ssim",
              "network", "subset"),
-            any(one.stands_in for one in data),
+            played.stands_in,
         ),
     )  # fmt: skip
 
@@ -84,7 +94,7 @@ def identified(found: InsiderFindings) -> tuple[ItemRow, ItemRow]:
     measured = empirical_advantage(found.worlds["won"].to_numpy(), CONFIDENCE)
     published = TABLE_2[setting.data.study, setting.scaling, setting.relation]
     against = z_between(measured.advantage, worlds, published.advantage, TABLE_2_REPETITIONS)
-    law = "exact" if local else "approximate, from the sensitivities of each world"
+    law = "exact" if local else _APPROXIMATE
     note = (
         f"theory {law}; z against theory {z_against(measured.advantage, expected, worlds):+.2f}, against the published "
         f"{against:+.2f}{_floored(found)}"
@@ -115,14 +125,93 @@ def _draw(axes: Axes, settings: Sequence[InsiderSetting], rows: Sequence[ItemRow
         own = [index for index, setting in enumerate(settings) if setting.scaling is scaling]
         part = [rows[index] for index in own]
         look = SCALING_LOOKS[scaling]
-        draw_measured(
-            axes, own, [row.measured for row in part], [row.low for row in part], [row.high for row in part], look,
-            look.name, joined=False,
-        )  # fmt: skip
+        draw_measured(axes, own, [row.found for row in part], look, look.name, joined=False)
     places = np.arange(len(rows))
     for place, row in enumerate(rows):
         axes.plot([place - 0.33, place + 0.33], [row.theory] * 2, color=INK, linewidth=2.2, label=THEORY)
         look = SCALING_LOOKS[settings[place].scaling]
         draw_published(axes, [place + 0.22], [row.published], look.colour)
-    axes.set_xticks(places, [f"{SCALING_LETTERS[s.scaling]} {RELATION_LETTERS[s.relation]}" for s in settings])
+    axes.set_xticks(places, [setting.letters for setting in settings])
     axes.set_xlim(-0.6, len(rows) - 0.4)
+
+
+def figure_6(played: Played) -> ItemResult:
+    """Return the distributions of the final belief in the truth, and of the test accuracy."""
+    data, runs, figure = played.data, played.runs, new_figure(7.2)
+    panels = figure.subplots(2, 2).ravel()
+    by_study = {one.study: one for one in data}
+    for letter, axes, study in zip("abc", panels[:3], InsiderStudy, strict=True):
+        if study in by_study:
+            _draw_beliefs(axes, [runs[setting] for setting in main_settings([by_study[study]])])
+            name_panel(axes, letter, by_study[study].title, "", "Belief in the truth (probability)")
+        else:
+            empty_panel(axes, f"({letter}) {study}", "not played: its data are not there")
+    _draw_accuracies(panels[3], played)
+    name_panel(panels[3], "d", "Test accuracy", "", "Accuracy after the last round (%)")
+    keys = [box_key(SCALING_LOOKS[scaling]) for scaling in SCALINGS]
+    legend_below(figure, list(panels), keys)
+    return ItemResult(
+        table(row for setting in main_settings(data) for row in _belief_rows(runs[setting])),
+        figure,
+        "Final beliefs in the data set that was really used (a to c), and test accuracy (d, shades by data set). LS, "
+        "GS: noise by local or global sensitivity; B, U: a record is replaced or removed. LS is not a private release.",
+        (
+            "Panels a to c of the paper show the belief in D, which was always used; ours show the belief in the data "
+            "set that was used.",
+            "Panel d of the paper is an example that does not name its data set; ours shows all of them. The paper's "
+            "panel was not read off. Its point is that the larger noise of GS B costs accuracy.",
+            *explained(
+                ("local-law", "second-draw", "bit", "optimizer", "precision", "network", "subset"), played.stands_in
+            ),
+        ),
+    )
+
+
+def _draw_beliefs(axes: Axes, found: Sequence[InsiderFindings]) -> None:
+    for scaling in SCALINGS:
+        own = [(place, one) for place, one in enumerate(found) if one.setting.scaling is scaling]
+        values = [one.worlds["belief"].to_numpy() for _, one in own]
+        draw_boxes(axes, values, [place for place, _ in own], SCALING_LOOKS[scaling], 0.6)
+    for place, one in enumerate(found):
+        if one.setting.scaling is NoiseScaling.LOCAL:
+            mean = mean_belief(one.promised_mu)
+            axes.plot([place - 0.42, place + 0.42], [mean] * 2, color=INK, linestyle="--", label="theory, mean (LS)")
+        axes.plot([place], [float(one.worlds["belief"].mean())], "x", color=INK, markersize=7, label="measured mean")
+    axes.axhline(MAIN_BELIEF, color=INK, linestyle=":", linewidth=1.6, label="rho_beta = 0.9")
+    axes.set_xticks(range(len(found)), [one.setting.letters for one in found])
+    axes.set_ylim(-0.02, 1.02)
+
+
+def _draw_accuracies(axes: Axes, played: Played) -> None:
+    for index, one in enumerate(played.data):
+        settings = main_settings([one])
+        values = [100 * played.runs[setting].worlds["test_accuracy"].to_numpy() for setting in settings]
+        places = np.arange(len(settings)) + 0.27 * (index - (len(played.data) - 1) / 2)
+        shade = _SHADES[index]
+        draw_boxes(axes, values, list(places), CurveLook(one.title, INK, shade, "", "", ""), 0.23)
+        axes.bar([np.nan], [np.nan], color=shade, edgecolor=INK, label=f"d: {one.title}")
+    axes.set_xticks(range(4), [setting.letters for setting in main_settings(played.data[:1])])
+    axes.set_xlim(-0.6, 3.6)
+
+
+def _belief_rows(found: InsiderFindings) -> list[ItemRow]:
+    setting, worlds, random = found.setting, found.repetitions, resampling(found.setting.name)
+    beliefs = found.worlds["belief"].to_numpy(dtype=np.float64)
+    accuracy = found.worlds["test_accuracy"].to_numpy(dtype=np.float64)
+    mean, median = (Interval(float(of(beliefs)), *bootstrap(beliefs, of, random)) for of in (np.mean, np.median))
+    quartiles = np.percentile(beliefs, [25, 75])
+    law = "exact law" if setting.scaling is NoiseScaling.LOCAL else _APPROXIMATE
+    return [
+        measured_row(setting.label, "mean belief in the truth", mean, worlds,
+            f"theory: {law}; in print 'on average only slightly above 0.5'",
+            theory=float(np.mean([mean_belief(float(one)) for one in found.mu_of_worlds]))),
+        measured_row(setting.label, "median belief in the truth", median, worlds,
+            f"quartiles {quartiles[0]:.3f} and {quartiles[1]:.3f}"),
+        ItemRow(setting.label, "largest belief in the truth", measured=float(beliefs.max()), repetitions=worlds,
+            note="an extreme value: grows with the repetitions"),
+        replace(identified(found)[1], quantity="share of beliefs above rho_beta",
+            note=f"published: Table 2; promised is at most {setting.data.delta:g}"),
+        measured_row(setting.label, "test accuracy",
+            Interval(float(accuracy.mean()), *bootstrap(accuracy, np.mean, random)), worlds,
+            "mean over worlds of the accuracy after the last round; interval: bootstrap over worlds"),
+    ]  # fmt: skip

@@ -1,16 +1,15 @@
 """The tables and figures of Bernau et al. 2021, made from runs that they share."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
 from experiments.reproductions.bernau2021.audits import audit_of_epsilon
-from experiments.reproductions.bernau2021.beliefs import figure_6
 from experiments.reproductions.bernau2021.claims import claims_item
 from experiments.reproductions.bernau2021.expectations import table_3
-from experiments.reproductions.bernau2021.identification import table_2
+from experiments.reproductions.bernau2021.identification import figure_6, table_2
 from experiments.reproductions.bernau2021.queries import figure_1, figure_2, figure_3
-from experiments.reproductions.bernau2021.runs import InsiderFindings, play
+from experiments.reproductions.bernau2021.runs import InsiderFindings, Played, play
 from experiments.reproductions.bernau2021.sensitivities import figure_4, figure_5
 from experiments.reproductions.bernau2021.settings import (
     ACCOUNTANT,
@@ -22,15 +21,15 @@ from experiments.reproductions.bernau2021.settings import (
     InsiderData,
     InsiderSetting,
     InsiderStudy,
+    all_settings,
     all_values,
     audit_settings,
     main_settings,
     neighbour_settings,
 )
-from experiments.reproductions.items import ItemResult
-from experiments.reproductions.papers import Context, Extent, Item, MadeItems, Paper
+from experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper
+from experiments.reproductions.playing import spent_on
 from experiments.reproductions.sources import find_data
-from experiments.reproductions.spent import spent_on
 from fl_audit.report.law_words import AUDIT_DEVICE
 from fl_audit.report.page.markup import page_table
 from fl_audit.report.wording import number_text, plural
@@ -38,16 +37,14 @@ from fl_audit.report.wording import number_text, plural
 NO_DATA = "none of its data sets is there"
 QUICK_WARNING = "Quick form: few worlds, wide intervals. It shows that everything works, and proves little."
 
-Runs = Mapping[InsiderSetting, InsiderFindings]
-
 
 @dataclass(frozen=True)
 class InsiderItem(Item):
     """A table or figure whose runs are also used by others."""
 
-    # Makes the item from the available data sets and the runs on them. It is called only if a data set is available or
-    # none is needed.
-    build: Callable[[Sequence[InsiderData], Runs], ItemResult]
+    # Makes the item from its available data sets and all runs. It is called only if a data set is available or none is
+    # needed.
+    build: Callable[[Played], ItemResult]
     # Returns the settings that it needs to be run on given data sets.
     settings: Callable[[Iterable[InsiderData]], tuple[InsiderSetting, ...]] = lambda data: ()
     studies: tuple[InsiderStudy, ...] = ()  # the data sets of the paper that it shows; empty if it needs no data
@@ -57,17 +54,8 @@ class InsiderItem(Item):
         return tuple(one for one in found if one.study in self.studies)
 
 
-def _without_runs(build: Callable[[], ItemResult]) -> Callable[[Sequence[InsiderData], Runs], ItemResult]:
-    return lambda data, runs: build()
-
-
-def _audit(data: Sequence[InsiderData], runs: Runs) -> ItemResult:
-    return audit_of_epsilon(data[0], runs)
-
-
-def _all_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
-    own = tuple(data)
-    return (*main_settings(own), *audit_settings(own), *neighbour_settings(own))
+def _without_runs(build: Callable[[], ItemResult]) -> Callable[[Played], ItemResult]:
+    return lambda played: build()
 
 
 _EVERY_STUDY = tuple(InsiderStudy)
@@ -81,10 +69,12 @@ ITEMS = (
     InsiderItem("fig4", "Figure 4. Local sensitivity by neighbour", figure_4, neighbour_settings, _EVERY_STUDY),
     InsiderItem("fig5", "Figure 5. Sensitivities over the rounds", figure_5, main_settings, _EVERY_STUDY),
     InsiderItem("fig6", "Figure 6. Beliefs and test accuracy", figure_6, main_settings, _EVERY_STUDY),
-    InsiderItem("fig7", "Figure 7. Audit of epsilon on MNIST", _audit, audit_settings, (InsiderStudy.MNIST,)),
-    InsiderItem("fig8", "Figure 8. Audit of epsilon on Purchase-100", _audit, audit_settings, (InsiderStudy.PURCHASE,)),
-    InsiderItem("fig9", "Figure 9. Audit of epsilon on Adult", _audit, audit_settings, (InsiderStudy.ADULT,)),
-    InsiderItem("claims", "Claims of the text", claims_item, _all_settings, _EVERY_STUDY),
+    InsiderItem("fig7", "Figure 7. Audit of epsilon on MNIST", audit_of_epsilon, audit_settings, (InsiderStudy.MNIST,)),
+    InsiderItem(
+        "fig8", "Figure 8. Audit of epsilon on Purchase-100", audit_of_epsilon, audit_settings, (InsiderStudy.PURCHASE,)
+    ),
+    InsiderItem("fig9", "Figure 9. Audit of epsilon on Adult", audit_of_epsilon, audit_settings, (InsiderStudy.ADULT,)),
+    InsiderItem("claims", "Claims of the text", claims_item, all_settings, _EVERY_STUDY),
 )
 
 
@@ -112,7 +102,7 @@ def make(items: Sequence[InsiderItem], context: Context) -> MadeItems:
     played = tuple(runs.values())
     data = ", ".join(one.title for one in found.data) or "no data needed"
     return MadeItems(
-        tuple((item, _made(item, item.data_of(found.data), runs, context)) for item in makeable),
+        tuple((item, _made(item, Played(item.data_of(found.data), runs), context)) for item in makeable),
         tuple(f"{item.title}: left out, {NO_DATA}" for item in items if item not in makeable),
         found.remarks,
         (data, plural(len(played), "run")),
@@ -121,11 +111,11 @@ def make(items: Sequence[InsiderItem], context: Context) -> MadeItems:
     )
 
 
-def _made(item: InsiderItem, data: tuple[InsiderData, ...], runs: Runs, context: Context) -> ItemResult:
+def _made(item: InsiderItem, played: Played, context: Context) -> ItemResult:
     """Return an item with what the runs behind it took."""
-    own = dict.fromkeys(item.settings(data))
-    spent = spent_on({context.runs / one.name: runs[one].repetitions for one in own})
-    return replace(item.build(data, runs), spent=spent)
+    own = dict.fromkeys(item.settings(played.data))
+    spent = spent_on({context.runs / one.name: played.runs[one].repetitions for one in own})
+    return replace(item.build(played), spent=spent)
 
 
 PAPER = Paper(

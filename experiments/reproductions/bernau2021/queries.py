@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.special import expit, ndtr
 
-from experiments.reproductions.items import CONFIDENCE, ItemResult, ItemRow, table
 from experiments.reproductions.looks import legend_below, name_panel
+from experiments.reproductions.papers import CONFIDENCE, ItemResult, ItemRow, table
 from experiments.reproductions.statistics import bootstrap, mean_belief, resampling
 from fl_audit.arrays import Flags, Floats
 from fl_audit.evidence.belief.advantage import clopper_pearson, empirical_advantage

@@ -1,22 +1,28 @@
-"""The audit runs that tables and figures share: each is carried out once and then read from its directory."""
+"""The audit runs that tables and figures share: each is carried out once, its neighbour searched for, and then read."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from experiments.reproductions.bernau2021.neighbours import neighbour_of
-from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, InsiderSetting, configuration
+from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, InsiderData, InsiderSetting, configuration
 from experiments.reproductions.papers import Context
 from experiments.reproductions.playing import carry_out_all, planned_runs
 from experiments.runs.config import RunConfig
+from experiments.runs.plan import data_spec
 from experiments.runs.run_directory import RunDirectory, read_public
 from experiments.runs.store import read_frame
-from fl_audit.adjacency import NeighbourPair
+from fl_audit.adjacency import Adjacency, NeighbourPair
 from fl_audit.arrays import Floats
+from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.dissimilarity import Dissimilarity, Measure
+from fl_audit.data.neighbours import NeighbourChoice, ranked_neighbours
+from fl_audit.data.split import select_records
+from fl_audit.errors import InputError
 from fl_audit.mechanisms.noise import SENSITIVITY_FLOOR
 from fl_audit.stored_json import read_json
 
@@ -70,6 +76,19 @@ class InsiderFindings:
         return values
 
 
+@dataclass(frozen=True)
+class Played:
+    """Data sets with what was found in all runs."""
+
+    data: Sequence[InsiderData]
+    runs: Mapping[InsiderSetting, InsiderFindings]
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether one of the data sets stands in for the paper's."""
+        return any(one.stands_in for one in self.data)
+
+
 def play(settings: Iterable[InsiderSetting], context: Context) -> dict[InsiderSetting, InsiderFindings]:
     """Carry out the runs that are not finished yet, and read what all of them found.
 
@@ -100,3 +119,61 @@ def _read_findings(setting: InsiderSetting, config: RunConfig, run: RunDirectory
     frames = {label: read_frame(run.path / f"{label}.parquet") for label in ("worlds", "rounds")}
     public, _ = read_public(run.path)
     return InsiderFindings(setting, config, read_json(run.summary), **frames, pair=public.pair)
+
+
+RANKS = 3  # how many most and how many least dissimilar neighbours one search keeps: as many as Figure 4 shows
+
+
+def neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirectory]] = ()) -> NeighbourPair:
+    """Return where D and D' differ: read from a run with the same neighbour if one was begun, otherwise searched for.
+
+    Each is searched for only once: a search over all pairs of images takes minutes.
+
+    Parameters
+    ----------
+    config
+        A configuration whose neighbour is ranked by dissimilarity.
+    begun
+        Other configurations with their run directories; runs that were not begun are ignored.
+    """
+    asked = _question(config)
+    for other, run in begun:
+        if _question(other) == asked and run.configuration.exists():
+            with suppress(InputError):  # it is just being written, by another process
+                return read_public(run.path)[0].pair
+    *search, rank = asked
+    return _ranked(*search)[rank - 1]
+
+
+def labels_of(found: InsiderFindings) -> tuple[int, ...]:
+    """Return the label of the differing record of D, and that of its replacement if it has one."""
+    data, pair = found.config.data, found.pair
+    split = select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)
+    label = int(split.inside.labels[pair.index])
+    if pair.replacement is None or split.outside is None:
+        return (label,)
+    return label, int(split.outside.labels[pair.replacement])
+
+
+def _question(config: RunConfig) -> tuple[DataSpec, int, int, int, Adjacency, Measure, bool, int]:
+    """Return everything that the choice of the neighbour depends on, with the rank last."""
+    data, audit = config.data, config.audit
+    farthest = audit.neighbour is NeighbourChoice.MOST_DISSIMILAR
+    return (
+        data_spec(data), data.records, data.test_records, data.seed,
+        config.privacy.adjacency, audit.dissimilarity, farthest, audit.neighbour_rank or 1,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=32)
+def _ranked(
+    spec: DataSpec,
+    records: int,
+    test_records: int,
+    seed: int,
+    relation: Adjacency,
+    dissimilarity: Dissimilarity,
+    farthest: bool,
+) -> tuple[NeighbourPair, ...]:
+    split = select_records(load_source(spec), records, test_records, seed)
+    return ranked_neighbours(relation, split.inside, split.outside, dissimilarity, RANKS, farthest)

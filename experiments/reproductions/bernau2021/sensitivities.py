@@ -1,13 +1,12 @@
 """Figures 4 and 5 of Bernau et al. 2021: local sensitivities by neighbour, and over the rounds."""
 
-from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.reproductions.bernau2021.neighbours import labels_of
 from experiments.reproductions.bernau2021.published import FIGURE_4_MEDIANS, FIGURE_4_OUTLIERS
-from experiments.reproductions.bernau2021.runs import InsiderFindings
+from experiments.reproductions.bernau2021.runs import InsiderFindings, Played, labels_of
 from experiments.reproductions.bernau2021.settings import (
     CLIPPING_NORM,
     MAIN_BELIEF,
@@ -18,7 +17,6 @@ from experiments.reproductions.bernau2021.settings import (
     neighbours_shown,
 )
 from experiments.reproductions.bernau2021.slips import explained
-from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import (
     RELATION_LOOKS,
     box_key,
@@ -28,9 +26,11 @@ from experiments.reproductions.looks import (
     name_panel,
     published_key,
 )
+from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from experiments.reproductions.statistics import bootstrap, resampling
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
+from fl_audit.evidence.membership.rates import Interval
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.report.style import INK, draw_band, new_figure
 
@@ -52,22 +52,17 @@ def outlier_share(values: Floats) -> float:
     return float(np.mean((values < low - reach) | (values > high + reach)))
 
 
-def figure_4(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderFindings]) -> ItemResult:
-    """Return the distributions of local sensitivities, from the most to the least dissimilar neighbour.
-
-    Parameters
-    ----------
-    data, runs
-        The data sets; what was found in each run.
-    """
-    figure = new_figure(4.6)
+def figure_4(played: Played) -> ItemResult:
+    """Return the distributions of local sensitivities, from the most to the least dissimilar neighbour."""
+    data, figure = played.data, new_figure(4.6)
     widths = [len(neighbours_shown(one, _REPLACE)) + 1.5 for one in data]
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True, gridspec_kw={"width_ratios": widths})[0]
     rows: list[ItemRow] = []
     for letter, axes, one in zip("abc", panels, data, strict=False):
         for relation in RELATIONS:
             shown = neighbours_shown(one, relation)
-            found = [runs[InsiderSetting(one, NoiseScaling.LOCAL, relation, MAIN_BELIEF, *which)] for which in shown]
+            at = partial(InsiderSetting, one, NoiseScaling.LOCAL, relation, MAIN_BELIEF)
+            found = [played.runs[at(*which)] for which in shown]
             shift = -0.2 if relation is _REPLACE else 0.2
             places = np.array([neighbours_shown(one, _REPLACE).index(which) for which in shown]) + shift
             boxes = [one_found.sensitivities.ravel() for one_found in found]
@@ -86,10 +81,7 @@ def figure_4(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderF
         "Local sensitivities of all rounds and worlds, by the rank of the neighbour under the dissimilarity measure: "
         "the most dissimilar on the left, the least on the right. Boxes: quartiles, whiskers to 1.5 interquartile "
         "ranges.",
-        explained(
-            ("figure-4-relation", "labels", "eq-9", "ssim", "subset", "network", "optimizer"),
-            any(one.stands_in for one in data),
-        ),
+        explained(("figure-4-relation", "labels", "eq-9", "ssim", "subset", "network", "optimizer"), played.stands_in),
     )
 
 
@@ -105,8 +97,7 @@ def _finish_neighbours(axes: Axes, data: InsiderData) -> None:
 def _neighbour_rows(found: InsiderFindings) -> list[ItemRow]:
     setting, values = found.setting, found.sensitivities
     random = resampling(setting.name)
-    low, high = bootstrap(values, _median, random)
-    shares = bootstrap(values, outlier_share, random)
+    found_median, share = (Interval(of(values), *bootstrap(values, of, random)) for of in (_median, outlier_share))
     extreme = {"most-dissimilar": 0, "least-dissimilar": 1}
     replaced = setting.relation is _REPLACE
     median = (
@@ -120,35 +111,27 @@ def _neighbour_rows(found: InsiderFindings) -> list[ItemRow]:
     label = f"{setting.label}{', most-dissimilar 1' if setting.is_standard_neighbour else ''}"
     quartiles = np.percentile(values, [25, 75])
     return [
-        ItemRow(label, "median local sensitivity", published=median, measured=_median(values), low=low, high=high,
-            repetitions=found.repetitions,
-            note=f"{_labels(found)}quartiles {quartiles[0]:.3g} and {quartiles[1]:.3g}; limit "
-            f"{_limit(setting.relation):g}; interval: bootstrap over worlds"),
-        ItemRow(label, "share of outliers", published=outliers, measured=outlier_share(values), low=shares[0],
-            high=shares[1], repetitions=found.repetitions,
-            note="beyond 1.5 interquartile ranges"),
+        measured_row(label, "median local sensitivity", found_median, found.repetitions,
+            f"{_labels(found)}quartiles {quartiles[0]:.3g} and {quartiles[1]:.3g}; limit "
+            f"{_limit(setting.relation):g}; interval: bootstrap over worlds", published=median),
+        measured_row(label, "share of outliers", share, found.repetitions, "beyond 1.5 interquartile ranges",
+            published=outliers),
     ]  # fmt: skip
 
 
 def _labels(found: InsiderFindings) -> str:
-    labels = labels_of(found.config, found.pair)
+    labels = labels_of(found)
     return f"labels {labels[0]} and {labels[1]}; " if len(labels) == 2 else f"label {labels[0]}; "
 
 
-def figure_5(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderFindings]) -> ItemResult:
-    """Return local and global sensitivities over the rounds, at rho_beta = 0.9.
-
-    Parameters
-    ----------
-    data, runs
-        The data sets; what was found in each run.
-    """
-    figure = new_figure(4.2)
+def figure_5(played: Played) -> ItemResult:
+    """Return local and global sensitivities over the rounds, at rho_beta = 0.9."""
+    data, figure = played.data, new_figure(4.2)
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True)[0]
     rows: list[ItemRow] = []
     for letter, axes, one in zip("abc", panels, data, strict=False):
         for relation in RELATIONS:
-            found = runs[InsiderSetting(one, NoiseScaling.LOCAL, relation)]
+            found = played.runs[InsiderSetting(one, NoiseScaling.LOCAL, relation)]
             rows += _round_rows(found)
             _draw_rounds(axes, found)
         name_panel(axes, letter, one.short_title, "Round", "Sensitivity (gradient units)" if letter == "a" else "")
@@ -162,22 +145,20 @@ def figure_5(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderF
         (
             "The curves of the paper were not read off. It says of them that local sensitivities lie below the global "
             "one, clearly so on Adult, and close to C on MNIST and Purchase-100 where a record is removed.",
-            *explained(("eq-9", "ssim", "subset", "network", "optimizer"), any(one.stands_in for one in data)),
+            *explained(("eq-9", "ssim", "subset", "network", "optimizer"), played.stands_in),
         ),
     )
 
 
 def _round_rows(found: InsiderFindings) -> list[ItemRow]:
-    limit, values = _limit(found.setting.relation), found.sensitivities
-    low, high = np.percentile(values, [25, 75], axis=0)
-    rows = []
-    for index in range(values.shape[1]):
-        ends = bootstrap(values[:, index], _median, resampling(f"{found.setting.name} {index}"))
+    limit, rows = _limit(found.setting.relation), []
+    for index, values in enumerate(found.sensitivities.T):
+        low, high = np.percentile(values, [25, 75])
+        ends = bootstrap(values, _median, resampling(f"{found.setting.name} {index}"))
+        note = f"quartiles {low:.3g} and {high:.3g}; global sensitivity {limit:g}; interval: bootstrap over worlds"
         rows.append(
-            ItemRow(found.setting.label, f"median local sensitivity, round {index + 1}",
-                measured=_median(values[:, index]), low=ends[0], high=ends[1], repetitions=found.repetitions,
-                note=f"quartiles {low[index]:.3g} and {high[index]:.3g}; global sensitivity {limit:g}; interval: "
-                "bootstrap over worlds")
+            measured_row(found.setting.label, f"median local sensitivity, round {index + 1}",
+                         Interval(_median(values), *ends), found.repetitions, note)
         )  # fmt: skip
     return rows
 

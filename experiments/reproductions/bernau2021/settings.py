@@ -128,11 +128,15 @@ class InsiderSetting:
         return common if self.is_standard_neighbour else f"{common}-{self.neighbour}-{self.rank}"
 
     @property
+    def letters(self) -> str:
+        """The paper's letters of its noise and of how D' differs."""
+        return f"{SCALING_LETTERS[self.scaling]} {RELATION_LETTERS[self.relation]}"
+
+    @property
     def label(self) -> str:
         """Name in tables: data set, the paper's letters, rho_beta."""
-        letters = f"{SCALING_LETTERS[self.scaling]} {RELATION_LETTERS[self.relation]}"
         which = "" if self.is_standard_neighbour else f", {self.neighbour} {self.rank}"
-        return f"{self.data.title}, {letters}, rho_beta {self.belief:g}{which}"
+        return f"{self.data.title}, {self.letters}, rho_beta {self.belief:g}{which}"
 
     @property
     def is_standard_neighbour(self) -> bool:
@@ -185,8 +189,7 @@ def configuration(setting: InsiderSetting, extent: Extent, data_dir: Path | None
 def all_values(extent: Extent) -> dict[str, Any]:
     """Return what is set for every run, on every data set that may be used, by the name of the run."""
     data = [one for group in CANDIDATES.values() for (one,) in group]
-    settings = (*main_settings(data), *audit_settings(data), *neighbour_settings(data))
-    return {one.name: _values_of(one, extent, None) for one in settings}
+    return {one.name: _values_of(one, extent, None) for one in all_settings(data)}
 
 
 def _values_of(setting: InsiderSetting, extent: Extent, data_dir: Path | None) -> dict[str, Any]:
@@ -253,6 +256,12 @@ def neighbour_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...
         for relation in RELATIONS
         for neighbour, rank in neighbours_shown(one, relation)
     )
+
+
+def all_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
+    """Return the settings of all tables and figures."""
+    own = tuple(data)
+    return (*main_settings(own), *audit_settings(own), *neighbour_settings(own))
 
 
 def neighbours_shown(data: InsiderData, relation: Adjacency) -> tuple[tuple[str, int], ...]:

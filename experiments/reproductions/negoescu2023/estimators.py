@@ -10,7 +10,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from experiments.reproductions.claims import PaperClaim
-from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import THEORY, legend_below, name_panel
 from experiments.reproductions.negoescu2023.simulation import (
     EMPIRICAL,
@@ -22,7 +21,7 @@ from experiments.reproductions.negoescu2023.simulation import (
     simulate,
     summary,
 )
-from experiments.reproductions.papers import Context, Extent
+from experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, table
 from experiments.reproductions.statistics import mean_row, paired_interval, t_interval, welch_interval
 from fl_audit.arrays import Floats
 from fl_audit.evidence.membership.rates import Interval

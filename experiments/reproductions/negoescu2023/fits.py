@@ -11,18 +11,11 @@ from matplotlib.axes import Axes
 from safetensors.torch import load_file
 
 from experiments.reproductions.claims import PaperClaim
-from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import legend_below, name_panel
 from experiments.reproductions.negoescu2023.landscapes import available_study
-from experiments.reproductions.negoescu2023.studies import (
-    EpsilonStarStudy,
-    EpsilonStarTask,
-    all_points,
-    baseline_points,
-    private_points,
-)
-from experiments.reproductions.papers import Context, Extent
-from experiments.reproductions.spent import spent_on
+from experiments.reproductions.negoescu2023.studies import EpsilonStarStudy, EpsilonStarTask
+from experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, table
+from experiments.reproductions.playing import spent_on
 from experiments.reproductions.statistics import mean_of_shares, paired_interval
 from experiments.runs.engines import RayOptions
 from experiments.runs.run_directory import read_public
@@ -46,7 +39,7 @@ _LOOKS = {100: ("-", "o", "#12426e"), 300: ("--", "s", "#5c5c5c"), 1000: (":", "
 
 def _chosen_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
     """Return the points whose models are examined: shortest and longest baseline, smallest and largest epsilon."""
-    baselines, private = baseline_points(study, data_dir), private_points(study, data_dir)
+    baselines, private = study.baselines(data_dir), study.private(data_dir)
     alike = [
         one
         for one in private
@@ -62,7 +55,7 @@ def figure_6(context: Context) -> ItemResult:
     points = _chosen_points(study, context.data_dir)
     directory = context.runs / study.key
     # The models are points of figure 2, so figures 2 and 6 use the same runs, whichever is made first.
-    known = tuple(one for one in all_points(study, context.data_dir) if (directory / RUNS / one.name).is_dir())
+    known = tuple(one for one in study.points(context.data_dir) if (directory / RUNS / one.name).is_dir())
     wanted = {one.name: one for one in (*known, *points)}
     run_sweep(tuple(wanted.values()), directory, RayOptions(context.ray_address), progress=context.progress)
     checks = pd.concat([_checks(one, directory / RUNS / one.name, context.extent) for one in points])

@@ -9,17 +9,9 @@ import numpy as np
 import pandas as pd
 
 from experiments.reproductions.claims import PaperClaim, untested, verdicts_said
-from experiments.reproductions.items import CONFIDENCE, ItemResult, ItemRow, table
-from experiments.reproductions.negoescu2023.studies import (
-    CANDIDATES,
-    EpsilonStarStudy,
-    EpsilonStarTask,
-    all_points,
-    baseline_points,
-    study_for,
-)
-from experiments.reproductions.papers import Context, NoDataError
-from experiments.reproductions.spent import spent_on
+from experiments.reproductions.negoescu2023.studies import CANDIDATES, EpsilonStarStudy, EpsilonStarTask
+from experiments.reproductions.papers import CONFIDENCE, Context, ItemResult, ItemRow, NoDataError, measured_row, table
+from experiments.reproductions.playing import spent_on
 from experiments.reproductions.statistics import (
     mean_of_shares,
     mean_row,
@@ -97,7 +89,7 @@ def available_study(task: EpsilonStarTask, context: Context) -> EpsilonStarStudy
     names = [study.data for study in CANDIDATES[task]]
     for study in CANDIDATES[task]:
         if is_found(study.data, directory):
-            return study_for(study, context.extent)
+            return study.in_form(context.extent)
     raise NoDataError(f"{' and '.join(names)} not found: give their directory with --data-dir or FL_AUDIT_DATA")
 
 
@@ -115,7 +107,7 @@ def _figure(task: EpsilonStarTask, context: Context) -> ItemResult:
     study = available_study(task, context)
     if study.stands_in:
         context.announce(f"{task} is not there: {study.title}")
-    points = all_points(study, context.data_dir)
+    points = study.points(context.data_dir)
     title = f"Privacy and utility: {study.title}"
     options = RayOptions(context.ray_address)
     sweep = run_sweep(
@@ -143,7 +135,7 @@ def _figure(task: EpsilonStarTask, context: Context) -> ItemResult:
 
 def _landscape_of(study: EpsilonStarStudy, models: pd.DataFrame, context: Context) -> Landscape:
     """Return the models of a study, divided into baselines and private models."""
-    names = {one.name: int(dict(one.settings)["training.epochs"]) for one in baseline_points(study, context.data_dir)}
+    names = {one.name: int(dict(one.settings)["training.epochs"]) for one in study.baselines(context.data_dir)}
     star = {epochs: models.loc[models["point"] == name, "epsilon_star"] for name, epochs in names.items()}
     baselines = {epochs: values.to_numpy(dtype=np.float64) for epochs, values in star.items()}
     return Landscape(study, baselines, models[models["private"]], models)
@@ -155,7 +147,7 @@ def _finished_landscape(task: EpsilonStarTask, context: Context) -> Landscape | 
         study = available_study(task, context)
     except NoDataError:
         return None
-    points, runs = all_points(study, context.data_dir), context.runs / study.key / RUNS
+    points, runs = study.points(context.data_dir), context.runs / study.key / RUNS
     if not all(RunDirectory(runs / one.name).is_finished(resolve(one.config).config) for one in points):
         return None
     return _landscape_of(study, models_table(points, runs), context)
@@ -275,9 +267,9 @@ def _floor(study: EpsilonStarStudy) -> ItemRow:
     stds = np.sqrt(random.chisquare(counts - 1, (SAMPLES, 2)) / counts)
     star = epsilon_star_gaussian(means[:, 0], stds[:, 0], means[:, 1], stds[:, 1], study.delta, PARAMETRIC_CUT)
     low, high = (float(value) for value in np.quantile(star, (0.025, 0.975)))
-    return ItemRow(study.title, "Epsilon* by chance, of samples of one normal law", measured=float(star.mean()),
-               low=low, high=high, repetitions=SAMPLES,
-               note="mean and middle 95 %; numbers of losses as here")  # fmt: skip
+    return measured_row(study.title, "Epsilon* by chance, of samples of one normal law",
+                        Interval(float(star.mean()), low, high), SAMPLES,
+                        "mean and middle 95 %; numbers of losses as here")  # fmt: skip
 
 
 def _contrast(many: Landscape, adult: Landscape) -> PaperClaim:

@@ -9,16 +9,15 @@ from scipy.special import ndtr, ndtri
 
 from experiments.reproductions.claims import PaperClaim, exact, untested
 from experiments.reproductions.claims_table import claims_table
-from experiments.reproductions.items import ItemResult
 from experiments.reproductions.negoescu2023 import estimators, fits, ratios
 from experiments.reproductions.negoescu2023.estimators import figure_4, figure_5
 from experiments.reproductions.negoescu2023.fits import figure_6
 from experiments.reproductions.negoescu2023.landscapes import figure_1, figure_2
 from experiments.reproductions.negoescu2023.ratios import figure_3
 from experiments.reproductions.negoescu2023.second_looks import SECOND_LOOKS
-from experiments.reproductions.negoescu2023.studies import CANDIDATES, study_for, values_of
-from experiments.reproductions.papers import Context, Extent, Item, MadeItems, Paper, SingleItem, make_each
-from experiments.reproductions.spent import together
+from experiments.reproductions.negoescu2023.studies import CANDIDATES
+from experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper, SingleItem, make_each
+from experiments.reproductions.playing import together
 from fl_audit.evidence.star.empirical_star import definition_ratios
 
 QUICK_WARNING = "Quick form: small samples and few repetitions. It shows that everything works, and proves little."
@@ -90,8 +89,8 @@ def _settings(extent: Extent) -> Iterator[Any]:
     """Yield all that is set for the sweeps and the simulations."""
     for studies in CANDIDATES.values():
         for study in studies:
-            own = study_for(study, extent)
-            yield asdict(own), values_of(own, None)
+            own = study.in_form(extent)
+            yield asdict(own), own.values(None)
     yield asdict(estimators.SETTINGS[extent]), asdict(estimators.MANY[extent])
     yield ratios.LOSSES[extent], ratios.SAMPLES[extent], fits.SIZES[extent], fits.COMPONENTS[extent]
 

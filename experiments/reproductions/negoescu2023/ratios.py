@@ -9,9 +9,8 @@ from scipy.special import ndtr, ndtri
 
 from experiments.reproductions.claims import PaperClaim
 from experiments.reproductions.claims import exact as known
-from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import legend_below, name_panel
-from experiments.reproductions.papers import Context, Extent
+from experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, table
 from experiments.reproductions.statistics import mean_row, paired_interval, resampling
 from fl_audit.arrays import Floats
 from fl_audit.evidence.membership.rates import Interval

@@ -75,6 +75,85 @@ class EpsilonStarStudy:
             f"delta {self.delta:g}. Every setting {self.repetitions} times."
         )
 
+    def in_form(self, extent: Extent) -> "EpsilonStarStudy":
+        """Return the study in full, or in minutes: with fewer records and settings, but the same kinds of points."""
+        if extent is Extent.FULL:
+            return self
+        few: dict[str, Any] = {
+            "epsilons": (self.epsilons[0], self.epsilons[-1]),
+            "clipping_norms": self.clipping_norms[:1],
+            "batches": self.batches[-1:],
+            "repetitions": 3,
+        }
+        match self.task:
+            case EpsilonStarTask.ADULT:
+                return replace(
+                    self, **few, records=4000, test_records=2000, population_records=2000, baseline_epochs=(1, 5, 20),
+                    private_epochs=5, delta=1e-4,
+                )  # fmt: skip
+            case EpsilonStarTask.PURCHASE:
+                records = min(self.records, 3340)
+                return replace(
+                    self, **few, records=records, test_records=670, population_records=1000, baseline_epochs=(10, 100),
+                    private_epochs=20, delta=1e-4,
+                )  # fmt: skip
+            case _:
+                assert_never(self.task)
+
+    def baselines(self, data_dir: Path | None) -> tuple[Point, ...]:
+        """Return the points without privacy, in ascending order of their epochs."""
+        return baselines(self.values(data_dir), [Axis("training.epochs", self.baseline_epochs)])
+
+    def private(self, data_dir: Path | None) -> tuple[Point, ...]:
+        """Return the points with differential privacy."""
+        axes = (
+            Axis("privacy.epsilon", self.epsilons),
+            Axis("privacy.clipping-norm", self.clipping_norms),
+            Axis("training.expected-batch", self.batches),
+        )
+        return grid(self.values(data_dir), axes)
+
+    def points(self, data_dir: Path | None) -> tuple[Point, ...]:
+        """Return every point."""
+        return self.baselines(data_dir) + self.private(data_dir)
+
+    def values(self, data_dir: Path | None) -> dict[str, Any]:
+        """Return the settings that all points share."""
+        values: dict[str, dict[str, Any]] = {
+            "data": {
+                "name": self.data,
+                "records": self.records,
+                "test-records": self.test_records,
+                "population-records": self.population_records,
+                "clients": CLIENTS,
+            },
+            "model": {"name": self.model},
+            "run": {"seed": 0},
+            "training": {
+                "epochs": self.private_epochs,
+                "expected-batch": self.batches[0],
+                "learning-rate": LEARNING_RATE,
+                "optimizer": "momentum",
+                "momentum": MOMENTUM,
+            },
+            "privacy": {
+                "delta": self.delta,
+                "accountant": "rdp",
+                "adjacency": "add-remove-record",
+                "epsilon": self.epsilons[0],
+            },
+            "audit": {
+                "worlds": self.repetitions,
+                "insider": False,
+                "neighbour": "random",
+                "evaluate-every": 1_000_000,
+                "epsilon-star-cut": PARAMETRIC_CUT,
+            },
+        }
+        if data_dir is not None:
+            values["data"]["data-dir"] = str(data_dir.absolute())
+        return values
+
 
 ADULT = EpsilonStarStudy(
     EpsilonStarTask.ADULT, "Adult", "adult-all", "dense-128", 32_561, 16_280, 16_280, (64, 512), (1, 5, 10, 20), 5, 1e-5
@@ -93,120 +172,3 @@ LOCATION = EpsilonStarStudy(
 
 CANDIDATES = {EpsilonStarTask.PURCHASE: (PURCHASE, LOCATION), EpsilonStarTask.ADULT: (ADULT,)}
 """The studies that may be used for each task; that on the paper's own data set comes first."""
-
-
-def quick_form(study: EpsilonStarStudy) -> EpsilonStarStudy:
-    """Return a study that takes minutes: it has fewer records and settings, but the same kinds of points."""
-    few: dict[str, Any] = {
-        "epsilons": (study.epsilons[0], study.epsilons[-1]),
-        "clipping_norms": study.clipping_norms[:1],
-        "batches": study.batches[-1:],
-        "repetitions": 3,
-    }
-    match study.task:
-        case EpsilonStarTask.ADULT:
-            return replace(
-                study, **few, records=4000, test_records=2000, population_records=2000, baseline_epochs=(1, 5, 20),
-                private_epochs=5, delta=1e-4,
-            )  # fmt: skip
-        case EpsilonStarTask.PURCHASE:
-            records = min(study.records, 3340)
-            return replace(
-                study, **few, records=records, test_records=670, population_records=1000, baseline_epochs=(10, 100),
-                private_epochs=20, delta=1e-4,
-            )  # fmt: skip
-        case _:
-            assert_never(study.task)
-
-
-def study_for(study: EpsilonStarStudy, extent: Extent) -> EpsilonStarStudy:
-    """Return a study in its full or its quick form.
-
-    Parameters
-    ----------
-    study, extent
-        The study; full or quick.
-    """
-    return study if extent is Extent.FULL else quick_form(study)
-
-
-def baseline_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
-    """Return the points without privacy, in ascending order of their epochs.
-
-    Parameters
-    ----------
-    study, data_dir
-        The study; where data sets lie, None is the default place.
-    """
-    return baselines(values_of(study, data_dir), [Axis("training.epochs", study.baseline_epochs)])
-
-
-def private_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
-    """Return the points with differential privacy.
-
-    Parameters
-    ----------
-    study, data_dir
-        The study; where data sets lie, None is the default place.
-    """
-    axes = (
-        Axis("privacy.epsilon", study.epsilons),
-        Axis("privacy.clipping-norm", study.clipping_norms),
-        Axis("training.expected-batch", study.batches),
-    )
-    return grid(values_of(study, data_dir), axes)
-
-
-def all_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
-    """Return every point of a study.
-
-    Parameters
-    ----------
-    study, data_dir
-        The study; where data sets lie, None is the default place.
-    """
-    return baseline_points(study, data_dir) + private_points(study, data_dir)
-
-
-def values_of(study: EpsilonStarStudy, data_dir: Path | None) -> dict[str, Any]:
-    """Return the settings that all points of a study share.
-
-    Parameters
-    ----------
-    study, data_dir
-        The study; where data sets lie, None is the default place.
-    """
-    values: dict[str, dict[str, Any]] = {
-        "data": {
-            "name": study.data,
-            "records": study.records,
-            "test-records": study.test_records,
-            "population-records": study.population_records,
-            "clients": CLIENTS,
-        },
-        "model": {"name": study.model},
-        "run": {"seed": 0},
-        "training": {
-            "epochs": study.private_epochs,
-            "expected-batch": study.batches[0],
-            "learning-rate": LEARNING_RATE,
-            "optimizer": "momentum",
-            "momentum": MOMENTUM,
-        },
-        "privacy": {
-            "delta": study.delta,
-            "accountant": "rdp",
-            "adjacency": "add-remove-record",
-            "epsilon": study.epsilons[0],
-        },
-        "audit": {
-            "worlds": study.repetitions,
-            "insider": False,
-            "neighbour": "random",
-            "evaluate-every": 1_000_000,
-            "epsilon-star-cut": PARAMETRIC_CUT,
-        },
-    }
-    if data_dir is not None:
-        values["data"]["data-dir"] = str(data_dir.absolute())
-    return values
