@@ -169,7 +169,7 @@ STATEMENTS = (
                        f"{_PAPERS}bernau2019.claims.confidence_on_skewed",
                        f"{_PAPERS}bernau2019.confidences.surest",
                        f"{_PAPERS}bernau2019.tradeoffs.gain")),
-            ("bootstrap", (f"{_PAPERS}statistics.bootstrap", f"{_PAPERS}bernau2019.tradeoffs.interval_of",
+            ("bootstrap", (f"{_PAPERS}statistics.bootstrap", f"{_PAPERS}bernau2019.tradeoffs.Curve.interval",
                            f"{_PAPERS}bernau2019.claims.phi_above_one")),
         )
     ),

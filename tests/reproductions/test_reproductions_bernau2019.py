@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -37,7 +38,7 @@ from experiments.reproductions.bernau2019.epsilons import (
 from experiments.reproductions.bernau2019.figures import figure_of
 from experiments.reproductions.bernau2019.models import small_faces
 from experiments.reproductions.bernau2019.published import RECIPES, TABLE_2, TABLE_3, MembershipStudy
-from experiments.reproductions.bernau2019.runs import MembershipFindings, areas, joined, reduced
+from experiments.reproductions.bernau2019.runs import MembershipFindings, Played, areas, joined, played_of, reduced
 from experiments.reproductions.bernau2019.settings import (
     BLACK_BOX,
     CANDIDATES,
@@ -50,14 +51,7 @@ from experiments.reproductions.bernau2019.settings import (
     WorldPart,
     settings_of,
 )
-from experiments.reproductions.bernau2019.tradeoffs import (
-    curve,
-    difference_at_like_accuracy,
-    gain,
-    interval_of,
-    phi,
-    shares_of_gain,
-)
+from experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_like_accuracy, gain, phi
 from experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from experiments.reproductions.papers import Context, Extent
 from experiments.reproductions.sources import DataFound, find_data
@@ -243,7 +237,7 @@ def test_difference_at_like_accuracy(shift: float) -> None:
     original = made_up(MembershipSetting(SKEWED), 0.8, 0.9)
     runs = (original, *_ladder(Method.CENTRAL, 0.0), *_ladder(Method.LOCAL, shift))
     drawn = curve(runs, BLACK_BOX, np.random.default_rng(0))
-    found = interval_of(drawn, partial(difference_at_like_accuracy, split=4, near=0.03))
+    found = drawn.interval(partial(difference_at_like_accuracy, split=4, near=0.03))
     # The intervals of two seeds at 95 %: one in ten such pairs would fail by chance, and these seeds do not.
     assert found.low < shift < found.high
     assert found.high - found.low < 0.06
@@ -251,7 +245,7 @@ def test_difference_at_like_accuracy(shift: float) -> None:
 
 def test_gain_is_the_mean_difference_of_the_same_models() -> None:
     runs = _ladder(Method.LOCAL, 0.0)
-    found = gain(runs, WHITE_BOX, BLACK_BOX)
+    found, _ = gain(runs, WHITE_BOX, BLACK_BOX)
     differences = [run.areas_of_worlds[WHITE_BOX] - run.areas_of_worlds[BLACK_BOX] for run in runs]
     assert found.value == pytest.approx(np.mean(differences))
     assert found.low < found.value < found.high
@@ -285,31 +279,23 @@ def test_a_claim_holds_where_its_whole_interval_lies_in_the_range(interval: Inte
 
 
 def test_claims_find_what_was_put_in() -> None:
-    runs = {
-        run.setting: run
-        for run in (
-            made_up(MembershipSetting(SKEWED), 0.8, 0.9),
-            *_ladder(Method.LOCAL, 0.0),
-            *_ladder(Method.CENTRAL, 0.15),
-        )
-    }
-    claims = {claim.statement: claim for claim in claims_of([SKEWED], runs) if "white" not in claim.quantity}
+    played = played_of(
+        SKEWED,
+        [made_up(MembershipSetting(SKEWED), 0.8, 0.9), *_ladder(Method.LOCAL, 0.0), *_ladder(Method.CENTRAL, 0.15)],
+    )
+    claims = {claim.statement: claim for claim in claims_of([played]) if "white" not in claim.quantity}
     alike = claims["local and central DP trade privacy for accuracy alike"]
     assert alike.verdict is ClaimVerdict.FAILS
     assert alike.found.value == pytest.approx(-0.15, abs=0.04)
-    assert len(claims_of([SKEWED], runs)) >= len(TESTS) - 2
+    assert len(claims_of([played])) >= len(TESTS) - 2
 
 
 def test_the_figure_shows_every_run() -> None:
-    runs = {
-        run.setting: run
-        for run in (
-            made_up(MembershipSetting(SKEWED), 0.8, 0.9),
-            *_ladder(Method.LOCAL, 0.0),
-            *_ladder(Method.CENTRAL, 0.0),
-        )
-    }
-    made = figure_of(MembershipStudy.SKEWED, [SKEWED], runs)
+    played = played_of(
+        SKEWED,
+        [made_up(MembershipSetting(SKEWED), 0.8, 0.9), *_ladder(Method.LOCAL, 0.0), *_ladder(Method.CENTRAL, 0.0)],
+    )
+    made = figure_of(MembershipStudy.SKEWED, [played])
     panels = made.figure.get_axes()
     assert len(panels) == 16
     assert all(panel.get_xlabel() and panel.get_ylabel() for panel in panels)
@@ -498,14 +484,14 @@ def _around(setting: MembershipSetting, auc: float, accuracy: float) -> Membersh
     return replace(found, areas_of_worlds=areas, test_accuracy=accuracy + even / 10)
 
 
-def _runs(original: tuple[float, float], *levels: tuple[float, float]) -> dict[MembershipSetting, MembershipFindings]:
+def _runs(original: tuple[float, float], *levels: tuple[float, float]) -> Played:
     """Return runs on Skewed Purchases with these AUCs and test accuracies, alike under both kinds of privacy."""
     named = [(Method.LOCAL, (3.0, 1.0, 0.1)), (Method.CENTRAL, (0.5, 4.0, 16.0))]
     made = [_around(MembershipSetting(SKEWED), *original)] + [
         _around(MembershipSetting(SKEWED, method, level), *numbers)
         for method, own in named for level, numbers in zip(own, levels, strict=False)
     ]  # fmt: skip
-    return {run.setting: run for run in made}
+    return played_of(SKEWED, made)
 
 
 _TRADED = {"local and central DP trade privacy for accuracy alike", "phi is above 1 for some epsilon",
@@ -523,7 +509,7 @@ def test_what_the_original_model_does_not_show_cannot_be_tested(
 ) -> None:
     # Whatever privacy does to it, a little or nothing: the original model alone decides.
     runs = _runs((auc, accuracy), (auc - loss, accuracy - loss), (auc - 2 * loss, accuracy))
-    claims = [claim for claim in claims_of([SKEWED], runs) if claim.statement in _TRADED]
+    claims = [claim for claim in claims_of([runs]) if claim.statement in _TRADED]
     assert {claim.statement for claim in claims} == _TRADED
     for claim in claims:
         assert claim.untestable.startswith(why)
@@ -548,10 +534,10 @@ def test_a_premise_that_is_not_decided_leaves_a_claim_as_it_is() -> None:
 ])  # fmt: skip
 def test_levels_at_which_nothing_is_left_say_nothing_of_phi(level: tuple[float, float], verdict: ClaimVerdict) -> None:
     # At the last level phi is 1, a little above or below it by chance: with it no claim could ever fail.
-    claims = [claim for claim in claims_of([SKEWED], _runs((0.8, 0.9), level, (0.5, 0.1)))
+    claims = [claim for claim in claims_of([_runs((0.8, 0.9), level, (0.5, 0.1))])
               if claim.statement == "phi is above 1 for some epsilon"]  # fmt: skip
     assert [claim.verdict for claim in claims] == [verdict] * 2
-    nothing = [claim for claim in claims_of([SKEWED], _runs((0.8, 0.9), (0.5, 0.1), (0.501, 0.102)))
+    nothing = [claim for claim in claims_of([_runs((0.8, 0.9), (0.5, 0.1), (0.501, 0.102))])
                if claim.statement == "phi is above 1 for some epsilon"]  # fmt: skip
     assert [claim.verdict for claim in nothing] == [ClaimVerdict.UNTESTED] * 2
     assert "phi is 1" in nothing[0].untestable
@@ -570,11 +556,11 @@ def test_a_gain_over_runs_of_unequal_numbers_of_worlds_has_its_level() -> None:
             replace(run, areas_of_worlds={WHITE_BOX: differences(*size), BLACK_BOX: np.zeros(size[0])})
             for run, size in zip(runs, ((6, 3.0), (24, 1.0), (72, 0.3)), strict=True)
         ]
-        found = gain(drawn, WHITE_BOX, BLACK_BOX)
+        found, shares = gain(drawn, WHITE_BOX, BLACK_BOX)
         covered += found.low <= 0 <= found.high
     assert covered / 600 >= 0.94
-    assert sum(shares_of_gain(drawn, WHITE_BOX, BLACK_BOX)) == pytest.approx(1)
-    assert shares_of_gain(drawn, WHITE_BOX, BLACK_BOX)[0] > 0.9
+    assert sum(shares) == pytest.approx(1)
+    assert shares[0] > 0.9
 
 
 def test_worlds_go_to_the_runs_that_the_width_is_due_to() -> None:
@@ -603,22 +589,23 @@ def test_no_worlds_are_added_where_few_claims_are_open() -> None:
 def test_the_full_form_goes_on_with_its_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     played: list[list[str]] = []
 
-    def findings(settings, plan, context):  # type: ignore[no-untyped-def]
-        played.append([part.name for part in planning._parts_of(settings, plan)])
-        return {one: joined([made_up(one, 0.7, 0.6, worlds=8) for _ in range(plan[one.name])]) for one in settings}
+    def findings(parts, context):  # type: ignore[no-untyped-def]
+        played.append([part.name for part in parts])
+        counts = Counter(part.setting for part in parts)
+        return [joined([made_up(one, 0.7, 0.6, worlds=8) for _ in range(count)]) for one, count in counts.items()]
 
-    monkeypatch.setattr(planning, "_played", findings)
+    monkeypatch.setattr(planning, "play_parts", findings)
     monkeypatch.setattr(planning, "_seconds_a_part", lambda context, settings: {one.name: 1.0 for one in settings})
     monkeypatch.setattr(planning, "cores", lambda: 1)
     monkeypatch.setattr(planning, "MOST_OPEN", 2)
     context = Context(tmp_path, minutes=5.0)
-    runs_found = planning.play([SKEWED], context, adding=True)
+    (found,) = planning.play([SKEWED], context, adding=True)
     settings = settings_of(SKEWED, Extent.FULL)
     assert len(played[0]) == len(settings)
     assert len(settings) < len(played[1]) <= len(played[2]) <= 300
     plans = json.loads((tmp_path / "runs" / planning.PLAN).read_text())
     assert len(plans) == 3
-    assert {one.name: found.parts for one, found in runs_found.items()} == plans[-1]
+    assert {one.setting.name: one.parts for one in found.runs} == plans[-1]
     played.clear()
     planning.play([SKEWED], context, adding=True)
     assert json.loads((tmp_path / "runs" / planning.PLAN).read_text()) == plans
@@ -629,8 +616,8 @@ def test_the_insider_learns_most_of_made_up_runs() -> None:
     run = made_up(MembershipSetting(SKEWED, Method.CENTRAL, 2.0), 0.6, 0.5)
     watched = replace(run, areas_of_worlds={**run.areas_of_worlds, INSIDER: np.full(40, 0.95) - 0.01 * run.confidence})
     original = made_up(MembershipSetting(SKEWED), 0.8, 0.9)
-    own = {original.setting: original, watched.setting: watched}
-    made = adversaries_item([SKEWED], own)
+    own = played_of(SKEWED, [original, watched])
+    made = adversaries_item([own])
     assert len(made.frame) == 3 + 2  # without the attack on losses, which is not made up
-    claims = [claim for claim in claims_of([SKEWED], own) if "insider" in claim.statement]
+    claims = [claim for claim in claims_of([own]) if "insider" in claim.statement]
     assert [claim.verdict for claim in claims] == [ClaimVerdict.HOLDS] * 2

@@ -6,8 +6,8 @@ from itertools import pairwise
 from matplotlib.axes import Axes
 
 from experiments.reproductions.bernau2019.claims import CONFIDENCE
-from experiments.reproductions.bernau2019.figures import Runs, runs_of_method
-from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, MembershipData, Method
+from experiments.reproductions.bernau2019.runs import Played
+from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX
 from experiments.reproductions.bernau2019.tradeoffs import area_of, gain
 from experiments.reproductions.looks import CurveLook, draw_measured, legend_below, name_panel
 from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
@@ -21,24 +21,18 @@ LOOKS = {
 }
 
 
-def adversaries_item(data: Sequence[MembershipData], runs: Runs) -> ItemResult:
-    """Return the AUC of each adversary by epsilon of central DP, on the same worlds, and how far they are apart.
-
-    Parameters
-    ----------
-    data, runs
-        The data sets whose central runs an insider watched; finished runs.
-    """
-    figure = new_figure(2.4 + 2.4 * ((len(data) + 1) // 2))
-    panels = figure.subplots((len(data) + 1) // 2, 2, sharey=True, squeeze=False).ravel()
-    for number, (axes, one) in enumerate(zip(panels, data, strict=False)):
-        _draw(axes, one, runs)
-        name_panel(axes, "abcdefgh"[number], one.title, "epsilon of central DP", "AUC" if number % 2 == 0 else "")
-    for axes in panels[len(data) :]:
+def adversaries_item(played: Sequence[Played]) -> ItemResult:
+    """Return the AUC of each adversary by epsilon of central DP, on the same worlds, and how far they are apart."""
+    figure = new_figure(2.4 + 2.4 * ((len(played) + 1) // 2))
+    panels = figure.subplots((len(played) + 1) // 2, 2, sharey=True, squeeze=False).ravel()
+    for number, (axes, one) in enumerate(zip(panels, played, strict=False)):
+        _draw(axes, one)
+        name_panel(axes, "abcdefgh"[number], one.data.title, "epsilon of central DP", "AUC" if number % 2 == 0 else "")
+    for axes in panels[len(played) :]:
         axes.set_axis_off()
     legend_below(figure, list(panels), columns=1)
     return ItemResult(
-        table(row for one in data for row in _rows(one, runs)),
+        table(row for one in played for row in _rows(one)),
         figure,
         "Area under the ROC of each adversary, mean over worlds with 95 % intervals, on the same worlds: every "
         "adversary judges the same targets of the same models. Grey: guessing.",
@@ -50,12 +44,12 @@ def adversaries_item(data: Sequence[MembershipData], runs: Runs) -> ItemResult:
             "the adversary of losses.",
             "The accountant's epsilon is an upper bound at delta, so that no adversary need come near it.",
         ),
-        data=tuple(one.title for one in data),
+        data=tuple(one.data.title for one in played),
     )
 
 
-def _draw(axes: Axes, data: MembershipData, runs: Runs) -> None:
-    central = [run for run in runs_of_method(runs, data, Method.CENTRAL) if INSIDER in run.areas_of_worlds]
+def _draw(axes: Axes, played: Played) -> None:
+    central = [run for run in played.central if INSIDER in run.areas_of_worlds]
     axes.axhline(0.5, color=MUTED, linewidth=4, alpha=0.35)
     for attack, look in LOOKS.items():
         if not all(attack in run.areas_of_worlds for run in central):
@@ -65,8 +59,8 @@ def _draw(axes: Axes, data: MembershipData, runs: Runs) -> None:
     axes.set_xscale("log")
 
 
-def _rows(data: MembershipData, runs: Runs) -> Iterator[ItemRow]:
-    for run in runs_of_method(runs, data, Method.CENTRAL):
+def _rows(played: Played) -> Iterator[ItemRow]:
+    for run in played.central:
         if INSIDER not in run.areas_of_worlds:
             continue
         setting = f"{run.setting.label}, epsilon {run.epsilon:.4g}"
@@ -75,5 +69,5 @@ def _rows(data: MembershipData, runs: Runs) -> Iterator[ItemRow]:
             yield measured_row(setting, f"AUC, {LOOKS[attack].name}", area_of(run, attack), run.worlds)
         note = f"interval at {CONFIDENCE:.1%}, worlds as pairs"
         for one, other in pairwise(there):
-            found = gain([run], one, other, CONFIDENCE)
+            found = gain([run], one, other, CONFIDENCE)[0]
             yield measured_row(setting, f"AUC, {one} less {other}", found, run.worlds, note)

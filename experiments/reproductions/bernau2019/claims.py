@@ -1,7 +1,6 @@
 """What Bernau et al. 2019 say of their results in words, each held against our runs with an interval."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import inf, isfinite, nan
 from typing import Any
@@ -9,22 +8,19 @@ from typing import Any
 import numpy as np
 
 from experiments.reproductions.bernau2019.confidences import surest
-from experiments.reproductions.bernau2019.figures import ATTACK_NAMES, Runs, is_at_chance, runs_of_method
+from experiments.reproductions.bernau2019.figures import ATTACK_NAMES, is_at_chance
 from experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, MembershipStudy
-from experiments.reproductions.bernau2019.runs import MembershipFindings
+from experiments.reproductions.bernau2019.runs import MembershipFindings, Played
 from experiments.reproductions.bernau2019.second_looks import SECOND_LOOKS
-from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, MembershipData, Method
+from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, Method
 from experiments.reproductions.bernau2019.tradeoffs import (
     area_of,
     curve,
     difference_at_like_accuracy,
     gain,
-    interval_of,
     mean_interval,
     phi,
     phis,
-    shares_of,
-    shares_of_gain,
 )
 from experiments.reproductions.claims import PaperClaim, untested
 from experiments.reproductions.claims_table import claims_table
@@ -39,42 +35,6 @@ CONFIDENCE = 1 - 0.05 / LOOKS
 """Of the intervals of all claims: whenever worlds stop being added, a verdict is wrong with 5 % at most."""
 MARGIN = WHITE_BOX_GAIN[0]
 """What counts as no difference of an AUC or accuracy: the smallest one that the paper speaks of."""
-
-
-@dataclass(frozen=True)
-class Played:
-    """The runs of one data set: the original model, and those under each kind of privacy with falling epsilon."""
-
-    data: MembershipData
-    original: MembershipFindings
-    local: tuple[MembershipFindings, ...]
-    central: tuple[MembershipFindings, ...]
-
-    @property
-    def private(self) -> tuple[MembershipFindings, ...]:
-        """All runs with privacy."""
-        return (*self.local, *self.central)
-
-    @property
-    def attacks(self) -> tuple[str, ...]:
-        """Those of the paper's attacks that were played."""
-        return tuple(attack for attack in (BLACK_BOX, WHITE_BOX) if attack in self.original.areas_of_worlds)
-
-    @property
-    def of_phi(self) -> str:
-        """The attack by which phi is found, the white-box one as in the paper."""
-        return self.attacks[-1]
-
-    def of(self, method: Method) -> tuple[MembershipFindings, ...]:
-        """Return the runs under one kind of privacy."""
-        return self.local if method is Method.LOCAL else self.central
-
-
-def _played_of(data: MembershipData, runs: Runs) -> Played:
-    """Return the runs of one data set."""
-    original, *local = runs_of_method(runs, data, Method.LOCAL)
-    _, *central = runs_of_method(runs, data, Method.CENTRAL)
-    return Played(data, original, tuple(local), tuple(central))
 
 
 def _claim(played: Played, runs: Sequence[MembershipFindings], **told: Any) -> PaperClaim:
@@ -117,11 +77,10 @@ def white_over_black(played: Played) -> Iterator[PaperClaim]:
     """Yield whether the view inside helps by more than what counts as the same, and only a little."""
     if WHITE_BOX not in played.attacks:
         return
-    runs = (played.original, *played.private)
-    claim = partial(
-        _claim, played, runs, quantity="white-box AUC less black-box AUC, mean over settings",
-        found=gain(runs, WHITE_BOX, BLACK_BOX, CONFIDENCE), shares=shares_of_gain(runs, WHITE_BOX, BLACK_BOX),
-    )  # fmt: skip
+    runs = played.runs
+    found, shares = gain(runs, WHITE_BOX, BLACK_BOX, CONFIDENCE)
+    said = "white-box AUC less black-box AUC, mean over settings"
+    claim = partial(_claim, played, runs, quantity=said, found=found, shares=shares)
     if played.data.study is MembershipStudy.COLLAB:
         yield claim(statement="both attacks achieve the same on COLLAB", lowest=-MARGIN, highest=MARGIN)
         return
@@ -141,7 +100,7 @@ def alike(played: Played) -> Iterator[PaperClaim]:
             played, runs,
             statement="local and central DP trade privacy for accuracy alike",
             quantity=f"{ATTACK_NAMES[attack]} under LDP less under CDP, at the same test accuracy",
-            found=interval_of(drawn, statistic, CONFIDENCE), shares=shares_of(drawn, statistic),
+            found=drawn.interval(statistic, CONFIDENCE), shares=drawn.shares(statistic),
             lowest=-MARGIN, highest=MARGIN, premises=(_is_attacked(played, attack), _is_learned(played)),
         )  # fmt: skip
 
@@ -184,7 +143,7 @@ def phi_above_one(played: Played) -> Iterator[PaperClaim]:
         yield _claim(
             played, (played.original, nearest), statement=said, where=f"{played.data.title}, {method}",
             quantity=f"largest phi ({ATTACK_NAMES[played.of_phi]})", found=largest,
-            shares=shares_of(drawn, partial(_mean_phi, played, 1)),
+            shares=drawn.shares(partial(_mean_phi, played, 1)),
             lowest=-inf if below else 1.0, highest=1.0 if below else inf,
             why="" if left else "at every level neither model nor attack is better than guessing, where phi is 1",
             premises=(_is_attacked(played, played.of_phi), _is_learned(played)),
@@ -221,7 +180,7 @@ def order_of_phi(played: Played) -> Iterator[PaperClaim]:
     yield _claim(
         played, runs, statement=f"phi is higher under {better}",
         quantity=f"mean phi ({ATTACK_NAMES[attack]}) under {better} less under {worse}",
-        found=interval_of(drawn, statistic, CONFIDENCE), shares=shares_of(drawn, statistic), lowest=0.0,
+        found=drawn.interval(statistic, CONFIDENCE), shares=drawn.shares(statistic), lowest=0.0,
         premises=(_is_attacked(played, attack), _is_learned(played)),
     )  # fmt: skip
 
@@ -278,7 +237,7 @@ def adversaries(played: Played) -> Iterator[PaperClaim]:
                     played, [run], section="Bernau et al. 2021, 1",
                     statement="the insider learns more than membership adversaries", where=run.setting.label,
                     quantity=f"AUC of the insider less {ATTACK_NAMES[other]}",
-                    found=gain([run], INSIDER, other, CONFIDENCE), lowest=0.0,
+                    found=gain([run], INSIDER, other, CONFIDENCE)[0], lowest=0.0,
                 )  # fmt: skip
 
 
@@ -297,26 +256,13 @@ UNTESTED = (
 """What is said but cannot be tested, and why."""
 
 
-def claims_of(data: Sequence[MembershipData], runs: Runs) -> list[PaperClaim]:
-    """Return all claims that runs can test, in the order of `TESTS` and of the data sets.
-
-    Parameters
-    ----------
-    data, runs
-        The data sets; their finished runs.
-    """
-    played = [_played_of(one, runs) for one in data]
+def claims_of(played: Sequence[Played]) -> list[PaperClaim]:
+    """Return all claims that runs can test, in the order of `TESTS` and of the data sets."""
     return [claim for test in TESTS for one in played for claim in test(one)]
 
 
-def claims_item(data: Sequence[MembershipData], runs: Runs) -> ItemResult:
-    """Return all claims as a table with its picture.
-
-    Parameters
-    ----------
-    data, runs
-        The data sets; their finished runs.
-    """
+def claims_item(played: Sequence[Played]) -> ItemResult:
+    """Return all claims as a table with its picture."""
     said = (
         f"Differences of up to {MARGIN:g} count as none: the smallest that the paper speaks of. Intervals are "
         f"Student's or of resampled worlds, each at {CONFIDENCE:.1%}: worlds are added where claims are open, which "
@@ -330,9 +276,8 @@ def claims_item(data: Sequence[MembershipData], runs: Runs) -> ItemResult:
         "its formula, whatever the kind of privacy: such levels are left out of whether phi is above 1, and those "
         "where both kinds leave no accuracy out of which kind keeps more."
     )
-    return claims_table(
-        [*claims_of(data, runs), *UNTESTED], SECOND_LOOKS, (said, premises), [one.title for one in data]
-    )
+    titles = [one.data.title for one in played]
+    return claims_table([*claims_of(played), *UNTESTED], SECOND_LOOKS, (said, premises), titles)
 
 
 def _random(what: str, played: Played, attack: str) -> np.random.Generator:

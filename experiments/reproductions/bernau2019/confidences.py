@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from experiments.reproductions.bernau2019.runs import BINS, CONFIDENCE, MembershipFindings
-from experiments.reproductions.bernau2019.settings import MembershipData, Method
+from experiments.reproductions.bernau2019.runs import BINS, MembershipFindings
 from experiments.reproductions.looks import empty_panel, name_panel
+from experiments.reproductions.papers import CONFIDENCE
 from experiments.reproductions.statistics import welch_interval
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.report.style import SMALL_TEXT_SIZE
@@ -17,21 +17,19 @@ _LETTERS = ("l", "m")
 _LOOKS = (("called a member", "#12426e", "-", "////"), ("called none", "#b35806", "--", ""))
 
 
-def draw_confidences(axes: Axes, data: MembershipData, local: Sequence[MembershipFindings], panel: int) -> None:
+def draw_confidences(axes: Axes, local: Sequence[MembershipFindings], panel: int) -> None:
     """Draw histograms of the largest confidence in a target's true record, by what the black-box attack calls it.
 
     Parameters
     ----------
-    axes, data
-        The panel to draw in; the data set.
-    local
-        Its runs under local DP.
+    axes, local
+        The panel to draw in; the runs of a data set under local DP.
     panel
         0 for (l), 1 for (m).
     """
     level = SHOWN_LEVELS[panel]
     title = f"Confidence, epsilon_i {level:g}"
-    run = next((one for one in local if one.setting.method is Method.LOCAL and one.setting.level == level), None)
+    run = next((one for one in local if one.setting.level == level), None)
     if run is None or run.called is None:
         empty_panel(axes, f"({_LETTERS[panel]}) {title}", "this level was not played")
         return

@@ -1,16 +1,15 @@
 """Figures 3 to 7 of Bernau et al. 2019: accuracy, attacks and phi over epsilon, ROC curves, and the trade-off."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from experiments.reproductions.bernau2019.confidences import draw_confidences
 from experiments.reproductions.bernau2019.looks import CLASS_LOOKS, LEVEL_LOOKS, METHOD_LOOKS
 from experiments.reproductions.bernau2019.published import AT_CHANCE, PHI_AT_CHANCE, TABLE_3, MembershipStudy
-from experiments.reproductions.bernau2019.runs import MembershipFindings, most_epochs
+from experiments.reproductions.bernau2019.runs import MembershipFindings, Played, most_epochs
 from experiments.reproductions.bernau2019.settings import (
     BLACK_BOX,
     INSIDER,
@@ -22,12 +21,17 @@ from experiments.reproductions.bernau2019.settings import (
     Method,
 )
 from experiments.reproductions.bernau2019.tradeoffs import area_of, mean_interval, phi
-from experiments.reproductions.looks import draw_measured, draw_published, empty_panel, legend_below, name_panel
+from experiments.reproductions.looks import (
+    CurveLook,
+    draw_measured,
+    draw_published,
+    empty_panel,
+    legend_below,
+    name_panel,
+)
 from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, new_figure
-
-Runs = Mapping[MembershipSetting, MembershipFindings]
 
 ATTACK_NAMES = {
     BLACK_BOX: "black-box AUC",
@@ -52,67 +56,42 @@ _SHOWN_FORM = {
 _NO_WHITE_BOX = "these runs were not attacked with a view inside"
 
 
-def figure_of(study: MembershipStudy, data: Sequence[MembershipData], runs: Runs) -> ItemResult:
+def figure_of(study: MembershipStudy, played: Sequence[Played]) -> ItemResult:
     """Return the figure of a data set, with central DP on the left and local DP on the right.
 
     Parameters
     ----------
-    study, data
+    study, played
         The data set of the paper; what was played for it, in one or several forms.
-    runs
-        The runs.
     """
     rows = 8 if study is MembershipStudy.SKEWED else 7
     figure = new_figure(2.86 * rows)
     panels = figure.subplots(rows, 2)
-    shown = _shown(study, data)
+    shown = next((one for one in played if one.data.column == _SHOWN_FORM.get(study)), played[0])
     for column, method in enumerate(SIDES):
-        own = {one: runs_of_method(runs, one, method) for one in data}
-        _accuracies(panels[0, column], own, method)
+        _accuracies(panels[0, column], played, method)
         for row, attack in ((1, BLACK_BOX), (2, WHITE_BOX)):
-            _areas(panels[row, column], own, method, attack)
-        _phis(panels[3, column], own, method)
-        for row, attack in ((4, BLACK_BOX), (5, WHITE_BOX)):
-            _rocs(panels[row, column], own[shown], method, attack)
+            _areas(panels[row, column], played, method, attack)
+            _rocs(panels[row + 3, column], shown.side(method), method, attack)
+        _phis(panels[3, column], played, method)
     for column, attack in enumerate((BLACK_BOX, WHITE_BOX)):
-        _tradeoff(panels[6, column], shown, runs, attack)
+        _tradeoff(panels[6, column], shown, attack)
         if study is MembershipStudy.SKEWED:
-            draw_confidences(panels[7, column], shown, runs_of_method(runs, shown, Method.LOCAL)[1:], column)
-    _class_legend(figure, panels, data)
+            draw_confidences(panels[7, column], shown.local, column)
+    legend_below(figure, [panels[0][0], panels[1][0]], columns=2 if len(played) < 3 else 3)
     return ItemResult(
-        table(row for one in data for row in _rows_of(one, runs)),
+        table(row for one in played for row in _rows_of(one)),
         figure,
-        _caption(shown),
-        tuple(_remarks(study, data, runs)),
+        _caption(shown.data),
+        tuple(_remarks(study, played)),
         shown_rows=90,
-        data=tuple(one.title for one in data),
+        data=tuple(one.data.title for one in played),
     )
 
 
-def _shown(study: MembershipStudy, data: Sequence[MembershipData]) -> MembershipData:
-    return next((one for one in data if one.column == _SHOWN_FORM.get(study)), data[0])
-
-
-def runs_of_method(runs: Runs, data: MembershipData, method: Method) -> list[MembershipFindings]:
-    """Return the original run and those of one kind of privacy, with falling epsilon.
-
-    Parameters
-    ----------
-    runs, data
-        Finished runs; the data set.
-    method
-        The kind of privacy.
-    """
-    own = [run for setting, run in runs.items() if setting.data == data]
-    chosen = [run for run in own if run.setting.method in (Method.ORIGINAL, method)]
-    return sorted(chosen, key=lambda run: run.setting.position)
-
-
-def _rows_of(data: MembershipData, runs: Runs) -> Iterator[ItemRow]:
+def _rows_of(played: Played) -> Iterator[ItemRow]:
     """Yield what was measured of one data set: accuracies, epochs, every attack, phi."""
-    own = [run for setting, run in runs.items() if setting.data == data]
-    original = next(run for run in own if run.setting.method is Method.ORIGINAL)
-    for run in own:
+    for run in played.runs:
         yield from _accuracy_rows(run)
         for attack in run.areas_of_worlds:
             yield _row(run, ATTACK_NAMES[attack], area_of(run, attack), note=_five(run, attack))
@@ -121,9 +100,9 @@ def _rows_of(data: MembershipData, runs: Runs) -> Iterator[ItemRow]:
                 run, "AUC of the loss, members against test records", mean_interval(run.areas_against_test),
                 note="as the paper asks; test records are of another law, which this AUC tells apart as well",
             )  # fmt: skip
-        if run is not original:
+        if run is not played.original:
             yield from (
-                _row(run, f"phi, {ATTACK_NAMES[attack].removesuffix(' AUC')}", phi(original, run, attack))
+                _row(run, f"phi, {ATTACK_NAMES[attack].removesuffix(' AUC')}", phi(played.original, run, attack))
                 for attack in (BLACK_BOX, WHITE_BOX)
                 if attack in run.areas_of_worlds
             )
@@ -163,10 +142,18 @@ def _places(runs: Sequence[MembershipFindings], number: int = 0) -> list[float]:
     return [1.05**number * (run.epsilon if np.isfinite(run.epsilon) else beyond) for run in runs]
 
 
-def _accuracies(axes: Axes, own: Mapping[MembershipData, list[MembershipFindings]], method: Method) -> None:
-    for number, ((data, runs), look) in enumerate(zip(own.items(), CLASS_LOOKS, strict=False)):
-        places = _places(runs, number)
-        draw_measured(axes, places, [mean_interval(run.test_accuracy) for run in runs], look, _form(data))
+def _forms(
+    played: Sequence[Played], method: Method
+) -> Iterator[tuple[tuple[MembershipFindings, ...], list[float], CurveLook, str]]:
+    """Yield of each form of a data set its runs on one side, where they stand, their look and the name of the form."""
+    for number, (one, look) in enumerate(zip(played, CLASS_LOOKS, strict=False)):
+        runs, data = one.side(method), one.data
+        yield runs, _places(runs, number), look, f"{data.classes} classes" if "30" not in data.name else data.title
+
+
+def _accuracies(axes: Axes, played: Sequence[Played], method: Method) -> None:
+    for runs, places, look, name in _forms(played, method):
+        draw_measured(axes, places, [mean_interval(run.test_accuracy) for run in runs], look, name)
         axes.plot(
             places, [run.train_accuracy.mean() for run in runs], look.marker, color=look.colour, markersize=4,
             markerfacecolor="white", linestyle=(0, (1, 3)), linewidth=0.9,
@@ -175,22 +162,21 @@ def _accuracies(axes: Axes, own: Mapping[MembershipData, list[MembershipFindings
         if np.isfinite(printed).all():
             draw_published(axes, [1.12 * place for place in places], printed, look.colour)
     axes.set_ylim(-0.03, 1.03)
-    _finish(axes, "accuracy", method, "Accuracy: test, training (open)", own)
+    _finish(axes, "accuracy", method, "Accuracy: test, training (open)", played)
 
 
-def _areas(axes: Axes, own: Mapping[MembershipData, list[MembershipFindings]], method: Method, attack: str) -> None:
-    if not any(attack in run.areas_of_worlds for runs in own.values() for run in runs):
+def _areas(axes: Axes, played: Sequence[Played], method: Method, attack: str) -> None:
+    if not any(attack in run.areas_of_worlds for one in played for run in one.side(method)):
         empty_panel(axes, f"({_LETTERS[attack][SIDES.index(method)]}) {attack}, {method}", _NO_WHITE_BOX)
         return
     axes.axhline(0.5, color=MUTED, linewidth=4, alpha=0.35)
-    for number, ((data, runs), look) in enumerate(zip(own.items(), CLASS_LOOKS, strict=False)):
-        places = _places(runs, number)
-        draw_measured(axes, places, [area_of(run, attack) for run in runs], look, _form(data))
+    for runs, places, look, name in _forms(played, method):
+        draw_measured(axes, places, [area_of(run, attack) for run in runs], look, name)
         said = [place for place, run in zip(places, runs, strict=True) if is_at_chance(run.setting)]
         draw_published(axes, said, [0.5] * len(said), look.colour)
     low, high = axes.get_ylim()
     axes.set_ylim(min(low, 0.46), max(high, 0.6))
-    _finish(axes, attack, method, f"{ATTACK_NAMES[attack].capitalize().replace('auc', 'AUC')}", own)
+    _finish(axes, attack, method, f"{ATTACK_NAMES[attack].capitalize().replace('auc', 'AUC')}", played)
 
 
 def is_at_chance(setting: MembershipSetting) -> bool:
@@ -207,15 +193,13 @@ def is_at_chance(setting: MembershipSetting) -> bool:
             assert_never(setting.method)
 
 
-def _phis(axes: Axes, own: Mapping[MembershipData, list[MembershipFindings]], method: Method) -> None:
+def _phis(axes: Axes, played: Sequence[Played], method: Method) -> None:
     axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
-    for number, ((data, runs), look) in enumerate(zip(own.items(), CLASS_LOOKS, strict=False)):
-        original, private = runs[0], runs[1:]
+    for (original, *private), places, look, name in _forms(played, method):
         attack = WHITE_BOX if WHITE_BOX in original.areas_of_worlds else BLACK_BOX
         if private:
-            found = [phi(original, run, attack) for run in private]
-            draw_measured(axes, _places(private, number), found, look, _form(data))
-    printed = PHI_AT_CHANCE.get(next(iter(own)).study, (None, None))[method is Method.CENTRAL]
+            draw_measured(axes, places[1:], [phi(original, run, attack) for run in private], look, name)
+    printed = PHI_AT_CHANCE.get(played[0].data.study, (None, None))[method is Method.CENTRAL]
     if printed is not None:
         axes.axhline(printed, color=MUTED, linestyle="--", linewidth=1.2)
         axes.annotate(
@@ -223,14 +207,12 @@ def _phis(axes: Axes, own: Mapping[MembershipData, list[MembershipFindings]], me
             fontsize=SMALL_TEXT_SIZE - 2, color=MUTED,
         )  # fmt: skip
     axes.set_ylim(-0.05, 2.1)
-    _finish(axes, "phi", method, "phi", own)
+    _finish(axes, "phi", method, "phi", played)
 
 
-def _finish(
-    axes: Axes, panel: str, method: Method, y_name: str, own: Mapping[MembershipData, Sequence[MembershipFindings]]
-) -> None:
+def _finish(axes: Axes, panel: str, method: Method, y_name: str, played: Sequence[Played]) -> None:
     """Name a panel over epsilon; all such panels of a side have the same axis, also where phi is not defined."""
-    places = [place for runs in own.values() for place in _places(runs)]
+    places = [place for one in played for place in _places(one.side(method))]
     axes.set_xscale("log")
     axes.set_xlim(min(places) / 1.6, 1.6 * max(places))
     letter = _LETTERS[panel][SIDES.index(method)]
@@ -255,15 +237,14 @@ def _rocs(axes: Axes, runs: Sequence[MembershipFindings], method: Method, attack
     name_panel(axes, letter, f"ROC, {kind}, {method}", "False-positive rate", "True-positive rate")
 
 
-def _tradeoff(axes: Axes, data: MembershipData, runs: Runs, attack: str) -> None:
+def _tradeoff(axes: Axes, played: Played, attack: str) -> None:
     kind = ATTACK_NAMES[attack].removesuffix(" AUC")
-    name_of_panel = f"{data.classes} classes, {kind}"
-    if not any(attack in run.areas_of_worlds for setting, run in runs.items() if setting.data == data):
+    if not any(attack in run.areas_of_worlds for run in played.runs):
         empty_panel(axes, f"(k) {kind}", _NO_WHITE_BOX)
         return
     axes.axvline(0.5, color=MUTED, linewidth=4, alpha=0.35)
     for method in SIDES:
-        own, look = runs_of_method(runs, data, method), METHOD_LOOKS[method]
+        own, look = played.side(method), METHOD_LOOKS[method]
         area, accuracy = [area_of(run, attack) for run in own], [mean_interval(run.test_accuracy) for run in own]
         axes.errorbar(
             [one.value for one in area], [one.value for one in accuracy],
@@ -272,19 +253,11 @@ def _tradeoff(axes: Axes, data: MembershipData, runs: Runs, attack: str) -> None
         )  # fmt: skip
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="best")
     axes.locator_params(axis="x", nbins=5)
-    name_panel(axes, "k", name_of_panel, f"{ATTACK_NAMES[attack]}", "Test accuracy")
+    name_panel(axes, "k", f"{played.data.classes} classes, {kind}", f"{ATTACK_NAMES[attack]}", "Test accuracy")
 
 
 def _reach(found: Sequence[Interval]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     return np.array([[one.value - one.low for one in found], [one.high - one.value for one in found]])
-
-
-def _form(data: MembershipData) -> str:
-    return f"{data.classes} classes" if "30" not in data.name else data.title
-
-
-def _class_legend(figure: Figure, panels: Sequence[Sequence[Axes]], data: Sequence[MembershipData]) -> None:
-    legend_below(figure, [panels[0][0], panels[1][0]], columns=2 if len(data) < 3 else 3)
 
 
 def _caption(shown: MembershipData) -> str:
@@ -297,17 +270,17 @@ def _caption(shown: MembershipData) -> str:
     )
 
 
-def _worlds_said(data: MembershipData, runs: Runs) -> str:
-    worlds = [run.worlds for setting, run in runs.items() if setting.data == data]
+def _worlds_said(played: Played) -> str:
+    worlds = [run.worlds for run in played.runs]
     return f"{min(worlds)} worlds" if min(worlds) == max(worlds) else f"{min(worlds)} to {max(worlds)} worlds a setting"
 
 
-def _remarks(study: MembershipStudy, data: Sequence[MembershipData], runs: Runs) -> Iterator[str]:
-    for one in data:
-        size = next(run.config for setting, run in runs.items() if setting.data == one)
+def _remarks(study: MembershipStudy, played: Sequence[Played]) -> Iterator[str]:
+    for one in played:
+        size = one.original.config
         yield (
-            f"{one.title}: {size.data.records // 2:,} members on average of {size.data.records:,} targets, "
-            f"{_worlds_said(one, runs)}, {most_epochs(size):.0f} epochs at most."
+            f"{one.data.title}: {size.data.records // 2:,} members on average of {size.data.records:,} targets, "
+            f"{_worlds_said(one)}, {most_epochs(size):.0f} epochs at most."
         )
     yield from _REMARKS[study]
 

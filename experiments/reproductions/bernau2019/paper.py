@@ -9,10 +9,10 @@ from experiments.reproductions.bernau2019.adversaries import adversaries_item
 from experiments.reproductions.bernau2019.claims import claims_item, claims_of
 from experiments.reproductions.bernau2019.configurations import EPOCHS_A_ROUND, PATIENCE, all_values
 from experiments.reproductions.bernau2019.epsilons import EpsilonVerdict, promises, table_2, table_3
-from experiments.reproductions.bernau2019.figures import Runs, figure_of
+from experiments.reproductions.bernau2019.figures import figure_of
 from experiments.reproductions.bernau2019.planning import MOST_OPEN, play
 from experiments.reproductions.bernau2019.published import MembershipStudy
-from experiments.reproductions.bernau2019.runs import MembershipFindings, most_epochs
+from experiments.reproductions.bernau2019.runs import MembershipFindings, Played, most_epochs
 from experiments.reproductions.bernau2019.settings import (
     CANDIDATES,
     REPETITIONS,
@@ -40,7 +40,7 @@ _NO_FACES = (
 class MembershipItem(Item):
     """A table or figure, with the data sets whose runs it shows; without any it needs none."""
 
-    build: Callable[[Sequence[MembershipData], Runs], ItemResult]
+    build: Callable[[Sequence[Played]], ItemResult]
     studies: tuple[MembershipStudy, ...] = ()
 
 
@@ -50,8 +50,8 @@ def _figure(key: str, number: int, study: MembershipStudy) -> MembershipItem:
 
 
 ITEMS = (
-    MembershipItem("table2", "Table 2. Epsilon of local DP", lambda data, runs: table_2()),
-    MembershipItem("table3", "Table 3. Epsilon of central DP", lambda data, runs: table_3()),
+    MembershipItem("table2", "Table 2. Epsilon of local DP", lambda played: table_2()),
+    MembershipItem("table3", "Table 3. Epsilon of central DP", lambda played: table_3()),
     _figure("fig3", 3, MembershipStudy.TEXAS),
     _figure("fig4", 4, MembershipStudy.PURCHASES),
     _figure("fig5", 5, MembershipStudy.COLLAB),
@@ -87,27 +87,29 @@ def make(items: Sequence[MembershipItem], context: Context) -> MadeItems:
     for remark in remarks:
         context.announce(remark)
     data = tuple(one for one in found.data if one.size(context.extent) is not None)
-    runs = play(data, context, adding=any(item.key == "claims" for item in items))
+    played = play(data, context, adding=any(item.key == "claims" for item in items))
+    runs = [run for one in played for run in one.runs]
     makeable = [item for item in items if not item.studies or _data_of(item, data)]
     others = [item for item in items if item not in makeable]
-    results = tuple((item, _made(item, _data_of(item, data), runs, context)) for item in makeable)
+    results = tuple((item, _made(item, played, context)) for item in makeable)
     return MadeItems(
         results,
         tuple(f"{item.title}: left out, {_why(item, found.data, context.extent)}" for item in others),
         remarks,
         (", ".join(one.title for one in data) or "no data needed", plural(len(runs), "run")),
         (QUICK_WARNING,) if context.extent is Extent.QUICK and runs else (),
-        _played(tuple(runs.values())),
-        _opening(data, runs, results),
+        _played(runs),
+        _opening(played, results),
     )
 
 
-def _made(item: MembershipItem, data: tuple[MembershipData, ...], runs: Runs, context: Context) -> ItemResult:
+def _made(item: MembershipItem, played: Sequence[Played], context: Context) -> ItemResult:
     """Return an item with what the runs behind it took."""
-    own = [run for run in runs.values() if run.setting.data in data]
-    parts = {WorldPart(run.setting, number): run.worlds // run.parts for run in own for number in range(run.parts)}
+    own = [one for one in played if one.data.study in item.studies]
+    runs = [run for one in own for run in one.runs]
+    parts = {WorldPart(run.setting, number): run.worlds // run.parts for run in runs for number in range(run.parts)}
     spent = spent_on({context.runs / part.name: worlds for part, worlds in parts.items()})
-    return replace(item.build(data, runs), spent=spent)
+    return replace(item.build(own), spent=spent)
 
 
 PAPER = Paper(
@@ -129,19 +131,19 @@ def _why(item: MembershipItem, found: Sequence[MembershipData], extent: Extent) 
     return f"not played in the {extent} form" if _data_of(item, found) else "its data are not there"
 
 
-def _opening(data: Sequence[MembershipData], runs: Runs, results: Sequence[tuple[MembershipItem, ItemResult]]) -> str:
+def _opening(played: Sequence[Played], results: Sequence[tuple[MembershipItem, ItemResult]]) -> str:
     """Return what agrees, what does not, and what could not be held against the paper; empty where counts say all."""
     by_key = {item.key: result for item, result in results}
-    if not runs and "table3" not in by_key:
+    if not played and "table3" not in by_key:
         return ""
     local = ""
     if "table2" in by_key:
         count, alike = by_key["table2"].computed
         local = f"{alike} of {count} printed epsilons of local DP follow from theory in all printed digits. "
-    return f"{local}{_of_central_and_claims(data, runs)}"
+    return f"{local}{_of_central_and_claims(played)}"
 
 
-def _of_central_and_claims(data: Sequence[MembershipData], runs: Runs) -> str:
+def _of_central_and_claims(played: Sequence[Played]) -> str:
     printed = list(promises())
     of = {verdict: sum(one.verdict is verdict for one in printed) for verdict in EpsilonVerdict}
     epsilons = (
@@ -150,15 +152,15 @@ def _of_central_and_claims(data: Sequence[MembershipData], runs: Runs) -> str:
         "more are smaller in print than all stated epochs would make them, as training that ends early would; "
         f"{of[EpsilonVerdict.LARGER]} are larger, those of COLLAB by far."
     )
-    if not runs:
+    if not played:
         return epsilons
     return " ".join(
         [
             epsilons,
-            verdicts_said(claims_of(data, runs)),
+            verdicts_said(claims_of(played)),
             "Its test accuracies, AUCs and phi are printed as pictures only, so that no number of ours stands beside "
             "them.",
-            *_missing(data),
+            *_missing([one.data for one in played]),
         ]
     )
 

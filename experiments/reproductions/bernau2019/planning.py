@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.reproductions.bernau2019.claims import LOOKS, claims_of
-from experiments.reproductions.bernau2019.runs import MembershipFindings, carry_out, joined, read_part
+from experiments.reproductions.bernau2019.runs import Played, play_parts, played_of
 from experiments.reproductions.bernau2019.settings import MembershipData, MembershipSetting, WorldPart, settings_of
 from experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from experiments.reproductions.papers import Context, Extent
@@ -24,10 +24,9 @@ MOST_OPEN, SPARE = 8, 2
 """No worlds are added where so few claims are open. Where more are, so many claims more are meant to be decided: some
 stay open with the worlds that they seem to lack."""
 Parts = dict[str, int]  # how many parts of each setting, by its name
-Runs = dict[MembershipSetting, MembershipFindings]
 
 
-def play(data: Sequence[MembershipData], context: Context, adding: bool) -> Runs:
+def play(data: Sequence[MembershipData], context: Context, adding: bool) -> list[Played]:
     """Carry out what is planned and not finished yet, and read what all settings found.
 
     Every setting is played once. Then, in the full form, claims that are not decided are given the worlds that they
@@ -52,15 +51,15 @@ def play(data: Sequence[MembershipData], context: Context, adding: bool) -> Runs
     settings = [setting for one in data for setting in settings_of(one, context.extent)]
     plans = _read(context.runs / PLAN) or [{setting.name: 1 for setting in settings}]
     adding = adding and context.extent is Extent.FULL and bool(settings)
-    runs = _played(settings, plans[0] if adding else plans[-1], context)
+    played = _played(data, plans[0] if adding else plans[-1], context)
     for look in range(1, LOOKS if adding else 1):
         if look == len(plans):
             before = {setting.name: plans[-1].get(setting.name, 1) for setting in settings}
             left = _seconds_left(context, before, settings) * (1.0 if look == LOOKS - 1 else 0.5)
-            plans.append(planned(claims_of(data, runs), before, _seconds_a_part(context, settings), left))
+            plans.append(planned(claims_of(played), before, _seconds_a_part(context, settings), left))
             write_json(context.runs / PLAN, plans)
-        runs = _played(settings, plans[look], context)
-    return runs
+        played = _played(data, plans[look], context)
+    return played
 
 
 def planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, float], budget: float) -> Parts:
@@ -130,17 +129,11 @@ def _narrowed(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) ->
     return {run: ceil(count - 1e-9) for run, count in zip(claim.runs, own * times(high), strict=True)}
 
 
-def _parts_of(settings: Sequence[MembershipSetting], plan: Parts) -> list[WorldPart]:
-    """Return the parts of a plan."""
-    return [WorldPart(one, number) for one in settings for number in range(plan.get(one.name, 1))]
-
-
-def _played(settings: Sequence[MembershipSetting], plan: Parts, context: Context) -> Runs:
-    runs = carry_out(_parts_of(settings, plan), context)
-    of: dict[MembershipSetting, list[MembershipFindings]] = {}
-    for part, run in runs.items():
-        of.setdefault(part.setting, []).append(read_part(part, run.config, run.directory))
-    return {setting: joined(found) for setting, found in of.items()}
+def _played(data: Sequence[MembershipData], plan: Parts, context: Context) -> list[Played]:
+    settings = [setting for one in data for setting in settings_of(one, context.extent)]
+    parts = [WorldPart(one, number) for one in settings for number in range(plan.get(one.name, 1))]
+    runs = play_parts(parts, context)
+    return [played_of(one, runs) for one in data]
 
 
 def _seconds_a_part(context: Context, settings: Sequence[MembershipSetting]) -> dict[str, float]:

@@ -13,9 +13,17 @@ from scipy.stats import rankdata
 
 from experiments.reproductions.bernau2019.configurations import configuration
 from experiments.reproductions.bernau2019.published import MembershipStudy
-from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, MembershipSetting, Method, WorldPart
+from experiments.reproductions.bernau2019.settings import (
+    BLACK_BOX,
+    INSIDER,
+    WHITE_BOX,
+    MembershipData,
+    MembershipSetting,
+    Method,
+    WorldPart,
+)
 from experiments.reproductions.papers import Context
-from experiments.reproductions.playing import PlannedRun, carry_out_all, planned_runs
+from experiments.reproductions.playing import carry_out_all, planned_runs
 from experiments.runs.attacks import by_target
 from experiments.runs.config import RunConfig
 from experiments.runs.laws import rounds_of, sampling_rate
@@ -29,7 +37,6 @@ from fl_audit.game.membership import Membership
 from fl_audit.stored_json import read_json
 from server.target_outputs import LOGITS
 
-CONFIDENCE = 0.95
 BINS = np.linspace(0.0, 1.0, 26)  # of the largest confidence, in a histogram
 _RATES = np.linspace(0.0, 1.0, 401)  # false-positive rates at which ROC curves are kept
 
@@ -78,6 +85,57 @@ class MembershipFindings:
                 return float(self.summary["guarantee"]["epsilon"])
             case _:
                 assert_never(self.setting.method)
+
+
+@dataclass(frozen=True)
+class Played:
+    """The runs of one data set: the original model, and those under each kind of privacy with falling epsilon."""
+
+    data: MembershipData
+    original: MembershipFindings
+    local: tuple[MembershipFindings, ...]
+    central: tuple[MembershipFindings, ...]
+
+    @property
+    def runs(self) -> tuple[MembershipFindings, ...]:
+        """All runs: the original model, then local and central DP."""
+        return (self.original, *self.private)
+
+    @property
+    def private(self) -> tuple[MembershipFindings, ...]:
+        """All runs with privacy."""
+        return (*self.local, *self.central)
+
+    @property
+    def attacks(self) -> tuple[str, ...]:
+        """Those of the paper's attacks that were played."""
+        return tuple(attack for attack in (BLACK_BOX, WHITE_BOX) if attack in self.original.areas_of_worlds)
+
+    @property
+    def of_phi(self) -> str:
+        """The attack by which phi is found, the white-box one as in the paper."""
+        return self.attacks[-1]
+
+    def of(self, method: Method) -> tuple[MembershipFindings, ...]:
+        """Return the runs under one kind of privacy."""
+        return self.local if method is Method.LOCAL else self.central
+
+    def side(self, method: Method) -> tuple[MembershipFindings, ...]:
+        """Return the original run and those under one kind of privacy."""
+        return (self.original, *self.of(method))
+
+
+def played_of(data: MembershipData, runs: Iterable[MembershipFindings]) -> Played:
+    """Return the runs of one data set, those under either kind of privacy with falling epsilon.
+
+    Parameters
+    ----------
+    data, runs
+        The data set; what was found in all runs, in any order.
+    """
+    own = sorted((run for run in runs if run.setting.data == data), key=lambda run: run.setting.position)
+    local, central = (tuple(run for run in own if run.setting.method is one) for one in (Method.LOCAL, Method.CENTRAL))
+    return Played(data, own[0], local, central)
 
 
 def joined(parts: Sequence[MembershipFindings]) -> MembershipFindings:
@@ -181,8 +239,8 @@ def areas(scores: Floats, is_in: Flags) -> Floats:
     return np.asarray((ranks - members * (members + 1) / 2) / (members * others), dtype=np.float64)
 
 
-def carry_out(parts: Iterable[WorldPart], context: Context) -> dict[WorldPart, PlannedRun]:
-    """Carry out those parts that are not finished yet, and return the runs of all.
+def play_parts(parts: Iterable[WorldPart], context: Context) -> list[MembershipFindings]:
+    """Carry out those parts that are not finished yet, and return what each setting found, of all of its parts.
 
     Parameters
     ----------
@@ -201,24 +259,14 @@ def carry_out(parts: Iterable[WorldPart], context: Context) -> dict[WorldPart, P
     """
     planned = planned_runs(parts, configuration, context)
     carry_out_all([run for run in planned.values() if not run.is_finished], context)
-    return planned
+    of: dict[MembershipSetting, list[MembershipFindings]] = {}
+    for part, run in planned.items():
+        of.setdefault(part.setting, []).append(_read_part(part, run.config, run.directory))
+    return [joined(found) for found in of.values()]
 
 
-def read_part(part: WorldPart, config: RunConfig, run: RunDirectory) -> MembershipFindings:
-    """Read what a finished part found.
-
-    Parameters
-    ----------
-    part, config
-        Which run it is; its configuration.
-    run
-        Its directory.
-
-    Raises
-    ------
-    InputError
-        If the run is not finished.
-    """
+def _read_part(part: WorldPart, config: RunConfig, run: RunDirectory) -> MembershipFindings:
+    """Read what a finished part found."""
     targets, worlds = (read_frame(run.path / f"{label}.parquet") for label in ("targets", "worlds"))
     game, membership = load_game(read_plan(run.path).public), Membership(by_target(targets, "is_in").astype(np.bool_))
     logits = torch.cat([one[LOGITS] for one in run.store(config).outputs(config.audit.worlds)])
@@ -236,7 +284,7 @@ def read_part(part: WorldPart, config: RunConfig, run: RunDirectory) -> Membersh
         {
             "train_accuracy": _mean_where(right.numpy(), membership.is_in),
             "test_accuracy": worlds["test_accuracy"].to_numpy(dtype=np.float64),
-            "chosen_epoch": worlds["chosen_release"].to_numpy(dtype=np.float64) * epochs_a_round(config),
+            "chosen_epoch": worlds["chosen_release"].to_numpy(dtype=np.float64) * _epochs_a_round(config),
             "areas_against_test": _areas_against_test(part, run, game, targets, membership),
         },
     )
@@ -255,7 +303,7 @@ def _areas_against_test(
     return np.array(found)
 
 
-def epochs_a_round(config: RunConfig) -> float:
+def _epochs_a_round(config: RunConfig) -> float:
     """Return how often a record is used in a round, on average."""
     epochs = config.training.local_epochs
     return float(sampling_rate(config)) if epochs is None else float(epochs)
@@ -263,7 +311,7 @@ def epochs_a_round(config: RunConfig) -> float:
 
 def most_epochs(config: RunConfig) -> float:
     """Return after how many epochs training ends at the latest."""
-    return rounds_of(config) * epochs_a_round(config)
+    return rounds_of(config) * _epochs_a_round(config)
 
 
 def _mean_where(values: Flags, chosen: Flags) -> Floats:

@@ -60,39 +60,19 @@ class Size:
 
 @dataclass(frozen=True)
 class MembershipData:
-    """A data set in one of its forms, with all that is fixed for it.
+    """A data set in one of its forms, with all that is fixed for it."""
 
-    Parameters
-    ----------
-    study, name
-        The data set of the paper; its name in a configuration.
-    options
-        More settings of `[data]`.
-    title
-        Its name in tables; it says where one data set stands in for another.
-    classes, model
-        Number of classes; the model.
-    column
-        The column of Table 3 whose hyper-parameters are used.
-    values, full
-        Values in a record, as the paper counts them for epsilon of local DP; what the full form plays.
-    quick
-        What the quick form plays; None leaves the data set out of it.
-    rates
-        Learning rates without and with central DP in place of those of Table 3, None to keep them.
-    """
-
-    study: MembershipStudy
-    name: str
-    title: str
+    study: MembershipStudy  # the data set of the paper
+    name: str  # its name in a configuration
+    title: str  # its name in tables; it says where one data set stands in for another
     classes: int
     model: str
-    column: int
-    values: int
-    full: Size
-    quick: Size | None = None
-    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    rates: tuple[float, float] | None = None
+    column: int  # the column of Table 3 whose hyper-parameters are used
+    values: int  # values in a record, as the paper counts them for epsilon of local DP
+    full: Size  # what the full form plays
+    quick: Size | None = None  # what the quick form plays; None leaves the data set out of it
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)  # more settings of `[data]`
+    rates: tuple[float, float] | None = None  # learning rates without and with central DP, None for those of Table 3
 
     @property
     def recipe(self) -> Recipe:

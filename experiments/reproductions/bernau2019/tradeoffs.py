@@ -7,8 +7,9 @@ from math import nan, sqrt
 import numpy as np
 from scipy.special import stdtrit
 
-from experiments.reproductions.bernau2019.runs import CONFIDENCE, MembershipFindings
+from experiments.reproductions.bernau2019.runs import MembershipFindings
 from experiments.reproductions.bernau2019.settings import INSIDER
+from experiments.reproductions.papers import CONFIDENCE
 from experiments.reproductions.statistics import resampling, t_interval
 from fl_audit.arrays import Floats
 from fl_audit.evidence.membership.achieved import relative_tradeoff
@@ -26,6 +27,36 @@ class Curve:
     # resample of worlds. Shape (1 + resamples, runs).
     auc: Floats
     accuracy: Floats
+
+    def interval(self, statistic: Callable[[Floats, Floats], float], confidence: float = CONFIDENCE) -> Interval:
+        """Return a statistic of AUCs and accuracies, shapes (runs,), with the interval of its resamples.
+
+        The interval is NaN where the statistic is not defined in half of the resamples or more.
+
+        Parameters
+        ----------
+        statistic, confidence
+            What is computed of AUCs and accuracies, each (runs,); confidence of its interval.
+        """
+        values = np.array([statistic(*pair) for pair in zip(self.auc, self.accuracy, strict=True)])
+        drawn = values[1:][np.isfinite(values[1:])]
+        if len(drawn) < _FEWEST_DEFINED * _RESAMPLES or not np.isfinite(values[0]):
+            return Interval(float(values[0]), nan, nan)
+        low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
+        return Interval(float(values[0]), float(min(low, values[0])), float(max(high, values[0])))
+
+    def shares(self, statistic: Callable[[Floats, Floats], float]) -> tuple[float, ...]:
+        """Return how much of a statistic's variance is due to the worlds of each run; empty if that is not known."""
+        variances = []
+        for run in range(self.auc.shape[1]):
+            values = []
+            for drawn in range(1, 1 + _RESAMPLES_OF_SHARES):
+                auc, accuracy = self.auc[0].copy(), self.accuracy[0].copy()
+                auc[run], accuracy[run] = self.auc[drawn, run], self.accuracy[drawn, run]
+                values.append(statistic(auc, accuracy))
+            variances.append(np.var(values))
+        total = float(np.sum(variances))
+        return tuple(float(one) / total for one in variances) if np.isfinite(total) and total > 0 else ()
 
 
 def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Generator) -> Curve:
@@ -54,48 +85,6 @@ def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Gen
     return Curve(np.stack(areas, axis=1), np.stack(accuracies, axis=1))
 
 
-def interval_of(found: Curve, statistic: Callable[[Floats, Floats], float], confidence: float = CONFIDENCE) -> Interval:
-    """Return a statistic of AUCs and accuracies, shapes (runs,), with the interval of its resamples.
-
-    The interval is NaN where the statistic is not defined in half of the resamples or more.
-
-    Parameters
-    ----------
-    found
-        AUCs and accuracies over runs, with their resamples.
-    statistic, confidence
-        What is computed of AUCs and accuracies, each (runs,); confidence of its interval.
-    """
-    values = np.array([statistic(*pair) for pair in zip(found.auc, found.accuracy, strict=True)])
-    drawn = values[1:][np.isfinite(values[1:])]
-    if len(drawn) < _FEWEST_DEFINED * _RESAMPLES or not np.isfinite(values[0]):
-        return Interval(float(values[0]), nan, nan)
-    low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(float(values[0]), float(min(low, values[0])), float(max(high, values[0])))
-
-
-def shares_of(found: Curve, statistic: Callable[[Floats, Floats], float]) -> tuple[float, ...]:
-    """Return how much of the variance of a statistic is due to the worlds of each run; empty where that is not known.
-
-    Parameters
-    ----------
-    found
-        AUCs and accuracies over runs, with their resamples.
-    statistic
-        As of `interval_of`.
-    """
-    variances = []
-    for run in range(found.auc.shape[1]):
-        values = []
-        for drawn in range(1, 1 + _RESAMPLES_OF_SHARES):
-            auc, accuracy = found.auc[0].copy(), found.accuracy[0].copy()
-            auc[run], accuracy[run] = found.auc[drawn, run], found.accuracy[drawn, run]
-            values.append(statistic(auc, accuracy))
-        variances.append(np.var(values))
-    total = float(np.sum(variances))
-    return tuple(float(one) / total for one in variances) if np.isfinite(total) and total > 0 else ()
-
-
 def phi(
     original: MembershipFindings, private: MembershipFindings, attack: str, confidence: float = CONFIDENCE
 ) -> Interval:
@@ -112,7 +101,7 @@ def phi(
     """
     random = resampling(f"phi {private.setting.name} {attack}")
     found, classes = curve((original, private), attack, random), original.setting.data.classes
-    return interval_of(found, lambda auc, accuracy: phis(auc, accuracy, classes)[0], confidence)
+    return found.interval(lambda auc, accuracy: phis(auc, accuracy, classes)[0], confidence)
 
 
 def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
@@ -183,11 +172,14 @@ def area_of(run: MembershipFindings, attack: str, confidence: float = CONFIDENCE
     return Interval(found.value, max(found.low, 0.0), min(found.high, 1.0))
 
 
-def gain(runs: Sequence[MembershipFindings], stronger: str, weaker: str, confidence: float = CONFIDENCE) -> Interval:
+def gain(
+    runs: Sequence[MembershipFindings], stronger: str, weaker: str, confidence: float = CONFIDENCE
+) -> tuple[Interval, tuple[float, ...]]:
     """Return by how much one attack's AUC exceeds another's, the mean over runs and worlds.
 
     Both attacks see the same models, so that differences are taken world by world, and runs are independent: the
-    variance is the mean of theirs over their number, and its degrees of freedom are Welch's and Satterthwaite's.
+    variance is the mean of theirs over their number, and its degrees of freedom are Welch's and Satterthwaite's. Beside
+    it stands how much of the variance is due to the worlds of each run; empty where all is known.
 
     Parameters
     ----------
@@ -198,30 +190,12 @@ def gain(runs: Sequence[MembershipFindings], stronger: str, weaker: str, confide
     """
     each = [run.areas_of_worlds[stronger] - run.areas_of_worlds[weaker] for run in runs]
     value = float(np.mean([one.mean() for one in each]))
-    variances, freedom = _variances(each), np.array([len(one) - 1 for one in each])
+    variances = np.array([one.var(ddof=1) / len(one) for one in each])
+    freedom = np.array([len(one) - 1 for one in each])
     total = variances.sum()
     if total == 0:
-        return Interval(value, value, value)
+        return Interval(value, value, value), ()
     reach = (
         float(stdtrit(total**2 / np.sum(variances**2 / freedom), (1 + confidence) / 2)) * sqrt(2 * total) / len(each)
     )
-    return Interval(value, value - reach, value + reach)
-
-
-def shares_of_gain(runs: Sequence[MembershipFindings], stronger: str, weaker: str) -> tuple[float, ...]:
-    """Return how much of the variance of a gain is due to the worlds of each run; empty where all is known.
-
-    Parameters
-    ----------
-    runs
-        The runs.
-    stronger, weaker
-        As of `gain`.
-    """
-    variances = _variances([run.areas_of_worlds[stronger] - run.areas_of_worlds[weaker] for run in runs])
-    return tuple((variances / variances.sum()).tolist()) if variances.sum() > 0 else ()
-
-
-def _variances(values: Sequence[Floats]) -> Floats:
-    """Return the variance of each mean."""
-    return np.array([one.var(ddof=1) / len(one) for one in values])
+    return Interval(value, value - reach, value + reach), tuple((variances / total).tolist())
