@@ -1,18 +1,22 @@
 """The pool of client processes, without a Ray: how often a call is made, where processes start, who shares one."""
 
+import pickle
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from audits import MakePlan
-from flwr.app import ConfigRecord, Context, Message, RecordDict, UserConfig
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict, UserConfig
 from ray.exceptions import ObjectStoreFullError, RayTaskError
 
 from clients.app import build_app
+from experiments.runs.cluster import freight as freight_module
 from experiments.runs.cluster import pool as pool_module
+from experiments.runs.cluster.freight import SentArrays, put_back, take_out
 from experiments.runs.cluster.luggage import compartment_of
 from experiments.runs.cluster.pool import ORDINARY, CallError, ClientPool, Node, _client_process, _LostError, _Process
 from experiments.runs.local_engine import LocalGrid
@@ -30,6 +34,7 @@ class Pool(ClientPool):
         self._changed, self._closed = threading.Condition(), threading.Event()
         self._idle, self._processes, self._suspects = {}, [], Counter()
         self._asked, self._welcome, self._watching = set(self._nodes), set(self._nodes), []
+        self._sent = SentArrays()
         self.calls: list[Node] = []
 
     def _started(self, node: Node, compartment: int) -> Any:
@@ -50,8 +55,7 @@ class Pool(ClientPool):
 
 
 def played(pool: Pool) -> object:
-    nothing: Any = None
-    return pool.call(ORDINARY, nothing, nothing)
+    return pool.call(ORDINARY, _message("{}"), _context(0))
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
@@ -101,7 +105,7 @@ def test_a_process_that_has_lost_its_node_says_nothing_of_its_client(monkeypatch
     process = _client_process().__ray_metadata__.modified_class([], ["app"])
     monkeypatch.setattr(pool_module.ray, "get", failing(OSError("Broken pipe")))
     with pytest.raises(ConnectionAbortedError) as told:
-        process.run(None, None, [])
+        process.run(None, None, [], [])
     monkeypatch.setattr(pool_module.ray, "wait", lambda references, timeout: (references, []))
     monkeypatch.setattr(pool_module.ray, "get", failing(RayTaskError("run", "", told.value)))
     with pytest.raises(_LostError):
@@ -166,10 +170,35 @@ def test_the_victim_and_the_insider_have_compartments_of_their_own(small_plan: M
     assert compartment_of(Message(RecordDict(), 2, "train"), _context(0)) == ORDINARY  # of another app
 
 
-def _message(game: str) -> Message:
+def _message(game: str, **arrays: Array) -> Message:
     LocalGrid(build_app(), 1, 1.0)  # Flower lets nobody make a message who is no task of a run
-    return Message(RecordDict({Record.CONFIG: ConfigRecord({Key.GAME: game})}), 2, "train")
+    content = RecordDict({Record.ARRAYS: ArrayRecord(arrays), Record.CONFIG: ConfigRecord({Key.GAME: game})})
+    return Message(content, 2, "train")
 
 
 def _context(client: int) -> Context:
     return Context(1, 2, UserConfig({"partition-id": client}), RecordDict(), UserConfig())
+
+
+def test_large_arrays_travel_beside_a_message_which_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    models, small = Array(np.arange(2.0**18)), Array(np.arange(3.0))
+    message = _message("{}", models=models, norms=small)
+    content = RecordDict(dict(message.content))
+    message.metadata.delivered_at = "now"
+    light, large = take_out(message)
+    assert message.content.array_records[Record.ARRAYS]["models"].data is models.data
+    assert message.metadata.delivered_at == "now"
+    assert len(pickle.dumps(light)) < 3000
+    assert list(large) == [(Record.ARRAYS, "models")]
+    received = put_back(pickle.loads(pickle.dumps(light)), large)
+    assert received.content == content
+    assert list(received.content) == list(content)
+    assert list(received.content.array_records[Record.ARRAYS]) == ["models", "norms"]
+
+    put: list[object] = []
+    monkeypatch.setattr(freight_module.ray, "put", lambda values: put.append(values) or len(put))
+    sent = SentArrays()
+    assert [sent.reference(take_out(message)[1][Record.ARRAYS, "models"]) for _ in range(3)] == [1, 1, 1]
+    others = [_message("{}", models=Array(np.zeros(2**18))) for _ in range(4)]
+    assert [sent.reference(*take_out(other)[1].values()) for other in others] == [2, 3, 4, 5]
+    assert sent.reference(take_out(message)[1][Record.ARRAYS, "models"]) == 6  # four are kept

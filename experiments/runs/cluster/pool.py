@@ -20,6 +20,7 @@ from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayError, RayTa
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from experiments import talk
+from experiments.runs.cluster.freight import SentArrays, freight, put_back, take_out
 from experiments.runs.cluster.versions import versions_of
 
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -95,6 +96,7 @@ class ClientPool:
     def __init__(self, app: Any, share: Mapping[str, float], retries: int) -> None:
         self._app, self._share, self._retries = [ray.put(app)], dict(share), retries
         self._actor = _client_process()
+        self._sent = SentArrays()
         self._changed = threading.Condition()
         self._idle: dict[int, list[_Process]] = {}
         self._processes: list[_Process] = []
@@ -133,12 +135,13 @@ class ClientPool:
         CallError
             If the client raised, its process died once too often, or the pool was closed.
         """
-        deaths = 0
+        deaths, (light, large) = 0, take_out(message)
         while True:
             process = self._take(compartment)
             try:
                 with room_is_told():
-                    begun = process.handle.run.remote(message, context, list(luggage))
+                    stored = [self._sent.reference(data) for data in large.values()]
+                    begun = process.handle.run.remote(light, context, list(luggage), list(large), *stored)
                 reply, after, failure = self._outcome(process, begun)
             except CallError:
                 self._give_back(process)
@@ -208,7 +211,8 @@ class ClientPool:
                     raise CallError("the run is being ended")
                 if process.node.identity not in self._nodes:
                     raise _LostError
-            return ray.get(reference)
+            (reply, large), after, failure = ray.get(reference)
+            return put_back(reply, large), after, failure
         except (ObjectStoreFullError, OutOfDiskError):
             return None, None, _NO_ROOM
         except RayTaskError as error:
@@ -300,13 +304,14 @@ def _slots(resources: Mapping[str, float], share: Mapping[str, float]) -> int:
 
 def _client_process() -> Any:
     """Return the class of a client's process; it is local, so that Ray sends it whole: see `Portable`."""
+    take_out, put_back = freight()
 
     class ClientProcess:
         def __init__(self, paths: list[str], app: list[Any]) -> None:
             self._paths, self._app, self._given = paths, app[0], set[Any]()
             self._call: Any = None
 
-        def run(self, message: Any, context: Any, luggage: list[Any]) -> tuple[Any, Any, str | None]:
+        def run(self, message: Any, context: Any, luggage: list[Any], places: list[Any], *large: Any) -> Any:
             try:
                 sys.path.extend(path for path in self._paths if path not in sys.path)
                 for reference in luggage:
@@ -315,13 +320,14 @@ def _client_process() -> Any:
                         self._given.add(reference)
                 if self._call is None:
                     self._call = self._received(self._app)
-                return self._call(message=message, context=context), context, None
+                put_back(message, dict(zip(places, large, strict=True)))
+                return take_out(self._call(message=message, context=context)), context, None
             except ConnectionAbortedError:
                 raise
             except SystemExit as ended:
-                return None, None, f"it ended itself with status {ended.code}"
+                return (None, {}), None, f"it ended itself with status {ended.code}"
             except Exception as error:
-                return None, None, str(error) or type(error).__name__
+                return (None, {}), None, str(error) or type(error).__name__
 
         def _received(self, reference: Any) -> Any:
             try:
