@@ -8,9 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.reproductions.claims import ClaimVerdict, PaperClaim, SecondLook, counted, looked_at, verdicts_said
-from experiments.reproductions.looks import name_panel
 from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
-from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, new_figure
+from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
 
 
 def claims_table(
@@ -95,7 +94,7 @@ def _draw(axes: Axes, claims: Sequence[PaperClaim], limit: float) -> None:
     axes.set_yticks(range(len(claims)), [f"{claim.where}: {_short(claim.quantity)}" for claim in claims])
     axes.set_ylim(len(claims) - 0.4, -0.6)
     axes.set_xlim(left, right)
-    name_panel(axes, "", "", f"Numbers up to {limit:g}" if limit < _LIMITS[-1] else "Larger numbers", "")
+    finish_axes(axes, "", f"Numbers up to {limit:g}" if limit < _LIMITS[-1] else "Larger numbers", "")
     axes.tick_params(axis="y", labelsize=SMALL_TEXT_SIZE - 3.5)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from fl_audit.adjacency import Adjacency
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.mechanisms.noise import NoiseScaling
-from fl_audit.report.style import INK, SMALL_TEXT_SIZE, finish_axes
+from fl_audit.report.style import INK, SMALL_TEXT_SIZE
 
 PUBLISHED = "as published"
 THEORY = "theory"
@@ -156,21 +156,6 @@ def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = 
         list(entries.values()), list(entries), loc="outside lower center", frameon=False, ncols=columns,
         fontsize=SMALL_TEXT_SIZE, handlelength=3.0,
     )  # fmt: skip
-
-
-def name_panel(axes: Axes, letter: str, title: str, x_name: str, y_name: str) -> None:
-    """Write the letter, the title and the names of the axes of a panel.
-
-    Parameters
-    ----------
-    axes, letter
-        The panel; its letter.
-    title, x_name
-        Its title; name of the lower axis, with its unit.
-    y_name
-        Name of the left axis, with its unit.
-    """
-    finish_axes(axes, f"({letter}) {title}" if letter else title, x_name, y_name)
 
 
 def empty_panel(axes: Axes, title: str, reason: str) -> None:

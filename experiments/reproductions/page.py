@@ -41,6 +41,7 @@ def render_page(name: str, extent: Extent, paper: Paper[Any], made: MadeItems, p
     pictures
         PNG bytes by the key of the item.
     """
+    results = [result for _, result in made.results]
     body = BODY.substitute(
         labels="\n".join(_labels(made)),
         contents="\n".join(
@@ -55,17 +56,16 @@ def render_page(name: str, extent: Extent, paper: Paper[Any], made: MadeItems, p
         title=f"Reproduction: {name}",
         heading=f"Reproduction of {paper.heading}",
         subtitle=" · ".join((name, form, *made.basis)),
-        opening=made.opening or _opening(made.results),
+        opening=made.opening or _opening(results),
         body=body,
         footer=SIMULATION_NOTICE,
-        banner=_banner(made.results),
+        banner=_banner(results),
         step="Read of each item where ours differs, and why; its CSV file beside this page has every row.",
     )
 
 
-def _banner(results: Sequence[tuple[Item, ItemResult]]) -> Banner:
+def _banner(made: Sequence[ItemResult]) -> Banner:
     """Return how much was made again, and how much of what is printed lies outside our intervals."""
-    made = [result for _, result in results]
     compared, outside = sum(one.compared for one in made), sum(len(one.differences) for one in made)
     items = plural(len(made), "item")
     if not compared:
@@ -76,9 +76,8 @@ def _banner(results: Sequence[tuple[Item, ItemResult]]) -> Banner:
     return Banner(f"{items} made again", line, VerdictLook.GOOD if not outside else VerdictLook.OPEN)
 
 
-def _opening(results: Sequence[tuple[Item, ItemResult]]) -> str:
+def _opening(made: Sequence[ItemResult]) -> str:
     """Return what agrees, and what does not: with the printed numbers first, then with theory."""
-    made = [result for _, result in results]
     compared, outside = sum(one.compared for one in made), sum(len(one.differences) for one in made)
     computed, alike = (sum(counts) for counts in zip(*(one.computed for one in made), strict=True))
     held = [one for one in made if not one.finding]

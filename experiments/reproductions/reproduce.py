@@ -83,23 +83,19 @@ def _require_free(directory: Path, paper: Paper[Any]) -> None:
 
 def _write(context: Context, name: str, paper: Paper[Any], made: MadeItems) -> Path:
     """Draw and render everything first, then write the files, and return the path of the page."""
-    records = {item.key: _record_of(context, paper, made, item, result) for item, result in made.results}
-    drawings = {item.key: to_svg(result.figure).encode() for item, result in made.results}
-    pictures = {item.key: to_png(result.figure) for item, result in made.results}
-    page = render_page(name, context.extent, paper, made, pictures)
+    files, pictures = dict[str, bytes](), dict[str, bytes]()
     for item, result in made.results:
-        with whole_file(context.directory / f"{item.key}.csv") as file:
-            result.frame.to_csv(file, index=False)
-        with whole_file(context.directory / f"{item.key}.png") as file:
-            file.write_bytes(pictures[item.key])
-        with whole_file(context.directory / f"{item.key}.svg") as file:
-            file.write_bytes(drawings[item.key])
-        with whole_file(context.directory / f"{item.key}.json") as file:
-            file.write_text(json.dumps(records[item.key], indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    path = context.directory / f"{name}.html"
-    with whole_file(path) as file:
-        file.write_text(page, encoding="utf-8")
-    return path
+        record = _record_of(context, paper, made, item, result)
+        pictures[item.key] = to_png(result.figure)
+        files[f"{item.key}.csv"] = result.frame.to_csv(index=False).encode()
+        files[f"{item.key}.png"] = pictures[item.key]
+        files[f"{item.key}.svg"] = to_svg(result.figure).encode()
+        files[f"{item.key}.json"] = (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode()
+    files[f"{name}.html"] = render_page(name, context.extent, paper, made, pictures).encode()
+    for file_name, content in files.items():
+        with whole_file(context.directory / file_name) as file:
+            file.write_bytes(content)
+    return context.directory / f"{name}.html"
 
 
 def _record_of(

@@ -27,7 +27,7 @@ NOT_OF_A_NUMBER = {
     # what a model is sure of, which is called its confidence as well
     "fl_audit.adversaries.membership.attacks.attack_scores",
     "fl_audit.adversaries.membership.rmia._log",
-    "experiments.reproductions.bernau2019.runs.reduced",
+    "experiments.reproductions.bernau2019.runs._reduced",
     # a level that several bounds share
     "fl_audit.laboratory.trial.put_on_trial",
     # what most audits with such a level find: a power

@@ -26,7 +26,7 @@ from experiments.reproductions.bernau2019 import configurations, paper, planning
 from experiments.reproductions.bernau2019.adversaries import adversaries_item
 from experiments.reproductions.bernau2019.claims import TESTS, claims_of
 from experiments.reproductions.bernau2019.confidences import surest
-from experiments.reproductions.bernau2019.configurations import configuration, seed_of
+from experiments.reproductions.bernau2019.configurations import _seed_of, configuration
 from experiments.reproductions.bernau2019.epsilons import (
     EpsilonVerdict,
     _central_epsilon,
@@ -38,7 +38,7 @@ from experiments.reproductions.bernau2019.epsilons import (
 from experiments.reproductions.bernau2019.figures import figure_of
 from experiments.reproductions.bernau2019.models import small_faces
 from experiments.reproductions.bernau2019.published import RECIPES, TABLE_2, TABLE_3, MembershipStudy
-from experiments.reproductions.bernau2019.runs import MembershipFindings, Played, areas, joined, played_of, reduced
+from experiments.reproductions.bernau2019.runs import MembershipFindings, Played, _reduced, areas, joined, played_of
 from experiments.reproductions.bernau2019.settings import (
     BLACK_BOX,
     CANDIDATES,
@@ -138,7 +138,7 @@ def test_every_run_can_be_configured(data: MembershipData) -> None:
             continue
         chosen = settings_of(data, extent)
         parts = [WorldPart(one, number) for one in chosen for number in (0, 1)]
-        assert len({one.name for one in parts} | {seed_of(one, size) for one in parts}) == 2 * len(parts)
+        assert len({one.name for one in parts} | {_seed_of(one, size) for one in parts}) == 2 * len(parts)
         assert len(chosen) == 1 + 2 * len(size.levels)
         for setting in chosen:
             config = configuration(WorldPart(setting), extent, None)
@@ -191,7 +191,7 @@ def made_up(
     sure = np.clip(right[:, np.newaxis] + 0.02 * scores[BLACK_BOX], 0, 1)
     by_world = {"train_accuracy": right, "test_accuracy": right, "chosen_epoch": np.full(worlds, 3.0)}
     config = configuration(part, Extent.FULL, None)
-    return reduced(part, config, epsilon, Membership(is_in), scores, sure, by_world)
+    return _reduced(part, config, epsilon, Membership(is_in), scores, sure, by_world)
 
 
 def test_areas_are_those_of_scikit_learn() -> None:

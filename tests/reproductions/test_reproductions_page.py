@@ -19,13 +19,12 @@ WRONG = ItemRow("b", "epsilon", published=2.2, theory=2.27)
 
 
 def test_a_page_opens_with_what_agrees_and_counts_misses_against_theory_too() -> None:
-    item = Item.__new__(Item)
-    text = _opening([(item, result(MEASURED, COMPUTED)), (item, result(WRONG))])
+    text = _opening([result(MEASURED, COMPUTED), result(WRONG)])
     assert text.startswith("1 of 1 printed number lie inside our intervals of about 95 %")
     assert "1 of 2 printed numbers follow from theory in all printed digits" in text
     assert "0 of 1 number by theory lie inside our intervals" in text
     assert result(MEASURED).theory_misses == ("a: advantage is 0.5 by theory, here 0.2 (0.1 to 0.3)",)
-    assert _opening([(item, result(ItemRow("a", "x", measured=1.0)))]).startswith("Nothing here is held against")
+    assert _opening([result(ItemRow("a", "x", measured=1.0))]).startswith("Nothing here is held against")
 
 
 def test_printed_numbers_that_theory_does_not_give_are_named() -> None:

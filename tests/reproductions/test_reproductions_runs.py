@@ -13,7 +13,7 @@ import pytest
 from experiments.reproductions import playing, reproduce
 from experiments.reproductions.bernau2021 import paper, settings
 from experiments.reproductions.bernau2021.identification import ADVANTAGE
-from experiments.reproductions.bernau2021.runs import labels_of, neighbour_of, play
+from experiments.reproductions.bernau2021.runs import _neighbour_of, labels_of, play
 from experiments.reproductions.bernau2021.settings import ADULT, InsiderSetting, QuickWorlds, configuration
 from experiments.reproductions.names import ITEMS, item_names
 from experiments.reproductions.papers import COLUMNS, Context, Extent
@@ -176,12 +176,12 @@ def test_another_configuration_in_the_way_is_refused(tmp_path: Path) -> None:
 
 def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = configuration(LS_B, Extent.QUICK, None)
-    pair = neighbour_of(config)
+    pair = _neighbour_of(config)
     assert resolve(config).public.pair == pair
     found = play([LS_B], Context(tmp_path, extent=Extent.QUICK))[LS_B]
     monkeypatch.setattr("experiments.reproductions.bernau2021.runs._ranked", None)
     other = configuration(replace(LS_B, belief=0.75), Extent.QUICK, None)
-    assert neighbour_of(other, [(config, RunDirectory(tmp_path / "runs-quick" / LS_B.name))]) == pair
+    assert _neighbour_of(other, [(config, RunDirectory(tmp_path / "runs-quick" / LS_B.name))]) == pair
     assert len(labels_of(found)) == 2
 
 

@@ -9,9 +9,9 @@ from experiments.reproductions.bernau2019.claims import CONFIDENCE
 from experiments.reproductions.bernau2019.runs import Played
 from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX
 from experiments.reproductions.bernau2019.tradeoffs import area_of, gain
-from experiments.reproductions.looks import CurveLook, draw_measured, legend_below, name_panel
+from experiments.reproductions.looks import CurveLook, draw_measured, legend_below
 from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
-from fl_audit.report.style import MUTED, new_figure
+from fl_audit.report.style import MUTED, finish_axes, new_figure
 
 LOOKS = {
     INSIDER: CurveLook("insider, every round, all records but one (2021)", "#12426e", "", "-", "o", ""),
@@ -27,7 +27,9 @@ def adversaries_item(played: Sequence[Played]) -> ItemResult:
     panels = figure.subplots((len(played) + 1) // 2, 2, sharey=True, squeeze=False).ravel()
     for number, (axes, one) in enumerate(zip(panels, played, strict=False)):
         _draw(axes, one)
-        name_panel(axes, "abcdefgh"[number], one.data.title, "epsilon of central DP", "AUC" if number % 2 == 0 else "")
+        finish_axes(
+            axes, f"({'abcdefgh'[number]}) {one.data.title}", "epsilon of central DP", "AUC" if number % 2 == 0 else ""
+        )
     for axes in panels[len(played) :]:
         axes.set_axis_off()
     legend_below(figure, list(panels), columns=1)

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 
 from experiments.reproductions.bernau2019.runs import BINS, MembershipFindings
-from experiments.reproductions.looks import empty_panel, name_panel
+from experiments.reproductions.looks import empty_panel
 from experiments.reproductions.papers import CONFIDENCE
 from experiments.reproductions.statistics import welch_interval
 from fl_audit.evidence.membership.rates import Interval
-from fl_audit.report.style import SMALL_TEXT_SIZE
+from fl_audit.report.style import SMALL_TEXT_SIZE, finish_axes
 
 SHOWN_LEVELS = (1.0, 0.1)  # epsilon_i of the two panels
 SUREST_LEVEL = 1.0  # epsilon_i at which, section 5.5 says, models are surer than at larger and at smaller ones
@@ -42,7 +42,7 @@ def draw_confidences(axes: Axes, local: Sequence[MembershipFindings], panel: int
             )  # fmt: skip
     axes.set_ylim(top=1.45 * axes.get_ylim()[1])  # room for the legend
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="upper left")
-    name_panel(axes, _LETTERS[panel], title, "Largest confidence", "Targets, %")
+    finish_axes(axes, f"({_LETTERS[panel]}) {title}", "Largest confidence", "Targets, %")
 
 
 def surest(local: Sequence[MembershipFindings], level: float = CONFIDENCE) -> Interval | None:

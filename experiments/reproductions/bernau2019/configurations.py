@@ -49,16 +49,11 @@ def configuration(part: WorldPart, extent: Extent, data_dir: Path | None) -> Run
     return parse_config(_values_of(part, extent, data_dir))
 
 
-def seed_of(part: WorldPart, size: Size) -> int:
+def _seed_of(part: WorldPart, size: Size) -> int:
     """Return the seed of a run; it differs between settings and parts, so that no two share coins or noise.
 
     It is the first one of the run's name whose coins give every target shadow models both with it and without it: with
     24 worlds and 2,000 targets one seed of 170 does not.
-
-    Parameters
-    ----------
-    part, size
-        Which run; how many worlds and targets it has.
     """
     for more in count():
         seed = zlib.crc32(f"{part.name}{f'-seed{more}' if more else ''}".encode())
@@ -79,7 +74,7 @@ def _values_of(part: WorldPart, extent: Extent, data_dir: Path | None) -> dict[s
     setting = part.setting
     data, size = setting.data, setting.data.size(extent)
     assert size is not None, setting
-    seed = seed_of(part, size)
+    seed = _seed_of(part, size)
     is_central = setting.method is Method.CENTRAL
     training, evaluate_every = _with_noise(data.recipe, size) if is_central else _without_noise(data.recipe, size)
     return {

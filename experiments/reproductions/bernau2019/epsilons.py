@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.reproductions.bernau2019.looks import STUDY_LOOKS
 from experiments.reproductions.bernau2019.published import (
     EPSILON_DECIMALS,
     NOISE_MULTIPLIERS,
@@ -20,17 +19,24 @@ from experiments.reproductions.bernau2019.published import (
     MembershipStudy,
     Recipe,
 )
-from experiments.reproductions.looks import draw_published, legend_below, name_panel
+from experiments.reproductions.looks import CurveLook, draw_published, legend_below
 from experiments.reproductions.papers import ItemResult, ItemRow, table
 from fl_audit.adjacency import Adjacency
 from fl_audit.privacy.events import SampledGaussianRelease
 from fl_audit.privacy.names import Accountant
 from fl_audit.privacy.renyi import RDP_ORDERS, rdp_epsilon, renyi_divergences
 from fl_audit.privacy.scores import truth_probability
-from fl_audit.report.style import INK, MUTED, new_figure
+from fl_audit.report.style import INK, MUTED, finish_axes, new_figure
 
 SUPPOSED_MEMBERS = 8_000
 """n of Skewed Purchases, which is not stated: that of Purchases, whose layers and hyper-parameters it has."""
+_STUDY_LOOKS = {
+    MembershipStudy.TEXAS: CurveLook("Texas", "#12426e", "#b9d0e6", "-", "o", ""),
+    MembershipStudy.PURCHASES: CurveLook("Purchases", "#b35806", "#f8d9b0", "--", "^", "////"),
+    MembershipStudy.COLLAB: CurveLook("COLLAB", "#1a1a1a", "#cccccc", "-.", "s", "...."),
+    MembershipStudy.LFW: CurveLook("LFW", "#1b7837", "#c7e5c9", ":", "v", "xxxx"),
+    MembershipStudy.SKEWED: CurveLook("Skewed Purchases", "#762a83", "#e3cce8", "-", "P", "\\\\\\\\"),
+}
 _HALF_A_DIGIT = 0.5 * 10**-EPSILON_DECIMALS
 
 
@@ -172,25 +178,25 @@ _SAID = {
 def _draw_ratios(axes: Axes, found: list[Promise]) -> None:
     axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
     for place, one in _places(found):
-        look = STUDY_LOOKS[one.study]
+        look = _STUDY_LOOKS[one.study]
         axes.plot(
             place, one.printed / one.ours, marker=look.marker, color=look.colour, linestyle="none", markersize=4.5,
             label=str(one.study),
         )  # fmt: skip
     _name_multipliers(axes)
-    name_panel(axes, "a", "Printed over ours", "Noise multiplier z", "Ratio of epsilon")
+    finish_axes(axes, "(a) Printed over ours", "Noise multiplier z", "Ratio of epsilon")
 
 
 def _draw_epochs(axes: Axes, found: list[Promise]) -> None:
     axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
     for place, one in _places(found):
-        look = STUDY_LOOKS[one.study]
+        look = _STUDY_LOOKS[one.study]
         ends = max(one.fewest / one.epochs, 0.02), one.most / one.epochs
         axes.plot([place, place], ends, color=look.colour, linewidth=1.2)
         axes.plot(place, math.sqrt(ends[0] * ends[1]), marker=look.marker, color=look.colour, markersize=4.5)
     axes.set_yscale("log")
     _name_multipliers(axes)
-    name_panel(axes, "b", "Epochs that fit", "Noise multiplier z", "Share of the stated epochs")
+    finish_axes(axes, "(b) Epochs that fit", "Noise multiplier z", "Share of the stated epochs")
 
 
 def _places(found: list[Promise]) -> Iterator[tuple[float, Promise]]:
@@ -211,17 +217,17 @@ def table_2() -> ItemResult:
     figure = new_figure(4.6)
     left, right = figure.subplots(1, 2)
     for study, row in TABLE_2.items():
-        look, values = STUDY_LOOKS[study], _values_of(study)
+        look, values = _STUDY_LOOKS[study], _values_of(study)
         counted = [row.values * value for value in values]
         left.plot(values, counted, look.line, marker=look.marker, color=look.colour, label=str(study), markersize=4.5)
         draw_published(left, [values[0], values[-1]], [row.largest, row.smallest], look.colour)
     left.set_xscale("log")
     left.set_yscale("log")
-    name_panel(left, "a", "Epsilon of a record", "epsilon of a value (nats)", "epsilon of a record (nats)")
+    finish_axes(left, "(a) Epsilon of a record", "epsilon of a value (nats)", "epsilon of a record (nats)")
     grid = np.linspace(0.0, 3.2, 100)
     right.plot(grid, [truth_probability(float(value)) for value in grid], color=INK, label="kept bits")
     right.plot(RECORD_EPSILONS, [truth_probability(value) for value in RECORD_EPSILONS], "o", color=INK, markersize=5)
-    name_panel(right, "b", "Randomised response", "epsilon of a bit (nats)", "Share of bits that stay as they are")
+    finish_axes(right, "(b) Randomised response", "epsilon of a bit (nats)", "Share of bits that stay as they are")
     legend_below(figure, (left, right), columns=3)
     return ItemResult(
         table(_local_rows()),

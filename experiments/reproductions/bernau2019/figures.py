@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from experiments.reproductions.bernau2019.confidences import draw_confidences
-from experiments.reproductions.bernau2019.looks import CLASS_LOOKS, LEVEL_LOOKS, METHOD_LOOKS
 from experiments.reproductions.bernau2019.published import AT_CHANCE, PHI_AT_CHANCE, TABLE_3, MembershipStudy
 from experiments.reproductions.bernau2019.runs import MembershipFindings, Played, most_epochs
 from experiments.reproductions.bernau2019.settings import (
@@ -21,17 +20,10 @@ from experiments.reproductions.bernau2019.settings import (
     Method,
 )
 from experiments.reproductions.bernau2019.tradeoffs import area_of, mean_interval, phi
-from experiments.reproductions.looks import (
-    CurveLook,
-    draw_measured,
-    draw_published,
-    empty_panel,
-    legend_below,
-    name_panel,
-)
+from experiments.reproductions.looks import CurveLook, draw_measured, draw_published, empty_panel, legend_below
 from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from fl_audit.evidence.membership.rates import Interval
-from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, new_figure
+from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
 
 ATTACK_NAMES = {
     BLACK_BOX: "black-box AUC",
@@ -53,6 +45,26 @@ _SHOWN_FORM = {
     MembershipStudy.SKEWED: 10,
 }
 """The number of classes whose ROC curves and trade-off the paper shows."""
+_CLASS_LOOKS = (
+    CurveLook("", "#12426e", "#b9d0e6", "-", "o", ""),
+    CurveLook("", "#b35806", "#f8d9b0", "--", "^", "////"),
+    CurveLook("", "#1b7837", "#c7e5c9", "-.", "s", "...."),
+    CurveLook("", "#762a83", "#e3cce8", ":", "D", "xxxx"),
+)
+"""Forms of a data set with different numbers of classes, in the order in which they are drawn."""
+_METHOD_LOOKS = {
+    Method.CENTRAL: CurveLook("central DP", "#12426e", "#b9d0e6", "-", "o", ""),
+    Method.LOCAL: CurveLook("local DP", "#b35806", "#f8d9b0", "--", "^", "////"),
+}
+_LEVEL_LOOKS = (
+    CurveLook("", "#1a1a1a", "", "-", "", ""),
+    CurveLook("", "#12426e", "", "--", "", ""),
+    CurveLook("", "#b35806", "", "-.", "", ""),
+    CurveLook("", "#1b7837", "", ":", "", ""),
+    CurveLook("", "#762a83", "", "-", "", ""),
+    CurveLook("", "#7f7f7f", "", "--", "", ""),
+)
+"""The original model, then falling epsilon."""
 _NO_WHITE_BOX = "these runs were not attacked with a view inside"
 
 
@@ -146,7 +158,7 @@ def _forms(
     played: Sequence[Played], method: Method
 ) -> Iterator[tuple[tuple[MembershipFindings, ...], list[float], CurveLook, str]]:
     """Yield of each form of a data set its runs on one side, where they stand, their look and the name of the form."""
-    for number, (one, look) in enumerate(zip(played, CLASS_LOOKS, strict=False)):
+    for number, (one, look) in enumerate(zip(played, _CLASS_LOOKS, strict=False)):
         runs, data = one.side(method), one.data
         yield runs, _places(runs, number), look, f"{data.classes} classes" if "30" not in data.name else data.title
 
@@ -217,7 +229,7 @@ def _finish(axes: Axes, panel: str, method: Method, y_name: str, played: Sequenc
     axes.set_xlim(min(places) / 1.6, 1.6 * max(places))
     letter = _LETTERS[panel][SIDES.index(method)]
     end = "" if panel == "phi" else "; rightmost: no DP"
-    name_panel(axes, letter, f"{y_name.partition(':')[0]}, {method}", f"epsilon of a record{end}", y_name)
+    finish_axes(axes, f"({letter}) {y_name.partition(':')[0]}, {method}", f"epsilon of a record{end}", y_name)
 
 
 def _rocs(axes: Axes, runs: Sequence[MembershipFindings], method: Method, attack: str) -> None:
@@ -227,14 +239,14 @@ def _rocs(axes: Axes, runs: Sequence[MembershipFindings], method: Method, attack
         return
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=4, alpha=0.35)
     for run in runs:
-        curve, look = run.rocs[attack], LEVEL_LOOKS[run.setting.position]
+        curve, look = run.rocs[attack], _LEVEL_LOOKS[run.setting.position]
         name = "no DP" if run.setting.method is Method.ORIGINAL else f"epsilon {run.epsilon:,.4g}"
         axes.plot(
             curve.fpr, curve.tpr, look.line, color=look.colour, linewidth=1.4, label=name,
         )  # fmt: skip
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="lower right", handlelength=3.0)
     kind = ATTACK_NAMES[attack].removesuffix(" AUC")
-    name_panel(axes, letter, f"ROC, {kind}, {method}", "False-positive rate", "True-positive rate")
+    finish_axes(axes, f"({letter}) ROC, {kind}, {method}", "False-positive rate", "True-positive rate")
 
 
 def _tradeoff(axes: Axes, played: Played, attack: str) -> None:
@@ -244,7 +256,7 @@ def _tradeoff(axes: Axes, played: Played, attack: str) -> None:
         return
     axes.axvline(0.5, color=MUTED, linewidth=4, alpha=0.35)
     for method in SIDES:
-        own, look = played.side(method), METHOD_LOOKS[method]
+        own, look = played.side(method), _METHOD_LOOKS[method]
         area, accuracy = [area_of(run, attack) for run in own], [mean_interval(run.test_accuracy) for run in own]
         axes.errorbar(
             [one.value for one in area], [one.value for one in accuracy],
@@ -253,7 +265,7 @@ def _tradeoff(axes: Axes, played: Played, attack: str) -> None:
         )  # fmt: skip
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="best")
     axes.locator_params(axis="x", nbins=5)
-    name_panel(axes, "k", f"{played.data.classes} classes, {kind}", f"{ATTACK_NAMES[attack]}", "Test accuracy")
+    finish_axes(axes, f"(k) {played.data.classes} classes, {kind}", f"{ATTACK_NAMES[attack]}", "Test accuracy")
 
 
 def _reach(found: Sequence[Interval]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:

@@ -67,21 +67,8 @@ ITEMS = (
 )
 
 
-def make(items: Sequence[MembershipItem], context: Context) -> MadeItems:
-    """Make items from runs that are carried out once for all of them.
-
-    Parameters
-    ----------
-    items, context
-        What is asked for; where and how it is played.
-
-    Raises
-    ------
-    InputError
-        If a setting cannot be run, or its directory holds something else.
-    FederationError
-        If a federation had to stop; the runs that were finished are kept.
-    """
+def _make(items: Sequence[MembershipItem], context: Context) -> MadeItems:
+    """Make items from runs that are carried out once for all of them."""
     found = find_data(CANDIDATES, context.data_dir, dict.fromkeys(study for item in items for study in item.studies))
     remarks = (*found.remarks, *([_NO_FACES] if any(one.study is MembershipStudy.LFW for one in found.data) else []))
     for remark in remarks:
@@ -118,7 +105,7 @@ PAPER = Paper(
     "D. Bernau, P. W. Grassal, J. Robl, F. Kerschbaum (2019). Assessing differentially private deep learning with "
     "membership inference. arXiv:1912.11328.",
     ITEMS,
-    make,
+    _make,
     all_values,
 )
 

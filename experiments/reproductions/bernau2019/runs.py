@@ -175,7 +175,7 @@ def _called_together(parts: Sequence[Called]) -> Called | None:
         return Called(counts, sums / counts.sum(axis=1))
 
 
-def reduced(
+def _reduced(
     part: WorldPart,
     config: RunConfig,
     summary: Mapping[str, Any],
@@ -184,20 +184,10 @@ def reduced(
     confidence: Floats,
     by_world: Mapping[str, Floats | None],
 ) -> MembershipFindings:
-    """Return the findings of a part from all that its attacks said.
+    """Return the findings of a part from all that its attacks said: the scores of each by its name, (worlds, targets).
 
-    Parameters
-    ----------
-    part, config
-        Which run it is; its configuration.
-    summary, membership
-        Its summary; who was in.
-    scores
-        The scores of each attack by its name, (worlds, targets).
-    confidence
-        Largest confidence of each world's model in a class, for the true record of each target, (worlds, targets).
-    by_world
-        Numbers of each world, (worlds,): train and test accuracy, the epoch chosen, and areas against test records.
+    `confidence` is the largest one of each world's model in a class, for the true record of each target, (worlds,
+    targets); `by_world` are numbers of each world, (worlds,).
     """
     curves = {attack: roc_curve(values, membership) for attack, values in scores.items()}
     called = None
@@ -274,7 +264,7 @@ def _read_part(part: WorldPart, config: RunConfig, run: RunDirectory) -> Members
     columns = {name.removeprefix(SCORE): name for name in map(str, targets.columns) if name.startswith(SCORE)}
     if config.audit.insider:
         columns[INSIDER] = "log_odds"
-    return reduced(
+    return _reduced(
         part,
         config,
         read_json(run.summary),

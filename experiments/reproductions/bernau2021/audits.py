@@ -25,7 +25,6 @@ from experiments.reproductions.looks import (
     draw_measured,
     draw_published,
     legend_below,
-    name_panel,
 )
 from experiments.reproductions.papers import ItemResult, ItemRow, table
 from experiments.reproductions.statistics import median_of_largest, predicted_advantage
@@ -34,7 +33,7 @@ from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.empirical_epsilon import epsilon_from_measured_advantage
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.scores import epsilon_from_belief, gaussian_advantage, rho_alpha
-from fl_audit.report.style import INK, MUTED, new_figure
+from fl_audit.report.style import INK, MUTED, finish_axes, new_figure
 
 SENSITIVITIES = "epsilon' from sensitivities"
 BELIEF = "epsilon' from the largest belief"
@@ -56,9 +55,9 @@ def audit_of_epsilon(played: Played) -> ItemResult:
     panels = figure.subplots(2, 2).ravel()
     for letter, axes, quantity in zip("abc", panels, (SENSITIVITIES, BELIEF, ADVANTAGE), strict=False):
         _draw_epsilons(axes, settings, rows, quantity)
-        name_panel(axes, letter, quantity, "Promised epsilon (nats)", "Empirical epsilon (nats)")
+        finish_axes(axes, f"({letter}) {quantity}", "Promised epsilon (nats)", "Empirical epsilon (nats)")
     _draw_advantages(panels[3], settings, rows)
-    name_panel(panels[3], "d", "Insider and membership", "Promised epsilon (nats)", "Advantage")
+    finish_axes(panels[3], "(d) Insider and membership", "Promised epsilon (nats)", "Advantage")
     legend_below(figure, list(panels))
     return ItemResult(
         table(row for setting in settings for row in rows[setting].values()),

@@ -14,7 +14,6 @@ from experiments.reproductions.bernau2021.identification import identified
 from experiments.reproductions.bernau2021.published import TABLE_3
 from experiments.reproductions.bernau2021.queries import DELTAS, EPSILONS, NoisyQuery
 from experiments.reproductions.bernau2021.runs import InsiderFindings, Played
-from experiments.reproductions.bernau2021.second_looks import SECOND_LOOKS
 from experiments.reproductions.bernau2021.sensitivities import outlier_share
 from experiments.reproductions.bernau2021.settings import (
     CLIPPING_NORM,
@@ -25,6 +24,7 @@ from experiments.reproductions.bernau2021.settings import (
     audit_settings,
     main_settings,
 )
+from experiments.reproductions.bernau2021.slips import SECOND_LOOKS
 from experiments.reproductions.claims import PaperClaim, difference, exact, untested
 from experiments.reproductions.claims_table import claims_table
 from experiments.reproductions.papers import ItemResult

@@ -5,7 +5,7 @@ import numpy as np
 from experiments.reproductions.bernau2021.published import TABLE_3, PrintedScores
 from experiments.reproductions.bernau2021.settings import CANDIDATES, ROUNDS, InsiderStudy
 from experiments.reproductions.bernau2021.slips import explained
-from experiments.reproductions.looks import draw_published, legend_below, name_panel
+from experiments.reproductions.looks import draw_published, legend_below
 from experiments.reproductions.papers import ItemResult, ItemRow, table
 from fl_audit.adjacency import Adjacency
 from fl_audit.privacy.accounting import Accountant
@@ -15,7 +15,7 @@ from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.privacy.scores import epsilon_from_belief, rho_alpha
 from fl_audit.privacy.targets import BeliefTarget
-from fl_audit.report.style import INK, new_figure
+from fl_audit.report.style import INK, finish_axes, new_figure
 
 _LINES = {0.01: "-", 0.001: "--"}
 _COLOURS = {0.01: "#12426e", 0.001: "#b35806"}
@@ -38,8 +38,8 @@ def table_3() -> ItemResult:
         places = [float(column.belief) for column in columns]
         draw_published(left, places, [float(column.epsilon) for column in columns])
         draw_published(right, places, [float(column.advantage) for column in columns])
-    name_panel(left, "a", "epsilon", "rho_beta (probability)", "epsilon (nats)")
-    name_panel(right, "b", "Advantage bound", "rho_beta (probability)", "Advantage")
+    finish_axes(left, "(a) epsilon", "rho_beta (probability)", "epsilon (nats)")
+    finish_axes(right, "(b) Advantage bound", "rho_beta (probability)", "Advantage")
     legend_below(figure, (left, right), columns=3)
     agreeing = sum("as printed" in row.note for row in rows)
     printed = sum(bool(np.isfinite(row.published)) for row in rows)

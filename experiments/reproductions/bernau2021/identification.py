@@ -26,7 +26,6 @@ from experiments.reproductions.looks import (
     draw_published,
     empty_panel,
     legend_below,
-    name_panel,
 )
 from experiments.reproductions.papers import CONFIDENCE, ItemResult, ItemRow, measured_row, table
 from experiments.reproductions.statistics import (
@@ -42,7 +41,7 @@ from fl_audit.evidence.belief.advantage import clopper_pearson, empirical_advant
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.scores import gaussian_advantage
-from fl_audit.report.style import INK, new_figure
+from fl_audit.report.style import INK, finish_axes, new_figure
 
 ADVANTAGE = "advantage"
 EXCEEDED = "delta' (share of beliefs above rho_beta)"
@@ -66,7 +65,7 @@ def table_2(played: Played) -> ItemResult:
         ):
             _draw(panel, settings, [pair[index] for pair in part])
             title = one.short_title if index == 0 else ""
-            name_panel(panel, "", title, "", name if column == 0 else "")
+            finish_axes(panel, title, "", name if column == 0 else "")
         panels[1][column].set_ylim(bottom=-0.06 * panels[1][column].get_ylim()[1])
         promised = runs[settings[0]].summary["guarantee"]["delta"]
         panels[1][column].axhline(promised, color=INK, linestyle=":", linewidth=1.4, label="delta, as promised")
@@ -143,11 +142,11 @@ def figure_6(played: Played) -> ItemResult:
     for letter, axes, study in zip("abc", panels[:3], InsiderStudy, strict=True):
         if study in by_study:
             _draw_beliefs(axes, [runs[setting] for setting in main_settings([by_study[study]])])
-            name_panel(axes, letter, by_study[study].title, "", "Belief in the truth (probability)")
+            finish_axes(axes, f"({letter}) {by_study[study].title}", "", "Belief in the truth (probability)")
         else:
             empty_panel(axes, f"({letter}) {study}", "not played: its data are not there")
     _draw_accuracies(panels[3], played)
-    name_panel(panels[3], "d", "Test accuracy", "", "Accuracy after the last round (%)")
+    finish_axes(panels[3], "(d) Test accuracy", "", "Accuracy after the last round (%)")
     keys = [box_key(SCALING_LOOKS[scaling]) for scaling in SCALINGS]
     legend_below(figure, list(panels), keys)
     return ItemResult(

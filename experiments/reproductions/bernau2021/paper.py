@@ -78,21 +78,8 @@ ITEMS = (
 )
 
 
-def make(items: Sequence[InsiderItem], context: Context) -> MadeItems:
-    """Make items from runs that are carried out once for all of them.
-
-    Parameters
-    ----------
-    items, context
-        What to make; where runs are kept, how much is computed, and where the clients run.
-
-    Raises
-    ------
-    InputError
-        If a setting cannot be run, or its directory holds something else.
-    FederationError
-        If a federation had to stop; the runs and batches that were finished are kept.
-    """
+def _make(items: Sequence[InsiderItem], context: Context) -> MadeItems:
+    """Make items from runs that are carried out once for all of them."""
     found = find_data(CANDIDATES, context.data_dir, dict.fromkeys(study for item in items for study in item.studies))
     for remark in found.remarks:
         context.announce(remark)
@@ -124,7 +111,7 @@ PAPER = Paper(
     "D. Bernau, G. Eibl, P. W. Grassal, H. Keller, F. Kerschbaum (2021). Quantifying identifiability to choose and "
     "audit epsilon in differentially private deep learning. PVLDB 14(13).",
     ITEMS,
-    make,
+    _make,
     all_values,
 )
 

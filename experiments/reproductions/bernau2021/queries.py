@@ -13,14 +13,14 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.special import expit, ndtr
 
-from experiments.reproductions.looks import legend_below, name_panel
+from experiments.reproductions.looks import legend_below
 from experiments.reproductions.papers import CONFIDENCE, ItemResult, ItemRow, table
 from experiments.reproductions.statistics import bootstrap, mean_belief, resampling
 from fl_audit.arrays import Flags, Floats
 from fl_audit.evidence.belief.advantage import clopper_pearson, empirical_advantage
 from fl_audit.privacy.beliefs import Sensitivities, gaussian_belief_bound
 from fl_audit.privacy.scores import rho_alpha, rho_beta
-from fl_audit.report.style import BIT_STYLES, INK, new_figure
+from fl_audit.report.style import BIT_STYLES, INK, finish_axes, new_figure
 
 GAMES = 20_000
 EXAMPLE_EPSILONS = (6.0, 3.0)
@@ -103,14 +103,14 @@ def figure_1() -> ItemResult:
     left, right = figure.subplots(1, 2)
     grid = np.linspace(-2.5, 3.5, 400)
     _draw_densities(left, query, grid)
-    name_panel(left, "a", "Decision boundary", "Answer r (units of f)", "Density (1 / unit of f)")
+    finish_axes(left, "(a) Decision boundary", "Answer r (units of f)", "Density (1 / unit of f)")
     belief = expit(query.log_odds(grid[:, None]))
     for bit, curve in ((1, belief), (0, 1 - belief)):
         style = BIT_STYLES[bit]
         name = "D" if bit else "D'"
         right.plot(grid, curve, style.line, color=style.colour, linewidth=2, label=f"belief in {name}")
     _draw_measured_belief(right, games)
-    name_panel(right, "b", "Posterior belief", "Answer r (units of f)", "Belief (probability)")
+    finish_axes(right, "(b) Posterior belief", "Answer r (units of f)", "Belief (probability)")
     for axes in (left, right):
         axes.axvline(0.5, color=INK, linestyle=":", linewidth=1.5, label="decision boundary")
         axes.axvspan(grid[0], 0.5, color="#e4ecf4", zorder=0, label="the adversary says D")
@@ -175,7 +175,9 @@ def figure_2() -> ItemResult:
         _shade_errors(axes, query, grid)
         axes.axvline(0.5, color=INK, linestyle=":", linewidth=1.5, label="decision boundary")
         title = f"epsilon {epsilon:g}, delta $10^{{-6}}$"
-        name_panel(axes, letter, title, "Answer r (units of f)", "Density (1 / unit of f)" if letter == "a" else "")
+        finish_axes(
+            axes, f"({letter}) {title}", "Answer r (units of f)", "Density (1 / unit of f)" if letter == "a" else ""
+        )
         rows += _rows_of_errors(query, simulate(query, resampling(f"figure 2{letter}")))
     legend_below(figure, list(panels), columns=3)
     return ItemResult(
@@ -241,8 +243,8 @@ def figure_3() -> ItemResult:
         )
         measured = [float(2 * games.won.mean() - 1) for _, games in results]
         right.plot(EPSILONS, measured, "o", color=colour, markersize=5, label="measured advantage")
-    name_panel(left, "a", "Belief", "epsilon (nats)", "Belief (probability)")
-    name_panel(right, "b", "Advantage", "epsilon (nats)", "Advantage")
+    finish_axes(left, "(a) Belief", "epsilon (nats)", "Belief (probability)")
+    finish_axes(right, "(b) Advantage", "epsilon (nats)", "Advantage")
     legend_below(figure, (left, right), columns=2)
     return ItemResult(
         table(rows),

@@ -110,7 +110,7 @@ def play(settings: Iterable[InsiderSetting], context: Context) -> dict[InsiderSe
     known = [(run.config, run.directory) for run in planned.values()]
     pending = [run for run in planned.values() if not run.is_finished]
     # Once the first run has begun that has a neighbour, the others read it there instead of searching again.
-    carry_out_all([replace(run, pair=partial(neighbour_of, run.config, known)) for run in pending], context)
+    carry_out_all([replace(run, pair=partial(_neighbour_of, run.config, known)) for run in pending], context)
     return {one: _read_findings(one, run.config, run.directory) for one, run in planned.items()}
 
 
@@ -124,17 +124,11 @@ def _read_findings(setting: InsiderSetting, config: RunConfig, run: RunDirectory
 RANKS = 3  # how many most and how many least dissimilar neighbours one search keeps: as many as Figure 4 shows
 
 
-def neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirectory]] = ()) -> NeighbourPair:
+def _neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirectory]] = ()) -> NeighbourPair:
     """Return where D and D' differ: read from a run with the same neighbour if one was begun, otherwise searched for.
 
-    Each is searched for only once: a search over all pairs of images takes minutes.
-
-    Parameters
-    ----------
-    config
-        A configuration whose neighbour is ranked by dissimilarity.
-    begun
-        Other configurations with their run directories; runs that were not begun are ignored.
+    Each is searched for only once: a search over all pairs of images takes minutes. Of other configurations with their
+    run directories, `begun`, those that were not begun are ignored.
     """
     asked = _question(config)
     for other, run in begun:

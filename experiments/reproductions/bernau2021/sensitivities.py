@@ -23,7 +23,6 @@ from experiments.reproductions.looks import (
     draw_boxes,
     draw_published,
     legend_below,
-    name_panel,
     published_key,
 )
 from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
@@ -32,7 +31,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.mechanisms.noise import NoiseScaling
-from fl_audit.report.style import INK, draw_band, new_figure
+from fl_audit.report.style import INK, draw_band, finish_axes, new_figure
 
 _REPLACE = Adjacency.REPLACE_RECORD
 
@@ -69,7 +68,9 @@ def figure_4(played: Played) -> ItemResult:
             draw_boxes(axes, boxes, list(places), RELATION_LOOKS[relation], 0.36)
             rows += [row for one_found in found for row in _neighbour_rows(one_found)]
         _finish_neighbours(axes, one)
-        name_panel(axes, letter, one.short_title, "", "Local sensitivity (gradient units)" if letter == "a" else "")
+        finish_axes(
+            axes, f"({letter}) {one.short_title}", "", "Local sensitivity (gradient units)" if letter == "a" else ""
+        )
     for axes in panels:
         axes.axhline(CLIPPING_NORM, color=INK, linestyle=":", linewidth=1.4, label="limit C, record removed")
         axes.axhline(2 * CLIPPING_NORM, color=INK, linestyle="-.", linewidth=1.4, label="limit 2C, record replaced")
@@ -134,7 +135,9 @@ def figure_5(played: Played) -> ItemResult:
             found = played.runs[InsiderSetting(one, NoiseScaling.LOCAL, relation)]
             rows += _round_rows(found)
             _draw_rounds(axes, found)
-        name_panel(axes, letter, one.short_title, "Round", "Sensitivity (gradient units)" if letter == "a" else "")
+        finish_axes(
+            axes, f"({letter}) {one.short_title}", "Round", "Sensitivity (gradient units)" if letter == "a" else ""
+        )
         axes.set_ylim(0, 2.1 * CLIPPING_NORM)
     legend_below(figure, list(panels))
     return ItemResult(

@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, assert_never
@@ -84,19 +84,15 @@ class InsiderData:
         return self.title != self.study
 
 
-_PURCHASE_QUICK = QuickWorlds(main=12, other=4, neighbour=2)
 MNIST = InsiderData(
     InsiderStudy.MNIST, "mnist", "MNIST", 100, 0.01, "mnist-cnn", "ssim", 0.52, 200, 250,
     QuickWorlds(6, 2, 2), "euclidean",
 )  # fmt: skip
 PURCHASE = InsiderData(
     InsiderStudy.PURCHASE, "purchase100", "Purchase-100", 1000, 0.001, "dense-128", "hamming", 0.53, 1000,
-    125, _PURCHASE_QUICK, "hamming",
+    125, QuickWorlds(12, 4, 2), "hamming",
 )  # fmt: skip
-LOCATION = InsiderData(
-    InsiderStudy.PURCHASE, "location30", "Location-30 for Purchase-100", 1000, 0.001, "dense-128", "hamming", 0.53,
-    1000, 125, _PURCHASE_QUICK, "hamming",
-)  # fmt: skip
+LOCATION = replace(PURCHASE, name="location30", title="Location-30 for Purchase-100")
 ADULT = InsiderData(
     InsiderStudy.ADULT, "adult", "Adult", 1000, 0.001, "adult-mlp", "manhattan", 0.53, 1000, 250,
     QuickWorlds(60, 30, 10), "manhattan",

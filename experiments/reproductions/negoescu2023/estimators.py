@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from experiments.reproductions.claims import PaperClaim
-from experiments.reproductions.looks import THEORY, legend_below, name_panel
+from experiments.reproductions.looks import THEORY, legend_below
 from experiments.reproductions.negoescu2023.simulation import (
     EMPIRICAL,
     NARROW_PARAMETRIC,
@@ -25,7 +25,7 @@ from experiments.reproductions.papers import Context, Extent, ItemResult, ItemRo
 from experiments.reproductions.statistics import mean_row, paired_interval, t_interval, welch_interval
 from fl_audit.arrays import Floats
 from fl_audit.evidence.membership.rates import Interval
-from fl_audit.report.style import INK, new_figure
+from fl_audit.report.style import INK, finish_axes, new_figure
 
 SETTINGS = {Extent.FULL: SimulationSettings(), Extent.QUICK: SimulationSettings(sizes=(100, 1000), repetitions=10)}
 """Settings with the paper's ten repetitions. The sizes are ours, since its text has lost them."""
@@ -96,7 +96,7 @@ def figure_4(context: Context) -> ItemResult:
     axes.axhline(0, color=INK, linewidth=1.4, label=THEORY)
     _draw(axes, found.ten, "size")
     axes.set_xscale("log")
-    name_panel(axes, "", "Identical laws", "Losses in each set (count)", "Epsilon* (nats)")
+    finish_axes(axes, "Identical laws", "Losses in each set (count)", "Epsilon* (nats)")
     legend_below(figure, [axes], columns=3)
     return ItemResult(
         table([*_rows_of_ten(found), *_rows_of_many(found)]),
@@ -122,7 +122,7 @@ def figure_5(context: Context) -> ItemResult:
             truth = own.groupby("separation")[column].first()
             axes.plot(truth.index, truth, line, color=INK, linewidth=1.4, label=name)
         _draw(axes, own, "separation")
-        name_panel(axes, letter, f"{size:,} losses", "Separation a (shape)", "Epsilon* (nats)")
+        finish_axes(axes, f"({letter}) {size:,} losses", "Separation a (shape)", "Epsilon* (nats)")
         axes.label_outer()
     for axes in panels[len(sizes) :]:
         axes.set_axis_off()

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from safetensors.torch import load_file
 
 from experiments.reproductions.claims import PaperClaim
-from experiments.reproductions.looks import legend_below, name_panel
+from experiments.reproductions.looks import legend_below
 from experiments.reproductions.negoescu2023.landscapes import available_study
 from experiments.reproductions.negoescu2023.studies import EpsilonStarStudy, EpsilonStarTask
 from experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, table
@@ -26,7 +26,7 @@ from fl_audit.evidence.membership.rates import Interval
 from fl_audit.evidence.star.epsilon_star import scores_of_pair
 from fl_audit.evidence.star.normal_mixture import ks_check
 from fl_audit.game.game import load_game
-from fl_audit.report.style import INK, new_figure
+from fl_audit.report.style import INK, finish_axes, new_figure
 from fl_audit.report.wording import plural
 
 LEVEL = 0.05  # the paper asks whether p-values exceed this level
@@ -63,7 +63,7 @@ def figure_6(context: Context) -> ItemResult:
     panels = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
     for letter, axes, one in zip("abcd", panels, points, strict=True):
         _draw(axes, checks[checks["point"] == one.name])
-        name_panel(axes, letter, label_of(one), "Components (count)", "p-value (probability)")
+        finish_axes(axes, f"({letter}) {label_of(one)}", "Components (count)", "p-value (probability)")
         axes.label_outer()
     legend_below(figure, list(panels), columns=2)
     return ItemResult(

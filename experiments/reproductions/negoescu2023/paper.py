@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from experiments.reproductions.claims import PaperClaim, exact, untested
+from experiments.reproductions.claims import Cause, PaperClaim, SecondLook, exact, untested
 from experiments.reproductions.claims_table import claims_table
 from experiments.reproductions.negoescu2023 import estimators, fits, ratios
 from experiments.reproductions.negoescu2023.estimators import figure_4, figure_5
 from experiments.reproductions.negoescu2023.fits import figure_6
 from experiments.reproductions.negoescu2023.landscapes import figure_1, figure_2
 from experiments.reproductions.negoescu2023.ratios import figure_3
-from experiments.reproductions.negoescu2023.second_looks import SECOND_LOOKS
 from experiments.reproductions.negoescu2023.studies import CANDIDATES
 from experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper, SingleItem, make_each
 from experiments.reproductions.playing import together
@@ -48,6 +47,34 @@ _UNTESTED = (
     untested("4.1", "32 microbatches are among the settings", "every record is clipped by itself here"),
     untested("1", "auditors need neither training nor the pipeline", "a property of the definition, no measurement"),
 )
+_SECOND_LOOKS = (
+    SecondLook(
+        "the mean Epsilon* of models is at least that of their mechanism", "", Cause.REAL,
+        "the theorem is false; the page of errors has the counterexample.",
+    ),
+    SecondLook(
+        "Epsilon* of private models is below 1", "Location-30", Cause.OURS,
+        "Location-30 has 3,340 training records where Purchase-100 has 208,731, and models of epsilon 10 and 100 with "
+        "a clipping norm of 10 or 30 fit them: the membership adversary has an advantage of .12 to .24 on the four "
+        "with the largest Epsilon*. The other values above 1 stand beside advantages of at most .09.",
+    ),
+    SecondLook(
+        "Epsilon* of all models is below 0.3", "Adult", Cause.OURS,
+        "only baselines of 10 and 20 epochs are above; the paper states neither their batch size nor the network, and "
+        "ours fits its records more. All private models stay below .2.",
+    ),
+    SecondLook(
+        "at one epsilon utility depends strongly on the other settings", "Adult", Cause.REAL,
+        "the paper shows it on its many-class task, where it holds here as well; private models of Adult have "
+        "an AUROC of .82 to .89 whatever the settings.",
+    ),
+    SecondLook(
+        "where nothing leaks the parametric form is nearer to 0", "100 losses", Cause.REAL,
+        "100 losses cannot show the error rates to which fitted normals are followed: 200 repetitions give the "
+        "parametric form a bias of 2.3 nats and the empirical one 1.4; from 1,000 losses on the claim holds.",
+    ),
+)  # fmt: skip
+"""The first that fits is taken."""
 _CLAIMS = Item("claims", "Claims of the text")
 _FIGURES = (
     SingleItem("fig1", "Figure 1. Privacy and utility of a many-class task", figure_1),
@@ -59,14 +86,8 @@ _FIGURES = (
 )
 
 
-def make(items: Sequence[Item], context: Context) -> MadeItems:
-    """Make items, each on its own, the claims from all figures; and add a warning to the quick form.
-
-    Parameters
-    ----------
-    items, context
-        What is asked for; where and how it is played.
-    """
+def _make(items: Sequence[Item], context: Context) -> MadeItems:
+    """Make items, each on its own, the claims from all figures; and add a warning to the quick form."""
     wanted = [figure for figure in _FIGURES if figure in items or _CLAIMS in items]
     made = make_each(wanted, context)
     results = tuple((item, result) for item, result in made.results if item in items)
@@ -82,7 +103,7 @@ def _claims_of(figures: Mapping[str, ItemResult]) -> ItemResult:
     # The models of figure 6 are some of those of figure 2.
     spent = together(figures[key].spent for key in ("fig1", "fig2") if key in figures)
     said = "Numbers of a sweep are means of settings over repetitions of training on the same records, as the paper's."
-    return replace(claims_table(claims, SECOND_LOOKS, (said,), tuple(data)), spent=spent)
+    return replace(claims_table(claims, _SECOND_LOOKS, (said,), tuple(data)), spent=spent)
 
 
 def _settings(extent: Extent) -> Iterator[Any]:
@@ -100,6 +121,6 @@ PAPER = Paper(
     "Negoescu et al. 2023",
     "D. Negoescu et al. (2023). Epsilon*: Privacy metric for machine learning models. PPAI-24.",
     (*_FIGURES, _CLAIMS),
-    make,
+    _make,
     lambda extent: list(_settings(extent)),
 )

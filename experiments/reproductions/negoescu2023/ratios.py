@@ -9,13 +9,13 @@ from scipy.special import ndtr, ndtri
 
 from experiments.reproductions.claims import PaperClaim
 from experiments.reproductions.claims import exact as known
-from experiments.reproductions.looks import legend_below, name_panel
+from experiments.reproductions.looks import legend_below
 from experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, table
 from experiments.reproductions.statistics import mean_row, paired_interval, resampling
 from fl_audit.arrays import Floats
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.evidence.star.empirical_star import largest_ratio, threshold_counts
-from fl_audit.report.style import new_figure
+from fl_audit.report.style import finish_axes, new_figure
 from fl_audit.report.wording import number_text
 
 POPULATION_MEAN = 3.0  # mean of the non-training losses, which are N(3, 1); the training losses are N(0, 1)
@@ -71,8 +71,8 @@ def figure_3(context: Context) -> ItemResult:
     panels = figure.subplots(1, 2, sharey=True)
     _draw(panels[0], exact)
     _draw(panels[1], Curves(sampled.fpr[0], sampled.fnr[0], sampled.values[:, 0]))
-    name_panel(panels[0], "a", "Exact distributions", "FPR (probability)", "Log ratio (nats)")
-    name_panel(panels[1], "b", f"Samples of {losses:,}", "FPR (probability)", "")
+    finish_axes(panels[0], "(a) Exact distributions", "FPR (probability)", "Log ratio (nats)")
+    finish_axes(panels[1], f"(b) Samples of {losses:,}", "FPR (probability)", "")
     legend_below(figure, list(panels))
     at_ends, in_middle = _errors_of_samples(sampled, errors)
     rows = [*_rows_of_largest(exact, sampled, losses), *_rows_of_errors(in_middle, at_ends, losses)]
