@@ -86,10 +86,10 @@ def _write(context: Context, name: str, paper: Paper[Any], made: MadeItems) -> P
     files, pictures = dict[str, bytes](), dict[str, bytes]()
     for item, result in made.results:
         record = _record_of(context, paper, made, item, result)
-        pictures[item.key] = to_png(result.figure)
-        files[f"{item.key}.csv"] = result.frame.to_csv(index=False).encode()
-        files[f"{item.key}.png"] = pictures[item.key]
+        # The layout of a second drawing begins with that of the first: their order is a matter of last digits.
         files[f"{item.key}.svg"] = to_svg(result.figure).encode()
+        files[f"{item.key}.png"] = pictures[item.key] = to_png(result.figure)
+        files[f"{item.key}.csv"] = result.frame.to_csv(index=False).encode()
         files[f"{item.key}.json"] = (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode()
     files[f"{name}.html"] = render_page(name, context.extent, paper, made, pictures).encode()
     for file_name, content in files.items():

@@ -74,8 +74,8 @@ STATEMENTS = (
         f"{_BELIEF}advantage.clopper_pearson",
         "fl_audit.report.sections.insider._surer_row",
         "fl_audit.evidence.findings.reconstruction.measure_reconstruction",
-        f"{_PAPERS}bernau2021.queries._belief_row", f"{_PAPERS}bernau2021.queries._rows_of_errors",
-        f"{_PAPERS}bernau2021.queries._rows_of_the_boundary", f"{_PAPERS}bernau2021.identification.identified",
+        f"{_PAPERS}bernau2021.closed_forms._belief_row", f"{_PAPERS}bernau2021.closed_forms._rows_of_errors",
+        f"{_PAPERS}bernau2021.closed_forms._rows_of_the_boundary", f"{_PAPERS}bernau2021.identification.identified",
     )),
     Statement("advantage, games counted", laws.won_games, (f"{_BELIEF}advantage.empirical_advantage",)),
     Statement("epsilon from advantage, Eq. (6)", laws.epsilon_of_games, (

@@ -7,9 +7,15 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import expit, logit
 
-from experiments.reproductions.bernau2021.expectations import table_3
+from experiments.reproductions.bernau2021.closed_forms import (
+    NoisyQuery,
+    figure_1,
+    figure_2,
+    figure_3,
+    simulate,
+    table_3,
+)
 from experiments.reproductions.bernau2021.published import TABLE_2, TABLE_3
-from experiments.reproductions.bernau2021.queries import NoisyQuery, figure_1, figure_2, figure_3, simulate
 from experiments.reproductions.bernau2021.settings import RELATIONS, SCALINGS, InsiderStudy
 from experiments.reproductions.papers import COLUMNS, ItemResult, ItemRow, table
 from experiments.reproductions.statistics import (

@@ -13,9 +13,8 @@ import pytest
 
 from experiments.reproductions import publish
 from experiments.reproductions.bernau2019.epsilons import table_2, table_3
-from experiments.reproductions.bernau2021.expectations import calibrated
-from experiments.reproductions.bernau2021.expectations import table_3 as scores
-from experiments.reproductions.bernau2021.queries import DELTAS, DIMENSIONS, EPSILONS, NoisyQuery
+from experiments.reproductions.bernau2021.closed_forms import DELTAS, DIMENSIONS, EPSILONS, NoisyQuery, calibrated
+from experiments.reproductions.bernau2021.closed_forms import table_3 as scores
 from experiments.reproductions.claims import Cause, ClaimVerdict, PaperClaim, SecondLook, looked_at
 from experiments.reproductions.looks import SCALING_LOOKS, draw_boxes
 from experiments.reproductions.negoescu2023.estimators import SETTINGS

@@ -6,13 +6,11 @@ from functools import partial
 from math import inf, log, sqrt
 
 import numpy as np
-from scipy.special import ndtr
 
 from experiments.reproductions.bernau2021.audits import ADVANTAGE, BELIEF, SENSITIVITIES, audit_rows
-from experiments.reproductions.bernau2021.expectations import calibrated, table_3
+from experiments.reproductions.bernau2021.closed_forms import DELTAS, EPSILONS, NoisyQuery, calibrated, table_3
 from experiments.reproductions.bernau2021.identification import identified
 from experiments.reproductions.bernau2021.published import TABLE_3
-from experiments.reproductions.bernau2021.queries import DELTAS, EPSILONS, NoisyQuery
 from experiments.reproductions.bernau2021.runs import InsiderFindings, Played
 from experiments.reproductions.bernau2021.sensitivities import outlier_share
 from experiments.reproductions.bernau2021.settings import (
@@ -74,7 +72,7 @@ def _closed_forms() -> Iterator[PaperClaim]:
                      exact(min((found.advantage_bound_exact or 0.0) / bound for (belief, _), (found, bound)
                                in zip(sorted(columns), promised, strict=True) if belief >= 0.75)), 0.95)  # fmt: skip
     queries = [NoisyQuery(epsilon, delta) for delta in DELTAS for epsilon in EPSILONS]
-    passed = max(_passed(one) / one.delta for one in queries)
+    passed = max(one.exceeded / one.delta for one in queries)
     yield PaperClaim("4.2", "a belief exceeds rho_beta with probability delta at most", "Figure 3, noise of Eq. (1)",
                      "largest probability over delta", exact(passed), highest=1.0)  # fmt: skip
     apart = min(rho_alpha(epsilon, DELTAS[0]) / rho_alpha(epsilon, DELTAS[-1]) for epsilon in EPSILONS)
@@ -83,11 +81,6 @@ def _closed_forms() -> Iterator[PaperClaim]:
     yield PaperClaim("4.4", "Rényi composition promises more than sequential composition", "30 rounds, rho_beta .9",
                      "epsilon by sequential composition over that by Rényi, smallest", exact(_sequential_over_renyi()),
                      1.0)  # fmt: skip
-
-
-def _passed(query: NoisyQuery) -> float:
-    """Return the probability that the log-odds of the truth exceed epsilon."""
-    return float(ndtr(query.mu / 2 - query.epsilon / query.mu))
 
 
 def _sequential_over_renyi() -> float:

@@ -6,9 +6,8 @@ from html import escape
 
 from experiments.reproductions.bernau2021.audits import audit_of_epsilon
 from experiments.reproductions.bernau2021.claims import claims_item
-from experiments.reproductions.bernau2021.expectations import table_3
+from experiments.reproductions.bernau2021.closed_forms import figure_1, figure_2, figure_3, table_3
 from experiments.reproductions.bernau2021.identification import figure_6, table_2
-from experiments.reproductions.bernau2021.queries import figure_1, figure_2, figure_3
 from experiments.reproductions.bernau2021.runs import InsiderFindings, Played, play
 from experiments.reproductions.bernau2021.sensitivities import figure_4, figure_5
 from experiments.reproductions.bernau2021.settings import (

@@ -1,6 +1,6 @@
 """Figures 4 and 5 of Negoescu et al. 2023: the estimators of Epsilon* by the number of losses, against the truth."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -201,14 +201,12 @@ def _draw(axes: Axes, estimates: pd.DataFrame, over: str) -> None:
         )  # fmt: skip
 
 
-def _shown(estimates: pd.DataFrame) -> Iterable[tuple[Cell, pd.DataFrame]]:
-    return ((key, cell) for key, cell in cells(estimates).items() if key[-1] in _LOOKS)
-
-
 def _rows_of_ten(found: Simulated) -> list[ItemRow]:
     """Return the means, then the standard deviations, over the paper's number of repetitions."""
     means, spreads = [], []
-    for (separation, size, name), cell in _shown(found.ten):
+    for (separation, size, name), cell in cells(found.ten).items():
+        if name not in _LOOKS:
+            continue
         estimates = cell["estimate"].to_numpy(dtype="float64")
         setting, spread = f"{_law(separation)}, {size:,} losses", float(estimates.std(ddof=1))
         cut = f"; theory within its own cut {cell['narrow_truth'].iloc[0]:.3f}" if name == EMPIRICAL else ""
@@ -225,12 +223,12 @@ def _rows_of_ten(found: Simulated) -> list[ItemRow]:
 
 def _rows_of_many(found: Simulated) -> list[ItemRow]:
     """Return bias, standard deviation and root mean squared error over the larger number of repetitions."""
-    rows = []
-    errors = summary(found.more)
-    for (separation, size, name), cell in _shown(found.more):
-        setting, count = f"{_law(separation)}, {size:,} losses, {len(cell)} repetitions", len(cell)
+    rows, errors = [], summary(found.more)
+    for (separation, size, name), apart in _columns(found.more).items():
+        if name not in _LOOKS:
+            continue
+        setting, count = f"{_law(separation)}, {size:,} losses, {len(apart)} repetitions", len(apart)
         error, form = errors[separation, size, name], f"of Epsilon*, {name} form"
-        apart = (cell["estimate"] - cell["truth"]).to_numpy(dtype="float64")
         rows += [
             mean_row(setting, f"bias {form}", apart, "nats; mean less truth; more repetitions than the paper's",
                      theory=0.0),
@@ -273,10 +271,6 @@ def _law(separation: float) -> str:
 
 
 def _remarks_of_figure_4(found: Simulated) -> tuple[str, ...]:
-    nearer = [
-        _nearer(estimates, "bias", f"{repetitions} repetitions")
-        for estimates, repetitions in zip((found.ten, found.more), found.repetitions, strict=True)
-    ]
     errors = summary(found.ten)
     falls = []
     for name in _LOOKS:
@@ -284,19 +278,15 @@ def _remarks_of_figure_4(found: Simulated) -> tuple[str, ...]:
         falling = all(left > right for left, right in pairwise(values))
         falls.append(f"the {name} one {'always' if falling else 'not always'} ({_between(values)})")
     return (
-        f"The paper finds the parametric form nearer to 0. By means: {'; '.join(nearer)}.",
+        f"The paper finds the parametric form nearer to 0. By means: {_nearer_in_both(found, 'bias')}.",
         f"It finds both forms to shrink as the sets grow. Here, from each size to the next: {', '.join(falls)}.",
     )
 
 
 def _remarks_of_figure_5(found: Simulated) -> tuple[str, ...]:
-    nearer = [
-        _nearer(estimates, "rmse", f"{repetitions} repetitions")
-        for estimates, repetitions in zip((found.ten, found.more), found.repetitions, strict=True)
-    ]
     return (
         "The paper finds the parametric form nearer to the truth throughout. By root mean squared error: "
-        f"{'; '.join(nearer)}.",
+        f"{_nearer_in_both(found, 'rmse')}.",
         _remark_on_sizes(found),
         *_remarks_on_bias(found),
     )
@@ -325,6 +315,11 @@ def _remarks_on_bias(found: Simulated) -> tuple[str, ...]:
 
 def _between(values: Sequence[float]) -> str:
     return f"{values[0]:.2f}" if len(values) == 1 else f"{min(values):.2f} to {max(values):.2f}"
+
+
+def _nearer_in_both(found: Simulated, column: str) -> str:
+    both = zip((found.ten, found.more), found.repetitions, strict=True)
+    return "; ".join(_nearer(estimates, column, f"{repetitions} repetitions") for estimates, repetitions in both)
 
 
 def _nearer(
