@@ -142,12 +142,8 @@ def untested(section: str, statement: str, why: str, where: str = "") -> PaperCl
 
     Parameters
     ----------
-    section, statement
-        Where the paper says so; what it says.
-    why
-        Why it cannot be tested.
-    where
-        On what it would be tested.
+    section, statement, why, where
+        Where the paper says so; what it says; why it cannot be tested; on what it would be.
     """
     return PaperClaim(section, statement, where, "", NOTHING, why=why)
 
@@ -157,10 +153,8 @@ def looked_at(claims: Sequence[PaperClaim], looks: Sequence[SecondLook]) -> tupl
 
     Parameters
     ----------
-    claims
-        The claims.
-    looks
-        The second looks; of several at one claim the first is taken.
+    claims, looks
+        The claims; the second looks, of which the first that fits is taken.
     """
 
     def look_at(claim: PaperClaim) -> str:
@@ -185,10 +179,8 @@ def difference(one: Interval, other: Interval) -> Interval:
 
     Parameters
     ----------
-    one
-        The first number, with its interval.
-    other
-        The second number, with an interval of the same confidence. Infinite ends stay so.
+    one, other
+        Both numbers, with intervals of the same confidence. Infinite ends stay so.
 
     Notes
     -----

@@ -21,10 +21,8 @@ def claims_table(
     ----------
     claims, looks
         The claims, at least one that can be tested; what second looks at those that do not hold showed.
-    remarks
-        What else is to be said of the claims.
-    data
-        Titles of the data sets that they were tested on.
+    remarks, data
+        What else is to be said of the claims; titles of the data sets that they were tested on.
     """
     claims = looked_at(claims, looks)
     shown = [claim for claim in claims if isfinite(claim.found.value) and not claim.untestable]

@@ -69,10 +69,8 @@ def draw_measured(
 
     Parameters
     ----------
-    axes, look
-        Where to draw; colour, line and marker of the curve.
-    label, x
-        Its name in the legend; where the values stand.
+    axes, look, label, x
+        Where to draw; colour, line and marker of the curve; its name in the legend; where the values stand.
     found
         The values, as many, with their intervals, whose upper ends are infinite where open.
     joined
@@ -100,10 +98,8 @@ def draw_boxes(axes: Axes, values: Sequence[ArrayLike], places: Sequence[float],
         Where to draw.
     values
         The samples, one for each box. Of outliers that would cover each other one is drawn.
-    places, look
-        Where the boxes stand; colour, fill and hatch of the boxes.
-    width
-        How wide a box is.
+    places, look, width
+        Where the boxes stand; their colour, fill and hatch; how wide they are.
     """
     boxes = boxplot_stats([np.asarray(one) for one in values])
     for box, one in zip(boxes, values, strict=True):
@@ -141,10 +137,8 @@ def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = 
     ----------
     figure, panels
         The figure; its panels, with named lines.
-    columns
-        In how many columns the legend is set.
-    extra
-        Further lines to be named.
+    columns, extra
+        In how many columns the legend is set; further lines to be named.
     """
     entries: dict[str, Any] = {}
     for axes in panels:
@@ -163,10 +157,8 @@ def empty_panel(axes: Axes, title: str, reason: str) -> None:
 
     Parameters
     ----------
-    axes, title
-        The panel; its title.
-    reason
-        Why there is nothing in it.
+    axes, title, reason
+        The panel; its title; why there is nothing in it.
     """
     axes.set_axis_off()
     axes.set_title(title, loc="left", fontsize=SMALL_TEXT_SIZE, fontweight="bold")

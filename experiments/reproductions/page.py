@@ -36,10 +36,8 @@ def render_page(name: str, extent: Extent, paper: Paper[Any], made: MadeItems, p
     ----------
     name, extent
         Name of the paper or item that was asked for; full or quick.
-    paper, made
-        The paper that is reproduced; the items that were made.
-    pictures
-        PNG bytes by the key of the item.
+    paper, made, pictures
+        The paper that is reproduced; the items that were made; PNG bytes by the key of the item.
     """
     results = [result for _, result in made.results]
     body = BODY.substitute(
@@ -114,13 +112,7 @@ def _item(item: Item, result: ItemResult, png: bytes) -> str:
 
 
 def differences_html(result: ItemResult) -> str:
-    """Return which printed and theoretical numbers of an item lie outside our intervals, and its remarks.
-
-    Parameters
-    ----------
-    result
-        The item.
-    """
+    """Return which printed and theoretical numbers of an item lie outside our intervals, and its remarks."""
     parts = ["<h3>Where ours differs, and why</h3>"]
     if result.compared:
         outside = result.differences
@@ -157,10 +149,8 @@ def rows_html(shown: pd.DataFrame, rows: int, file: str, look: str = "numbers") 
     ----------
     shown, rows
         The rows that are shown; how many rows there are.
-    file
-        Name of the CSV file.
-    look
-        Class of the table, see `page_table`.
+    file, look
+        Name of the CSV file; class of the table, see `page_table`.
     """
     cells = {column: [_cell(column, value) for value in shown[column]] for column in COLUMNS}
     told = [column for column in COLUMNS if any(cells[column])]  # a column without a number tells nothing

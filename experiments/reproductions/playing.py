@@ -73,12 +73,9 @@ class PlannedRun:
 
         Parameters
         ----------
-        engine
-            Where the clients run.
-        ray_address
-            Address of a running Ray cluster; None starts one where it is needed.
-        on_round
-            Told how many world-rounds are done.
+        engine, ray_address, on_round
+            Where the clients run; address of a running Ray cluster, None starts one where it is needed; told how many
+            world-rounds are done.
         """
         begun = time.monotonic()
         run_audit(
@@ -100,10 +97,8 @@ def planned_runs(
 
     Parameters
     ----------
-    settings
-        What is to be run.
-    configure, context
-        Returns the configuration of a setting; where runs are kept, and how much is computed.
+    settings, configure, context
+        What is to be run; returns the configuration of a setting; where runs are kept, and how much is computed.
 
     Raises
     ------

@@ -83,13 +83,7 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
 
 
 def stale_pages(docs: Path = DOCS) -> list[str]:
-    """Return a line for each published table or figure of another schema or other settings than this version has.
-
-    Parameters
-    ----------
-    docs
-        Where the pages lie.
-    """
+    """Return a line for each published table or figure of another schema or other settings than this version has."""
     return [
         f"{key}-{record['item']}: {why}" for key, records in _made(docs).items() for record in records
         if (why := _stale(record))
@@ -160,10 +154,7 @@ def _page(paper: Paper[Any], own: Sequence[tuple[Path, Record]], docs: Path) -> 
 def smaller(svg: str) -> str:
     """Return the same picture in fewer characters, for a file of its own: each style once, no indents, no unused names.
 
-    Parameters
-    ----------
-    svg
-        A picture as matplotlib writes it. Within a page its styles would reach other pictures.
+    The picture is one as matplotlib writes it. Within a page its styles would reach other pictures.
     """
     bare = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     used = set(re.findall(r"#([\w-]+)", bare))

@@ -41,10 +41,8 @@ def find_data(
     candidates
         By data set of the paper those that may be used for it, best first. Each comes in one or several forms, of which
         all are taken that are there; only the first is the paper's own.
-    data_dir
-        Data directory; None means that of the environment.
-    wanted
-        The data sets of the paper to look for; None means all.
+    data_dir, wanted
+        Data directory, None means that of the environment; the data sets of the paper to look for, None means all.
     """
     found: list[D] = []
     remarks: list[str] = []

@@ -67,14 +67,9 @@ def mean_row(setting: str, quantity: str, values: Floats, note: str = "", **more
 
 
 def predicted_advantage(mu: Floats) -> float:
-    """Return the mean of 2 Phi(mu_w / 2) - 1 over worlds: exact where mu is fixed, otherwise an approximation.
+    """Return the mean of 2 Phi(mu_w / 2) - 1 over worlds, (worlds,): exact where mu is fixed, else an approximation.
 
     Under global scaling mu_w depends on how training went, and thereby on the log-odds, so the formula is not exact.
-
-    Parameters
-    ----------
-    mu
-        Gaussian-DP parameter of each world, shape (worlds,).
     """
     return float(np.mean([gaussian_advantage(float(one)) for one in mu]))
 
@@ -139,10 +134,8 @@ def z_against(advantage: float, expected: float, worlds: int) -> float:
 
     Parameters
     ----------
-    advantage, expected
-        The measured advantage, in [-1, 1]; the expected advantage, in [-1, 1].
-    worlds
-        Number of games.
+    advantage, expected, worlds
+        The measured and the expected advantage, both in [-1, 1]; number of games.
     """
     return (advantage - expected) / math.sqrt((1 - expected**2) / worlds)
 
@@ -152,10 +145,8 @@ def z_between(advantage: float, worlds: int, other: float, other_worlds: int) ->
 
     Parameters
     ----------
-    advantage, worlds
-        One advantage, in [-1, 1]; number of its games.
-    other, other_worlds
-        The other advantage, in [-1, 1]; number of its games.
+    advantage, worlds, other, other_worlds
+        One advantage, in [-1, 1]; number of its games; the same of the other.
     """
     variance = (1 - advantage**2) / worlds + (1 - other**2) / other_worlds
     return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
@@ -166,10 +157,8 @@ def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -
 
     Parameters
     ----------
-    one
-        Independent values, shape (n,), at least two.
-    other, confidence
-        Independent values, shape (m,), at least two; confidence of the interval, above 0 and below 1.
+    one, other, confidence
+        Independent values, shapes (n,) and (m,), at least two of each; confidence of the interval, above 0 and below 1.
     """
     found = ttest_ind(one, other, equal_var=False).confidence_interval(confidence)
     return float(np.mean(one) - np.mean(other)), float(found.low), float(found.high)
@@ -187,12 +176,12 @@ def paired_interval(one: Floats, other: Floats) -> tuple[float, float, float]:
 
 
 def share_interval(successes: int, trials: int) -> tuple[float, float]:
-    """Return the Clopper-Pearson interval of a share; `trials` is at least 1.
+    """Return the Clopper-Pearson interval of a share.
 
     Parameters
     ----------
     successes, trials
-        How many trials succeeded; number of trials.
+        How many trials succeeded; number of trials, at least 1.
     """
     found = binomtest(successes, trials).proportion_ci(CONFIDENCE)
     return float(found.low), float(found.high)
@@ -201,12 +190,7 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
 def mean_of_shares(shares: Floats) -> tuple[float, float, float]:
     """Return the mean of shares of repetitions, and its t interval; where all agree, that of coins that fell alike.
 
-    A t interval would have no width where all repetitions agree.
-
-    Parameters
-    ----------
-    shares
-        One of each repetition, in [0, 1], (repetitions,), at least two.
+    A t interval would have no width where all repetitions agree. Shares are in [0, 1], (repetitions,), at least two.
     """
     low, high = t_interval(shares)
     if np.ptp(shares) == 0:

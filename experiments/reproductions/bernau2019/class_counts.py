@@ -19,10 +19,8 @@ def purchases(directory: Path | None, *, classes: int = 100) -> Source:
 
     Parameters
     ----------
-    directory
-        Directory with `purchase10.npz` and so on, or with the published archive for 100 classes.
-    classes
-        One of these numbers.
+    directory, classes
+        Directory with `purchase10.npz` and so on, or with the published archive for 100 classes; one of these numbers.
 
     Raises
     ------
@@ -37,10 +35,8 @@ def texas(directory: Path | None, *, classes: int = 100) -> Source:
 
     Parameters
     ----------
-    directory
-        Directory with `texas150.npz` and so on, or with the published archive for 100 classes.
-    classes
-        One of these numbers.
+    directory, classes
+        Directory with `texas150.npz` and so on, or with the published archive for 100 classes; one of these numbers.
 
     Raises
     ------

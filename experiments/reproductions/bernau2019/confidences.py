@@ -22,10 +22,8 @@ def draw_confidences(axes: Axes, local: Sequence[MembershipFindings], panel: int
 
     Parameters
     ----------
-    axes, local
-        The panel to draw in; the runs of a data set under local DP.
-    panel
-        0 for (l), 1 for (m).
+    axes, local, panel
+        The panel to draw in; the runs of a data set under local DP; 0 for (l), 1 for (m).
     """
     level = SHOWN_LEVELS[panel]
     title = f"Confidence, epsilon_i {level:g}"

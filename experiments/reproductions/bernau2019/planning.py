@@ -69,10 +69,8 @@ def planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, f
     ----------
     claims, before
         All claims, as they stand; how many parts each setting has, by its name.
-    seconds
-        How many seconds a part of each setting takes, by its name.
-    budget
-        How many seconds may be spent on new parts, all cores together.
+    seconds, budget
+        How many seconds a part of each setting takes, by its name; how many may be spent, all cores together.
     """
     parts = dict(before)
     left = sum(claim.verdict is ClaimVerdict.OPEN for claim in claims)

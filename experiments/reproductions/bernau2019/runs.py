@@ -139,13 +139,7 @@ def played_of(data: MembershipData, runs: Iterable[MembershipFindings]) -> Playe
 
 
 def joined(parts: Sequence[MembershipFindings]) -> MembershipFindings:
-    """Return the findings of all parts of one setting as one.
-
-    Parameters
-    ----------
-    parts
-        Findings of at least one part, all of the same number of worlds.
-    """
+    """Return the findings of all parts of one setting, at least one, as one; all have the same number of worlds."""
     first = parts[0]
 
     def of_all(name: str) -> Any:
@@ -219,10 +213,8 @@ def areas(scores: Floats, is_in: Flags) -> Floats:
 
     Parameters
     ----------
-    scores
-        Scores, higher for a likelier member, (worlds, targets).
-    is_in
-        Who is a member, (worlds, targets); every world has members and others.
+    scores, is_in
+        Scores, higher for a likelier member, and who is one, (worlds, targets); every world has members and others.
     """
     members, others = is_in.sum(axis=1), (~is_in).sum(axis=1)
     ranks = np.where(is_in, rankdata(scores, axis=1), 0.0).sum(axis=1)

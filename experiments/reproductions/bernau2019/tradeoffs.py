@@ -94,10 +94,8 @@ def phi(
 
     Parameters
     ----------
-    original, private
-        The run without privacy; the run with it.
-    attack, confidence
-        Name of the attack; confidence of the interval.
+    original, private, attack, confidence
+        The run without privacy; the run with it; name of the attack; confidence of the interval.
     """
     random = resampling(f"phi {private.setting.name} {attack}")
     found, classes = curve((original, private), attack, random), original.setting.data.classes
@@ -109,10 +107,8 @@ def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
 
     Parameters
     ----------
-    auc, accuracy
-        AUC of every run, in [0, 1], (..., runs); test accuracy of every run, likewise.
-    classes
-        Number of classes, whose chance level counts as no accuracy.
+    auc, accuracy, classes
+        Of every run, in [0, 1], (..., runs); number of classes, whose chance level counts as no accuracy.
     """
     return [
         relative_tradeoff(float(auc[0]), float(area), float(accuracy[0]), float(right), classes)
@@ -128,10 +124,8 @@ def difference_at_like_accuracy(auc: Floats, accuracy: Floats, split: int, near:
 
     Parameters
     ----------
-    auc, accuracy
-        Of the original model, then of central DP, then of local DP, (runs,).
-    split
-        How many of them come before local DP.
+    auc, accuracy, split
+        Of the original model, then of central DP, then of local DP, (runs,); how many of them come before local DP.
     near
         An accuracy that lies so far beyond the smallest or the largest one that central DP reaches counts as that one.
     """
@@ -163,10 +157,8 @@ def area_of(run: MembershipFindings, attack: str, confidence: float = CONFIDENCE
 
     Parameters
     ----------
-    run, attack
-        The run; name of the attack.
-    confidence
-        Confidence of the interval.
+    run, attack, confidence
+        The run; name of the attack; confidence of the interval.
     """
     found = mean_interval(run.areas_of_worlds[attack], confidence, shadows_of_each_other=attack != INSIDER)
     return Interval(found.value, max(found.low, 0.0), min(found.high, 1.0))
@@ -183,10 +175,8 @@ def gain(
 
     Parameters
     ----------
-    runs, stronger
-        The runs; name of the attack whose AUC is taken.
-    weaker, confidence
-        Name of the attack whose AUC is taken away; confidence of the interval.
+    runs, stronger, weaker, confidence
+        The runs; names of the attacks whose AUC is taken, and taken away; confidence of the interval.
     """
     each = [run.areas_of_worlds[stronger] - run.areas_of_worlds[weaker] for run in runs]
     value = float(np.mean([one.mean() for one in each]))

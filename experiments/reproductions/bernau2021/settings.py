@@ -166,11 +166,9 @@ def configuration(setting: InsiderSetting, extent: Extent, data_dir: Path | None
 
     Parameters
     ----------
-    setting
-        The setting.
-    extent
-        Full or quick. The quick form has fewer worlds and fewer test records, and another measure of dissimilarity
-        where a search by the paper's takes minutes. Nothing else differs.
+    setting, extent
+        The setting; full or quick. The quick form has fewer worlds and fewer test records, and another measure of
+        dissimilarity where a search by the paper's takes minutes. Nothing else differs.
     data_dir
         Data directory; None means that of the environment.
 
@@ -269,7 +267,7 @@ def neighbours_shown(data: InsiderData, relation: Adjacency) -> tuple[tuple[str,
     Parameters
     ----------
     data, relation
-        The data set of the panel; the neighbouring relation of the panel.
+        The data set and the neighbouring relation of the panel.
     """
     three = data.study is InsiderStudy.MNIST and relation is Adjacency.REPLACE_RECORD
     ranks = (1, 2, 3) if three else (1,)

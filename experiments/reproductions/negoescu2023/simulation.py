@@ -48,10 +48,8 @@ def true_epsilon_star(settings: SimulationSettings, separation: float) -> float:
 
     Parameters
     ----------
-    settings
-        Laws, delta and cut; the cut is positive.
-    separation
-        How much larger the population's shape is than that of members.
+    settings, separation
+        Laws, delta and cut, which is positive; how much larger the population's shape is than that of members.
     """
     laws = gamma(settings.shape), gamma(settings.shape + separation)
     low = max(float(law.ppf(settings.cut)) for law in laws)
@@ -76,10 +74,8 @@ def simulate(settings: SimulationSettings, seed: int = 0) -> pd.DataFrame:
 
     Parameters
     ----------
-    settings
-        What is simulated.
-    seed
-        Seed of the samples; each separation and size has a random stream of its own.
+    settings, seed
+        What is simulated; seed of the samples: each separation and size has a random stream of its own.
     """
     narrow = replace(settings, cut=settings.empirical_cut)
     rows = []
@@ -123,10 +119,8 @@ def summary(table: pd.DataFrame, truth: str = "truth") -> dict[Cell, Errors]:
 
     Parameters
     ----------
-    table
-        A table of `simulate` with at least two repetitions.
-    truth
-        The column that the estimates are compared with: `truth` or `narrow_truth`.
+    table, truth
+        A table of `simulate` with at least two repetitions; the column to compare with: `truth` or `narrow_truth`.
     """
     found = {}
     for key, cell in cells(table).items():
