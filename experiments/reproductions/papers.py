@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from html import escape
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -248,41 +247,3 @@ class Paper(Generic[ItemT]):
 
 class NoDataError(InputError):
     """A data set that an item needs is missing; the other items of the paper can still be made."""
-
-
-@dataclass(frozen=True)
-class SingleItem(Item):
-    """An item that is made on its own; what several such items need is shared through files under `Context.runs`."""
-
-    build: Callable[[Context], ItemResult]  # makes the item; raises `NoDataError` if a data set is missing
-
-
-def make_each(items: Sequence[SingleItem], context: Context) -> MadeItems:
-    """Make items one after the other, and list on the page what was trained or simulated for each.
-
-    Parameters
-    ----------
-    items, context
-        What to make; what the items may depend on besides the paper.
-    """
-    results: list[tuple[Item, ItemResult]] = []
-    left_out: list[str] = []
-    data: list[str] = []
-    for item in items:
-        try:
-            results.append((item, item.build(context)))
-        except NoDataError as error:
-            left_out.append(f"{item.title}: left out, {error}")
-        else:
-            data.extend(results[-1][1].data)
-    played = "\n".join(
-        f"<li><strong>{escape(item.title)}.</strong> {escape(result.played)}</li>"
-        for item, result in results
-        if result.played
-    )
-    return MadeItems(
-        tuple(results),
-        tuple(left_out),
-        basis=(", ".join(dict.fromkeys(data)) or "no data needed",),
-        played=f"<ul>\n{played}\n</ul>",
-    )

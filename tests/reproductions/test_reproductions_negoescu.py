@@ -1,6 +1,7 @@
 """Negoescu et al. 2023: the simulated figures in their quick form, from the command's entry to the page."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from scipy import stats
 
 from experiments.reproductions.names import item_names
+from experiments.reproductions.negoescu2023 import paper
 from experiments.reproductions.negoescu2023.paper import PAPER
 from experiments.reproductions.negoescu2023.ratios import CUT, DELTA, _exact_curves
 from experiments.reproductions.negoescu2023.simulation import (
@@ -18,17 +20,7 @@ from experiments.reproductions.negoescu2023.simulation import (
     summary,
     true_epsilon_star,
 )
-from experiments.reproductions.papers import (
-    COLUMNS,
-    Context,
-    Extent,
-    ItemResult,
-    MadeItems,
-    NoDataError,
-    Paper,
-    SingleItem,
-    make_each,
-)
+from experiments.reproductions.papers import COLUMNS, Context, Extent, ItemResult, MadeItems, NoDataError
 from experiments.reproductions.reproduce import chosen_items, reproduce
 from experiments.reproductions.statistics import t_interval
 from fl_audit.errors import InputError
@@ -52,8 +44,8 @@ def _result(made: Made, key: str) -> ItemResult:
 
 def test_names_of_both_papers() -> None:
     assert {"bernau2021", "bernau2021-fig3", "negoescu2023", "negoescu2023-fig3"} < set(item_names())
-    paper, items = chosen_items("negoescu2023-fig4")
-    assert paper is PAPER
+    chosen, items = chosen_items("negoescu2023-fig4")
+    assert chosen is PAPER
     assert [item.key for item in items] == ["fig4"]
     with pytest.raises(InputError, match="'negoescu-fig5' is no reproduction: nearest is 'negoescu2023-fig5'"):
         chosen_items("negoescu-fig5")
@@ -154,11 +146,12 @@ def test_an_item_without_its_data_is_left_out(tmp_path: Path, monkeypatch: pytes
     def build(context: Context) -> ItemResult:
         raise NoDataError(f"nothing under {context.runs.name}")
 
-    lacking = SingleItem("fig1", "Figure 1. It needs data", build)
-    made = make_each([lacking], Context(tmp_path, extent=Extent.QUICK))
+    lacking = paper._Figure("fig1", "Figure 1. It needs data", build)
+    monkeypatch.setattr(paper, "_FIGURES", (lacking,))
+    made = PAPER.make((lacking,), Context(tmp_path, extent=Extent.QUICK))
     assert made.results == ()
     assert made.left_out == ("Figure 1. It needs data: left out, nothing under runs-quick",)
-    later = Paper("negoescu2023", "Later", "Later.", (lacking,), make_each, str)
+    later = replace(PAPER, items=(lacking,))
     monkeypatch.setattr("experiments.reproductions.reproduce.PAPERS", (later,))
     with pytest.raises(InputError, match=r"negoescu2023 cannot be made.*nothing under runs"):
         reproduce("negoescu2023", Context(tmp_path / "out"))

@@ -10,7 +10,6 @@ publish it: one text, all of whose words are whole numbers.
 
 import warnings
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +24,6 @@ from fl_audit.errors import InputError, require
 COLLAB_FILE = "COLLAB.zip"
 _MEMBER = "COLLAB/COLLAB.txt"
 _FORM = "accepted is the text of DGCNN without features of nodes"
-
-
-class _Graphs(NamedTuple):
-    """Adjacency matrices (nodes, nodes), the class of each graph (graphs,) and how many classes there are."""
-
-    matrices: list[AdjacencyMatrix]
-    labels: Integers
-    classes: int
 
 
 def collab(directory: Path | None, *, graph_nodes: int = GRAPH_NODES) -> Source:
@@ -56,10 +47,10 @@ def collab(directory: Path | None, *, graph_nodes: int = GRAPH_NODES) -> Source:
     """
     path = locate_any(directory, "collab", (COLLAB_FILE,))
     # The text is let go before the graphs are made.
-    graphs = _Reader(_numbers(read_zip_member(path, _MEMBER), path), path).graphs()
-    cut = sum(len(matrix) > graph_nodes for matrix in graphs.matrices)
-    description = f"COLLAB, {len(graphs.matrices):,} graphs of up to {graph_nodes} nodes, {cut:,} of them cut to that"
-    return Source("collab", graph_records(*graphs, nodes=graph_nodes), None, description)
+    matrices, labels, classes = _Reader(_numbers(read_zip_member(path, _MEMBER), path), path).graphs()
+    cut = sum(len(matrix) > graph_nodes for matrix in matrices)
+    description = f"COLLAB, {len(matrices):,} graphs of up to {graph_nodes} nodes, {cut:,} of them cut to that"
+    return Source("collab", graph_records(matrices, labels, classes, nodes=graph_nodes), None, description)
 
 
 def _numbers(text: bytes, path: Path) -> NDArray[np.int32]:
@@ -84,7 +75,8 @@ class _Reader:
         self.tags: set[int] = set()
         self.at = 1
 
-    def graphs(self) -> _Graphs:
+    def graphs(self) -> tuple[list[AdjacencyMatrix], Integers, int]:
+        """Return adjacency matrices (nodes, nodes), the class of each graph (graphs,) and the number of classes."""
         count = self.view[0]
         require(count >= 1, f"{self.path} holds {count} graphs: at least 1 is needed")
         try:
@@ -94,7 +86,7 @@ class _Reader:
         require(self.at == self.numbers.size, f"{self.path} goes on after its last graph: {_FORM}")
         require(len(self.tags) == 1, f"{self.path} has {len(self.tags)} different tags of nodes: accepted is one")
         codes, _, classes = encode_labels(np.array(self.labels), None, self.path)
-        return _Graphs(matrices, codes, classes)
+        return matrices, codes, classes
 
     def _graph(self, number: int) -> AdjacencyMatrix:
         nodes, label = self.view[self.at], self.view[self.at + 1]

@@ -1,7 +1,6 @@
 """Labeled Faces in the Wild: grey photographs, each labelled with the person it shows (Huang et al. 2007)."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +15,6 @@ LFW_FILES = ("lfw.npz", "lfw_min20_gray64.npz")  # accepted file names; the firs
 _KEYS = ("x", "y", "people")
 _HIGHEST_PIXEL = np.float32(255)
 _FEWEST_CLASSES = 2
-
-
-class _Faces(NamedTuple):
-    """Grey images (n, height, width) in bytes, the person of each (n,) and how many people have names."""
-
-    images: NDArray[np.uint8]
-    person: Integers
-    people: int
 
 
 def lfw(directory: Path | None, *, classes: int | None = None) -> Source:
@@ -48,8 +39,8 @@ def lfw(directory: Path | None, *, classes: int | None = None) -> Source:
         If the file is missing or damaged, has fewer people, or an array is missing or of another type or shape.
     """
     path = locate_any(directory, "lfw", LFW_FILES)
-    faces = _read(path)
-    images_of_each = np.bincount(faces.person, minlength=faces.people)
+    images, person, people = _read(path)
+    images_of_each = np.bincount(person, minlength=people)
     known = int(np.count_nonzero(images_of_each))
     chosen = known if classes is None else classes
     require(
@@ -58,15 +49,16 @@ def lfw(directory: Path | None, *, classes: int | None = None) -> Source:
     )
     # Position of every person when they are put in order of their number of images.
     rank = np.argsort(np.argsort(-images_of_each, kind="stable"), kind="stable")
-    taken = np.flatnonzero(rank[faces.person] < chosen)
-    features = faces.images[taken, np.newaxis].astype(np.float32) / _HIGHEST_PIXEL
-    pool = build_records(features, rank[faces.person[taken]].astype(np.int64), chosen, path)
+    taken = np.flatnonzero(rank[person] < chosen)
+    features = images[taken, np.newaxis].astype(np.float32) / _HIGHEST_PIXEL
+    pool = build_records(features, rank[person[taken]].astype(np.int64), chosen, path)
     _, height, width = pool.shape
     description = f"Labeled Faces in the Wild, {len(pool):,} grey images of {height}x{width}, {chosen} people"
     return Source("lfw", pool, None, description)
 
 
-def _read(path: Path) -> _Faces:
+def _read(path: Path) -> tuple[NDArray[np.uint8], Integers, int]:
+    """Return grey images (n, height, width) in bytes, the person of each (n,) and how many people have names."""
     arrays = read_archive(path, _KEYS)
     for key in _KEYS:
         require(key in arrays, f"{path} has no array {key}: accepted are {', '.join(_KEYS)}")
@@ -81,4 +73,4 @@ def _read(path: Path) -> _Faces:
         person.shape == images.shape[:1],
         f"{path} has {len(images)} images and labels of shape {person.shape}: accepted is one label for each image",
     )
-    return _Faces(images.astype(np.uint8, copy=False), person.astype(np.int64), people.size)
+    return images.astype(np.uint8, copy=False), person.astype(np.int64), people.size

@@ -55,8 +55,10 @@ def play(data: Sequence[MembershipData], context: Context, adding: bool) -> list
     for look in range(1, LOOKS if adding else 1):
         if look == len(plans):
             before = {setting.name: plans[-1].get(setting.name, 1) for setting in settings}
-            left = _seconds_left(context, before, settings) * (1.0 if look == LOOKS - 1 else 0.5)
-            plans.append(planned(claims_of(played), before, _seconds_a_part(context, settings), left))
+            each = _seconds_a_part(context, settings)
+            spent = sum(each[name] * count for name, count in before.items())
+            left = max(0.0, 60 * context.minutes * cores() - spent) * (1.0 if look == LOOKS - 1 else 0.5)
+            plans.append(planned(claims_of(played), before, each, left))
             write_json(context.runs / PLAN, plans)
         played = _played(data, plans[look], context)
     return played
@@ -138,12 +140,6 @@ def _seconds_a_part(context: Context, settings: Sequence[MembershipSetting]) -> 
     """Return how long the first part of each setting took; 0 before it was played."""
     found = {one.name: seconds_of(context.runs / WorldPart(one).name) for one in settings}
     return {name: seconds if isfinite(seconds) else 0.0 for name, seconds in found.items()}
-
-
-def _seconds_left(context: Context, parts: Parts, settings: Sequence[MembershipSetting]) -> float:
-    """Return how many seconds of all cores are left after all parts that were played."""
-    each = _seconds_a_part(context, settings)
-    return max(0.0, 60 * context.minutes * cores() - sum(each[name] * count for name, count in parts.items()))
 
 
 def _read(path: Path) -> list[Parts]:

@@ -54,19 +54,12 @@ class Landscape:
     private: pd.DataFrame  # the private models, as rows of `models_table`
     models: pd.DataFrame  # all models, likewise
 
-    @staticmethod
-    def of_settings(models: pd.DataFrame, column: str) -> dict[str, Floats]:
-        """Return a number of models by their setting, each (repetitions,) in the order of repetitions.
 
-        Parameters
-        ----------
-        models, column
-            Rows of `models_table`; the column that is read.
-        """
-        return {
-            str(name): own.sort_values("world")[column].to_numpy(dtype=np.float64)
-            for name, own in models.groupby("point")
-        }
+def _by_setting(models: pd.DataFrame, column: str) -> dict[str, Floats]:
+    """Return a column of rows of `models_table` by setting, each (repetitions,) in the order of repetitions."""
+    return {
+        str(name): own.sort_values("world")[column].to_numpy(dtype=np.float64) for name, own in models.groupby("point")
+    }
 
 
 def available_study(task: EpsilonStarTask, context: Context) -> EpsilonStarStudy:
@@ -93,17 +86,8 @@ def available_study(task: EpsilonStarTask, context: Context) -> EpsilonStarStudy
     raise NoDataError(f"{' and '.join(names)} not found: give their directory with --data-dir or FL_AUDIT_DATA")
 
 
-def figure_1(context: Context) -> ItemResult:
-    """Return the landscape of the many-class task."""
-    return _figure(EpsilonStarTask.PURCHASE, context)
-
-
-def figure_2(context: Context) -> ItemResult:
-    """Return the landscape of Adult, compared with that of the many-class task if that is finished."""
-    return _figure(EpsilonStarTask.ADULT, context)
-
-
 def _figure(task: EpsilonStarTask, context: Context) -> ItemResult:
+    """Return the landscape of a task, that of Adult compared with that of the many-class task if that is finished."""
     study = available_study(task, context)
     if study.stands_in:
         context.announce(f"{task} is not there: {study.title}")
@@ -131,6 +115,9 @@ def _figure(task: EpsilonStarTask, context: Context) -> ItemResult:
         claims=tuple(claims),
         spent=spent_on({runs / one.name: study.repetitions for one in points}),
     )
+
+
+figure_1, figure_2 = partial(_figure, EpsilonStarTask.PURCHASE), partial(_figure, EpsilonStarTask.ADULT)
 
 
 def _landscape_of(study: EpsilonStarStudy, models: pd.DataFrame, context: Context) -> Landscape:
@@ -184,14 +171,14 @@ def _claims(found: Landscape) -> Iterator[PaperClaim]:
         grown = Interval(*paired_interval(found.baselines[more], found.baselines[fewer]))
         yield claim("4.2", "more epochs without privacy give a larger Epsilon*", title,
                     f"Epsilon* at {more} epochs less that at {fewer}", grown, 0.0)  # fmt: skip
-    private = found.of_settings(found.private, "epsilon_star")
+    private = _by_setting(found.private, "epsilon_star")
     promised = found.private.groupby("point")["epsilon"].first()
     yield claim("1", "Epsilon* of private models lies below their epsilon", title,
                 "largest Epsilon* less epsilon, over private settings",
                 _largest({name: values - promised[name] for name, values in private.items()}), highest=0.0)  # fmt: skip
     many = study.task is EpsilonStarTask.PURCHASE
     name, limit = LIMITS[study.task]
-    considered = private if many else found.of_settings(found.models, "epsilon_star")
+    considered = private if many else _by_setting(found.models, "epsilon_star")
     yield claim("4.2", f"Epsilon* of {'private models' if many else 'all models'} is {name}", title,
                 "largest Epsilon*, over settings", _largest(considered), highest=limit)  # fmt: skip
     trained = {number: values for number, values in found.baselines.items() if number >= OVERFITTED_FROM}
@@ -207,8 +194,8 @@ def _claims_of_utility(found: Landscape, claim: "partial[PaperClaim]") -> Iterat
     """Yield what section 4.2 says of utility, and of Epsilon* against it."""
     study, title, many = found.study, found.study.title, found.study.task is EpsilonStarTask.PURCHASE
     column = "test_accuracy" if many else "test_auroc"
-    plain = found.of_settings(found.models[~found.models["private"]], column)
-    private = found.of_settings(found.private, column)
+    plain = _by_setting(found.models[~found.models["private"]], column)
+    private = _by_setting(found.private, column)
     if many:
         for fewer, more in pairwise(sorted(found.baselines)):
             pair = (next(plain[name] for name in plain if name.endswith(f"epochs={n}")) for n in (more, fewer))
@@ -216,7 +203,7 @@ def _claims_of_utility(found: Landscape, claim: "partial[PaperClaim]") -> Iterat
                         f"test accuracy at {more} epochs less that at {fewer}", Interval(*paired_interval(*pair)),
                         0.0)  # fmt: skip
         best = np.max(list(found.baselines.values()), axis=0)
-        ratio = np.log(best / np.min(list(found.of_settings(found.private, "epsilon_star").values()), axis=0))
+        ratio = np.log(best / np.min(list(_by_setting(found.private, "epsilon_star").values()), axis=0))
         spread = Interval(float(ratio.mean()), *t_interval(ratio))
         yield claim("abstract", "privacy lowers Epsilon* up to eight times", title,
                     "largest Epsilon* of baselines over the smallest of private settings, geometric mean",
@@ -232,7 +219,7 @@ def _claims_of_utility(found: Landscape, claim: "partial[PaperClaim]") -> Iterat
                 f"mean {column.replace('_', ' ')}, baselines less private models",
                 Interval(float(lost.mean()), *t_interval(lost)), 0.0)  # fmt: skip
     largest = found.private["privacy.epsilon"].max()
-    alike = found.of_settings(found.private[found.private["privacy.epsilon"] == largest], column)
+    alike = _by_setting(found.private[found.private["privacy.epsilon"] == largest], column)
     if len(alike) > 1:
         apart = np.ptp(list(alike.values()), axis=0)
         yield claim("4.2", "at one epsilon utility depends strongly on the other settings", title,

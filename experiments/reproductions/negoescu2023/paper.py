@@ -1,7 +1,8 @@
 """The figures of Negoescu et al. 2023, and what its text claims."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from experiments.reproductions.negoescu2023.fits import figure_6
 from experiments.reproductions.negoescu2023.landscapes import figure_1, figure_2
 from experiments.reproductions.negoescu2023.ratios import figure_3
 from experiments.reproductions.negoescu2023.studies import CANDIDATES
-from experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper, SingleItem, make_each
+from experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, NoDataError, Paper
 from experiments.reproductions.playing import together
 from fl_audit.evidence.star.empirical_star import definition_ratios
 
@@ -75,26 +76,48 @@ _SECOND_LOOKS = (
     ),
 )  # fmt: skip
 """The first that fits is taken."""
+
+
+@dataclass(frozen=True)
+class _Figure(Item):
+    """A figure, made on its own; what several of them need is shared through files under `Context.runs`."""
+
+    build: Callable[[Context], ItemResult]  # raises `NoDataError` if a data set is missing
+
+
 _CLAIMS = Item("claims", "Claims of the text")
 _FIGURES = (
-    SingleItem("fig1", "Figure 1. Privacy and utility of a many-class task", figure_1),
-    SingleItem("fig2", "Figure 2. Privacy and utility of Adult", figure_2),
-    SingleItem("fig3", "Figure 3. Log ratios of Epsilon* over the FPR", figure_3),
-    SingleItem("fig4", "Figure 4. Estimators where the laws of losses are identical", figure_4),
-    SingleItem("fig5", "Figure 5. Estimators where the laws of losses move apart", figure_5),
-    SingleItem("fig6", "Figure 6. Fits of normal mixtures to training losses", figure_6),
+    _Figure("fig1", "Figure 1. Privacy and utility of a many-class task", figure_1),
+    _Figure("fig2", "Figure 2. Privacy and utility of Adult", figure_2),
+    _Figure("fig3", "Figure 3. Log ratios of Epsilon* over the FPR", figure_3),
+    _Figure("fig4", "Figure 4. Estimators where the laws of losses are identical", figure_4),
+    _Figure("fig5", "Figure 5. Estimators where the laws of losses move apart", figure_5),
+    _Figure("fig6", "Figure 6. Fits of normal mixtures to training losses", figure_6),
 )
 
 
 def _make(items: Sequence[Item], context: Context) -> MadeItems:
     """Make items, each on its own, the claims from all figures; and add a warning to the quick form."""
-    wanted = [figure for figure in _FIGURES if figure in items or _CLAIMS in items]
-    made = make_each(wanted, context)
-    results = tuple((item, result) for item, result in made.results if item in items)
-    if _CLAIMS in items:
-        results += ((_CLAIMS, _claims_of({item.key: result for item, result in made.results})),)
-    warnings = (QUICK_WARNING,) if context.extent is Extent.QUICK else ()
-    return replace(made, results=results, warnings=warnings)
+    made: dict[str, ItemResult] = {}
+    left_out: list[str] = []
+    for figure in (one for one in _FIGURES if one in items or _CLAIMS in items):
+        try:
+            made[figure.key] = figure.build(context)
+        except NoDataError as error:
+            left_out.append(f"{figure.title}: left out, {error}")
+    data = dict.fromkeys(title for result in made.values() for title in result.data)
+    played = "\n".join(
+        f"<li><strong>{escape(item.title)}.</strong> {escape(made[item.key].played)}</li>"
+        for item in _FIGURES if item.key in made and made[item.key].played
+    )  # fmt: skip
+    results = made | ({_CLAIMS.key: _claims_of(made)} if _CLAIMS in items else {})
+    return MadeItems(
+        tuple((item, results[item.key]) for item in items if item.key in results),
+        tuple(left_out),
+        basis=(", ".join(data) or "no data needed",),
+        warnings=(QUICK_WARNING,) if context.extent is Extent.QUICK else (),
+        played=f"<ul>\n{played}\n</ul>",
+    )
 
 
 def _claims_of(figures: Mapping[str, ItemResult]) -> ItemResult:
