@@ -167,7 +167,7 @@ STATEMENTS = (
             ("t", (f"{_PAPERS}statistics.t_interval", f"{_PAPERS}negoescu2023.landscapes._largest")),
             ("Welch", (f"{_PAPERS}statistics.welch_interval", f"{_PAPERS}bernau2019.claims.accuracy_on_skewed",
                        f"{_PAPERS}bernau2019.claims.confidence_on_skewed",
-                       f"{_PAPERS}bernau2019.confidences.surest",
+                       f"{_PAPERS}bernau2019.claims._surest",
                        f"{_PAPERS}bernau2019.tradeoffs.gain")),
             ("bootstrap", (f"{_PAPERS}statistics.bootstrap", f"{_PAPERS}bernau2019.tradeoffs.Curve.interval",
                            f"{_PAPERS}bernau2019.claims.phi_above_one")),

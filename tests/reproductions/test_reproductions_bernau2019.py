@@ -24,8 +24,7 @@ from sklearn.metrics import roc_auc_score
 from experiments.reproductions import playing, reproduce
 from experiments.reproductions.bernau2019 import configurations, paper, planning, runs
 from experiments.reproductions.bernau2019.adversaries import adversaries_item
-from experiments.reproductions.bernau2019.claims import TESTS, claims_of
-from experiments.reproductions.bernau2019.confidences import surest
+from experiments.reproductions.bernau2019.claims import TESTS, _surest, claims_of
 from experiments.reproductions.bernau2019.configurations import _seed_of, configuration
 from experiments.reproductions.bernau2019.epsilons import (
     EpsilonVerdict,
@@ -253,16 +252,16 @@ def test_gain_is_the_mean_difference_of_the_same_models() -> None:
 
 def test_models_that_are_surest_at_one_level_are_found() -> None:
     ladder = _ladder(Method.LOCAL, 0.0)  # levels 0.1, 0.5, 1.0: each less accurate, and less sure, than the one before
-    found = surest(ladder)
+    found = _surest(ladder, 0.95)
     assert found is not None
     assert found.high < 0  # at epsilon_i = 1 they are least sure
     sure = [run.confidence.mean() for run in ladder]
     assert found.value == pytest.approx(sure[2] - sure[0])
     turned = [replace(run, confidence=1 - run.confidence) for run in ladder]
-    found = surest(turned)
+    found = _surest(turned, 0.95)
     assert found is not None
     assert 0 < found.low < found.value == pytest.approx(sure[1] - sure[2])
-    assert surest(ladder[:2]) is None
+    assert _surest(ladder[:2], 0.95) is None
 
 
 @pytest.mark.parametrize(

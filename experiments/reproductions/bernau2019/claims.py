@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.reproductions.bernau2019.confidences import surest
-from experiments.reproductions.bernau2019.figures import ATTACK_NAMES, is_at_chance
+from experiments.reproductions.bernau2019.figures import ATTACK_NAMES
 from experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, MembershipStudy
 from experiments.reproductions.bernau2019.runs import MembershipFindings, Played
 from experiments.reproductions.bernau2019.second_looks import SECOND_LOOKS
@@ -64,7 +63,7 @@ def _is_learned(played: Played) -> PaperClaim:
 def at_chance(played: Played) -> Iterator[PaperClaim]:
     """Yield whether attacks do no better than guessing where section 6 says so."""
     for run in played.private:
-        if is_at_chance(run.setting):
+        if run.setting.is_at_chance:
             for attack in played.attacks:
                 yield _claim(
                     played, [run], statement="attacks do no better than guessing at this noise",
@@ -207,12 +206,27 @@ def accuracy_on_skewed(played: Played) -> Iterator[PaperClaim]:
 
 def confidence_on_skewed(played: Played) -> Iterator[PaperClaim]:
     """Yield whether models are surer of themselves at epsilon_i = 1 than at all other levels."""
-    found = surest(played.local, CONFIDENCE) if played.data.study is MembershipStudy.SKEWED else None
+    found = _surest(played.local, CONFIDENCE) if played.data.study is MembershipStudy.SKEWED else None
     if found is not None:
         yield _claim(
             played, played.local, section="5.5", statement="models are surest of their answers at epsilon_i = 1",
             quantity="confidence at epsilon_i 1 less the largest at another level", found=found, lowest=0.0,
         )  # fmt: skip
+
+
+def _surest(local: Sequence[MembershipFindings], level: float) -> Interval | None:
+    """Return by how much models are surer at epsilon_i = 1 than at the other level where they are surest.
+
+    Means over worlds of the mean of the largest confidence in true records of targets; intervals of all differences
+    hold together (Bonferroni). None where that level or all others are not played.
+    """
+    own = next((one for one in local if one.setting.level == 1.0), None)
+    others = [one for one in local if one is not own]
+    if own is None or not others:
+        return None
+    confidence = 1 - (1 - level) / len(others)
+    found = [welch_interval(own.confidence, one.confidence, confidence) for one in others]
+    return Interval(*(min(one[end] for one in found) for end in range(3)))
 
 
 def majority_on_collab(played: Played) -> Iterator[PaperClaim]:

@@ -1,14 +1,12 @@
 """Figures 3 to 7 of Bernau et al. 2019: accuracy, attacks and phi over epsilon, ROC curves, and the trade-off."""
 
 from collections.abc import Iterator, Sequence
-from typing import assert_never
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.reproductions.bernau2019.confidences import draw_confidences
-from experiments.reproductions.bernau2019.published import AT_CHANCE, PHI_AT_CHANCE, TABLE_3, MembershipStudy
-from experiments.reproductions.bernau2019.runs import MembershipFindings, Played, most_epochs
+from experiments.reproductions.bernau2019.published import PHI_AT_CHANCE, TABLE_3, MembershipStudy
+from experiments.reproductions.bernau2019.runs import BINS, MembershipFindings, Played, most_epochs
 from experiments.reproductions.bernau2019.settings import (
     BLACK_BOX,
     INSIDER,
@@ -65,6 +63,7 @@ _LEVEL_LOOKS = (
     CurveLook("", "#7f7f7f", "", "--", "", ""),
 )
 """The original model, then falling epsilon."""
+_CALLED_LOOKS = (("called a member", "#12426e", "-", "////"), ("called none", "#b35806", "--", ""))
 _NO_WHITE_BOX = "these runs were not attacked with a view inside"
 
 
@@ -89,7 +88,7 @@ def figure_of(study: MembershipStudy, played: Sequence[Played]) -> ItemResult:
     for column, attack in enumerate((BLACK_BOX, WHITE_BOX)):
         _tradeoff(panels[6, column], shown, attack)
         if study is MembershipStudy.SKEWED:
-            draw_confidences(panels[7, column], shown.local, column)
+            _confidences(panels[7, column], shown.local, column)
     legend_below(figure, [panels[0][0], panels[1][0]], columns=2 if len(played) < 3 else 3)
     return ItemResult(
         table(row for one in played for row in _rows_of(one)),
@@ -184,25 +183,11 @@ def _areas(axes: Axes, played: Sequence[Played], method: Method, attack: str) ->
     axes.axhline(0.5, color=MUTED, linewidth=4, alpha=0.35)
     for runs, places, look, name in _forms(played, method):
         draw_measured(axes, places, [area_of(run, attack) for run in runs], look, name)
-        said = [place for place, run in zip(places, runs, strict=True) if is_at_chance(run.setting)]
+        said = [place for place, run in zip(places, runs, strict=True) if run.setting.is_at_chance]
         draw_published(axes, said, [0.5] * len(said), look.colour)
     low, high = axes.get_ylim()
     axes.set_ylim(min(low, 0.46), max(high, 0.6))
     _finish(axes, attack, method, f"{ATTACK_NAMES[attack].capitalize().replace('auc', 'AUC')}", played)
-
-
-def is_at_chance(setting: MembershipSetting) -> bool:
-    """Return whether section 6 says of this setting that attacks do no better than guessing."""
-    local, central = AT_CHANCE.get(setting.data.study, (None, ()))
-    match setting.method:
-        case Method.LOCAL:
-            return setting.level == local
-        case Method.CENTRAL:
-            return setting.level in central
-        case Method.ORIGINAL:
-            return False
-        case _:
-            assert_never(setting.method)
 
 
 def _phis(axes: Axes, played: Sequence[Played], method: Method) -> None:
@@ -266,6 +251,26 @@ def _tradeoff(axes: Axes, played: Played, attack: str) -> None:
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="best")
     axes.locator_params(axis="x", nbins=5)
     finish_axes(axes, f"(k) {played.data.classes} classes, {kind}", f"{ATTACK_NAMES[attack]}", "Test accuracy")
+
+
+def _confidences(axes: Axes, local: Sequence[MembershipFindings], panel: int) -> None:
+    """Draw histograms of the largest confidence in a target's true record, by what the black-box attack calls it."""
+    level, letter = ((1.0, "l"), (0.1, "m"))[panel]
+    title = f"({letter}) Confidence, epsilon_i {level:g}"
+    run = next((one for one in local if one.setting.level == level), None)
+    if run is None or run.called is None:
+        empty_panel(axes, title, "this level was not played")
+        return
+    found, targets = run.called, run.called.counts.sum()
+    for counts, mean, (name, colour, line, hatch) in zip(found.counts, found.means, _CALLED_LOOKS, strict=True):
+        if counts.any():
+            axes.stairs(
+                100 * counts / targets, BINS, color=colour, linestyle=line, hatch=hatch, linewidth=1.5,
+                label=f"{name}: {counts.sum() / targets:.0%}, mean {mean:.3f}",
+            )  # fmt: skip
+    axes.set_ylim(top=1.45 * axes.get_ylim()[1])  # room for the legend
+    axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="upper left")
+    finish_axes(axes, title, "Largest confidence", "Targets, %")
 
 
 def _reach(found: Sequence[Interval]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:

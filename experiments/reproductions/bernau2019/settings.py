@@ -7,6 +7,7 @@ from typing import Any, assert_never
 
 from experiments.reproductions.bernau2019.models import SMALL_FACES
 from experiments.reproductions.bernau2019.published import (
+    AT_CHANCE,
     NOISE_MULTIPLIERS,
     PIXEL_EPSILONS,
     RECIPES,
@@ -228,6 +229,12 @@ class MembershipSetting:
                 return 1 + NOISE_MULTIPLIERS.index(self.level)
             case _:
                 assert_never(self.method)
+
+    @property
+    def is_at_chance(self) -> bool:
+        """Whether section 6 says of it that attacks do no better than guessing."""
+        local, central = AT_CHANCE.get(self.data.study, (None, ()))
+        return self.level in {Method.LOCAL: (local,), Method.CENTRAL: central}.get(self.method, ())
 
 
 @dataclass(frozen=True)

@@ -169,24 +169,22 @@ def _insider_advantage(found: InsiderFindings) -> Interval:
 def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield how the advantage depends on the noise (section 6.2, Table 2)."""
     of = {(one.scaling, one.relation): _insider_advantage(runs[one]) for one in main_settings([data])}
-    worlds = runs[main_settings([data])[0]].repetitions
+    claim = partial(PaperClaim, worlds=runs[main_settings([data])[0]].repetitions)
     bound = rho_alpha(epsilon_from_belief(0.9), data.delta)
     for relation, letter in ((REPLACED, "B"), (REMOVED, "U")):
         off = of[LS, relation]
-        yield PaperClaim("6", "under local sensitivity the advantage is rho_alpha", f"{data.title}, LS {letter}",
-                         "advantage less rho_alpha",
-                         Interval(off.value - bound, off.low - bound, off.high - bound), -CLOSE, CLOSE,
-                         worlds=worlds)  # fmt: skip
+        yield claim("6", "under local sensitivity the advantage is rho_alpha", f"{data.title}, LS {letter}",
+                    "advantage less rho_alpha", Interval(off.value - bound, off.low - bound, off.high - bound), -CLOSE,
+                    CLOSE)  # fmt: skip
     apart = difference(of[LS, REPLACED], of[GS, REPLACED])
-    yield PaperClaim("6.2", "where a record is replaced global sensitivity lowers the advantage", data.title,
-                     "advantage LS B less GS B", apart, 0.0, worlds=worlds)  # fmt: skip
-    apart = difference(of[LS, REMOVED], of[GS, REMOVED])
+    yield claim("6.2", "where a record is replaced global sensitivity lowers the advantage", data.title,
+                "advantage LS B less GS B", apart, 0.0)  # fmt: skip
+    apart, quantity = difference(of[LS, REMOVED], of[GS, REMOVED]), "advantage LS U less GS U"
     if data.study is InsiderStudy.ADULT:
-        yield PaperClaim("6.2", "where a record is removed, too, on Adult", data.title, "advantage LS U less GS U",
-                         apart, 0.0, worlds=worlds)  # fmt: skip
+        yield claim("6.2", "where a record is removed, too, on Adult", data.title, quantity, apart, 0.0)
     else:
-        yield PaperClaim("6.2", "where a record is removed it does not, but on Adult", data.title,
-                         "advantage LS U less GS U", apart, -CLOSE, CLOSE, worlds=worlds)  # fmt: skip
+        said = "where a record is removed it does not, but on Adult"
+        yield claim("6.2", said, data.title, quantity, apart, -CLOSE, CLOSE)
 
 
 def _accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
@@ -206,25 +204,23 @@ def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     settings = audit_settings([data])
     rows = {one: audit_rows(runs[one]) for one in settings}
     local, whole = ([one for one in settings if one.scaling is scaling] for scaling in (LS, GS))
-    worlds = min(runs[one].repetitions for one in settings)
+    claim = partial(PaperClaim, "6.3", worlds=min(runs[one].repetitions for one in settings))
     apart = {
         name: _mean([_distance(rows[one][name].found, epsilon_from_belief(one.belief)) for one in local])
         for name in (SENSITIVITIES, BELIEF, ADVANTAGE)
     }
     exceeded = max(abs(rows[one][SENSITIVITIES].measured / rows[one][SENSITIVITIES].theory - 1) for one in local)
-    yield PaperClaim("6.3", "under local sensitivity epsilon' from sensitivities is epsilon", data.title,
-                     "largest relative distance of both", exact(exceeded), highest=0.01, worlds=worlds)  # fmt: skip
+    yield claim("under local sensitivity epsilon' from sensitivities is epsilon", data.title,
+                "largest relative distance of both", exact(exceeded), highest=0.01)  # fmt: skip
     for nearer, farther in ((SENSITIVITIES, BELIEF), (BELIEF, ADVANTAGE)):
         one, other = apart[farther], apart[nearer]
-        yield PaperClaim("6.3", f"{nearer} is nearer to epsilon than that {farther.partition(' ')[2]}", data.title,
-                         f"mean distance from epsilon, {farther.rpartition(' ')[2]} less {nearer.rpartition(' ')[2]}",
-                         Interval(one.value - other.value, one.low - other.high, one.high - other.low), 0.0,
-                         worlds=worlds)  # fmt: skip
+        yield claim(f"{nearer} is nearer to epsilon than that {farther.partition(' ')[2]}", data.title,
+                    f"mean distance from epsilon, {farther.rpartition(' ')[2]} less {nearer.rpartition(' ')[2]}",
+                    Interval(one.value - other.value, one.low - other.high, one.high - other.low), 0.0)  # fmt: skip
     under = [_ratio(rows[one][SENSITIVITIES].found, epsilon_from_belief(one.belief)) for one in whole]
     largest = max(under, key=lambda one: one.high)
-    yield PaperClaim("6.3", "under global sensitivity epsilon' is too small", data.title,
-                     "largest epsilon' from sensitivities over epsilon", largest, highest=1.0,
-                     worlds=worlds)  # fmt: skip
+    yield claim("under global sensitivity epsilon' is too small", data.title,
+                "largest epsilon' from sensitivities over epsilon", largest, highest=1.0)  # fmt: skip
 
 
 def _distance(found: Interval, truth: float) -> Interval:
