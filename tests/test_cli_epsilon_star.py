@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.cli.main import main
-from experiments.reproductions.negoescu2023.simulation import SimulationSettings, simulate, summary, true_epsilon_star
+from experiments.reproductions.negoescu2023.simulation import SimulationSettings, _true_epsilon_star, simulate, summary
 from fl_audit.evidence.star.epsilon_star import parametric_epsilon_star
 
 Run = Callable[..., tuple[int, str, str]]
@@ -117,7 +117,7 @@ def test_the_simulation_of_appendix_b() -> None:
     settings = SimulationSettings(separations=(0.0, 3.0), sizes=(1000, 10_000), repetitions=10)
     table = simulate(settings, seed=1)
     assert len(table) == 2 * 2 * 3 * 10
-    assert true_epsilon_star(settings, 0.0) == 0
+    assert _true_epsilon_star(settings, 0.0) == 0
     bias = {cell: errors.bias for cell, errors in summary(table).items()}
     for separation in settings.separations:
         for size in settings.sizes:

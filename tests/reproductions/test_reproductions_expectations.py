@@ -9,10 +9,10 @@ from scipy.special import expit, logit
 
 from experiments.reproductions.bernau2021.closed_forms import (
     NoisyQuery,
+    _simulate,
     figure_1,
     figure_2,
     figure_3,
-    simulate,
     table_3,
 )
 from experiments.reproductions.bernau2021.published import TABLE_2, TABLE_3
@@ -87,7 +87,7 @@ def test_the_query_has_one_law_in_every_dimension() -> None:
     """Log-odds of the truth are N(mu^2/2, mu^2): mean and variance within 4 standard errors, a false alarm in 1e-4."""
     for dimensions in (1, 7):
         query = NoisyQuery(2.0, 0.001, dimensions)
-        mu, games = query.mu, simulate(query, np.random.default_rng(3), 40_000)
+        mu, games = query.mu, _simulate(query, np.random.default_rng(3), 40_000)
         assert abs(games.towards_truth.mean() - mu**2 / 2) < 4 * mu / 200
         assert abs(games.towards_truth.var() / mu**2 - 1) < 4 * math.sqrt(2 / 40_000)
         assert abs(games.used.mean() - 0.5) < 0.01

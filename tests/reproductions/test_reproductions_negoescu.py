@@ -16,9 +16,9 @@ from experiments.reproductions.negoescu2023.simulation import (
     EMPIRICAL,
     PARAMETRIC,
     SimulationSettings,
+    _true_epsilon_star,
     simulate,
     summary,
-    true_epsilon_star,
 )
 from experiments.reproductions.papers import COLUMNS, Context, Extent, ItemResult, MadeItems, NoDataError
 from experiments.reproductions.reproduce import chosen_items, reproduce
@@ -125,7 +125,7 @@ def test_figure_5_counts_the_cells(made: Made) -> None:
     )
     assert rmse**2 == pytest.approx(bias**2 + std**2 * 39 / 40)
     theory = result.frame.set_index("setting")["theory"].loc["separation 2, 1,000 losses"].iloc[0]
-    assert theory == pytest.approx(true_epsilon_star(SimulationSettings(), 2.0))
+    assert theory == pytest.approx(_true_epsilon_star(SimulationSettings(), 2.0))
 
 
 def test_within_one_cut_the_empirical_form_meets_the_truth() -> None:

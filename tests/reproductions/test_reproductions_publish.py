@@ -19,7 +19,7 @@ from experiments.reproductions.claims import Cause, ClaimVerdict, PaperClaim, Se
 from experiments.reproductions.looks import SCALING_LOOKS, draw_boxes
 from experiments.reproductions.negoescu2023.estimators import SETTINGS
 from experiments.reproductions.negoescu2023.paper import theorem_2
-from experiments.reproductions.negoescu2023.simulation import true_epsilon_star
+from experiments.reproductions.negoescu2023.simulation import _true_epsilon_star
 from experiments.reproductions.papers import Context, Extent
 from experiments.reproductions.reproduce import PAPERS, reproduce
 from fl_audit.errors import InputError
@@ -205,4 +205,4 @@ def test_the_truth_of_the_simulation_is_computed_again() -> None:
         law = f"separation {apart:g}" if apart else "identical laws"
         for size in settings.sizes:
             found = shown[f"{law}, {size:,} losses", "mean Epsilon*, parametric form"]
-            assert found == pytest.approx(true_epsilon_star(settings, apart), rel=_ROUNDED, abs=1e-12)
+            assert found == pytest.approx(_true_epsilon_star(settings, apart), rel=_ROUNDED, abs=1e-12)

@@ -11,13 +11,13 @@ from matplotlib.axes import Axes
 from experiments.reproductions.bernau2019.published import (
     EPSILON_DECIMALS,
     NOISE_MULTIPLIERS,
-    PIXEL_EPSILONS,
     RECIPES,
     RECORD_EPSILONS,
     TABLE_2,
     TABLE_3,
     MembershipStudy,
     Recipe,
+    record_epsilons,
 )
 from experiments.reproductions.looks import CurveLook, draw_published, legend_below
 from experiments.reproductions.papers import ItemResult, ItemRow, table
@@ -217,7 +217,7 @@ def table_2() -> ItemResult:
     figure = new_figure(4.6)
     left, right = figure.subplots(1, 2)
     for study, row in TABLE_2.items():
-        look, values = _STUDY_LOOKS[study], _values_of(study)
+        look, values = _STUDY_LOOKS[study], record_epsilons(study)
         counted = [row.values * value for value in values]
         left.plot(values, counted, look.line, marker=look.marker, color=look.colour, label=str(study), markersize=4.5)
         draw_published(left, [values[0], values[-1]], [row.largest, row.smallest], look.colour)
@@ -246,13 +246,9 @@ def table_2() -> ItemResult:
     )
 
 
-def _values_of(study: MembershipStudy) -> tuple[float, ...]:
-    return PIXEL_EPSILONS if study is MembershipStudy.LFW else RECORD_EPSILONS
-
-
 def _local_rows() -> Iterator[ItemRow]:
     for study, row in TABLE_2.items():
-        values = _values_of(study)
+        values = record_epsilons(study)
         for value, printed in ((values[0], row.largest), (values[-1], row.smallest)):
             yield ItemRow(
                 f"{study}, epsilon_i {value:g}", "epsilon of local DP", printed, row.values * value,

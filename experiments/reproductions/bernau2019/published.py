@@ -26,6 +26,11 @@ PIXEL_EPSILONS = (1000.0, 100.0, 10.0, 1.0, 0.1)
 """epsilon_i of each pixel: Table 2 gives the first and the last, the three between them are not stated."""
 
 
+def record_epsilons(study: MembershipStudy) -> tuple[float, ...]:
+    """Return epsilon_i of local DP, falling."""
+    return PIXEL_EPSILONS if study is MembershipStudy.LFW else RECORD_EPSILONS
+
+
 class LocalEpsilon(NamedTuple):
     """A row of Table 2: values in a record, and epsilon of a record at the largest and the smallest epsilon_i."""
 

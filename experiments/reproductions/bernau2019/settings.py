@@ -9,12 +9,11 @@ from experiments.reproductions.bernau2019.models import SMALL_FACES
 from experiments.reproductions.bernau2019.published import (
     AT_CHANCE,
     NOISE_MULTIPLIERS,
-    PIXEL_EPSILONS,
     RECIPES,
-    RECORD_EPSILONS,
     TABLE_2,
     MembershipStudy,
     Recipe,
+    record_epsilons,
 )
 from experiments.reproductions.papers import Extent
 
@@ -103,10 +102,6 @@ class MembershipData:
     def size(self, extent: Extent) -> Size | None:
         """Return what a form plays; None if it leaves the data set out."""
         return self.full if extent is Extent.FULL else self.quick
-
-    def epsilons(self) -> tuple[float, ...]:
-        """Return epsilon_i of local DP, falling."""
-        return PIXEL_EPSILONS if self.study is MembershipStudy.LFW else RECORD_EPSILONS
 
 
 _FEW = (0, 4)  # the levels of the quick form
@@ -224,7 +219,7 @@ class MembershipSetting:
             case Method.ORIGINAL:
                 return 0
             case Method.LOCAL:
-                return 1 + self.data.epsilons().index(self.level)
+                return 1 + record_epsilons(self.data.study).index(self.level)
             case Method.CENTRAL:
                 return 1 + NOISE_MULTIPLIERS.index(self.level)
             case _:
@@ -270,6 +265,6 @@ def settings_of(data: MembershipData, extent: Extent) -> tuple[MembershipSetting
     size = data.size(extent)
     if size is None:
         return ()
-    local = (MembershipSetting(data, Method.LOCAL, data.epsilons()[level]) for level in size.levels)
+    local = (MembershipSetting(data, Method.LOCAL, record_epsilons(data.study)[level]) for level in size.levels)
     central = (MembershipSetting(data, Method.CENTRAL, NOISE_MULTIPLIERS[level]) for level in size.levels)
     return (MembershipSetting(data), *local, *central)

@@ -115,12 +115,11 @@ def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     yield PaperClaim("6.1", "the most dissimilar neighbour has a larger sensitivity than the least", data.title,
                      "median local sensitivity, most less least dissimilar", difference(one, other), 0.0,
                      worlds=least.repetitions)  # fmt: skip
-    for name, found in (("most", most), ("least", least)):
-        if data.study is InsiderStudy.MNIST:
-            yield PaperClaim("6.1", "the sensitivities of both extremes have no far outliers",
-                             f"{data.title}, {name} dissimilar", "share of outliers",
-                             _resampled(found, found.sensitivities, outlier_share), highest=FEW_OUTLIERS,
-                             worlds=found.repetitions)  # fmt: skip
+    for name, found in (("most", most), ("least", least)) if data.study is InsiderStudy.MNIST else ():
+        share = _resampled(found, found.sensitivities, outlier_share)
+        yield PaperClaim("6.1", "the sensitivities of both extremes have no far outliers",
+                         f"{data.title}, {name} dissimilar", "share of outliers", share, highest=FEW_OUTLIERS,
+                         worlds=found.repetitions)  # fmt: skip
 
 
 def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
@@ -140,17 +139,15 @@ def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield whether beliefs stay where section 6.2 has them."""
     for setting in main_settings([data]):
-        found = runs[setting]
-        values = found.worlds["belief"].to_numpy(dtype=np.float64)
-        yield PaperClaim("6.2", "the mean belief is only slightly above 0.5", setting.label, "mean belief in the truth",
-                         _resampled(found, values, lambda x: float(np.mean(x))), 0.5, SLIGHTLY,
-                         worlds=found.repetitions)  # fmt: skip
+        found, claim = runs[setting], partial(PaperClaim, "6.2", where=setting.label, worlds=runs[setting].repetitions)
+        mean = _resampled(found, found.worlds["belief"].to_numpy(dtype=np.float64), lambda x: float(np.mean(x)))
+        yield claim("the mean belief is only slightly above 0.5", quantity="mean belief in the truth", found=mean,
+                    lowest=0.5, highest=SLIGHTLY)  # fmt: skip
         counted = identified(found)[1].found
         bound = largest_exceedance(found.promised_mu, setting.belief)
         exceeded = replace(counted, high=min(counted.high, bound)) if counted.low <= bound else counted
-        yield PaperClaim("6.2", "a belief exceeds rho_beta no more often than delta", setting.label,
-                         "share of beliefs above rho_beta", exceeded, highest=data.delta,
-                         worlds=found.repetitions, narrows=0.5 if counted.value else 1.0)  # fmt: skip
+        yield claim("a belief exceeds rho_beta no more often than delta", quantity="share of beliefs above rho_beta",
+                    found=exceeded, highest=data.delta, narrows=0.5 if counted.value else 1.0)  # fmt: skip
 
 
 def _insider_advantage(found: InsiderFindings) -> Interval:

@@ -95,14 +95,8 @@ class QueryGames:
         return self.towards_truth > 0
 
 
-def simulate(query: NoisyQuery, random: np.random.Generator, games: int = GAMES) -> QueryGames:
-    """Play games on the query: draw the bit, add noise to the answer, and weigh it.
-
-    Parameters
-    ----------
-    query, random, games
-        The query with its noise; source of bits and noise; how many games.
-    """
+def _simulate(query: NoisyQuery, random: np.random.Generator, games: int = GAMES) -> QueryGames:
+    """Play games on the query: draw the bit, add noise to the answer, and weigh it."""
     used = random.random(games) < 0.5
     noise = query.sigma * random.standard_normal((games, query.dimensions))
     answers = np.where(used, 0.0, 1.0)[:, None] + noise
@@ -113,7 +107,7 @@ def simulate(query: NoisyQuery, random: np.random.Generator, games: int = GAMES)
 def figure_1() -> ItemResult:
     """Return the decision boundary and the beliefs of the one-dimensional example."""
     query = NoisyQuery(EXAMPLE_EPSILONS[0], EXAMPLE_DELTA)
-    games = simulate(query, resampling("figure 1"))
+    games = _simulate(query, resampling("figure 1"))
     figure = new_figure(3.9)
     left, right = figure.subplots(1, 2)
     grid = np.linspace(-2.5, 3.5, 400)
@@ -189,11 +183,9 @@ def figure_2() -> ItemResult:
         _draw_densities(axes, query, grid)
         _shade_errors(axes, query, grid)
         axes.axvline(0.5, color=INK, linestyle=":", linewidth=1.5, label="decision boundary")
-        title = f"epsilon {epsilon:g}, delta $10^{{-6}}$"
-        finish_axes(
-            axes, f"({letter}) {title}", "Answer r (units of f)", "Density (1 / unit of f)" if letter == "a" else ""
-        )
-        rows += _rows_of_errors(query, simulate(query, resampling(f"figure 2{letter}")))
+        y_name = "Density (1 / unit of f)" if letter == "a" else ""
+        finish_axes(axes, f"({letter}) epsilon {epsilon:g}, delta $10^{{-6}}$", "Answer r (units of f)", y_name)
+        rows += _rows_of_errors(query, _simulate(query, resampling(f"figure 2{letter}")))
     legend_below(figure, list(panels), columns=3)
     return ItemResult(
         table(rows),
@@ -242,7 +234,7 @@ def figure_3() -> ItemResult:
     rows: list[ItemRow] = []
     for delta, line, colour in zip(DELTAS, _LINES, _GREYS, strict=True):
         found = [NoisyQuery(x, delta, DIMENSIONS) for x in EPSILONS]
-        results = [(query, simulate(query, resampling(query.label))) for query in found]
+        results = [(query, _simulate(query, resampling(query.label))) for query in found]
         rows += [row for query, games in results for row in (_advantage_row(query, games), _belief_row(query, games))]
         reached = [gaussian_belief_bound(NoisyQuery(x, delta).mu, delta, Sensitivities.FIXED) for x in grid]
         left.plot(grid, reached, line, color=colour, linewidth=1.6, label=f"passed with probability {delta:g}")

@@ -6,7 +6,7 @@ in figures were read off them; their last digit is uncertain.
 
 from typing import NamedTuple
 
-from experiments.reproductions.bernau2021.settings import MAIN_BELIEF, InsiderStudy
+from experiments.reproductions.bernau2021.settings import BELIEFS, MAIN_BELIEF, InsiderStudy
 from fl_audit.adjacency import Adjacency
 from fl_audit.mechanisms.noise import NoiseScaling
 
@@ -77,28 +77,15 @@ FIGURE_4_MEDIANS: dict[InsiderStudy, tuple[float, float]] = {
 FIGURE_4_OUTLIERS: dict[tuple[str, int], float] = {("least-dissimilar", 2): 0.016, ("least-dissimilar", 3): 0.052}
 """Share of outliers among the sensitivities of an MNIST neighbour, by kind and rank, from section 6.1."""
 
-_AUDITED = (0.75, 0.9, 0.99)
+
+def _by_study(*rows: tuple[float, float, float]) -> dict[InsiderStudy, dict[float, float]]:
+    return {study: dict(zip(BELIEFS, row, strict=True)) for study, row in zip(InsiderStudy, rows, strict=True)}
 
 
-def _by_belief(values: tuple[float, ...]) -> dict[float, float]:
-    return dict(zip(_AUDITED, values, strict=True))
-
-
-EPSILON_FROM_SENSITIVITIES_GLOBAL: dict[InsiderStudy, dict[float, float]] = {
-    InsiderStudy.MNIST: _by_belief((0.89, 1.78, 3.87)),
-    InsiderStudy.PURCHASE: _by_belief((0.80, 1.57, 3.22)),
-    InsiderStudy.ADULT: _by_belief((0.68, 1.36, 2.68)),
-}
-EPSILON_FROM_BELIEF_LOCAL: dict[InsiderStudy, dict[float, float]] = {
-    InsiderStudy.MNIST: _by_belief((1.08, 2.32, 4.11)),
-    InsiderStudy.PURCHASE: _by_belief((0.93, 2.04, 4.48)),
-    InsiderStudy.ADULT: _by_belief((0.83, 1.94, 4.44)),
-}
-EPSILON_FROM_ADVANTAGE_LOCAL: dict[InsiderStudy, dict[float, float]] = {
-    InsiderStudy.MNIST: _by_belief((1.18, 1.90, 4.36)),
-    InsiderStudy.PURCHASE: _by_belief((0.63, 2.43, 3.94)),
-    InsiderStudy.ADULT: _by_belief((1.18, 1.58, 4.03)),
-}
+# On MNIST, Purchase-100 and Adult.
+EPSILON_FROM_SENSITIVITIES_GLOBAL = _by_study((0.89, 1.78, 3.87), (0.80, 1.57, 3.22), (0.68, 1.36, 2.68))
+EPSILON_FROM_BELIEF_LOCAL = _by_study((1.08, 2.32, 4.11), (0.93, 2.04, 4.48), (0.83, 1.94, 4.44))
+EPSILON_FROM_ADVANTAGE_LOCAL = _by_study((1.18, 1.90, 4.36), (0.63, 2.43, 3.94), (1.18, 1.58, 4.03))
 """Empirical epsilon by rho_beta: these three tables were read off panels a, b and c of Figures 7 to 9."""
 
 LARGEST_MEMBERSHIP_ADVANTAGE = 0.02

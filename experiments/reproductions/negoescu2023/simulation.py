@@ -43,14 +43,8 @@ class SimulationSettings:
     shape: float = 2.0  # shape of the members' Gamma law; the scale is 1
 
 
-def true_epsilon_star(settings: SimulationSettings, separation: float) -> float:
-    """Return Epsilon* of the two Gamma laws within the cut, by a search on a fine grid that is refined locally.
-
-    Parameters
-    ----------
-    settings, separation
-        Laws, delta and cut, which is positive; how much larger the population's shape is than that of members.
-    """
+def _true_epsilon_star(settings: SimulationSettings, separation: float) -> float:
+    """Return Epsilon* of the two Gamma laws within the cut, by a search on a fine grid that is refined locally."""
     laws = gamma(settings.shape), gamma(settings.shape + separation)
     low = max(float(law.ppf(settings.cut)) for law in laws)
     high = min(float(law.isf(settings.cut)) for law in laws)
@@ -80,7 +74,7 @@ def simulate(settings: SimulationSettings, seed: int = 0) -> pd.DataFrame:
     narrow = replace(settings, cut=settings.empirical_cut)
     rows = []
     for index, separation in enumerate(settings.separations):
-        truths = true_epsilon_star(settings, separation), true_epsilon_star(narrow, separation)
+        truths = _true_epsilon_star(settings, separation), _true_epsilon_star(narrow, separation)
         for size in settings.sizes:
             rng = np.random.default_rng([seed, index, size])
             shape = settings.repetitions, size
