@@ -25,6 +25,7 @@ def freight() -> tuple[Callable[[Message], tuple[Message, dict[Any, Any]]], Call
     """
 
     def take_out(message: Message) -> tuple[Message, dict[Any, Any]]:
+        """Return a copy of a message without its large arrays, and their bytes by record and name."""
         if not message.has_content():
             return message, {}
         content, large = RecordDict(dict(message.content)), dict[Any, Any]()
@@ -38,6 +39,13 @@ def freight() -> tuple[Callable[[Message], tuple[Message, dict[Any, Any]]], Call
         return light, large
 
     def put_back(message: Any, large: Mapping[Any, Any]) -> Any:
+        """Return a message with its large arrays.
+
+        Parameters
+        ----------
+        message, large
+            As `take_out` returns them; where a call has failed, there is no message and nothing is put into it.
+        """
         for (name, key), values in large.items():
             message.content.array_records[name][key].data = values.tobytes()
         return message
