@@ -37,7 +37,7 @@ from experiments.reproductions.bernau2019.epsilons import (
 from experiments.reproductions.bernau2019.figures import figure_of
 from experiments.reproductions.bernau2019.models import small_faces
 from experiments.reproductions.bernau2019.published import RECIPES, TABLE_2, TABLE_3, MembershipStudy
-from experiments.reproductions.bernau2019.runs import MembershipFindings, Played, _reduced, areas, joined, played_of
+from experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData, _reduced, areas, joined, played_of
 from experiments.reproductions.bernau2019.settings import (
     BLACK_BOX,
     CANDIDATES,
@@ -483,7 +483,7 @@ def _around(setting: MembershipSetting, auc: float, accuracy: float) -> Membersh
     return replace(found, areas_of_worlds=areas, test_accuracy=accuracy + even / 10)
 
 
-def _runs(original: tuple[float, float], *levels: tuple[float, float]) -> Played:
+def _runs(original: tuple[float, float], *levels: tuple[float, float]) -> PlayedData:
     """Return runs on Skewed Purchases with these AUCs and test accuracies, alike under both kinds of privacy."""
     named = [(Method.LOCAL, (3.0, 1.0, 0.1)), (Method.CENTRAL, (0.5, 4.0, 16.0))]
     made = [_around(MembershipSetting(SKEWED), *original)] + [

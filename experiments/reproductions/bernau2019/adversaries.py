@@ -6,7 +6,7 @@ from itertools import pairwise
 from matplotlib.axes import Axes
 
 from experiments.reproductions.bernau2019.claims import CONFIDENCE
-from experiments.reproductions.bernau2019.runs import Played
+from experiments.reproductions.bernau2019.runs import PlayedData
 from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX
 from experiments.reproductions.bernau2019.tradeoffs import area_of, gain
 from experiments.reproductions.looks import CurveLook, draw_measured, legend_below
@@ -21,7 +21,7 @@ LOOKS = {
 }
 
 
-def adversaries_item(played: Sequence[Played]) -> ItemResult:
+def adversaries_item(played: Sequence[PlayedData]) -> ItemResult:
     """Return the AUC of each adversary by epsilon of central DP, on the same worlds, and how far they are apart."""
     figure = new_figure(2.4 + 2.4 * ((len(played) + 1) // 2))
     panels = figure.subplots((len(played) + 1) // 2, 2, sharey=True, squeeze=False).ravel()
@@ -50,7 +50,7 @@ def adversaries_item(played: Sequence[Played]) -> ItemResult:
     )
 
 
-def _draw(axes: Axes, played: Played) -> None:
+def _draw(axes: Axes, played: PlayedData) -> None:
     central = [run for run in played.central if INSIDER in run.areas_of_worlds]
     axes.axhline(0.5, color=MUTED, linewidth=4, alpha=0.35)
     for attack, look in LOOKS.items():
@@ -61,7 +61,7 @@ def _draw(axes: Axes, played: Played) -> None:
     axes.set_xscale("log")
 
 
-def _rows(played: Played) -> Iterator[ItemRow]:
+def _rows(played: PlayedData) -> Iterator[ItemRow]:
     for run in played.central:
         if INSIDER not in run.areas_of_worlds:
             continue

@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.reproductions.bernau2019.figures import ATTACK_NAMES
 from experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, MembershipStudy
-from experiments.reproductions.bernau2019.runs import MembershipFindings, Played
+from experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData
 from experiments.reproductions.bernau2019.second_looks import SECOND_LOOKS
 from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, Method
 from experiments.reproductions.bernau2019.tradeoffs import (
@@ -36,14 +36,14 @@ MARGIN = WHITE_BOX_GAIN[0]
 """What counts as no difference of an AUC or accuracy: the smallest one that the paper speaks of."""
 
 
-def _claim(played: Played, runs: Sequence[MembershipFindings], **told: Any) -> PaperClaim:
+def _claim(played: PlayedData, runs: Sequence[MembershipFindings], **told: Any) -> PaperClaim:
     """Return a claim about some runs of a data set: it has as many worlds as the smallest of them."""
     names = tuple(dict.fromkeys(run.setting.name for run in runs))
     return PaperClaim(**{"section": "6", "where": played.data.title, **told}, worlds=min(run.worlds for run in runs),
                       runs=names)  # fmt: skip
 
 
-def _is_attacked(played: Played, attack: str) -> PaperClaim:
+def _is_attacked(played: PlayedData, attack: str) -> PaperClaim:
     """Return the premise that an attack finds anything in the original model, which no kind of privacy has touched."""
     return _claim(
         played, [played.original], section="3", statement="the attack finds something in the original model",
@@ -51,7 +51,7 @@ def _is_attacked(played: Played, attack: str) -> PaperClaim:
     )  # fmt: skip
 
 
-def _is_learned(played: Played) -> PaperClaim:
+def _is_learned(played: PlayedData) -> PaperClaim:
     """Return the premise that the original model does better than guessing, so that there is accuracy to lose."""
     return _claim(
         played, [played.original], section="3", statement="the original model does better than guessing",
@@ -60,7 +60,7 @@ def _is_learned(played: Played) -> PaperClaim:
     )  # fmt: skip
 
 
-def at_chance(played: Played) -> Iterator[PaperClaim]:
+def at_chance(played: PlayedData) -> Iterator[PaperClaim]:
     """Yield whether attacks do no better than guessing where section 6 says so."""
     for run in played.private:
         if run.setting.is_at_chance:
@@ -72,7 +72,7 @@ def at_chance(played: Played) -> Iterator[PaperClaim]:
                 )  # fmt: skip
 
 
-def white_over_black(played: Played) -> Iterator[PaperClaim]:
+def white_over_black(played: PlayedData) -> Iterator[PaperClaim]:
     """Yield whether the view inside helps by more than what counts as the same, and only a little."""
     if WHITE_BOX not in played.attacks:
         return
@@ -87,7 +87,7 @@ def white_over_black(played: Played) -> Iterator[PaperClaim]:
     yield claim(statement="what they achieve more is small", highest=WHITE_BOX_GAIN[1])
 
 
-def alike(played: Played) -> Iterator[PaperClaim]:
+def alike(played: PlayedData) -> Iterator[PaperClaim]:
     """Yield whether local and central DP give the same AUC at the same accuracy."""
     if not played.local or not played.central:
         return
@@ -104,18 +104,18 @@ def alike(played: Played) -> Iterator[PaperClaim]:
         )  # fmt: skip
 
 
-def _is_guessing(played: Played, run: MembershipFindings) -> bool:
+def _is_guessing(played: PlayedData, run: MembershipFindings) -> bool:
     """Whether a model has no more accuracy left than what counts as none."""
     return mean_interval(run.test_accuracy, CONFIDENCE).high <= 1 / played.data.classes + MARGIN
 
 
-def _is_spent(played: Played, run: MembershipFindings) -> bool:
+def _is_spent(played: PlayedData, run: MembershipFindings) -> bool:
     """Whether neither attack nor model is better than guessing: there phi is 1, whoever added noise."""
     area = area_of(run, played.of_phi, CONFIDENCE)
     return _is_guessing(played, run) and max(area.high - 0.5, 0.5 - area.low) <= MARGIN
 
 
-def phi_above_one(played: Played) -> Iterator[PaperClaim]:
+def phi_above_one(played: PlayedData) -> Iterator[PaperClaim]:
     """Yield whether phi exceeds 1 for some epsilon; intervals of all levels hold together (Bonferroni).
 
     Levels at which nothing is left say nothing (`_is_spent`). They are counted among those that hold together.
@@ -152,7 +152,7 @@ def phi_above_one(played: Played) -> Iterator[PaperClaim]:
 _ENDS = ("value", "low", "high")
 
 
-def _mean_phi(played: Played, ahead: int, auc: Floats, accuracy: Floats) -> float:
+def _mean_phi(played: PlayedData, ahead: int, auc: Floats, accuracy: Floats) -> float:
     """Return the mean phi of the first runs after the original, less that of the others if there are any."""
     found = phis(auc, accuracy, played.data.classes)
     return float(np.mean(found[:ahead]) - (np.mean(found[ahead:]) if found[ahead:] else 0.0))
@@ -167,7 +167,7 @@ _HIGHER_PHI = {
 """Which kind of privacy has the higher phi, as section 6 says."""
 
 
-def order_of_phi(played: Played) -> Iterator[PaperClaim]:
+def order_of_phi(played: PlayedData) -> Iterator[PaperClaim]:
     """Yield whether phi is higher, on average over levels, for the kind of privacy of which the paper says so."""
     better = _HIGHER_PHI.get(played.data.study)
     if better is None or not played.local or not played.central:
@@ -184,7 +184,7 @@ def order_of_phi(played: Played) -> Iterator[PaperClaim]:
     )  # fmt: skip
 
 
-def accuracy_on_skewed(played: Played) -> Iterator[PaperClaim]:
+def accuracy_on_skewed(played: PlayedData) -> Iterator[PaperClaim]:
     """Yield whether local DP keeps a higher test accuracy at every level; intervals hold together (Bonferroni).
 
     Levels at which both kinds of privacy leave a model that guesses say nothing. They are counted among those levels.
@@ -204,7 +204,7 @@ def accuracy_on_skewed(played: Played) -> Iterator[PaperClaim]:
     )  # fmt: skip
 
 
-def confidence_on_skewed(played: Played) -> Iterator[PaperClaim]:
+def confidence_on_skewed(played: PlayedData) -> Iterator[PaperClaim]:
     """Yield whether models are surer of themselves at epsilon_i = 1 than at all other levels."""
     found = _surest(played.local, CONFIDENCE) if played.data.study is MembershipStudy.SKEWED else None
     if found is not None:
@@ -229,7 +229,7 @@ def _surest(local: Sequence[MembershipFindings], level: float) -> Interval | Non
     return Interval(*(min(one[end] for one in found) for end in range(3)))
 
 
-def majority_on_collab(played: Played) -> Iterator[PaperClaim]:
+def majority_on_collab(played: PlayedData) -> Iterator[PaperClaim]:
     """Yield whether test accuracy ends at the share of the largest class."""
     if played.data.study is not MembershipStudy.COLLAB:
         return
@@ -242,7 +242,7 @@ def majority_on_collab(played: Played) -> Iterator[PaperClaim]:
         )  # fmt: skip
 
 
-def adversaries(played: Played) -> Iterator[PaperClaim]:
+def adversaries(played: PlayedData) -> Iterator[PaperClaim]:
     """Yield, of runs that an insider watched, who learns more about the same worlds at the same epsilon."""
     for run in played.central:
         if INSIDER in run.areas_of_worlds:
@@ -255,7 +255,7 @@ def adversaries(played: Played) -> Iterator[PaperClaim]:
                 )  # fmt: skip
 
 
-TESTS: tuple[Callable[[Played], Iterator[PaperClaim]], ...] = (
+TESTS: tuple[Callable[[PlayedData], Iterator[PaperClaim]], ...] = (
     at_chance, white_over_black, alike, phi_above_one, order_of_phi, accuracy_on_skewed, confidence_on_skewed,
     majority_on_collab, adversaries,
 )  # fmt: skip
@@ -270,12 +270,12 @@ UNTESTED = (
 """What is said but cannot be tested, and why."""
 
 
-def claims_of(played: Sequence[Played]) -> list[PaperClaim]:
+def claims_of(played: Sequence[PlayedData]) -> list[PaperClaim]:
     """Return all claims that runs can test, in the order of `TESTS` and of the data sets."""
     return [claim for test in TESTS for one in played for claim in test(one)]
 
 
-def claims_item(played: Sequence[Played]) -> ItemResult:
+def claims_item(played: Sequence[PlayedData]) -> ItemResult:
     """Return all claims as a table with its picture."""
     said = (
         f"Differences of up to {MARGIN:g} count as none: the smallest that the paper speaks of. Intervals are "
@@ -294,5 +294,5 @@ def claims_item(played: Sequence[Played]) -> ItemResult:
     return claims_table([*claims_of(played), *UNTESTED], SECOND_LOOKS, (said, premises), titles)
 
 
-def _random(what: str, played: Played, attack: str) -> np.random.Generator:
+def _random(what: str, played: PlayedData, attack: str) -> np.random.Generator:
     return resampling(f"{what} {played.data.key} {attack}")

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from experiments.reproductions.bernau2019.published import PHI_AT_CHANCE, TABLE_3, MembershipStudy
-from experiments.reproductions.bernau2019.runs import BINS, MembershipFindings, Played, most_epochs
+from experiments.reproductions.bernau2019.runs import BINS, MembershipFindings, PlayedData, most_epochs
 from experiments.reproductions.bernau2019.settings import (
     BLACK_BOX,
     INSIDER,
@@ -67,7 +67,7 @@ _CALLED_LOOKS = (("called a member", "#12426e", "-", "////"), ("called none", "#
 _NO_WHITE_BOX = "these runs were not attacked with a view inside"
 
 
-def figure_of(study: MembershipStudy, played: Sequence[Played]) -> ItemResult:
+def figure_of(study: MembershipStudy, played: Sequence[PlayedData]) -> ItemResult:
     """Return the figure of a data set, with central DP on the left and local DP on the right.
 
     Parameters
@@ -100,7 +100,7 @@ def figure_of(study: MembershipStudy, played: Sequence[Played]) -> ItemResult:
     )
 
 
-def _rows_of(played: Played) -> Iterator[ItemRow]:
+def _rows_of(played: PlayedData) -> Iterator[ItemRow]:
     """Yield what was measured of one data set: accuracies, epochs, every attack, phi."""
     for run in played.runs:
         yield from _accuracy_rows(run)
@@ -154,7 +154,7 @@ def _places(runs: Sequence[MembershipFindings], number: int = 0) -> list[float]:
 
 
 def _forms(
-    played: Sequence[Played], method: Method
+    played: Sequence[PlayedData], method: Method
 ) -> Iterator[tuple[tuple[MembershipFindings, ...], list[float], CurveLook, str]]:
     """Yield of each form of a data set its runs on one side, where they stand, their look and the name of the form."""
     for number, (one, look) in enumerate(zip(played, _CLASS_LOOKS, strict=False)):
@@ -162,7 +162,7 @@ def _forms(
         yield runs, _places(runs, number), look, f"{data.classes} classes" if "30" not in data.name else data.title
 
 
-def _accuracies(axes: Axes, played: Sequence[Played], method: Method) -> None:
+def _accuracies(axes: Axes, played: Sequence[PlayedData], method: Method) -> None:
     for runs, places, look, name in _forms(played, method):
         draw_measured(axes, places, [mean_interval(run.test_accuracy) for run in runs], look, name)
         axes.plot(
@@ -176,7 +176,7 @@ def _accuracies(axes: Axes, played: Sequence[Played], method: Method) -> None:
     _finish(axes, "accuracy", method, "Accuracy: test, training (open)", played)
 
 
-def _areas(axes: Axes, played: Sequence[Played], method: Method, attack: str) -> None:
+def _areas(axes: Axes, played: Sequence[PlayedData], method: Method, attack: str) -> None:
     if not any(attack in run.areas_of_worlds for one in played for run in one.side(method)):
         empty_panel(axes, f"({_LETTERS[attack][SIDES.index(method)]}) {attack}, {method}", _NO_WHITE_BOX)
         return
@@ -190,7 +190,7 @@ def _areas(axes: Axes, played: Sequence[Played], method: Method, attack: str) ->
     _finish(axes, attack, method, f"{ATTACK_NAMES[attack].capitalize().replace('auc', 'AUC')}", played)
 
 
-def _phis(axes: Axes, played: Sequence[Played], method: Method) -> None:
+def _phis(axes: Axes, played: Sequence[PlayedData], method: Method) -> None:
     axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
     for (original, *private), places, look, name in _forms(played, method):
         attack = WHITE_BOX if WHITE_BOX in original.areas_of_worlds else BLACK_BOX
@@ -207,7 +207,7 @@ def _phis(axes: Axes, played: Sequence[Played], method: Method) -> None:
     _finish(axes, "phi", method, "phi", played)
 
 
-def _finish(axes: Axes, panel: str, method: Method, y_name: str, played: Sequence[Played]) -> None:
+def _finish(axes: Axes, panel: str, method: Method, y_name: str, played: Sequence[PlayedData]) -> None:
     """Name a panel over epsilon; all such panels of a side have the same axis, also where phi is not defined."""
     places = [place for one in played for place in _places(one.side(method))]
     axes.set_xscale("log")
@@ -234,7 +234,7 @@ def _rocs(axes: Axes, runs: Sequence[MembershipFindings], method: Method, attack
     finish_axes(axes, f"({letter}) ROC, {kind}, {method}", "False-positive rate", "True-positive rate")
 
 
-def _tradeoff(axes: Axes, played: Played, attack: str) -> None:
+def _tradeoff(axes: Axes, played: PlayedData, attack: str) -> None:
     kind = ATTACK_NAMES[attack].removesuffix(" AUC")
     if not any(attack in run.areas_of_worlds for run in played.runs):
         empty_panel(axes, f"(k) {kind}", _NO_WHITE_BOX)
@@ -287,12 +287,12 @@ def _caption(shown: MembershipData) -> str:
     )
 
 
-def _worlds_said(played: Played) -> str:
+def _worlds_said(played: PlayedData) -> str:
     worlds = [run.worlds for run in played.runs]
     return f"{min(worlds)} worlds" if min(worlds) == max(worlds) else f"{min(worlds)} to {max(worlds)} worlds a setting"
 
 
-def _remarks(study: MembershipStudy, played: Sequence[Played]) -> Iterator[str]:
+def _remarks(study: MembershipStudy, played: Sequence[PlayedData]) -> Iterator[str]:
     for one in played:
         size = one.original.config
         yield (

@@ -12,7 +12,7 @@ from experiments.reproductions.bernau2019.epsilons import EpsilonVerdict, promis
 from experiments.reproductions.bernau2019.figures import figure_of
 from experiments.reproductions.bernau2019.planning import MOST_OPEN, play
 from experiments.reproductions.bernau2019.published import MembershipStudy
-from experiments.reproductions.bernau2019.runs import MembershipFindings, Played, most_epochs
+from experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData, most_epochs
 from experiments.reproductions.bernau2019.settings import (
     CANDIDATES,
     REPETITIONS,
@@ -40,7 +40,7 @@ _NO_FACES = (
 class MembershipItem(Item):
     """A table or figure, with the data sets whose runs it shows; without any it needs none."""
 
-    build: Callable[[Sequence[Played]], ItemResult]
+    build: Callable[[Sequence[PlayedData]], ItemResult]
     studies: tuple[MembershipStudy, ...] = ()
 
 
@@ -90,7 +90,7 @@ def _make(items: Sequence[MembershipItem], context: Context) -> MadeItems:
     )
 
 
-def _made(item: MembershipItem, played: Sequence[Played], context: Context) -> ItemResult:
+def _made(item: MembershipItem, played: Sequence[PlayedData], context: Context) -> ItemResult:
     """Return an item with what the runs behind it took."""
     own = [one for one in played if one.data.study in item.studies]
     runs = [run for one in own for run in one.runs]
@@ -118,7 +118,7 @@ def _why(item: MembershipItem, found: Sequence[MembershipData], extent: Extent) 
     return f"not played in the {extent} form" if _data_of(item, found) else "its data are not there"
 
 
-def _opening(played: Sequence[Played], results: Sequence[tuple[MembershipItem, ItemResult]]) -> str:
+def _opening(played: Sequence[PlayedData], results: Sequence[tuple[MembershipItem, ItemResult]]) -> str:
     """Return what agrees, what does not, and what could not be held against the paper; empty where counts say all."""
     by_key = {item.key: result for item, result in results}
     if not played and "table3" not in by_key:
@@ -130,7 +130,7 @@ def _opening(played: Sequence[Played], results: Sequence[tuple[MembershipItem, I
     return f"{local}{_of_central_and_claims(played)}"
 
 
-def _of_central_and_claims(played: Sequence[Played]) -> str:
+def _of_central_and_claims(played: Sequence[PlayedData]) -> str:
     printed = list(promises())
     of = {verdict: sum(one.verdict is verdict for one in printed) for verdict in EpsilonVerdict}
     epsilons = (

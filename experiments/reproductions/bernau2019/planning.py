@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.reproductions.bernau2019.claims import LOOKS, claims_of
-from experiments.reproductions.bernau2019.runs import Played, play_parts, played_of
+from experiments.reproductions.bernau2019.runs import PlayedData, play_parts, played_of
 from experiments.reproductions.bernau2019.settings import MembershipData, MembershipSetting, WorldPart, settings_of
 from experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from experiments.reproductions.papers import Context, Extent
@@ -26,7 +26,7 @@ stay open with the worlds that they seem to lack."""
 Parts = dict[str, int]  # how many parts of each setting, by its name
 
 
-def play(data: Sequence[MembershipData], context: Context, adding: bool) -> list[Played]:
+def play(data: Sequence[MembershipData], context: Context, adding: bool) -> list[PlayedData]:
     """Carry out what is planned and not finished yet, and read what all settings found.
 
     Every setting is played once. Then, in the full form, claims that are not decided are given the worlds that they
@@ -129,7 +129,7 @@ def _narrowed(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) ->
     return {run: ceil(count - 1e-9) for run, count in zip(claim.runs, own * times(high), strict=True)}
 
 
-def _played(data: Sequence[MembershipData], plan: Parts, context: Context) -> list[Played]:
+def _played(data: Sequence[MembershipData], plan: Parts, context: Context) -> list[PlayedData]:
     settings = [setting for one in data for setting in settings_of(one, context.extent)]
     parts = [WorldPart(one, number) for one in settings for number in range(plan.get(one.name, 1))]
     runs = play_parts(parts, context)

@@ -88,7 +88,7 @@ class MembershipFindings:
 
 
 @dataclass(frozen=True)
-class Played:
+class PlayedData:
     """The runs of one data set: the original model, and those under each kind of privacy with falling epsilon."""
 
     data: MembershipData
@@ -125,7 +125,7 @@ class Played:
         return (self.original, *self.of(method))
 
 
-def played_of(data: MembershipData, runs: Iterable[MembershipFindings]) -> Played:
+def played_of(data: MembershipData, runs: Iterable[MembershipFindings]) -> PlayedData:
     """Return the runs of one data set, those under either kind of privacy with falling epsilon.
 
     Parameters
@@ -135,7 +135,7 @@ def played_of(data: MembershipData, runs: Iterable[MembershipFindings]) -> Playe
     """
     own = sorted((run for run in runs if run.setting.data == data), key=lambda run: run.setting.position)
     local, central = (tuple(run for run in own if run.setting.method is one) for one in (Method.LOCAL, Method.CENTRAL))
-    return Played(data, own[0], local, central)
+    return PlayedData(data, own[0], local, central)
 
 
 def joined(parts: Sequence[MembershipFindings]) -> MembershipFindings:
