@@ -93,7 +93,7 @@ def batches(out: Path) -> list[Path]:
 
 @pytest.mark.parametrize("delay", [0.3, 0.8, 1.6])
 def test_an_interrupt_before_anything_was_begun_says_so(delay: float, tmp_path: Path) -> None:
-    begun = Begun(tmp_path, "run", "audit.toml", "--engine", "local", "--out", "out", "--set", "audit.worlds=1000000")
+    begun = Begun(tmp_path, "run", "audit.toml", "--engine", "local", "--out", "out", "--set", "audit.worlds=10000")
     time.sleep(delay)
     said = begun.end(signal.SIGINT)
     assert begun.process.returncode == 130

@@ -14,8 +14,8 @@ from flwr.app import Array, ArrayRecord, Message, RecordDict
 
 _LARGE = 2**20
 """Bytes from which on an array travels beside its message."""
-_KEPT = 4
-"""So many arrays that were sent last stay in the object store, in case that other clients are sent the same."""
+_KEPT = 2
+"""So many arrays that were sent last stay in the object store for other clients: the models of two batches."""
 
 
 def freight() -> tuple[Callable[[Message], tuple[Message, dict[Any, Any]]], Callable[[Any, Mapping[Any, Any]], Any]]:
