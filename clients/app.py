@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from clients.asked import Asked, trained_together
 from clients.asked import read_ahead as read_ahead
 from clients.data_owner import contribute, contribute_as_victim, contribute_members, train_privately, with_noise
-from fl_audit.adversaries import averages, identifiability
-from fl_audit.adversaries.many_targets import observe_targets, pushed_up
+from fl_audit.adversaries import identifiability
+from fl_audit.adversaries.membership.insider import observe_targets, pushed_up
 from fl_audit.errors import InputError
 from fl_audit.evidence.star import loss_moments as moments
 from fl_audit.game.canaries import canary_contribution, canary_scores
+from fl_audit.game.contributing import accountant_before
 from fl_audit.game.membership import Membership
-from fl_audit.game.private_training import accountant_before
 from fl_audit.game.seen import SeenRound
 from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.mechanisms.contribution import PrivateTraining
@@ -131,7 +131,7 @@ def observe(message: Message, context: Context) -> Message:
         added, signal, noise = observe_targets(game, seen, who)
         return asked.reply({Key.LOG_ODDS: added, Key.LOCAL_SENSITIVITY: signal, Key.SCORES: noise})
     if not game.public.law.weighs_exactly:
-        return asked.reply({Key.SCORE: averages.score(game, seen, client)})
+        return asked.reply({Key.SCORE: identifiability.score(game, seen, client)})
     found = identifiability.observe(game, seen)
     told: dict[str, NDArray[Any]] = {Key.LOG_ODDS: found.increment, Key.LOCAL_SENSITIVITY: found.local_sensitivity}
     return asked.reply(told | {Key.SCORES: found.scores, Key.RESIDUALS: found.residuals.as_array()})

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from clients.data_owner import Task
 from fl_audit.arrays import Flags, Floats
-from fl_audit.game.contributing import Contributed, Moment, contributed_together, trains_together
+from fl_audit.game.contributing import Contributed, Moment, OwnDraws, contributed_together, trains_together
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.membership import Membership
-from fl_audit.game.private_training import OwnDraws
 from fl_audit.game.public import PublicGame
 from fl_audit.game.randomised import told_by
 from fl_audit.packing import copy_to_tensor, pack, unpack

@@ -9,10 +9,17 @@ import torch
 from fl_audit.adjacency import Unit
 from fl_audit.arrays import Flags, Floats
 from fl_audit.game.canaries import canary_records
-from fl_audit.game.contributing import Contributed, Moment, contributed, differing_contributions
+from fl_audit.game.contributing import (
+    Contributed,
+    Moment,
+    OwnDraws,
+    canary_draws,
+    contributed,
+    differing_contributions,
+    trained_privately,
+)
 from fl_audit.game.game import Game
 from fl_audit.game.membership import Membership
-from fl_audit.game.private_training import OwnDraws, canary_draws, trained_privately
 from fl_audit.game.randomised import ToldRecords
 from fl_audit.learning.private_training import CanaryRecords, PrivateUpdates
 from fl_audit.mechanisms.noise import noise_share

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fl_audit.adjacency import Adjacency
-    from fl_audit.api.measurements import epsilon_star, lower_bound
-    from fl_audit.api.promises import account, calibrate
+    from fl_audit.api.promises import account, calibrate, epsilon_star, lower_bound
     from fl_audit.api.running import RunError, run_audit
     from fl_audit.api.stored_run import Run, read_run
     from fl_audit.canaries.bounds import one_run_bound
@@ -60,8 +59,7 @@ __all__ = [
 
 _NAMES = {
     "adjacency": "Adjacency",
-    "api.measurements": "epsilon_star lower_bound",
-    "api.promises": "account calibrate",
+    "api.promises": "account calibrate epsilon_star lower_bound",
     "api.running": "RunError run_audit",
     "api.stored_run": "Run read_run",
     "canaries.bounds": "one_run_bound",

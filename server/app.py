@@ -17,9 +17,9 @@ from fl_audit.adversaries.residuals import ResidualsLayout
 from fl_audit.arrays import Floats
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.columns import Columns
+from fl_audit.game.contributing import private_steps
 from fl_audit.game.game import Game, load_game, number_of_directions
 from fl_audit.game.initial_weights import InitialWeights, starting_models
-from fl_audit.game.private_training import private_steps
 from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import Made, View, kept_of
 from fl_audit.learning.memory import give_back_freed_memory
@@ -29,8 +29,7 @@ from fl_audit.packing import pack
 from fl_audit.worlds import WorldBatch, waves
 from server import evaluator as evaluation
 from server.early_stopping import EarlyStopping
-from server.results import BatchResult, ResultSink
-from server.target_outputs import MoreQuestions, TargetOutputs
+from server.results import BatchResult, MoreQuestions, ResultSink, TargetOutputs
 from server.watched_grid import WatchedGrid, call_the_roll
 from strategies.challenger import AheadChallenger, SeededChallenger, record_draws, true_side
 from strategies.contributors import Roster

@@ -25,8 +25,7 @@ from fl_audit.arrays import Floats, Integers
 from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import Made, SideInformation, Step
 from fl_audit.learning.optimizers import step
-from fl_audit.mechanisms.clipping import AdaptiveClipping
-from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.mechanisms.contribution import AdaptiveClipping, PrivateTraining
 from fl_audit.mechanisms.noise import CorrelatedGaussian, add_noise
 from fl_audit.packing import copy_to_tensor, pack, unpack
 from fl_audit.privacy.matrices import strategy_matrix

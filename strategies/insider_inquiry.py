@@ -13,8 +13,8 @@ from fl_audit.arrays import Floats, Integers
 from fl_audit.evidence.belief.laws import SMALLEST_SIGNAL
 from fl_audit.game.canaries import directions_read, parts
 from fl_audit.game.columns import Columns
+from fl_audit.game.contributing import private_steps
 from fl_audit.game.game import Game
-from fl_audit.game.private_training import private_steps
 from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import show
 from fl_audit.mechanisms.contribution import PrivateTraining

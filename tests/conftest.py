@@ -20,7 +20,7 @@ from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
 from experiments.runs.run import run_audit
 from fl_audit.report import style
-from fl_audit.report.page import pictures, writing
+from fl_audit.report.page import html, writing
 
 # A busy machine takes longer than a fifth of a second for anything now and then.
 hypothesis.settings.register_profile("any-machine", deadline=None)
@@ -85,9 +85,9 @@ def _small_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     if request.node.get_closest_marker("full_size") is not None:
         return
     monkeypatch.setattr(style, "DOTS_PER_INCH", 45)
-    monkeypatch.setattr(pictures, "_page_svg", lambda figure, name: "")
+    monkeypatch.setattr(html, "_page_svg", lambda figure, name: "")
     if request.node.get_closest_marker("drawn") is None:
-        monkeypatch.setattr(pictures, "to_png", lambda figure: ONE_PIXEL)
+        monkeypatch.setattr(html, "to_png", lambda figure: ONE_PIXEL)
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.neighbours import ranked_neighbours
-from fl_audit.data.split import select_records
+from fl_audit.data.partition import select_records
 
 CONFIG = """
 [data]
@@ -115,7 +115,7 @@ def test_a_violation_ends_with_its_own_status_where_that_is_asked_for(
         summary: dict[str, str]
 
     monkeypatch.setattr("experiments.runs.run.run_audit", lambda *_, **__: Contents({"verdict": "violated"}))
-    monkeypatch.setattr("fl_audit.report.page.console.summary_table", lambda _: "")
+    monkeypatch.setattr("fl_audit.report.page.first_screen.summary_table", lambda _: "")
     arguments = ["run", str(config), "--out", str(tmp_path / "out"), "--engine", "local"]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     assert CliRunner().invoke(app, [*arguments, "--fail-on-violation"]).exit_code == 4

@@ -9,30 +9,28 @@ import pytest
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.learning.optimizers import ServerOptimizer
-from fl_audit.mechanisms.clipping import FixedClipping
-from fl_audit.mechanisms.contribution import RecordGradients
+from fl_audit.mechanisms.contribution import Everybody, FixedClipping, RecordGradients
 from fl_audit.mechanisms.law import ReleaseLaw
 from fl_audit.mechanisms.noise import CentralGaussian
-from fl_audit.mechanisms.participation import Everybody
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ("fl_audit", "clients", "server", "strategies", "experiments")
 
 OPEN = {
     "experiments/studies/coverage_laws.py": "words for what is played",
-    "experiments/exports/series.py": "values of a JSON file",
+    "experiments/exports/trackers.py": "values of a JSON file",
     "experiments/runs/config_errors.py": "what a user wrote, and kinds of problems and schemas that pydantic has",
     "experiments/runs/local_engine.py": "what a client app returned",
     "experiments/runs/store.py": "what a worker found: a single pattern that takes it apart",
     "fl_audit/api/running.py": "what a user gave",
     "fl_audit/learning/layers.py": "modules of torch",
     "fl_audit/learning/stacking.py": "modules of torch",
-    "fl_audit/evidence/findings/record_promise.py": "tuples of events of any length",
-    "fl_audit/report/tests_table.py": "ways to write a number, as templates name them",
+    "fl_audit/evidence/findings/promise.py": "tuples of events of any length",
+    "fl_audit/report/words_of_tests.py": "ways to write a number, as templates name them",
     "fl_audit/report/wording.py": "values of any type",
     "experiments/zoo/mechanism.py": "kinds of dtypes of numpy",
     "strategies/games/hearing.py": "values of a record of Flower",
-    "strategies/games/start.py": "objects of an app",
+    "strategies/games/subject.py": "objects of an app",
 }
 """Files with a match that is not over a closed set, and over what it is."""
 

@@ -15,7 +15,7 @@ from experiments.runs.config import parse_config
 from experiments.runs.laws import law_of
 from experiments.runs.plan import calibrated_multiplier
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.split import select_records
+from fl_audit.data.partition import select_records
 
 SPLIT = select_records(load_source(DataSpec("breast-cancer")), 60, 50, 0)
 RELATIONS = ("replace-record", "add-remove-record")

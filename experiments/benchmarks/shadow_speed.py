@@ -21,8 +21,7 @@ from torch import nn
 
 from experiments.cli.main import guarded
 from experiments.studies.chores import parser_of, played, table_of
-from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule
-from fl_audit.learning.member_training import member_batches, member_updates
+from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule, member_batches, member_updates
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked import StackedModel
 

@@ -130,8 +130,7 @@ def _write_badge(runs: list[Path], out: Path) -> None:
     if len(runs) > 1:
         raise InputError(f"--to badge with {len(runs)} runs: accepted is one run")
     from experiments.exports.badge import badge
-    from fl_audit.stored_json import read_summary
-    from fl_audit.whole_files import whole_file
+    from fl_audit.whole_files import read_summary, whole_file
 
     summary = read_summary(runs[0])
     with whole_file(out) as file:

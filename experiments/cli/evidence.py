@@ -224,8 +224,8 @@ def epsilon_star(
             member_losses, population_losses, delta, np.random.default_rng(seed), StarMethod(method), confidence, cut
         )
     if plot is not None:
-        from experiments.figures.epsilon_star import epsilon_star_figure
         from experiments.figures.paths import save_figure
+        from experiments.figures.promise import epsilon_star_figure
 
         save_figure(epsilon_star_figure(found, member_losses, population_losses), plot, dpi=150)
     if as_json:

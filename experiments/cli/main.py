@@ -24,10 +24,9 @@ from experiments.cli.options import (
     switch,
 )
 from experiments.cli.promise import account, calibrate
-from experiments.cli.reproduce import reproduce
 from experiments.cli.run import demo, replay, report, run
 from experiments.cli.strategy import live, review, strategy
-from experiments.cli.sweep import sweep
+from experiments.cli.sweep import reproduce, sweep
 from experiments.names import STOPPED, WRONG_INPUT
 from fl_audit.errors import InputError
 from fl_audit.user_modules import search_last

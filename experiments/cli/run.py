@@ -31,7 +31,7 @@ from fl_audit.device import Device
 from fl_audit.errors import InputError
 
 if TYPE_CHECKING:
-    from experiments.runs.config.run import RunSection
+    from experiments.runs.config.training import RunSection
     from fl_audit.data.records import Source
     from fl_audit.report.finding import RunContents
 
@@ -224,7 +224,7 @@ def _print(contents: "RunContents", directory: Path, as_json: bool) -> None:
         return
     from rich.console import Console
 
-    from fl_audit.report.page.console import summary_table
+    from fl_audit.report.page.first_screen import summary_table
 
     Console(markup=False).print(summary_table(contents))
     _tell_report(directory)

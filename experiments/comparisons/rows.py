@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fl_audit.errors import require
-from fl_audit.stored_json import read_summary
+from fl_audit.whole_files import read_summary
 
 ADVANTAGE, ACCURACY, SHOWN = "Advantage of the insider", "Test accuracy", "Epsilon shown at least (nats)"
 STAR, ATTACK = "Epsilon*, mean over worlds (nats)", "Lower bound on epsilon, "

@@ -1,18 +1,24 @@
-"""The figure of a promise: epsilon, belief and advantage over noise, rounds and delta, by accountant."""
+"""The figures of commands: of a promise over noise, rounds and delta, and of Epsilon*."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError, require
+from fl_audit.evidence.star.empirical_star import ThresholdCounts, definition_ratios, threshold_counts, within_cut
+from fl_audit.evidence.star.epsilon_star import scores_of_pair
+from fl_audit.evidence.star.mixture_star import threshold_limits, threshold_log_ratios
+from fl_audit.evidence.star.star_estimate import StarEstimate
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.report.style import BIT_STYLES, INK, MUTED, PALE, finish_axes
 
 _STYLES: dict[Accountant, tuple[str, str, float]] = {
     Accountant.RDP_CLASSIC: ("-", "#12426e", 1.5),
@@ -108,3 +114,104 @@ def _curve(axis: _Axis, accountant: Accountant) -> list[Guarantee | None]:
             return None
 
     return [at(float(x)) for x in axis.values]
+
+
+_MEMBERS, _POPULATION = BIT_STYLES[1], BIT_STYLES[0]
+_LOSS_POINTS = 1500
+_SHOWN = 4000
+
+
+def epsilon_star_figure(found: StarEstimate, members: Floats, population: Floats) -> Figure:
+    """Return the figure: densities over histograms, the ROC of the attack, epsilon over thresholds.
+
+    Parameters
+    ----------
+    found, members, population
+        The estimate, and losses on training records, shape (m,), and on a sample of the population, shape (p,).
+    """
+    figure = Figure(figsize=(14, 4.6), layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    left, middle, right = figure.subplots(1, 3)
+    scores = scores_of_pair(members, population)
+    # Scores fall as losses grow, and so must what is counted: -score rises with the loss.
+    counts = threshold_counts(-scores[0], -scores[1])
+    _draw_densities(left, found, scores)
+    _draw_roc(middle, found, counts)
+    _draw_epsilon(right, found, counts)
+    for panel in (left, middle, right):
+        panel.legend(fontsize=9, framealpha=0.92)
+    return figure
+
+
+def _draw_densities(axes: Axes, found: StarEstimate, scores: tuple[Floats, Floats]) -> None:
+    edges = np.histogram_bin_edges(np.concatenate(scores), bins=50)
+    for values, style, name in ((scores[0], _MEMBERS, "members"), (scores[1], _POPULATION, "population")):
+        axes.hist(
+            values,
+            bins=list(edges),
+            density=True,
+            label=f"{name}, losses",
+            facecolor=style.fill,
+            edgecolor=style.colour,
+            alpha=0.55,
+            hatch=style.hatch,
+            linewidth=0.5,
+        )
+    if found.laws is not None:
+        x = np.linspace(edges[0], edges[-1], 600)
+        for law, style, name in zip(found.laws, (_MEMBERS, _POPULATION), ("members", "population"), strict=True):
+            label = f"{name}, fitted ({law.components})" if law.components > 1 else f"{name}, fitted"
+            axes.plot(x, np.exp(law.log_density(x)), style.line, color=style.colour, linewidth=2, label=label)
+    finish_axes(axes, "Scores and their fits", "score (larger: smaller loss)", "density (1 / score)")
+
+
+def _draw_roc(axes: Axes, found: StarEstimate, counts: ThresholdCounts) -> None:
+    shown = np.flatnonzero(counts.last)
+    rates = np.stack([counts.fpr[shown], 1 - counts.fnr[shown]])
+    floor = 0.5 / max(counts.member_total, counts.population_total)
+    # Even steps in both rates' logarithms keep the corner that matters, whatever the number of losses.
+    keys = np.unique(np.round(np.log(np.maximum(rates, floor)) * 200), axis=1, return_index=True)[1]
+    rates = rates[:, np.sort(keys)]
+    axes.step(*np.maximum(rates, floor), where="post", color=INK, linewidth=1.6, label="losses")
+    if found.laws is not None:
+        x = _thresholds(found)
+        fpr, tpr = (np.exp(law.log_sf(x)) for law in (found.laws[1], found.laws[0]))
+        axes.plot(fpr, tpr, "--", color=_POPULATION.colour, linewidth=1.8, label="fitted laws")
+    axes.plot([floor, 1], [floor, 1], ":", color=MUTED, linewidth=1.2, label="no leak")
+    axes.set(xscale="log", yscale="log", xlim=(floor, 1.1), ylim=(floor, 1.1))
+    title = f"Attack by a threshold: AUC {float(found.attacks.auc):.3f}"
+    finish_axes(axes, title, "false positive rate", "true positive rate")
+
+
+def _draw_epsilon(axes: Axes, found: StarEstimate, counts: ThresholdCounts) -> None:
+    inside = counts.last & within_cut(counts.fpr, counts.fnr, found.cut)
+    inside = inside if inside.any() else counts.last
+    shown = np.flatnonzero(inside)
+    shown = shown[:: max(1, shown.size // _SHOWN)]
+    tpr, tnr = 1 - counts.fnr[shown], 1 - counts.fpr[shown]
+    ratios = definition_ratios(counts.fpr[shown], tnr, counts.fnr[shown], tpr, found.delta)
+    values = np.log(np.maximum(ratios, 1.0))
+    finite = np.isfinite(values)
+    at = -counts.thresholds[shown]
+    axes.plot(at[finite], values[finite], ".", color=MUTED, markersize=2.5, label="losses, within the cut")
+    if found.laws is not None:
+        x = _thresholds(found)
+        curve = np.maximum(threshold_log_ratios(*found.laws, x, found.delta), 0.0)
+        axes.plot(x, curve, "-", color=_MEMBERS.colour, linewidth=1.8, label="fitted laws")
+        limits = threshold_limits(*found.laws, found.cut) if found.cut else None
+        if limits is not None:
+            axes.axvspan(*limits, color=PALE, zorder=0, label=f"error rates within {found.cut:g}")
+    if np.isfinite(found.epsilon_star):
+        label = f"Epsilon* = {found.epsilon_star:.3g} ({found.method})"
+        axes.axhline(found.epsilon_star, linestyle="-.", color=INK, linewidth=1.3, label=label)
+    title = f"Epsilon over thresholds, delta {found.delta:g}"
+    finish_axes(axes, title, "threshold on the score", "largest log ratio (nats)")
+
+
+def _thresholds(found: StarEstimate) -> Floats:
+    """Return thresholds over which a fitted law's tails exceed 1e-9, or delta, evenly."""
+    assert found.laws is not None
+    tail = float(np.log(min(1e-9, max(found.delta, 1e-12))))
+    low = min(-law.mirrored().upper_quantile(tail) for law in found.laws)
+    high = max(law.upper_quantile(tail) for law in found.laws)
+    return np.linspace(low, high, _LOSS_POINTS)

@@ -23,7 +23,7 @@ from experiments.runs.run_directory import RunDirectory
 from experiments.runs.store import write_json
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.errors import InputError
-from fl_audit.stored_json import read_json
+from fl_audit.whole_files import read_json
 
 _MOST_PROCESSES = 8
 

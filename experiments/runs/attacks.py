@@ -22,7 +22,7 @@ from fl_audit.evidence.findings.attacks import APART, GUESSED, GUESSED_BLINDLY, 
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.membership import Membership
 from fl_audit.randomness import Purpose, generator
-from server.target_outputs import LOGITS, POPULATION, QUERIES, UNDER_ASCENT, VALUES, WHITE_BOX
+from server.results import LOGITS, POPULATION, QUERIES, UNDER_ASCENT, VALUES, WHITE_BOX
 
 _ENOUGH_TO_KEEP_APART = 64  # with so many worlds half of them are shadows enough for the other half
 

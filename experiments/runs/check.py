@@ -12,12 +12,12 @@ from experiments.runs.plan import AuditPlan
 from experiments.runs.probe import Probe, probe
 from experiments.runs.run import require_playable
 from fl_audit.data.catalogue import load_source
+from fl_audit.data.partition import select_records
 from fl_audit.data.records import Caution, ColumnUse
-from fl_audit.data.split import select_records
 from fl_audit.evidence.belief.family import DETECTION_POWER
 from fl_audit.evidence.belief.noise_estimate import NOTHING_PLANNED, PlannedLimits, planned_limits
 from fl_audit.game.game import Game, load_game
-from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSampling
+from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling
 
 
 @dataclass(frozen=True)

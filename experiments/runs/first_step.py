@@ -14,14 +14,13 @@ from torch import Tensor
 
 from experiments.runs.config import PrivacySection, RunConfig, TrainingSection
 from fl_audit.errors import InputError, require
-from fl_audit.game.contributing import Moment, contributed
+from fl_audit.game.contributing import Moment, contributed, private_steps
 from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game
-from fl_audit.game.private_training import private_steps
 from fl_audit.game.seen import View, refuse_blurred
-from fl_audit.learning.layout import ParameterLayout
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, inversion_error, step
 from fl_audit.learning.private_training import private_updates
+from fl_audit.learning.stacking import ParameterLayout
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noise import InsideTraining
 

@@ -6,13 +6,24 @@ from typing import assert_never
 
 from experiments.runs.config import DataSection, RunConfig, TrainingSection
 from fl_audit.arrays import Integers
-from fl_audit.data.partition import partition_records
-from fl_audit.data.split import Split
+from fl_audit.data.partition import Split, partition_records
 from fl_audit.errors import require
 from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule
 from fl_audit.learning.optimizers import ServerOptimizer
-from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping, FixedClipping, NoClipping
-from fl_audit.mechanisms.contribution import Contribution, LocalTraining, PrivateTraining, RecordGradients
+from fl_audit.mechanisms.contribution import (
+    AdaptiveClipping,
+    Clipping,
+    Contribution,
+    Everybody,
+    FixedClipping,
+    FixedCohort,
+    LocalTraining,
+    NoClipping,
+    Participation,
+    PrivateTraining,
+    RecordGradients,
+    participation_of,
+)
 from fl_audit.mechanisms.law import ReleaseLaw
 from fl_audit.mechanisms.noise import (
     CentralGaussian,
@@ -24,7 +35,6 @@ from fl_audit.mechanisms.noise import (
     NoiseScaling,
     NoNoise,
 )
-from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participation, participation_of
 from fl_audit.mechanisms.standpoint import Standpoint
 from fl_audit.privacy.matrices import StrategyKind
 

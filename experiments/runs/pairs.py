@@ -7,8 +7,8 @@ from experiments.runs.laws import shards_of
 from fl_audit.adjacency import NeighbourPair, Relation, Unit
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import CRAFTED, NeighbourChoice, choose_client, choose_neighbour
+from fl_audit.data.partition import Split
 from fl_audit.data.records import Records
-from fl_audit.data.split import Split
 from fl_audit.errors import require
 from fl_audit.game.crafted import MODELS, box_of, craft_pair
 from fl_audit.game.game import load_game

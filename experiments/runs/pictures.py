@@ -9,16 +9,17 @@ import torch
 from experiments.runs.plan import AuditPlan
 from fl_audit.adversaries.inversion.attack import (
     MOST_OTHERS,
+    USUAL,
+    Descent,
     OtherPictures,
     reads_first_layer,
     require_last_bias,
     require_pictures,
 )
-from fl_audit.adversaries.inversion.descent import USUAL, Descent
 from fl_audit.adversaries.inversion.shared import SharedUpdate
 from fl_audit.arrays import Integers
 from fl_audit.errors import require
-from fl_audit.evidence.inversion import Drawn, Level, Victims, drawings
+from fl_audit.evidence.reconstruction import Drawn, Level, Victims, drawings
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.initial_weights import starting_models
 from fl_audit.learning.local_training import local_batches

@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 
 from fl_audit.errors import InputError, require
-from fl_audit.stored_json import SEALS
-from fl_audit.whole_files import is_half
+from fl_audit.whole_files import SEALS, is_half
 
 CONFIGURATION = Path("public") / "configuration.json"
 """Where the public part of a run is described: what has this file is a run, begun or finished."""

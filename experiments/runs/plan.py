@@ -20,22 +20,21 @@ from fl_audit.adjacency import NeighbourPair, Unit
 from fl_audit.adversaries.membership.names import Attack
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.files import data_directory
-from fl_audit.data.partition import owners_of
+from fl_audit.data.partition import Split, owners_of, population_size, select_records
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
-from fl_audit.data.split import Split, population_size, select_records
 from fl_audit.errors import require
 from fl_audit.game.examples import model_for
 from fl_audit.game.public import PublicGame
 from fl_audit.learning.frozen_cores import find_weights
 from fl_audit.learning.stacked import StackedModel
+from fl_audit.mechanisms.contribution import FixedCohort
 from fl_audit.mechanisms.law import NOTHING_TO_WEIGH, ReleaseLaw
 from fl_audit.mechanisms.noise import NoiseScaling
-from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.privacy.accounting import exact_accountant
-from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.calibration import noise_multiplier_for_all
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee_of_all
+from fl_audit.privacy.scores import Sensitivities
 from fl_audit.privacy.targets import DETAILS, TARGETS, NoiseMultiplierTarget, one_target
 from fl_audit.user_modules import import_function
 

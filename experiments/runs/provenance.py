@@ -24,7 +24,7 @@ from fl_audit.data.catalogue import PREFIX
 from fl_audit.errors import InputError
 from fl_audit.evidence.run_tables import Provenance, Session
 from fl_audit.game.game import load_game
-from fl_audit.stored_json import read_json
+from fl_audit.whole_files import read_json
 
 PACKAGES = ("fl_audit", "flwr", "ray", "torch", "opacus", "numpy", "scipy")
 _SMALLEST_TELLING_SEED = 1000  # a smaller seed is part of many a harmless number, such as that of worlds

@@ -35,8 +35,7 @@ from fl_audit.errors import InputError
 from fl_audit.evidence.run_tables import RunTables
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.game import load_game
-from fl_audit.stored_json import read_json, require_sealed
-from fl_audit.whole_files import whole_file
+from fl_audit.whole_files import read_json, require_sealed, whole_file
 from fl_audit.worlds import WorldBatch
 from server.app import FederationClock, FederationPlan, build_server_app, run_federation
 from server.evaluator import require_evaluable

@@ -19,8 +19,7 @@ from experiments.runs.sameness import GROWING, contradictions, data_digests, dif
 from experiments.runs.store import RunStore, make_private, write_json, write_sealed
 from fl_audit.errors import InputError, require
 from fl_audit.game.public import PublicGame
-from fl_audit.stored_json import SEALS, read_json
-from fl_audit.whole_files import remove_halves
+from fl_audit.whole_files import SEALS, read_json, remove_halves
 
 SCHEMA = 2
 _TABLES = ("worlds", "rounds", "releases", "clients", "residuals", "insiders", "targets")

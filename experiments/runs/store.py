@@ -19,8 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fl_audit.errors import InputError, require
-from fl_audit.stored_json import SEALS, read_json
-from fl_audit.whole_files import whole_file
+from fl_audit.whole_files import SEALS, read_json, whole_file
 from fl_audit.worlds import WorldBatch, remaining_batches
 from server.results import BatchResult
 

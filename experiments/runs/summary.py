@@ -9,7 +9,7 @@ from experiments.runs.pairs import looked_at
 from experiments.runs.plan import AuditPlan
 from fl_audit.adjacency import Unit
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
-from fl_audit.evidence.inversion import Drawn
+from fl_audit.evidence.reconstruction import Drawn
 from fl_audit.evidence.run_tables import Provenance, RunTables, Timing, Unprotected
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.canaries import canary_facts
@@ -17,8 +17,8 @@ from fl_audit.game.crafted import CraftedMeasures, measured
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.initial_weights import starting_models
 from fl_audit.game.randomised import record_claim
-from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.privacy.scores import Sensitivities
 from fl_audit.report.finding import RunContents
 from fl_audit.report.sections.registry import report_contents
 

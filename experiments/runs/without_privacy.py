@@ -10,7 +10,7 @@ from experiments.runs.sameness import GROWING, differences
 from experiments.runs.store import write_json
 from fl_audit.errors import InputError, require
 from fl_audit.evidence.run_tables import Unprotected
-from fl_audit.stored_json import read_json, read_summary
+from fl_audit.whole_files import read_json, read_summary
 
 _TRAINING = ("data", "model", "training")
 """Sections that both runs must have alike; privacy and what watches it may differ."""

@@ -29,7 +29,7 @@ from experiments.runs.plan import AuditPlan, resolve
 from experiments.runs.progress import progress_bar
 from experiments.studies.chores import parser_of, played, table_of
 from fl_audit.adjacency import NeighbourPair
-from fl_audit.data.crafted import told_record
+from fl_audit.data.records import told_record
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.evidence.bounds.roc import area_under_curve

@@ -115,7 +115,7 @@ STATEMENTS = (
     Statement("area under the curve of scores", scores.areas, (f"{_BOUNDS}roc.area_under_curve",)),
     Statement("insider's trade-off, a point of the band", scores.tradeoffs, (f"{_BOUNDS}roc.tradeoff_band",)),
     Statement("advantage on one randomised record", scores.randomised_records, (
-        f"{_SECTIONS}record_promise.measured_advantage",
+        f"{_SECTIONS}promise.measured_advantage",
     )),
     Statement("one run, epsilon by Steinke et al.", partial(scores.single_runs, OneRunMethod.STEINKE, "epsilon"), (
         f"{_CANARIES}bounds.one_run_bound", f"{_CANARIES}bounds.bound_of_guesses",

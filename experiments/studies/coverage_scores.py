@@ -14,13 +14,13 @@ from experiments.studies.coverage_laws import CONFIDENCE, Plays, PrintedStatemen
 from fl_audit.arrays import Floats
 from fl_audit.canaries.bounds import bound_of_guesses, one_run_bound
 from fl_audit.canaries.cosines import from_final_model
-from fl_audit.canaries.guesses import guesses_of_scores
 from fl_audit.canaries.methods import OneRunMethod
+from fl_audit.canaries.tradeoff import guesses_of_scores
 from fl_audit.confidence.shift import gaussian_slope
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.evidence.bounds.roc import area_under_curve, tradeoff_band
-from fl_audit.evidence.findings.record_promise import measured_advantage
+from fl_audit.evidence.findings.promise import measured_advantage
 from fl_audit.evidence.membership.achieved import epsilon_of_one_target
 from fl_audit.evidence.membership.rates import SMALL_RATES, membership_rates
 from fl_audit.evidence.reconstruction import epsilon_of_hits

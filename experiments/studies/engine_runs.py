@@ -25,7 +25,7 @@ from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.game.game import load_game
 from fl_audit.game.public import PublicGame
-from fl_audit.mechanisms.clipping import FixedClipping
+from fl_audit.mechanisms.contribution import FixedClipping
 from fl_audit.protocol import Key, Record
 from fl_audit.worlds import WorldBatch
 from strategies.dp_strategy import DPStrategy

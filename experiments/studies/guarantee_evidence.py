@@ -13,13 +13,13 @@ from fl_audit.evidence.belief.advantage import empirical_advantage
 from fl_audit.evidence.belief.expected import advantage_from_beliefs
 from fl_audit.evidence.belief.noise_estimate import ratio_interval
 from fl_audit.evidence.belief.noise_scale import SquareSum, chi_square_quantile, record_squares, total_squares
-from fl_audit.evidence.findings.clients import ClientPromises
 from fl_audit.evidence.findings.empirical_epsilon import ScoreNumbers
+from fl_audit.evidence.findings.released_model import ClientPromises
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.mechanisms.noise import effective_noise_multiplier
+from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
 from fl_audit.privacy.log_odds import Truth, log_odds_law
-from fl_audit.privacy.profile import PrivacyProfile
 from fl_audit.report.finding import RunContents
 
 _CONFIDENCE = 0.95

@@ -22,7 +22,7 @@ from experiments.runs.plan import AuditPlan, data_spec, resolve
 from fl_audit.adjacency import Adjacency, NeighbourPair, Relation, Unit
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import stand_in_shard
-from fl_audit.data.split import Split, select_records
+from fl_audit.data.partition import Split, select_records
 from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
 

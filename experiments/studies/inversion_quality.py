@@ -8,13 +8,12 @@ import numpy as np
 import torch
 
 from experiments.studies.chores import asked
-from fl_audit.adversaries.inversion.attack import OtherPictures, drawn_pictures
-from fl_audit.adversaries.inversion.descent import Descent, descended
+from fl_audit.adversaries.inversion.attack import Descent, OtherPictures, descended, drawn_pictures
 from fl_audit.adversaries.inversion.shared import SharedUpdate
 from fl_audit.arrays import Floats, Floats32
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.records import Records
-from fl_audit.evidence.inversion import Likeness, likeness, matched
+from fl_audit.evidence.reconstruction import Likeness, likeness, matched
 from fl_audit.learning.local_training import LocalSchedule, local_batches
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked import StackedModel

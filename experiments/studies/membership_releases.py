@@ -10,13 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, ndtr, ndtri
 
-from fl_audit.adversaries.membership.attack_networks import WhiteBoxRule
 from fl_audit.adversaries.membership.attribute import attribute_guesses, sampled_law
 from fl_audit.adversaries.membership.lira import LiraForm, LiraSpread, lira_scores
 from fl_audit.adversaries.membership.loss import active_scores, loss_scores
 from fl_audit.adversaries.membership.rmia import RmiaForm, RmiaRule, rmia_scores
 from fl_audit.adversaries.membership.shadow import AttackModel, ShadowRule, shadow_scores
-from fl_audit.adversaries.membership.white_box import known_halves, white_box_scores
+from fl_audit.adversaries.membership.white_box import WhiteBoxRule, known_halves, white_box_scores
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import InputError

@@ -26,9 +26,15 @@ from experiments.cli.main import guarded
 from experiments.studies.chores import end, parser_of, table_of
 from experiments.studies.membership_releases import gaussian_mean, randomised_response
 from fl_audit.arrays import Flags, Floats
-from fl_audit.canaries.guesses import Guesses, guesses_of_scores
 from fl_audit.canaries.order_statistic import order_statistic_p_value
-from fl_audit.canaries.tradeoff import approximate_inverse, gaussian_inverse, is_possible, one_run_p_value
+from fl_audit.canaries.tradeoff import (
+    Guesses,
+    approximate_inverse,
+    gaussian_inverse,
+    guesses_of_scores,
+    is_possible,
+    one_run_p_value,
+)
 from fl_audit.confidence.shift import gaussian_shift
 from fl_audit.privacy.gaussian import gdp_mu
 

@@ -33,7 +33,7 @@ from experiments.runs.progress import progress_bar, steps_bar
 from experiments.runs.run import HONEST, Parties
 from experiments.studies.chores import end, parser_of, played, table_of
 from experiments.studies.inversion_quality import COMPARED, SETTINGS, beside_reference, quality
-from fl_audit.adversaries.inversion.descent import Descent
+from fl_audit.adversaries.inversion.attack import Descent
 from fl_audit.adversaries.membership.insider import increments
 from fl_audit.arrays import Floats
 from fl_audit.data.files import data_directory

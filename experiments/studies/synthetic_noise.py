@@ -14,7 +14,7 @@ from fl_audit.adversaries.noise_meter import sampled_places
 from fl_audit.adversaries.residuals import LOW_BITS_KINDS, STRIDES, Residuals
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.evidence.belief.measured import Measured
-from fl_audit.learning.layout import ParameterLayout
+from fl_audit.learning.stacking import ParameterLayout
 
 DIRECTIONS = 16
 _HALF_PRECISION_BITS = 11

@@ -8,9 +8,8 @@ import pandas as pd
 from experiments.sweeps.landscape import UTILITY_NAMES
 from experiments.sweeps.sweep import RUNS, Sweep
 from experiments.sweeps.tables import ATTACKED, promise_varies
-from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.law_words import SIMULATION_NOTICE
-from fl_audit.report.page.markup import html_figure, html_page, page_table
+from fl_audit.report.page.markup import Banner, VerdictLook, html_figure, html_page, page_table
 from fl_audit.report.style import to_png
 from fl_audit.report.wording import number_text, plural
 

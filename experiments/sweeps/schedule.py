@@ -32,8 +32,7 @@ from experiments.runs.store import make_private
 from fl_audit.data.catalogue import DataSpec, bring_source, load_source
 from fl_audit.errors import InputError, require
 from fl_audit.game.game import load_game
-from fl_audit.sent_modules import sent_modules
-from fl_audit.user_modules import Portable
+from fl_audit.user_modules import Portable, sent_modules
 from fl_audit.whole_files import whole_file
 from strategies.errors import FederationError
 

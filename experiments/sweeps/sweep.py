@@ -23,8 +23,7 @@ from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import CRAFTED
 from fl_audit.errors import InputError, require
 from fl_audit.report.style import to_png
-from fl_audit.stored_json import read_json
-from fl_audit.whole_files import whole_file
+from fl_audit.whole_files import read_json, whole_file
 from strategies.errors import FederationError
 
 RUNS = "points"

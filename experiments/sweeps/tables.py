@@ -13,7 +13,7 @@ from experiments.sweeps.grid import Point, describe
 from fl_audit.errors import require
 from fl_audit.evidence.findings.attacks import INSIDER
 from fl_audit.evidence.tradeoff import convex_frontier
-from fl_audit.stored_json import read_json
+from fl_audit.whole_files import read_json
 
 PROMISED = ("epsilon", "delta", "noise_multiplier", "rounds", "sampling_rate")
 ATTACKED = ("attack", "attack_auc", "attack_tpr_at_fpr_001")

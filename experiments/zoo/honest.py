@@ -11,9 +11,9 @@ from experiments.zoo.mechanism import Mechanism
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import require
 from fl_audit.laboratory.claim import StatedClaim
+from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import combined_multiplier, gdp_epsilon
-from fl_audit.privacy.profile import PrivacyProfile
 from strategies.games.campaign import kinds_of
 from strategies.games.subject import Observer, Subject
 

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from fl_audit.adversaries.residuals import STRIDES, Residuals, stride_step
 from fl_audit.arrays import Integers
-from fl_audit.learning.layout import ParameterLayout
+from fl_audit.learning.stacking import ParameterLayout
 from fl_audit.mechanisms.weighing import Comparison
 
 SAMPLE = 112  # coordinates in the sample, unless the model is smaller or has more tensors

@@ -12,7 +12,7 @@ from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.run_tables import RunTables
 from fl_audit.notebook import html_table
 from fl_audit.report.wording import capital, finding_text, number_text
-from fl_audit.stored_json import read_json, read_summary
+from fl_audit.whole_files import read_json, read_summary
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,16 @@ from numpy.typing import ArrayLike
 
 from fl_audit.arrays import Floats, finite
 from fl_audit.canaries.cosines import from_final_model
-from fl_audit.canaries.guesses import Guesses, checked_scores, guesses_of_scores
 from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.canaries.order_statistic import order_statistic_mu
-from fl_audit.canaries.tradeoff import steinke_epsilon, tradeoff_epsilon, tradeoff_mu
+from fl_audit.canaries.tradeoff import (
+    Guesses,
+    checked_scores,
+    guesses_of_scores,
+    steinke_epsilon,
+    tradeoff_epsilon,
+    tradeoff_mu,
+)
 from fl_audit.confidence.shift import detectable_shift, gaussian_shift
 from fl_audit.errors import InputError, as_floats, choice, require, require_numbers
 from fl_audit.notebook import html_table

@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike
 
 from fl_audit.adjacency import Relation
 from fl_audit.canaries.bounds import one_run_bound
-from fl_audit.canaries.guesses import checked_scores
 from fl_audit.canaries.methods import OneRunMethod
+from fl_audit.canaries.tradeoff import checked_scores
 from fl_audit.confidence.shift import gaussian_slope
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.accounting import account

@@ -27,8 +27,7 @@ from scipy.optimize import brentq
 from scipy.special import bdtr, betainccinv, betaincinv, expit, ndtr, xlog1py, xlogy
 
 from fl_audit.arrays import Floats
-from fl_audit.canaries.guesses import Guesses
-from fl_audit.canaries.tradeoff import LARGEST_MU
+from fl_audit.canaries.tradeoff import LARGEST_MU, Guesses
 from fl_audit.confidence.beta_mean import legendre, where_it_reaches
 from fl_audit.privacy.gaussian import require_mu
 

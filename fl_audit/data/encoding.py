@@ -1,13 +1,14 @@
-"""Numbers from columns: scaling, codes of labels and owners, fitted on the pool and applied to the test records."""
+"""Numbers from columns: scaling, codes of labels and owners, and the attributes that somebody may ask about."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Floats, Integers
-from fl_audit.data.records import Records
+from fl_audit.arrays import Floats, Floats32, Integers
+from fl_audit.data.records import Records, Source, TableColumn
 from fl_audit.errors import InputError, require
 
 
@@ -125,3 +126,111 @@ def _check_whole(labels: NDArray[np.generic], path: Path) -> None:
         raise InputError(
             f"{path}: a label is {values[wrong][0]:g}: accepted are whole numbers or text that name a class"
         )
+
+
+_MOST_VALUES = 100  # a column with more values is a measurement; each value costs a query a record and a model
+_NAMES_SHOWN = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Attribute:
+    """A column, the values that it can have, and how common each is."""
+
+    column: TableColumn  # where it stands among the features
+    values: Floats32  # every value as features, ascending, shape (values, width), two values or more
+    prior: Floats  # share of each among records that no model is trained on, from 0, with a sum of 1, shape (values,)
+
+    def codes(self, features: Floats32) -> Integers:
+        """Return which of the values records of the same data set have, from 0, shape (n,), by all their features."""
+        return _codes(features[:, self.column.places], self.values)
+
+
+def choose_attribute(source: Source, outside: Records, named: str | None = None) -> Attribute:
+    """Return the attribute with a name, or the one that is hardest to guess without a model.
+
+    `InputError` if the records are no table, or there is no such column with 2 to 100 values.
+
+    Parameters
+    ----------
+    source, outside
+        The data set, which values its columns can have being public; and records that no model is trained on: how
+        common values are among them is all that is known beforehand.
+    named
+        Name of a column, or its number from 0. None takes, of the columns with two values, the one whose rarer value
+        is most common in `outside`, and the first of equal ones.
+    """
+    kind = "graphs" if source.pool.graphs else "images"
+    require(source.is_table, f"records of {source.name} are {kind}: accepted with attack attribute are tables")
+    if named is not None:
+        column = _named_column(source, named)
+        return _with_prior(column, _values_of(source, column), outside)
+    found = [
+        _with_prior(column, np.unique(source.pool.features[:, column.places], axis=0), outside)
+        for column in _of_two_values(source)
+    ]
+    needed = f"accepted for attribute in [audit] are columns of 2 to {_MOST_VALUES} values, by name or number"
+    require(bool(found), f"records of {source.name} have no column of two values: {needed}")
+    return max(found, key=lambda one: float(one.prior.min()))  # of equal ones the first
+
+
+def _of_two_values(source: Source) -> list[TableColumn]:
+    features = source.pool.features
+    low, high = features.min(axis=0), features.max(axis=0)
+    is_two = ((features == low) | (features == high)).all(axis=0) & (low < high)
+    # Two levels of a column of words are two features, of which one is the other's opposite.
+    return [one for one in source.table_columns if one.width <= 2 and bool(is_two[one.places].all())]
+
+
+def _with_prior(column: TableColumn, values: Floats32, outside: Records) -> Attribute:
+    counts = np.bincount(_codes(outside.features[:, column.places], values), minlength=len(values))
+    return Attribute(column, values, counts / counts.sum())
+
+
+def _codes(own: Floats32, values: Floats32) -> Integers:
+    same = (own[:, np.newaxis, :] == values).all(axis=2)
+    require(
+        bool(same.any(axis=1).all()),
+        "a record has a value that no record of the pool has: accepted are the values of the pool",
+    )
+    return np.asarray(same.argmax(axis=1), dtype=np.int64)
+
+
+def _values_of(source: Source, column: TableColumn) -> Floats32:
+    """Return every value of a column as features, ascending, shape (values, width); refuse too many."""
+    values = np.unique(source.pool.features[:, column.places], axis=0)
+    accepted = f"accepted are columns of 2 to {_MOST_VALUES} values"
+    require(2 <= len(values) <= _MOST_VALUES, f"attribute {column.name} has {len(values)} values: {accepted}")
+    return values
+
+
+def with_values(records: Records, index: int, source: Source, named: str) -> Records:
+    """Return records with one of them in as many versions as a column has values, and nothing else changed.
+
+    `InputError` if there is no such column with 2 to 100 values.
+
+    Parameters
+    ----------
+    records, index
+        n records, and which of them: the first value stands in its place, the others come after all records, from n.
+    source, named
+        The table that they are from, and the column that is varied: its name, or its number from 0.
+    """
+    column = _named_column(source, named)
+    values = _values_of(source, column)
+    found = records.take([*range(len(records)), *[index] * (len(values) - 1)])
+    found.features[[index, *range(len(records), len(found))], column.places] = values
+    return found
+
+
+def _named_column(source: Source, named: str) -> TableColumn:
+    """Return a column of a table by its name, or its number from 0."""
+    columns = source.table_columns
+    by_name = {one.name: one for one in columns}
+    if named in by_name:
+        return by_name[named]
+    if named.isdecimal() and int(named) < len(columns):
+        return columns[int(named)]
+    names = ", ".join(list(by_name)[:_NAMES_SHOWN]) + (", ..." if len(columns) > _NAMES_SHOWN else "")
+    raise InputError(
+        f"attribute is {named}: accepted for {source.name} are the names {names} or the numbers 0 to {len(columns) - 1}"
+    )

@@ -14,9 +14,8 @@ from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.evidence.belief.laws import bound_in_other, increments_of
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_scale import NoiseAlong
-from fl_audit.evidence.inversion import Drawn
 from fl_audit.evidence.membership.achieved import OneTargetScores, one_target_scores
-from fl_audit.evidence.reconstruction import ranks_of_truth
+from fl_audit.evidence.reconstruction import Drawn, ranks_of_truth
 from fl_audit.evidence.run_tables import Provenance, RunTables, Timing, Unprotected
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.canaries import CanaryFacts

@@ -24,9 +24,8 @@ from fl_audit.confidence.shift import detectable_shift, spread_of_parts
 from fl_audit.evidence.belief.family import DETECTION_POWER, FAMILY_LEVEL
 from fl_audit.evidence.belief.noise_estimate import breach_ratio
 from fl_audit.evidence.belief.verdict import Verdict, verdict_on
-from fl_audit.evidence.canary_dilution import Dilution, dilution, squared_spread
 from fl_audit.evidence.findings.found import json_of
-from fl_audit.evidence.live_doubts import Doubt, Doubts, doubts_about
+from fl_audit.evidence.live_doubts import Dilution, Doubt, Doubts, dilution, doubts_about, squared_spread
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.search import smallest_number

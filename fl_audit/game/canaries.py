@@ -14,13 +14,11 @@ from torch import Tensor
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.arrays import Flags, Floats
 from fl_audit.canaries.directions import DECOYS, canary_direction, canary_score, canary_update
-from fl_audit.game.contributing import Contributed
+from fl_audit.game.contributing import Contributed, private_steps
 from fl_audit.game.game import Game
-from fl_audit.game.private_training import private_steps
 from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import SeenRound
-from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.participation import FixedCohort
+from fl_audit.mechanisms.contribution import FixedCohort, PrivateTraining
 from fl_audit.mechanisms.standpoint import Place
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fl_audit.adjacency import CraftedRecord, NeighbourPair
 from fl_audit.arrays import Floats32
-from fl_audit.data.crafted import told_record
+from fl_audit.data.records import told_record
 from fl_audit.game.game import Game
 from fl_audit.learning.crafting import Box, Candidates, CraftedFeatures, CraftingScene, craft_opposite, craft_record
 from fl_audit.randomness import Purpose, generator

@@ -11,13 +11,11 @@ from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.arrays import Flags, Floats, Floats32, Integers
-from fl_audit.data.attributes import with_values
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.crafted import alone, with_crafted
+from fl_audit.data.encoding import with_values
 from fl_audit.data.neighbours import stand_in_shard
-from fl_audit.data.partition import partition_records
-from fl_audit.data.records import Records
-from fl_audit.data.split import FEWEST_POPULATION, Split, select_records
+from fl_audit.data.partition import FEWEST_POPULATION, Split, partition_records, select_records
+from fl_audit.data.records import Records, alone, with_crafted
 from fl_audit.device import require_device
 from fl_audit.game.examples import Examples, model_for
 from fl_audit.game.membership import Membership

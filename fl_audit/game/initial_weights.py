@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.split import select_records
+from fl_audit.data.partition import select_records
 from fl_audit.errors import require
 from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game, load_game

@@ -21,10 +21,9 @@ from fl_audit.errors import require
 from fl_audit.game.membership import WhoIsIn
 from fl_audit.game.seen import View, _require_view
 from fl_audit.learning.frozen_cores import CoreWeights
-from fl_audit.mechanisms.contribution import PrivateTraining, RecordGradients
+from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling, PrivateTraining, RecordGradients
 from fl_audit.mechanisms.law import ReleaseLaw, require_weighable
 from fl_audit.mechanisms.noise import CentralGaussian, CorrelatedGaussian, InsideTraining, NoiseScaling
-from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSampling
 from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Place, Standpoint
 
 

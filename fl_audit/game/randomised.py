@@ -24,9 +24,9 @@ from torch import Tensor
 
 from fl_audit.arrays import Floats32
 from fl_audit.data.randomisers import LaplacePixelation, Lean, RandomisedEdges, RecordRandomiser
+from fl_audit.game.contributing import OwnDraws
 from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game, RawRecords
-from fl_audit.game.private_training import OwnDraws
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.randomness import Purpose, generator
 

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from fl_audit import user_modules
 from fl_audit.errors import InputError, require
 from fl_audit.learning.frozen_cores import VGG16
-from fl_audit.learning.layout import ParameterLayout
 from fl_audit.learning.module_checks import check_module, said, set_aside_frozen, without_hints
+from fl_audit.learning.stacking import ParameterLayout
 from fl_audit.randomness import Purpose, generator
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from fl_audit.errors import InputError, require
-from fl_audit.learning.layout import cached_rows
 from fl_audit.learning.names import OptimizerKind as OptimizerKind
+from fl_audit.learning.stacking import cached_rows
 
 _MOMENTS = {OptimizerKind.SGD: 0, OptimizerKind.MOMENTUM: 1, OptimizerKind.ADAM: 2}
 """How many moment tensors each rule carries from round to round."""

@@ -26,10 +26,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import InputError, require
-from fl_audit.learning.layout import ParameterLayout
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.module_checks import said, without_hints
 from fl_audit.learning.stacked import GRADIENT_BUDGET, StackedModel
+from fl_audit.learning.stacking import ParameterLayout
 from fl_audit.privacy.events import batches_per_epoch
 
 # Opacus takes a third of the time in which a client process starts, and most federations never use it: it is imported

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fl_audit.errors import InputError
-from fl_audit.learning.dense_chains import dense_chain
+from fl_audit.learning.chain_training import dense_chain
 from fl_audit.learning.layers import Frame, Visit
-from fl_audit.learning.layout import ParameterLayout
 from fl_audit.learning.memory import keep_freed_memory
 from fl_audit.learning.models import ModelSpec, import_factory, model_template
 from fl_audit.learning.module_checks import (
@@ -27,7 +26,7 @@ from fl_audit.learning.module_checks import (
     without_hints,
 )
 from fl_audit.learning.sampling import Portion, Workload
-from fl_audit.learning.stacking import is_plain, parameter_owners, stack_layers
+from fl_audit.learning.stacking import ParameterLayout, is_plain, parameter_owners, stack_layers
 
 CACHE_BUDGET = 2**21
 """Scalars of activations that one pass holds: more leave the cache, and with fewer the calls of torch cost too much."""

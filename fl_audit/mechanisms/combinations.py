@@ -4,8 +4,19 @@ from typing import assert_never
 
 from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.errors import InputError, require
-from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping, FixedClipping, NoClipping
-from fl_audit.mechanisms.contribution import Contribution, PrivateTraining, RecordGradients
+from fl_audit.mechanisms.contribution import (
+    AdaptiveClipping,
+    Clipping,
+    Contribution,
+    Everybody,
+    FixedClipping,
+    FixedCohort,
+    NoClipping,
+    Participation,
+    PoissonSampling,
+    PrivateTraining,
+    RecordGradients,
+)
 from fl_audit.mechanisms.noise import (
     CentralGaussian,
     CorrelatedGaussian,
@@ -16,7 +27,6 @@ from fl_audit.mechanisms.noise import (
     NoiseScaling,
     NoNoise,
 )
-from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participation, PoissonSampling
 
 
 def _require_combination(

@@ -15,9 +15,17 @@ from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.learning.optimizers import ServerOptimizer
-from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping
 from fl_audit.mechanisms.combinations import _require_combination
-from fl_audit.mechanisms.contribution import Contribution, PrivateTraining, RecordGradients
+from fl_audit.mechanisms.contribution import (
+    AdaptiveClipping,
+    Clipping,
+    Contribution,
+    FixedCohort,
+    Participation,
+    PoissonSampling,
+    PrivateTraining,
+    RecordGradients,
+)
 from fl_audit.mechanisms.noise import (
     SENSITIVITY_FLOOR,
     CentralGaussian,
@@ -30,7 +38,6 @@ from fl_audit.mechanisms.noise import (
     NoNoise,
     effective_noise_multiplier,
 )
-from fl_audit.mechanisms.participation import FixedCohort, Participation, PoissonSampling
 from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Standpoint
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, gaussian_rounds, local_events
 from fl_audit.privacy.gaussian import combined_multiplier, require_positive

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
-from fl_audit.learning.layout import cached_rows
+from fl_audit.learning.stacking import cached_rows
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from scipy.special import ndtri
 from fl_audit.errors import InputError, require
 from fl_audit.privacy import pld
 from fl_audit.privacy.accounting import Accountant, _require_accountable, account, epsilon_of_mu, mu_of_epsilon
-from fl_audit.privacy.beliefs import mu_from_belief
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import full_participation_mu
 from fl_audit.privacy.gaussian import gdp_mu
@@ -23,6 +22,7 @@ from fl_audit.privacy.scores import (
     epsilon_from_advantage,
     epsilon_from_belief,
     mu_from_advantage,
+    mu_from_belief,
     rho_alpha,
     rho_beta,
 )

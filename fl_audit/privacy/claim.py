@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import choice, require
 from fl_audit.privacy import defaults
-from fl_audit.privacy.accounting import Accountant, exact_accountant
-from fl_audit.privacy.beliefs import Sensitivities
+from fl_audit.privacy.accounting import Accountant, PrivacyProfile, exact_accountant
 from fl_audit.privacy.events import ReleaseEvent, _with_scaled_noise, full_participation_mu
 from fl_audit.privacy.gaussian import require_delta
-from fl_audit.privacy.profile import PrivacyProfile
-from fl_audit.privacy.scores import require_prior
+from fl_audit.privacy.scores import Sensitivities, require_prior
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.privacy import pld
+from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import ReleaseEvent
-from fl_audit.privacy.profile import PrivacyProfile
 
 # Length of the grid that a law is put on, if that takes no more than so many times the usual number of points.
 _GRID, _FINER = 500_000, 32

@@ -17,7 +17,6 @@ from scipy.special import log_ndtr
 
 from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.errors import require
-from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import (
     GaussianRelease,
@@ -26,6 +25,7 @@ from fl_audit.privacy.events import (
     ReleaseEvent,
     SampledGaussianRelease,
 )
+from fl_audit.privacy.scores import Sensitivities
 
 _LEFT_OUT = {
     Adjacency.REPLACE_RECORD: Adjacency.ADD_REMOVE_RECORD,

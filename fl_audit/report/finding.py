@@ -12,8 +12,7 @@ from fl_audit.evidence.findings.found import Findable, Findings, Numbers, finite
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.style import REPORT_WIDTH, add_legend, new_figure
-from fl_audit.report.units import UnitWords, unit_words
-from fl_audit.report.wording import Reading, number_text
+from fl_audit.report.wording import Reading, UnitWords, number_text, unit_words
 
 N = TypeVar("N", bound=Findable)
 

@@ -5,8 +5,17 @@ from typing import assert_never
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
 from fl_audit.evidence.finished_run import RunFacts
 from fl_audit.learning.local_training import LocalSchedule
-from fl_audit.mechanisms.clipping import AdaptiveClipping, FixedClipping, NoClipping
-from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining, RecordGradients
+from fl_audit.mechanisms.contribution import (
+    AdaptiveClipping,
+    Everybody,
+    FixedClipping,
+    FixedCohort,
+    LocalTraining,
+    NoClipping,
+    PoissonSampling,
+    PrivateTraining,
+    RecordGradients,
+)
 from fl_audit.mechanisms.noise import (
     CentralGaussian,
     CorrelatedGaussian,
@@ -15,13 +24,11 @@ from fl_audit.mechanisms.noise import (
     LocalGaussian,
     NoNoise,
 )
-from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSampling
 from fl_audit.mechanisms.standpoint import Place
 from fl_audit.privacy.events import GaussianRelease
 from fl_audit.privacy.matrices import StrategyKind
 from fl_audit.privacy.scores import truth_probability
-from fl_audit.report.units import unit_words
-from fl_audit.report.wording import number_text, percent, plural
+from fl_audit.report.wording import number_text, percent, plural, unit_words
 
 AUDIT_DEVICE = "Not a private release: noise follows the data (audit device)"
 SIMULATION_NOTICE = (

@@ -9,9 +9,8 @@ from fl_audit.evidence.belief.noise_estimate import BREACH
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.live import LiveNumbers
 from fl_audit.evidence.live_doubts import Doubt
-from fl_audit.report.banner import verdict_banner
 from fl_audit.report.page.first_screen import Fact, fact_html
-from fl_audit.report.page.markup import html_page, page_table
+from fl_audit.report.page.markup import html_page, page_table, verdict_banner
 from fl_audit.report.wording import capital, number_text, one_in, percent, plural
 from fl_audit.whole_files import whole_file
 

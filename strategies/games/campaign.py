@@ -22,8 +22,7 @@ from fl_audit.randomness import Purpose, generator
 from strategies.games.cast import LaboratoryGame, columns_of, model_of
 from strategies.games.files import WorkingCopy, apart, outside_words
 from strategies.games.kinds import BY_NAME, FEW, MANY, Kind, kinds_for
-from strategies.games.start import seed_generators
-from strategies.games.subject import Subject
+from strategies.games.subject import Subject, seed_generators
 from strategies.games.watched import no_news_from_flower, say
 
 _NUMBERS = {name: number for number, name in enumerate(BY_NAME)}

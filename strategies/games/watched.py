@@ -27,8 +27,8 @@ from strategies.games.findings import finish
 from strategies.games.fingerprint import fingerprint, joined
 from strategies.games.hearing import GameEars, RollCall, Scene, played
 from strategies.games.notes import Deed, Note, Numbers, Observer
-from strategies.games.start import Start, seed_generators, spared_generators, start_of
 from strategies.games.store import Campaign, open_campaign
+from strategies.games.subject import Start, seed_generators, spared_generators, start_of
 from strategies.grids import Ears, HeardGrid
 
 _TOLD_EVERY = 5.0  # seconds between two lines of progress

@@ -23,8 +23,7 @@ from flwr.serverapp.strategy import Strategy
 from fl_audit.errors import InputError, in_a_line
 from strategies.games.arrays import record_of
 from strategies.games.bridge import Bridged, by_places, manager_of
-from strategies.games.start import Start, start_of
-from strategies.games.subject import Mod
+from strategies.games.subject import Mod, Start, start_of
 from strategies.games.watched import WatchedStrategy
 from strategies.grids import RUN_ID, Room
 from strategies.review.app import App, StandIns, loaded

@@ -22,7 +22,7 @@ from strategies.games.arrays import Arrays, arrays_of
 from strategies.games.bridge import as_strategy, layers_of
 from strategies.games.kinds import BY_NAME, OF_FEW_TENSORS, Kind, Model
 from strategies.games.models import is_moved_by
-from strategies.games.start import Start, spared_generators
+from strategies.games.subject import Start, spared_generators
 from strategies.games.watched import no_news_from_flower
 from strategies.grids import Room
 from strategies.review.stage import USUAL_NODES

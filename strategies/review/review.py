@@ -13,8 +13,7 @@ from fl_audit.laboratory.trial import Budget, Tell, Trial
 from strategies.games.bridge import layers_of
 from strategies.games.campaign import hold_to_claim, kinds_of
 from strategies.games.models import template_of
-from strategies.games.start import spared_generators
-from strategies.games.subject import Observer, Subject
+from strategies.games.subject import Observer, Subject, spared_generators
 from strategies.games.watched import no_news_from_flower
 from strategies.review import plan as planning
 from strategies.review.app import StandIns, read_app

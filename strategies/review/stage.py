@@ -20,8 +20,7 @@ from fl_audit.randomness import Purpose, generator
 from strategies.games.cast import LaboratoryGame
 from strategies.games.files import WorkingCopy, apart, moved_here
 from strategies.games.kinds import BY_NAME, Kind
-from strategies.games.start import Start
-from strategies.games.subject import Subject
+from strategies.games.subject import Start, Subject
 from strategies.grids import FIRST_NODE, GridAround
 
 USUAL_NODES = 10  # clients of a simulation of Flower's unless another number is named

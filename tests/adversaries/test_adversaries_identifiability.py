@@ -21,10 +21,9 @@ from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import SeenRound, View
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, ServerOptimizer, step
-from fl_audit.mechanisms.clipping import FixedClipping
+from fl_audit.mechanisms.contribution import Everybody, FixedClipping
 from fl_audit.mechanisms.law import ReleaseLaw
 from fl_audit.mechanisms.noise import CentralGaussian, NoiseScaling
-from fl_audit.mechanisms.participation import Everybody
 
 WORLDS = 5
 SGD = ServerOptimizer(OptimizerKind.SGD, 0.5)

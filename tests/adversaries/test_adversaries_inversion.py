@@ -8,14 +8,16 @@ import torch
 from torch import Tensor
 
 from fl_audit.adversaries.inversion.attack import (
+    Descent,
     OtherPictures,
     _inferred_labels,
     _of_first_layer,
     _of_population,
+    descended,
     drawn_pictures,
     reads_first_layer,
+    total_variation,
 )
-from fl_audit.adversaries.inversion.descent import Descent, descended, total_variation
 from fl_audit.adversaries.inversion.shared import SharedUpdate
 from fl_audit.errors import InputError
 from fl_audit.learning.local_training import LocalSchedule, local_batches, local_updates

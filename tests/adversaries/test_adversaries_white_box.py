@@ -11,15 +11,16 @@ from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
 
 from fl_audit.adversaries.membership import white_box
-from fl_audit.adversaries.membership.attack_networks import (
+from fl_audit.adversaries.membership.loss import loss_scores
+from fl_audit.adversaries.membership.white_box import (
     WhiteBoxPart,
     WhiteBoxRule,
     _label_log_odds,
     _learnt_log_odds,
     _Networks,
+    known_halves,
+    white_box_scores,
 )
-from fl_audit.adversaries.membership.loss import loss_scores
-from fl_audit.adversaries.membership.white_box import known_halves, white_box_scores
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures, white_box_features
 from fl_audit.errors import InputError
 from fl_audit.evidence.membership.rates import membership_rates

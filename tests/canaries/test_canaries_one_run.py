@@ -11,12 +11,13 @@ from scipy.special import expit, ndtr
 from scipy.stats import binom
 
 from fl_audit.canaries.bounds import bound_of_guesses, one_run_bound
-from fl_audit.canaries.guesses import Guesses, guesses_of_scores
 from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.canaries.order_statistic import order_statistic_p_value
 from fl_audit.canaries.tradeoff import (
+    Guesses,
     approximate_inverse,
     gaussian_inverse,
+    guesses_of_scores,
     is_possible,
     one_run_p_value,
     steinke_epsilon,

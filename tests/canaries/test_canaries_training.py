@@ -14,9 +14,8 @@ from fl_audit.canaries.bounds import one_run_bound
 from fl_audit.canaries.certify import certify
 from fl_audit.canaries.cosines import epsilon_of_two_normals, from_all_iterates, from_final_model
 from fl_audit.canaries.directions import canary_coins, canary_direction, canary_score, canary_update
-from fl_audit.canaries.guesses import Guesses
 from fl_audit.canaries.methods import OneRunMethod
-from fl_audit.canaries.tradeoff import tradeoff_mu
+from fl_audit.canaries.tradeoff import Guesses, tradeoff_mu
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim

@@ -15,9 +15,9 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.data.graph_records import pack_graph, packed_shape, unpack_graph
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, pure_epsilon
 from fl_audit.errors import InputError
+from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import GaussianRelease, LaplaceRelease, RandomizedResponse
 from fl_audit.privacy.log_odds import Truth, log_odds_law
-from fl_audit.privacy.profile import PrivacyProfile
 from fl_audit.privacy.scores import response_advantage, truth_probability
 from fl_audit.randomness import Purpose, generator
 

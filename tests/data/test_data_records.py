@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fl_audit.data.partition import population_size, select_records
 from fl_audit.data.records import Records, Source
-from fl_audit.data.split import population_size, select_records
 from fl_audit.errors import InputError
 
 

@@ -10,7 +10,7 @@ from fl_audit.adversaries.noise_meter import sampled_places
 from fl_audit.adversaries.residuals import STRIDES, Residuals
 from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.measured import Measured
-from fl_audit.learning.layout import ParameterLayout
+from fl_audit.learning.stacking import ParameterLayout
 
 LAYOUT = ParameterLayout(("first", "second", "third", "bias"), ((12, 25), (8, 25), (14, 10), (10,)))
 PLACES = sampled_places(LAYOUT)

@@ -11,6 +11,7 @@ from scipy.stats import binom
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.evidence.membership.limits import largest_auc, largest_order, largest_tpr
+from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import (
     GaussianRelease,
     LaplaceRelease,
@@ -18,7 +19,6 @@ from fl_audit.privacy.events import (
     ReleaseEvent,
     SampledGaussianRelease,
 )
-from fl_audit.privacy.profile import PrivacyProfile
 
 Array = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from experiments.cli.main import app
 from experiments.exports.badge import badge
-from experiments.exports.series import findings_of, series_of
+from experiments.exports.trackers import findings_of, series_of
 from fl_audit.api.stored_run import Run, read_run
 
 ONE_PIXEL = (

@@ -23,8 +23,20 @@ from fl_audit.errors import InputError
 from fl_audit.game.seen import View, _require_view
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
-from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping, FixedClipping, NoClipping
-from fl_audit.mechanisms.contribution import Contribution, LocalTraining, PrivateTraining, RecordGradients
+from fl_audit.mechanisms.contribution import (
+    AdaptiveClipping,
+    Clipping,
+    Contribution,
+    Everybody,
+    FixedClipping,
+    FixedCohort,
+    LocalTraining,
+    NoClipping,
+    Participation,
+    PoissonSampling,
+    PrivateTraining,
+    RecordGradients,
+)
 from fl_audit.mechanisms.law import ReleaseLaw, require_weighable
 from fl_audit.mechanisms.noise import (
     CentralGaussian,
@@ -36,7 +48,6 @@ from fl_audit.mechanisms.noise import (
     NoiseScaling,
     NoNoise,
 )
-from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participation, PoissonSampling
 from fl_audit.mechanisms.standpoint import Place, Standpoint, TargetsParticipation
 from fl_audit.privacy.matrices import StrategyKind
 

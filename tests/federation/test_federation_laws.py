@@ -35,10 +35,8 @@ from fl_audit.game.hypotheses import question_of, sums_of
 from fl_audit.game.seen import Made, show
 from fl_audit.learning.local_training import local_batches
 from fl_audit.learning.models import ModelSpec, build_model
-from fl_audit.mechanisms.clipping import AdaptiveClipping
-from fl_audit.mechanisms.contribution import LocalTraining
+from fl_audit.mechanisms.contribution import AdaptiveClipping, FixedCohort, LocalTraining, PoissonSampling
 from fl_audit.mechanisms.noise import CorrelatedGaussian, noise_share
-from fl_audit.mechanisms.participation import FixedCohort, PoissonSampling
 from fl_audit.mechanisms.standpoint import Place
 from fl_audit.packing import unpack
 from fl_audit.privacy.matrices import inverse, strategy_matrix

@@ -16,7 +16,7 @@ from experiments.runs.config import parse_config
 from experiments.runs.engines import Engine
 from experiments.runs.plan import AuditPlan, resolve
 from experiments.runs.run import rebuild_report, require_playable, run_audit
-from fl_audit.adversaries.inversion.descent import Descent
+from fl_audit.adversaries.inversion.attack import Descent
 from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
 from fl_audit.privacy.gaussian import gdp_mu

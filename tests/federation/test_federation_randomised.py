@@ -20,8 +20,8 @@ from experiments.runs.engines import Engine
 from experiments.runs.plan import AuditPlan
 from experiments.runs.run import Parties, run_audit
 from fl_audit.data.randomisers import RandomisedBits
+from fl_audit.game.contributing import OwnDraws
 from fl_audit.game.game import Game, load_game
-from fl_audit.game.private_training import OwnDraws
 from fl_audit.game.randomised import ToldRecords, _HeldTensors, told_by
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.privacy.scores import truth_probability

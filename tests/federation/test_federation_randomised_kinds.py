@@ -19,14 +19,14 @@ from experiments.runs.run import rebuild_report, run_audit
 from fl_audit.data.graph_records import unpack_graph
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedEdges
 from fl_audit.errors import InputError
-from fl_audit.evidence.findings.record_promise import advantage_of, measured_advantage
+from fl_audit.evidence.findings.promise import advantage_of, measured_advantage
+from fl_audit.game.contributing import OwnDraws
 from fl_audit.game.game import load_game
-from fl_audit.game.private_training import OwnDraws
 from fl_audit.game.public import PublicGame
 from fl_audit.game.randomised import randomised_records, record_pair, told_by
 from fl_audit.privacy.scores import response_advantage
 from fl_audit.randomness import Purpose, generator
-from fl_audit.stored_json import read_json
+from fl_audit.whole_files import read_json
 from fl_audit.worlds import WorldBatch
 from strategies.challenger import OF_FIRST, OF_SECOND, SeededChallenger, record_draws
 

@@ -31,7 +31,7 @@ from fl_audit.report.finding import RunContents
 from fl_audit.worlds import WorldBatch
 from server.early_stopping import EarlyStopping
 from server.evaluator import ReleaseEvaluator
-from server.target_outputs import WHITE_BOX, TargetOutputs
+from server.results import WHITE_BOX, TargetOutputs
 from strategies.challenger import SeededChallenger
 from strategies.dp_strategy import DPStrategy
 

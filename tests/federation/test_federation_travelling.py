@@ -13,7 +13,7 @@ from fl_audit.errors import InputError
 from fl_audit.game import game as games
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.travelling import sent_game, sent_shard
-from fl_audit.sent_modules import sent_modules
+from fl_audit.user_modules import sent_modules
 
 
 def brought(game: Game, client: int, knows_all: bool, knows_differing: bool) -> Game:

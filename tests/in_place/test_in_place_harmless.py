@@ -33,7 +33,7 @@ _HOOKS = {
     "strategies.games.watched.WorkingCopy": "no games are played",
     "strategies.games.insider.client_fingerprint": "no client answered as an insider",
     "strategies.games.watched.sketch": "no games are played",
-    "strategies.games.start.Start.copied": "no games are played",
+    "strategies.games.subject.Start.copied": "no games are played",
     "strategies.games.hearing.RollCall.sends": "cannot be heard",
     "strategies.games.hearing.RollCall.receives": "cannot be heard",
     "strategies.games.hearing.read_note": "cannot be heard",

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from fl_audit.errors import InputError
 from fl_audit.learning import chain_training
-from fl_audit.learning.dense_chains import dense_chain
-from fl_audit.learning.layout import ParameterLayout
+from fl_audit.learning.chain_training import dense_chain
 from fl_audit.learning.local_training import LocalSchedule, clip_updates, local_batches, local_updates
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacking import ParameterLayout
 from fl_audit.randomness import Purpose, generator
 
 Batches = Sequence[np.ndarray]

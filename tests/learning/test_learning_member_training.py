@@ -9,8 +9,14 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.func import functional_call
 
-from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule, local_batches, local_updates
-from fl_audit.learning.member_training import member_batches, member_updates
+from fl_audit.learning.local_training import (
+    LocalOptimizer,
+    LocalSchedule,
+    local_batches,
+    local_updates,
+    member_batches,
+    member_updates,
+)
 from fl_audit.learning.stacked import StackedModel
 
 _NETS = {

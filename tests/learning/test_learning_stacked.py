@@ -11,9 +11,9 @@ from opacus.grad_sample import GradSampleModule
 from torch import Tensor, nn
 
 from fl_audit.learning import stacked
-from fl_audit.learning.layout import ParameterLayout
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacking import ParameterLayout
 
 Shape = tuple[int, ...]
 

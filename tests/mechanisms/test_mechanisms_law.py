@@ -10,8 +10,18 @@ from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.errors import InputError
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
-from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping, FixedClipping, NoClipping
-from fl_audit.mechanisms.contribution import LocalTraining, RecordGradients
+from fl_audit.mechanisms.contribution import (
+    AdaptiveClipping,
+    Clipping,
+    Everybody,
+    FixedClipping,
+    FixedCohort,
+    LocalTraining,
+    NoClipping,
+    Participation,
+    PoissonSampling,
+    RecordGradients,
+)
 from fl_audit.mechanisms.law import ReleaseLaw, require_weighable
 from fl_audit.mechanisms.noise import (
     SENSITIVITY_FLOOR,
@@ -24,7 +34,6 @@ from fl_audit.mechanisms.noise import (
     NoNoise,
     effective_noise_multiplier,
 )
-from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participation, PoissonSampling
 from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Place, Standpoint, TargetsParticipation
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
 from fl_audit.privacy.matrices import StrategyKind

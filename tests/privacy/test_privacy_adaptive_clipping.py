@@ -10,9 +10,9 @@ from scipy.stats import kstest
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
+from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import GaussianRelease
 from fl_audit.privacy.gaussian import combined_multiplier, sum_multiplier
-from fl_audit.privacy.profile import PrivacyProfile
 
 
 def test_both_releases_compose_to_the_combined_one() -> None:

@@ -10,11 +10,11 @@ from passing import belief_survival
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplier_for
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.privacy.scores import Sensitivities
 from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget, Target
 
 ACCOUNTANTS = st.sampled_from(list(Accountant))

@@ -14,7 +14,6 @@ import fl_audit.privacy
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import (
     GaussianRelease,
@@ -25,6 +24,7 @@ from fl_audit.privacy.events import (
     gaussian_rounds,
 )
 from fl_audit.privacy.guarantee import guarantee
+from fl_audit.privacy.scores import Sensitivities
 
 
 def claim_of(*events: ReleaseEvent, adjacency: Adjacency = Adjacency.REPLACE_RECORD) -> Claim:

@@ -15,6 +15,7 @@ from scipy.stats import kstest, norm
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
+from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import GaussianRelease
 from fl_audit.privacy.matrices import (
     StrategyKind,
@@ -26,7 +27,6 @@ from fl_audit.privacy.matrices import (
     sensitivity,
     strategy_matrix,
 )
-from fl_audit.privacy.profile import PrivacyProfile
 
 TREE, BANDED = StrategyKind.TREE, StrategyKind.BANDED
 

@@ -15,7 +15,7 @@ from scipy.stats import binom, norm
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.privacy.accounting import Accountant, account
+from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import (
     GaussianRelease,
@@ -28,7 +28,6 @@ from fl_audit.privacy.events import (
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
 from fl_audit.privacy.guarantee import guarantee
 from fl_audit.privacy.pld import MISPLACED_MASS, loss_curves
-from fl_audit.privacy.profile import PrivacyProfile
 
 ADD_REMOVE = Adjacency.ADD_REMOVE_RECORD
 DELTAS = (1e-8, 1e-5, 1e-3, 0.1)

@@ -12,8 +12,7 @@ from scipy.stats import norm
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.privacy.accounting import Accountant, account
-from fl_audit.privacy.beliefs import Sensitivities
+from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
 from fl_audit.privacy.events import (
     GaussianRelease,
     LaplaceRelease,
@@ -22,7 +21,7 @@ from fl_audit.privacy.events import (
     SampledGaussianRelease,
 )
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
-from fl_audit.privacy.profile import PrivacyProfile
+from fl_audit.privacy.scores import Sensitivities
 
 ADD_REMOVE = Adjacency.ADD_REMOVE_RECORD
 FIXED, ADAPTIVE = Sensitivities.FIXED, Sensitivities.ADAPTIVE

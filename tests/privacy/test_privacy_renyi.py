@@ -13,10 +13,9 @@ from scipy.integrate import quad
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.privacy.accounting import Accountant, account, epsilon_of_mu
+from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account, epsilon_of_mu
 from fl_audit.privacy.events import GaussianRelease, LaplaceRelease, RandomizedResponse, SampledGaussianRelease
 from fl_audit.privacy.gaussian import gaussian_mu
-from fl_audit.privacy.profile import PrivacyProfile
 from fl_audit.privacy.renyi import RDP_ORDERS, renyi_divergences
 
 NOISE = (0.5, 2.0, 4.0, 6.0, 16.0)

@@ -8,14 +8,16 @@ from scipy.stats import norm
 
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.beliefs import Sensitivities, gaussian_belief_bound, mu_from_belief
 from fl_audit.privacy.gaussian import gdp_delta, gdp_mu
 from fl_audit.privacy.renyi import _rdp_mu
 from fl_audit.privacy.scores import (
+    Sensitivities,
     epsilon_from_advantage,
     epsilon_from_belief,
     gaussian_advantage,
+    gaussian_belief_bound,
     mu_from_advantage,
+    mu_from_belief,
     rho_alpha,
     rho_alpha_rdp,
     rho_beta,

@@ -11,8 +11,7 @@ from scipy.stats import binom, norm
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.privacy.accounting import Accountant, account
-from fl_audit.privacy.beliefs import Sensitivities
+from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import (
@@ -27,8 +26,8 @@ from fl_audit.privacy.events import (
 from fl_audit.privacy.gaussian import gdp_delta
 from fl_audit.privacy.guarantee import guarantee
 from fl_audit.privacy.pld import MISPLACED_MASS, loss_curves
-from fl_audit.privacy.profile import PrivacyProfile
 from fl_audit.privacy.renyi import RDP_ORDERS, renyi_divergences
+from fl_audit.privacy.scores import Sensitivities
 from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget
 
 SETTINGS = [(1.0, 0.3, 1), (2.0, 0.1, 8), (0.5, 0.7, 3), (4.0, 0.02, 30), (30.0, 0.5, 12)]

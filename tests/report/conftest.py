@@ -20,8 +20,16 @@ from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import View
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
-from fl_audit.mechanisms.clipping import AdaptiveClipping, FixedClipping, NoClipping
-from fl_audit.mechanisms.contribution import LocalTraining, RecordGradients
+from fl_audit.mechanisms.contribution import (
+    AdaptiveClipping,
+    FixedClipping,
+    FixedCohort,
+    LocalTraining,
+    NoClipping,
+    Participation,
+    RecordGradients,
+    participation_of,
+)
 from fl_audit.mechanisms.law import ReleaseLaw
 from fl_audit.mechanisms.noise import (
     CentralGaussian,
@@ -32,13 +40,12 @@ from fl_audit.mechanisms.noise import (
     NoiseScaling,
     NoNoise,
 )
-from fl_audit.mechanisms.participation import FixedCohort, Participation, participation_of
 from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Standpoint
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.privacy.matrices import StrategyKind
+from fl_audit.privacy.scores import Sensitivities
 from fl_audit.report.finding import RunContents
 from fl_audit.report.sections.registry import report_contents
 

@@ -20,7 +20,7 @@ from fl_audit.evidence.run_tables import RunTables, quantiles_by_round
 from fl_audit.game.crafted import CraftedMeasures
 from fl_audit.report import style
 from fl_audit.report.finding import RunContents
-from fl_audit.report.page.pictures import _page_svg, draw_all
+from fl_audit.report.page.html import _page_svg, draw_all
 from fl_audit.report.sections.noise import MOST_TENSORS, NOISE
 from fl_audit.report.sections.registry import SECTIONS, measured, report_contents
 from fl_audit.report.sections.released_model import promise_fits

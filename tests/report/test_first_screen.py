@@ -18,8 +18,7 @@ from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee import guarantee
 from fl_audit.report.page.first_screen import facts_of, first_screen, gauge_html, next_step, warnings_of
-from fl_audit.report.page.html import paragraphs, render_html
-from fl_audit.report.page.pictures import draw_all
+from fl_audit.report.page.html import draw_all, paragraphs, render_html
 from fl_audit.report.page.stylesheet import DARK, LIGHT, STYLESHEET
 from fl_audit.report.page.writing import ON_PAPER, hindrance, write_pdf
 from fl_audit.report.sections.registry import report_contents

@@ -13,14 +13,13 @@ from fl_audit.evidence.findings.insider import InsidersNumbers
 from fl_audit.evidence.findings.promise import ClippingNumbers, ColludersNumbers
 from fl_audit.mechanisms.noise import effective_noise_multiplier
 from fl_audit.mechanisms.standpoint import Place, Standpoint, TargetsParticipation
-from fl_audit.report.page.console import summary_table
-from fl_audit.report.page.html import paragraphs, render_html
-from fl_audit.report.page.pictures import DrawnPicture
+from fl_audit.report.page.first_screen import summary_table
+from fl_audit.report.page.html import DrawnPicture, paragraphs, render_html
 from fl_audit.report.sections.law import law_tables
 from fl_audit.report.sections.registry import measured, report_contents
 from fl_audit.report.style import to_png
-from fl_audit.report.tests_table import title_of
-from fl_audit.report.units import unit_words
+from fl_audit.report.wording import unit_words
+from fl_audit.report.words_of_tests import title_of
 
 
 def opening_of(contents):

@@ -20,15 +20,14 @@ from fl_audit.evidence.findings.released_model import ModelNumbers
 from fl_audit.evidence.findings.verdict import NoiseNumbers
 from fl_audit.evidence.run_tables import Timing
 from fl_audit.report.finding import Row, Section
-from fl_audit.report.page.console import summary_table
-from fl_audit.report.page.html import MOST_FAILED, ON_ITS_WORD, paragraphs, render_html
-from fl_audit.report.page.pictures import DrawnPicture
+from fl_audit.report.page.first_screen import summary_table
+from fl_audit.report.page.html import MOST_FAILED, ON_ITS_WORD, DrawnPicture, paragraphs, render_html
 from fl_audit.report.page.writing import write_report
 from fl_audit.report.sections.noise import _ratio_text
 from fl_audit.report.sections.registry import SECTIONS, measured, page_rows, report_contents
 from fl_audit.report.sections.verdict import banner, verdict_of
-from fl_audit.report.tests_table import ToldTest, broken_tests, p_text
 from fl_audit.report.wording import Reading, finding_text
+from fl_audit.report.words_of_tests import ToldTest, broken_tests, p_text
 
 
 def opening_of(contents):

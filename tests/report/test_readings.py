@@ -13,8 +13,7 @@ from experiments.comparisons.rows import ACCURACY, ADVANTAGE, SHOWN, STAR
 from fl_audit.adjacency import Adjacency
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.report.finding import Row, RunContents
-from fl_audit.report.page.console import summary_table
-from fl_audit.report.page.first_screen import facts_of
+from fl_audit.report.page.first_screen import facts_of, summary_table
 from fl_audit.report.page.html import render_html
 from fl_audit.report.sections.insider import INSIDER, _surer_row, advantage_row
 from fl_audit.report.sections.registry import measured

@@ -15,9 +15,8 @@ from fl_audit.evidence.findings.attacks import INSIDER, AttackNumbers
 from fl_audit.evidence.findings.verdict import VerdictNumbers
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.report.finding import Reading
-from fl_audit.report.page.console import summary_table
-from fl_audit.report.page.html import render_html
-from fl_audit.report.page.pictures import draw_all
+from fl_audit.report.page.first_screen import summary_table
+from fl_audit.report.page.html import draw_all, render_html
 from fl_audit.report.sections.attacks import ATTACKS
 from fl_audit.report.sections.registry import report_contents
 

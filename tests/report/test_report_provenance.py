@@ -6,8 +6,7 @@ import pytest
 
 from experiments.runs.provenance import command_text
 from fl_audit.evidence.run_tables import Provenance, Session
-from fl_audit.report.page.html import render_html
-from fl_audit.report.page.papers import papers_of
+from fl_audit.report.page.html import papers_of, render_html
 from fl_audit.report.sections.law import NOT_NOTED, provenance_line
 from fl_audit.report.sections.registry import report_contents
 

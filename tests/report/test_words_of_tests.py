@@ -18,9 +18,8 @@ from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import guarantee
 from fl_audit.report.sections.noise import excess_text
 from fl_audit.report.sections.verdict import _detection_text
-from fl_audit.report.tests_table import ToldTest, broken_tests, title_of
-from fl_audit.report.units import unit_words
-from fl_audit.report.words_of_tests import MISSING_WORDS
+from fl_audit.report.wording import unit_words
+from fl_audit.report.words_of_tests import MISSING_WORDS, ToldTest, broken_tests, title_of
 
 WORDS = unit_words(Adjacency.REPLACE_RECORD)
 PROMISE = guarantee(Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(8.0, 30), 0.01, 0.5, Accountant.GDP))

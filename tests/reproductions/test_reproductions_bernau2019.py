@@ -63,9 +63,8 @@ from fl_audit.errors import InputError
 from fl_audit.evidence.membership.achieved import relative_tradeoff
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.game.membership import Membership
-from fl_audit.privacy.accounting import Accountant, account
+from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
 from fl_audit.privacy.events import SampledGaussianRelease
-from fl_audit.privacy.profile import PrivacyProfile
 
 SKEWED = CANDIDATES[MembershipStudy.SKEWED][0][0]
 ALL = [one for groups in CANDIDATES.values() for forms in groups for one in forms]

@@ -12,8 +12,8 @@ from experiments.reproductions.bernau2019.faces import LFW_FILES
 from experiments.reproductions.bernau2019.skewed import FEATURES, SKEWED_CLASSES, skewed_purchases
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.files import locate_any
+from fl_audit.data.partition import select_records
 from fl_audit.data.records import Source
-from fl_audit.data.split import select_records
 from fl_audit.errors import InputError
 
 PERSON = np.array([1, 2, 2, 0, 2, 1, 0, 2, 3], dtype=np.int16)

@@ -21,8 +21,7 @@ from experiments.runs.run import rebuild_report, run_audit
 from experiments.runs.run_directory import RunDirectory
 from fl_audit.api.stored_run import read_run
 from fl_audit.errors import InputError
-from fl_audit.stored_json import read_json, require_sealed
-from fl_audit.whole_files import whole_file
+from fl_audit.whole_files import read_json, require_sealed, whole_file
 
 Damage = Callable[[Path], object]
 

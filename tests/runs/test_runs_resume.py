@@ -15,7 +15,7 @@ from experiments.runs.plan import resolve
 from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory, read_public
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.split import select_records
+from fl_audit.data.partition import select_records
 from fl_audit.errors import InputError
 from fl_audit.report.finding import RunContents
 

@@ -13,7 +13,7 @@ from experiments.runs.plan import resolve
 from experiments.runs.run import rebuild_report, run_audit
 from experiments.runs.without_privacy import note_unprotected, unprotected_config, unprotected_place
 from fl_audit.errors import InputError
-from fl_audit.stored_json import read_json
+from fl_audit.whole_files import read_json
 
 # One worker plays the runs that tests of this file share.
 pytestmark = pytest.mark.xdist_group("without privacy")

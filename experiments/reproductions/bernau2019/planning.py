@@ -15,7 +15,7 @@ from experiments.reproductions.playing import cores, seconds_of
 from experiments.runs.store import write_json
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
-from fl_audit.stored_json import read_json
+from fl_audit.whole_files import read_json
 
 PLAN = "plan.json"
 ROOM = 1.25

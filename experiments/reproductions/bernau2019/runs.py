@@ -34,8 +34,8 @@ from fl_audit.evidence.findings.attacks import SCORE
 from fl_audit.evidence.membership.rates import RocCurve, _areas_between_worlds, roc_curve
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.membership import Membership
-from fl_audit.stored_json import read_json
-from server.target_outputs import LOGITS
+from fl_audit.whole_files import read_json
+from server.results import LOGITS
 
 BINS = np.linspace(0.0, 1.0, 26)  # of the largest confidence, in a histogram
 _RATES = np.linspace(0.0, 1.0, 401)  # false-positive rates at which ROC curves are kept

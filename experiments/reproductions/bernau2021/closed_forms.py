@@ -24,12 +24,11 @@ from fl_audit.arrays import Flags, Floats
 from fl_audit.evidence.belief.advantage import clopper_pearson, empirical_advantage
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.beliefs import Sensitivities, gaussian_belief_bound
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, guarantee
-from fl_audit.privacy.scores import epsilon_from_belief, rho_alpha, rho_beta
+from fl_audit.privacy.scores import Sensitivities, epsilon_from_belief, gaussian_belief_bound, rho_alpha, rho_beta
 from fl_audit.privacy.targets import BeliefTarget
 from fl_audit.report.style import BIT_STYLES, INK, finish_axes, new_figure
 

@@ -21,10 +21,10 @@ from fl_audit.arrays import Floats
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity, Measure
 from fl_audit.data.neighbours import NeighbourChoice, ranked_neighbours
-from fl_audit.data.split import select_records
+from fl_audit.data.partition import select_records
 from fl_audit.errors import InputError
 from fl_audit.mechanisms.noise import SENSITIVITY_FLOOR
-from fl_audit.stored_json import read_json
+from fl_audit.whole_files import read_json
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from fl_audit.game.game import Game, load_game
 from fl_audit.game.public import PublicGame
 from fl_audit.game.travelling import sent_game, sent_shard
 from fl_audit.protocol import Key, Query, Record
-from fl_audit.sent_modules import sent_modules
-from fl_audit.user_modules import Portable
+from fl_audit.user_modules import Portable, sent_modules
 
 _TARGETS, _INSIDERS = 1, 2
 """Compartments: of those who are told a secret bit, and of those who must not see it."""

@@ -20,8 +20,8 @@ from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayError, RayTa
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from experiments import talk
+from experiments.runs.cluster.access import versions_of
 from experiments.runs.cluster.freight import SentArrays, freight, put_back, take_out
-from experiments.runs.cluster.versions import versions_of
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _SECONDS_TO_END = 5.0

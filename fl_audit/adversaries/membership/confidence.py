@@ -1,14 +1,25 @@
-"""What a model's outputs say of a record: its loss, and its confidence in the label on a near-normal scale.
+"""What a model says of a record, its loss and its confidence in the label, and how a record is varied to ask again.
+
+A query is a record that the model has not seen, close to one that it may have seen. Which queries there are is fixed
+and public: images are mirrored and moved, and of a row of a table some columns are taken from public records.
 
 Arrays whose shapes do not fit, and numbers out of their range, raise `InputError`.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice, product
+
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax, logsumexp
+from torch import Tensor
 
-from fl_audit.arrays import Floats
+from fl_audit.arrays import Floats, Floats32
+from fl_audit.data.records import Source, TableColumn
 from fl_audit.errors import require
+from fl_audit.randomness import Purpose, generator
 
 
 def log_probabilities(logits: ArrayLike) -> Floats:
@@ -77,3 +88,91 @@ def _places(labels: ArrayLike, logits: Floats) -> NDArray[np.intp]:
     except ValueError:
         require(False, f"labels have shape {found.shape}: accepted is {logits.shape[:-1]}, or what broadcasts to it")
     return np.asarray(wide[..., np.newaxis], dtype=np.intp)
+
+
+_REACH = 2  # pixels by which an image is moved at most
+_IMAGE_QUERIES = 2 * (2 * _REACH + 1) ** 2
+_RESAMPLED = 0.05  # share of the columns of a row that a query takes from elsewhere
+
+
+@dataclass(frozen=True)
+class MovedImages:
+    """Images moved by up to two pixels up, down, left and right, and mirrored."""
+
+    shape: tuple[int, ...]  # shape of one image, height and width last
+
+    def asked(self, features: Tensor, number: int) -> Iterator[Tensor]:
+        """Yield the images as they are, mirrored, and then moved, the shortest ways first, each way plain and mirrored.
+
+        Parameters
+        ----------
+        features, number
+            Shape (n, features) or (n, *shape), which what is yielded has, too, pixels that come in 0; and how many
+            queries, 1 to 50.
+        """
+        images, steps = features.reshape(len(features), *self.shape), range(-_REACH, _REACH + 1)
+        ways = sorted(product(steps, steps), key=lambda way: (abs(way[0]) + abs(way[1]), way))
+        for (down, right), is_mirrored in islice(product(ways, (False, True)), number):
+            moved = _moved(_moved(images, down, -2), right, -1)
+            yield (moved.flip(-1) if is_mirrored else moved).reshape(features.shape)
+
+
+def _moved(images: Tensor, steps: int, axis: int) -> Tensor:
+    """Return images moved along an axis, zeros where nothing comes in."""
+    if steps == 0:
+        return images
+    moved = images.roll(steps, axis)
+    size = images.shape[axis]
+    gone = range(steps) if steps > 0 else range(size + steps, size)
+    moved.index_fill_(axis, torch.tensor(list(gone), device=images.device), 0.0)
+    return moved
+
+
+@dataclass(frozen=True, eq=False)
+class ResampledColumns:
+    """Rows in which a twentieth of the columns, one at least, has the values of a public record."""
+
+    columns: tuple[TableColumn, ...]  # the columns of the table
+    donors: Floats32  # features of public records, shape (m, features)
+    seed: int  # public seed, of which columns and donors are drawn
+
+    def asked(self, features: Tensor, number: int) -> Iterator[Tensor]:
+        """Yield the rows as they are, and then with other columns and donors in every query.
+
+        Parameters
+        ----------
+        features, number
+            Shape (n, features), and how many queries, 1 or more.
+        """
+        yield features
+        few = max(1, round(_RESAMPLED * len(self.columns)))
+        for query in range(1, number):
+            draw = generator(self.seed, Purpose.TARGET_QUERIES, round=query)
+            chosen = draw.permuted(np.tile(np.arange(len(self.columns)) < few, (len(features), 1)), axis=1)
+            replaced = np.repeat(chosen, [column.width for column in self.columns], axis=1)
+            donors = torch.from_numpy(self.donors[draw.integers(len(self.donors), size=len(features))])
+            yield torch.where(torch.from_numpy(replaced).to(features.device), donors.to(features.device), features)
+
+
+Queries = MovedImages | ResampledColumns
+
+
+def queries_for(source: Source, public: Floats32, seed: int, number: int) -> Queries:
+    """Return how records of a data set are varied.
+
+    Raises `InputError` if there is no way to vary the records, or no way to ask so often.
+
+    Parameters
+    ----------
+    source, public
+        The data set, and features of records that no model is trained on, one or more.
+    seed, number
+        Public seed of the values that columns are filled with, and how many queries of each record are wanted.
+    """
+    if (shape := source.image_shape) is not None:
+        accepted = f"accepted are 1 to {_IMAGE_QUERIES}: images are moved by up to {_REACH} pixels and mirrored"
+        require(number <= _IMAGE_QUERIES, f"queries is {number}: {accepted}")
+        return MovedImages(shape)
+    name = source.name
+    require(source.is_table, f"queries is {number} and records of {name} are graphs: accepted are images and tables")
+    return ResampledColumns(source.table_columns, public, seed)

@@ -9,16 +9,34 @@ pass over the records.
 Summed over rounds, the log-odds of a target are the logarithm of the likelihood ratio of all releases, whatever the
 models did between them. Insiders of one world see the same noise: their log-odds are not independent. Arrays whose
 shapes do not fit, and numbers out of their range, raise `InputError`.
+
+On the wire: For each target there is an insider of its own, who knows everything but that one coin. One client plays
+all of them: it is told all coins and who takes part, works out the noise of the release, and uses of a target's own
+coin only what its insider sees anyway, the release.
 """
 
 import math
+from collections.abc import Sequence
+from math import isinf
+from typing import NamedTuple, assert_never
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from torch import Tensor
 
+from fl_audit.adjacency import Unit
+from fl_audit.adversaries.membership.loss import ascent
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import InputError, require
+from fl_audit.game.contributing import Moment, contributed
+from fl_audit.game.game import Game
+from fl_audit.game.hypotheses import WhitenedStep, whitened_steps
+from fl_audit.game.membership import Membership
+from fl_audit.game.seen import SeenRound
+from fl_audit.learning.record_gradients import record_gradients
+from fl_audit.learning.sampling import Portion
+from fl_audit.learning.stacked import GRADIENT_BUDGET
 from fl_audit.mechanisms.weighing import mixed_log_odds
 from fl_audit.privacy.events import require_sampling_rate
 
@@ -134,3 +152,168 @@ def _checked_flags(flags: Flags, name: str, shape: tuple[int, ...]) -> Flags:
     accepted = found.dtype == np.bool_ and found.shape == shape
     require(accepted, f"{name} is {found.dtype} of shape {found.shape}: accepted is bool {shape}, as the products")
     return found
+
+
+class TargetsObserved(NamedTuple):
+    """What a round tells about every target."""
+
+    increments: Floats  # added to the log-odds of "in" against "out", float64 (worlds, targets)
+    # ||g|| / sigma of the target's clipped contribution, 0 where it is known to take no part, float64 (worlds,
+    # targets).
+    signal: Floats
+    # The noise of the released sum along the target's contribution over sigma, which is N(0, 1) if the claim holds,
+    # float64 (worlds, targets); NaN where there is no such direction. It takes the coins: for the challenger, and no
+    # insider. In the game of reconstruction it is that of the candidate which is in, and of the others means nothing.
+    noise: Floats
+
+
+def observe_targets(game: Game, seen: SeenRound, membership: Membership | None) -> TargetsObserved:
+    """Weigh what was seen of a round for every target.
+
+    Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; see `fl_audit.adversaries.membership.insider`.
+    Noise that is correlated over rounds is whitened first: there a target's contribution is that of several rounds.
+
+    Parameters
+    ----------
+    game, membership
+        The game, and which targets are in; None in the game of reconstruction, where exactly one is, and nobody tells
+        the insider which. There every candidate is weighed against there being none, which differs from its
+        log-likelihood by what is the same for all.
+    seen
+        What clients saw; where rounds are sampled, with everybody's participation.
+    """
+    public, worlds = game.public, len(seen.start)
+    membership = membership or Membership(np.zeros((worlds, game.public.targets), dtype=np.bool_))
+    law, sees = public.law, public.standpoint.sees_participation
+    sigma = law.noise_scale(np.zeros(worlds), public.standpoint, seen.around.norms_array)
+    steps = whitened_steps(game, seen)
+    of_sum: tuple[Floats, Floats] | None = None
+    clip = None  # what is added up from formed contributions is clipped already
+    match game.unit:
+        case Unit.RECORD if len(steps) == 1:
+            (products, norms), clip = _of_records(game, seen, steps[0], membership), law.clipping_norm
+        case Unit.RECORD:
+            products, norms = _of_records_over_rounds(game, seen, steps, membership)
+        case Unit.CLIENT:
+            (products, norms), of_sum = _of_clients(game, seen, steps, membership, sigma)
+        case _:
+            assert_never(game.unit)
+    part = _taking_part(game, seen, seen.number, worlds) if len(steps) == 1 else None
+    takes_part = None if part is None else part[:, game.targets]
+    added = increments(products, norms, clip, sigma, membership.is_in, takes_part, law.sampling_rate, sees)
+    longest, summed = _signal_to_noise(norms, clip, sigma), of_sum or (products, norms)
+    signal = longest if takes_part is None or not (sees or law.sampling_rate == 1) else longest * takes_part
+    noise = _noise_along(*summed, sigma)
+    if public.exactly_one:  # the candidate itself, if it takes part, was not subtracted
+        noise -= _signal_to_noise(summed[1], clip, sigma) * (1 if takes_part is None else takes_part)
+    return TargetsObserved(added, signal, noise)
+
+
+def _taking_part(game: Game, seen: SeenRound, number: int, worlds: int) -> Flags | None:
+    """Return which units take part in a round, if they are in, (worlds, units); None is all of them."""
+    members, shown = game.public.cohort(number), seen.around.taking_part
+    if members is not None:
+        return np.broadcast_to(np.isin(np.arange(game.units), members), (worlds, game.units))
+    return None if shown is None else shown.bool().cpu().numpy()
+
+
+def _in_sum(game: Game, membership: Membership, part: Flags | None) -> Flags:
+    """Return which units are in a round's sum, (worlds, units)."""
+    held = np.ones((membership.worlds, game.units), dtype=np.bool_)
+    held[:, game.targets] = membership.is_in
+    return held if part is None else held & part
+
+
+def _noise_of_records(game: Game, seen: SeenRound, step: WhitenedStep, membership: Membership) -> Tensor:
+    """Return a round's release less all gradients that are in it, float64 (worlds, parameters)."""
+    everything, norm = game.training, game.public.law.clipping_norm
+    part = _taking_part(game, seen, step.number, membership.worlds)
+    held = torch.from_numpy(_in_sum(game, membership, part)).to(step.start.device)
+    total = game.model.clipped_sum(step.start, everything.features, everything.labels, norm, None, held)
+    noise = step.release.double() - total.double()
+    return noise - pushed_up(game, step.start).double() if game.public.ascent > 0 else noise
+
+
+def _of_records(game: Game, seen: SeenRound, step: WhitenedStep, membership: Membership) -> tuple[Floats, Floats]:
+    """Return the products of the targets' gradients with the noise, and their norms, before clipping."""
+    noise = _noise_of_records(game, seen, step, membership)
+    found = record_gradients(game.model, step.start, game.differing.features, game.differing.labels, noise)
+    return _array(found.products), _array(found.norms)
+
+
+def _of_records_over_rounds(
+    game: Game, seen: SeenRound, steps: Sequence[WhitenedStep], membership: Membership
+) -> tuple[Floats, Floats]:
+    """Return the same of what several rounds hold of a target, each clipped and times its factor."""
+    noise = sum((step.factor * _noise_of_records(game, seen, step, membership) for step in steps), torch.zeros(()))
+    shape, norm, differing = membership.is_in.shape, game.public.law.clipping_norm, game.differing
+    products, norms = np.empty(shape), np.empty(shape)
+    together = max(1, GRADIENT_BUDGET // steps[0].start.numel())
+    for first in range(0, shape[1], together):
+        some, whole = slice(first, first + together), torch.zeros(())
+        for step in steps:
+            portion = Portion(differing.features[some], differing.labels[some])
+            one = game.model.example_gradients(step.start, portion).double()
+            whole = whole + step.factor * one * (norm / one.norm(dim=2, keepdim=True)).clamp(max=1)
+        products[:, some] = _array(torch.bmm(whole, noise.unsqueeze(2)).squeeze(2))
+        norms[:, some] = _array(whole.norm(dim=2))
+    return products, norms
+
+
+def _of_clients(
+    game: Game, seen: SeenRound, steps: Sequence[WhitenedStep], membership: Membership, sigma: Floats
+) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """Return the products of the target clients' clipped updates with the noise, and their norms.
+
+    A client's bit for an adaptive norm is one coordinate more, in units in which its noise is that of the others. Both
+    stand there a second time without it: beside a short update the noise of the bits would hide that of the sum.
+    """
+    law, around, unit = game.public.law, seen.around, torch.from_numpy(sigma)
+    if law.is_adaptive:
+        unit = unit / law.bit_sigma
+    noise: Tensor | float = 0.0
+    updates: dict[int, Tensor] = {}
+    for step in steps:
+        part, moment = _taking_part(game, seen, step.number, membership.worlds), Moment(step.number, around.norms)
+        held = _in_sum(game, membership, part)
+        noise = noise + step.factor * _with_bit(step.release, around.bits, unit)
+        for client in range(game.units):
+            is_target = client in game.targets and (part is None or bool(part[:, client].any()))
+            if not held[:, client].any() and not is_target:
+                continue
+            one = contributed(game, client, game.shard(client), step.start, moment)
+            added = step.factor * _with_bit(one.total, one.centred_bits if law.is_adaptive else None, unit)
+            noise = noise - added * torch.from_numpy(held[:, client]).to(added.device).unsqueeze(1)
+            if is_target:
+                updates[client] = updates.get(client, 0.0) + added
+    assert isinstance(noise, Tensor), "a round is weighed"
+    nothing = torch.zeros_like(noise)
+    of_targets = [updates.get(int(client), nothing) for client in game.targets]
+    kept = noise.shape[1], noise.shape[1] - law.is_adaptive
+    along = [torch.stack([(noise * one)[:, :end].sum(dim=1) for one in of_targets], dim=1) for end in kept]
+    norms = [torch.stack([one[:, :end].norm(dim=1) for one in of_targets], dim=1) for end in kept]
+    whole, of_sum = ((_array(product), _array(norm)) for product, norm in zip(along, norms, strict=True))
+    return whole, of_sum
+
+
+def _with_bit(total: Tensor, bits: Tensor | None, unit: Tensor) -> Tensor:
+    """Return sums in float64, with one coordinate more where a bit goes with them."""
+    if bits is None:
+        return total.double()
+    return torch.cat([total.double(), (bits.double() * unit).unsqueeze(1).to(total.device)], dim=1)
+
+
+def pushed_up(game: Game, models: Tensor) -> Tensor:
+    """Return what a malicious insider adds to its contribution of a round, float32 (worlds, parameters).
+
+    Parameters
+    ----------
+    game, models
+        What every party knows, and the models at the start of the round, float32 (worlds, parameters).
+    """
+    norm = None if isinf(game.public.law.clipping_norm) else game.public.law.clipping_norm
+    return ascent(game.model, models, game.differing.features, game.differing.labels, game.public.ascent, norm)
+
+
+def _array(values: Tensor) -> Floats:
+    return np.asarray(values.double().cpu().numpy(), dtype=np.float64)

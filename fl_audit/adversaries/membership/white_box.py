@@ -3,16 +3,260 @@
 No shadow worlds are needed: the attacker of a world knows of half of its targets whether they are members, and never
 looks at another world. Crossing the halves gives every target a score by a network that was not told of it. Numbers out
 of their range raise `InputError`.
+
+Many networks learn side by side. Every network has learning examples of its own and learns nothing of the others: all
+tensors have a leading axis of networks, and a step of Adam moves every number by itself. Initial weights and the inputs
+that are left out are the same for all of them, so what a network learns does not depend on which ones run beside it.
+Every step sees all learning examples, so their order does not matter either.
 """
 
-import numpy as np
-from scipy.stats import rankdata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import assert_never
 
-from fl_audit.adversaries.membership.attack_networks import WhiteBoxRule, _learnt_log_odds
+import numpy as np
+import torch
+import torch.nn.functional as F
+from scipy.stats import rankdata
+from torch import Tensor
+
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
-from fl_audit.arrays import Flags, Floats
+from fl_audit.arrays import Flags, Floats, Floats32
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership
+
+_NARROW = 16
+_LEAST_LOSS = 1e-16  # about what rounding leaves of a loss in float64
+_LEAST_SPREAD = 1e-30
+"""Of learning examples that are all but equal the spread says nothing, and dividing by it would overflow."""
+_FARTHEST = 1e3  # standard deviations beyond which examples are no longer told apart
+
+Shown = Mapping[str, Tensor]
+"""What networks are shown: a part's values (networks, examples, inputs) by its name; in place of the gradient its two
+factors `signals` and `inputs`, (networks, examples, releases, .) each."""
+
+
+class WhiteBoxPart(StrEnum):
+    """What the attack network is shown of a target.
+
+    GRADIENT: of the loss in weight and bias of the last dense layer. ACTIVATIONS: of the last hidden layer. OUTPUT:
+    log-probabilities of all classes. LOSS: the cross-entropy, as it is and as the log-odds of the label that it stands
+    for. LABEL: the class, one-hot.
+    """
+
+    GRADIENT = "gradient"
+    ACTIVATIONS = "activations"
+    OUTPUT = "output"
+    LOSS = "loss"
+    LABEL = "label"
+
+
+_AUTHORS_PARTS = frozenset({WhiteBoxPart.GRADIENT, WhiteBoxPart.OUTPUT, WhiteBoxPart.LOSS, WhiteBoxPart.LABEL})
+"""What the code of Bernau et al. 2019 shows it."""
+
+
+@dataclass(frozen=True)
+class WhiteBoxRule:
+    """What is chosen before the attack."""
+
+    # What the network is shown, one part or more. Each has a branch of two layers.
+    parts: frozenset[WhiteBoxPart] = _AUTHORS_PARTS
+    # How many linear maps of a class's row of the gradient are learned, the same for all classes, 1 or more. With as
+    # many as the row has entries the branch is a dense layer on the whole gradient.
+    filters: int = 8
+    branch: tuple[int, int] = (32, 16)  # widths of the two layers of a branch
+    trunk: tuple[int, ...] = (32,)  # widths of the hidden layers that all branches lead to
+    steps: int = 200  # steps of Adam, 1 or more; each sees all learning examples
+    # Learning rate, above 0, of layers with up to 16 inputs; wider ones learn at rate x 16 / inputs. Adam moves all
+    # weights alike, and a branch of a thousand inputs would otherwise drown that of the loss.
+    rate: float = 0.01
+    decay: float = 0.01  # weight decay (AdamW), 0 or more
+    # Share of a branch's inputs that is left out in a step, from 0 to below 1; the loss's branch keeps all.
+    dropout: float = 0.8
+    seed: int = 0  # of initial weights and dropout
+
+    def __post_init__(self) -> None:
+        require(len(self.parts) > 0, "no parts are shown to the attack network: accepted is one or more")
+        for part in self.parts:
+            accepted = f"accepted are {', '.join(WhiteBoxPart)}"
+            require(part in set(WhiteBoxPart), f"part {part!r} is unknown: {accepted}")
+        whole = {"filters": self.filters, "steps": self.steps, "smallest width": min(self.branch + self.trunk)}
+        for name, value in whole.items():
+            require(value >= 1, f"{name} is {value}: accepted are whole numbers from 1")
+        require(self.rate > 0, f"rate is {self.rate}: accepted are numbers above 0")
+        require(self.decay >= 0, f"decay is {self.decay}: accepted are numbers from 0")
+        require(0 <= self.dropout < 1, f"dropout is {self.dropout}: accepted are numbers from 0 to below 1")
+
+
+def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, rule: WhiteBoxRule) -> Floats:
+    """Return the log-odds of membership that one network a world gives to all targets, shape (worlds, targets).
+
+    Who is in, bool (worlds, targets), has no effect where `learnt` is False, which says from which targets, one or
+    more, each world's network learns. What comes back for these is no attack, for the network was told.
+    """
+    places, counted = _learning_places(learnt)
+    shown = _shown(features, rule, places, counted)
+    examples = {name: _taken(values, places) for name, values in shown.items()}
+    answers = _taken(torch.from_numpy(is_in).float(), places)
+    source = torch.Generator().manual_seed(rule.seed)
+    networks = _Networks.initial(rule, examples, source)
+    networks.train(examples, answers, counted, source)
+    with torch.no_grad():
+        return np.asarray(networks.log_odds(shown).double().numpy(), dtype=np.float64)
+
+
+def _learning_places(learnt: Flags) -> tuple[Tensor, Tensor]:
+    """Return which targets each network learns from, and their weights, shapes (networks, most).
+
+    Weights of one network add up to 1. Where a network has fewer examples than another, targets that it does not learn
+    from fill up, with weight 0.
+    """
+    flags = torch.from_numpy(learnt)
+    most = int(flags.sum(1).max())
+    order = torch.argsort(flags.int(), dim=1, descending=True, stable=True)[:, :most]
+    counted = flags.gather(1, order).float()
+    return order, counted / counted.sum(1, keepdim=True)
+
+
+def _taken(values: Tensor, places: Tensor) -> Tensor:
+    """Return each network's examples at its places, shape (networks, places, ...)."""
+    return values[torch.arange(len(values)).unsqueeze(1), places]
+
+
+def _shown(features: WhiteBoxFeatures, rule: WhiteBoxRule, places: Tensor, counted: Tensor) -> dict[str, Tensor]:
+    """Return what the networks are shown of all targets, on scales that follow from the learning examples alone."""
+
+    def scaled(values: Floats32 | Tensor, centred: bool = True) -> Tensor:
+        return _standardised(torch.as_tensor(values), places, counted, centred)
+
+    shown = {}
+    for part in sorted(rule.parts):
+        match WhiteBoxPart(part):
+            case WhiteBoxPart.GRADIENT:
+                # What can be said in maps of d (h, 1)' stays the same when h is scaled and moved, for a 1 stands beside
+                # it. (Where the layer has no bias, d is known all the same, as output less label.) The signals keep
+                # their zero: moved, they would bring in the activations by themselves.
+                inputs = scaled(features.inputs)
+                shown["inputs"] = torch.cat([inputs, torch.ones_like(inputs[..., :1])], -1)
+                shown["signals"] = scaled(features.signals, centred=False)
+            case WhiteBoxPart.ACTIVATIONS:
+                shown[part] = scaled(features.inputs).flatten(2)
+            case WhiteBoxPart.OUTPUT:
+                shown[part] = scaled(features.log_probabilities).flatten(2)
+            case WhiteBoxPart.LOSS:
+                losses = torch.from_numpy(features.losses)
+                shown[part] = torch.cat([scaled(losses), scaled(_label_log_odds(losses))], -1)
+            case WhiteBoxPart.LABEL:
+                one_hot = F.one_hot(torch.from_numpy(features.labels), features.log_probabilities.shape[-1]).float()
+                shown[part] = one_hot.expand(features.worlds, -1, -1)
+            case _:
+                assert_never(WhiteBoxPart(part))
+    return shown
+
+
+def _label_log_odds(losses: Tensor) -> Tensor:
+    """Return log p - log(1 - p) of a loss -log p, without overflow: -loss - log(1 - e^-loss)."""
+    exact = losses.double().clamp(min=_LEAST_LOSS)
+    return (-exact - torch.log(-torch.expm1(-exact))).float()
+
+
+def _standardised(values: Tensor, places: Tensor, counted: Tensor, centred: bool) -> Tensor:
+    """Return values divided by their spread over the learning examples, about their mean or about 0."""
+    examples = _taken(values, places)
+    weights = counted.reshape(*counted.shape, *[1] * (values.dim() - 2))
+    mean = (weights * examples).sum(1, keepdim=True) if centred else torch.zeros_like(examples[:, :1])
+    spread = (weights * (examples - mean).square()).sum(1, keepdim=True).sqrt()
+    # An example far beyond all that was learned from says no more than one at the edge, and must not overflow.
+    return ((values - mean) / torch.where(spread > _LEAST_SPREAD, spread, 1.0)).clamp_(-_FARTHEST, _FARTHEST)
+
+
+@dataclass(frozen=True)
+class _Networks:
+    """Weights of all networks."""
+
+    rule: WhiteBoxRule  # sizes and training
+    branches: tuple[str, ...]  # names of the branches, in the order in which the trunk reads them
+    # By the layer's name, (networks, ins, outs); of `filters` (networks, releases, inputs, filters).
+    weights: dict[str, Tensor]
+    biases: dict[str, Tensor]  # by the layer's name, (networks, 1, outs)
+
+    @classmethod
+    def initial(cls, rule: WhiteBoxRule, examples: Shown, source: torch.Generator) -> "_Networks":
+        """Return untrained networks, all alike: weights normal with variance 2 / ins (He et al. 2015), no biases."""
+        networks = len(next(iter(examples.values())))
+        made = cls(rule, tuple(sorted(rule.parts)), {}, {})
+
+        def layer(name: str, ins: int, outs: int) -> None:
+            drawn = torch.randn(ins, outs, generator=source) * (2 / ins) ** 0.5
+            made.weights[name] = drawn.expand(networks, -1, -1).clone().requires_grad_()
+            made.biases[name] = torch.zeros(networks, 1, outs, requires_grad=True)
+
+        for branch in made.branches:
+            ins = 0
+            if branch == WhiteBoxPart.GRADIENT:
+                _, _, releases, width = examples["inputs"].shape
+                drawn = torch.randn(releases, width, rule.filters, generator=source) * (releases * width) ** -0.5
+                made.weights["filters"] = drawn.expand(networks, -1, -1, -1).clone().requires_grad_()
+                ins = rule.filters * examples["signals"].shape[-1]
+            layer(f"{branch} 1", ins or examples[branch].shape[-1], rule.branch[0])
+            layer(f"{branch} 2", *rule.branch)
+        widths = (rule.branch[1] * len(made.branches), *rule.trunk, 1)
+        for number, (ins, outs) in enumerate(pairwise(widths)):
+            layer(f"trunk {number}", ins, outs)
+        return made
+
+    def log_odds(self, shown: Shown, source: torch.Generator | None = None) -> Tensor:
+        """Return the log-odds of membership of every example, shape (networks, examples).
+
+        The source draws which inputs of the branches are left out; None leaves out none.
+        """
+        seen = []
+        for branch in self.branches:
+            inputs = self._filtered(shown) if branch == WhiteBoxPart.GRADIENT else shown[branch]
+            kept = source if branch != WhiteBoxPart.LOSS else None
+            hidden = torch.relu(self._layer(f"{branch} 1", inputs, kept))
+            seen.append(torch.relu(self._layer(f"{branch} 2", hidden)))
+        values, last = torch.cat(seen, -1), len(self.rule.trunk)
+        for number in range(last):
+            values = torch.relu(self._layer(f"trunk {number}", values))
+        return self._layer(f"trunk {last}", values).squeeze(-1)
+
+    def train(self, examples: Shown, answers: Tensor, counted: Tensor, source: torch.Generator) -> None:
+        """Train all networks on cross-entropy, in place; answers (networks, examples) are 1 for members, else 0."""
+        rule = self.rule
+        slower = {name: min(1.0, _NARROW / values.shape[-2]) for name, values in self.weights.items()}
+        groups = [{"params": [values], "lr": rule.rate * slower[name]} for name, values in self.weights.items()]
+        groups.append({"params": list(self.biases.values()), "weight_decay": 0.0})
+        optimizer = torch.optim.AdamW(groups, lr=rule.rate, weight_decay=rule.decay)
+        for _ in range(rule.steps):
+            optimizer.zero_grad()
+            losses = F.binary_cross_entropy_with_logits(self.log_odds(examples, source), answers, reduction="none")
+            torch.autograd.backward((losses * counted).sum())
+            optimizer.step()
+
+    def _layer(self, name: str, inputs: Tensor, source: torch.Generator | None = None) -> Tensor:
+        """Return a dense layer's outputs (networks, examples, outs), with some of its inputs left out."""
+        weights = self.weights[name]
+        if source is not None:
+            kept = torch.rand(weights.shape[1], 1, generator=source) < 1 - self.rule.dropout
+            weights = weights * (kept / (1 - self.rule.dropout))
+        return torch.baddbmm(self.biases[name], inputs, weights)
+
+    def _filtered(self, shown: Shown) -> Tensor:
+        """Return the learned linear maps of each class's row of the gradient, (networks, examples, filters x outs).
+
+        A map k of a row d_c (h, 1) is d_c times that of (h, 1), so the gradient itself is never formed. Releases are
+        added up, as channels of a convolution are.
+        """
+        maps = self.weights["filters"]
+        found = []
+        for release in range(maps.shape[1]):
+            mapped = torch.bmm(shown["inputs"][:, :, release], maps[:, release])
+            found.append(mapped.unsqueeze(-1) * shown["signals"][:, :, release].unsqueeze(-2))
+        return sum(found[1:], start=found[0]).flatten(2)
+
 
 _LEAST_LEARNT = 2
 _SCALARS_AT_ONCE = 2**23

@@ -13,9 +13,9 @@ from fl_audit.confidence.shift import detectable_slope, spread_of_parts
 from fl_audit.evidence.belief.family import DETECTION_POWER, FAMILY_LEVEL, TestName, TestResult
 from fl_audit.evidence.belief.noise_estimate import breach_ratio
 from fl_audit.evidence.belief.verdict import Judgement, judged_by_one
-from fl_audit.evidence.canary_dilution import dilution, squared_spread
 from fl_audit.evidence.findings.found import Findings, json_of
 from fl_audit.evidence.finished_run import FinishedRun
+from fl_audit.evidence.live_doubts import dilution, squared_spread
 from fl_audit.game.canaries import CanaryFacts
 from fl_audit.learning.private_training import opacus_epsilon
 from fl_audit.mechanisms.contribution import PrivateTraining

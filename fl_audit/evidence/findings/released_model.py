@@ -1,12 +1,17 @@
-"""The released model: how well it does its job, what its losses alone give away (Epsilon*), and where it comes from."""
+"""The released model and its data owners: accuracy, what losses alone give away (Epsilon*), what owners promise."""
 
 import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from fl_audit.evidence.findings.found import Findings, finite, json_of
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.evidence.run_tables import Provenance, Timing, Unprotected
+from fl_audit.learning.private_training import opacus_epsilon
+from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.privacy.accounting import Accountant, client_epsilons
 
 
 @dataclass(frozen=True)
@@ -86,3 +91,105 @@ class OriginNumbers:
 def measure_origin(run: FinishedRun, _: Findings) -> OriginNumbers:
     """Return where a run comes from, and how long it took."""
     return OriginNumbers(run.provenance, run.timing)
+
+
+@dataclass(frozen=True)
+class ClientStar:
+    """Epsilon* of one client's shard over the worlds, in nats: order statistics, infinite where unbounded."""
+
+    client: int  # number of the client
+    worlds: int  # worlds in which its shard had two records or more; without any the rest is NaN
+    # `low`, `median`, `high`, `max`: 5 %, 50 %, 95 % and the largest.
+    low: float
+    median: float
+    high: float
+    max: float
+
+
+@dataclass(frozen=True)
+class ClientNumbers:
+    """Epsilon* of every client's shard at the last release, and how many records each holds, where that is known."""
+
+    clients: tuple[ClientStar, ...]
+    shards: tuple[int, ...] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `client_epsilon_star`."""
+        return {"client_epsilon_star": json_of(self.clients)}
+
+
+def measure_clients(run: FinishedRun, _: Findings) -> ClientNumbers | None:
+    """Return Epsilon* of every shard; None where it was not computed."""
+    table = run.tables.clients
+    if table is None or "epsilon_star" not in table:
+        return None
+    last = table[table["round"] == table["round"].max()]
+    return ClientNumbers(
+        tuple(
+            _client(int(str(client)), values.dropna().to_numpy(dtype=np.float64))
+            for client, values in last.groupby("client")["epsilon_star"]
+        ),
+        _shards(run),
+    )
+
+
+def _shards(run: FinishedRun) -> tuple[int, ...] | None:
+    noted = None if run.provenance is None else run.provenance.shards
+    return noted if noted is not None and len(noted) == run.facts.game.clients else None
+
+
+def _client(client: int, known: np.ndarray[Any, np.dtype[np.float64]]) -> ClientStar:
+    if not known.size:
+        return ClientStar(client, 0, math.nan, math.nan, math.nan, math.nan)
+    # Order statistics, for an unbounded value has no mean and no neighbour to interpolate to.
+    low, median, high = (float(np.quantile(known, level, method="inverted_cdf")) for level in (0.05, 0.5, 0.95))
+    return ClientStar(client, int(known.size), low, median, high, float(known.max()))
+
+
+@dataclass(frozen=True)
+class ClientPromise:
+    """The promise of one client over all rounds."""
+
+    client: int  # number of the client
+    records: int  # size of its shard
+    sampling_rate: float  # probability with which a record was in a step, as its accountant counted
+    steps: int  # steps that its accountant counted
+    epsilon: float  # what it promises, by the accountant of the run
+    epsilon_rdp: float  # the same by `rdp`
+    epsilon_opacus: float  # what the accountant of Opacus names that it kept
+
+
+@dataclass(frozen=True)
+class ClientPromises:
+    """The promises of all clients."""
+
+    clients: tuple[ClientPromise, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `client_promises`."""
+        return {"client_promises": json_of(self.clients)}
+
+
+def measure_client_promises(run: FinishedRun, _: Findings) -> ClientPromises | None:
+    """Return what every client promises; None where clients do not train privately."""
+    table, promise, law = run.tables.clients, run.facts.guarantee, run.facts.game.law
+    if table is None or promise is None or not isinstance(law.contribution, PrivateTraining):
+        return None
+    # An accountant counts the same steps in every world.
+    last = table[table["round"] == table["round"].max()].groupby("client").max().sort_index()
+    shards, schedule = [int(records) for records in last["records"]], law.contribution.schedule
+
+    def promised(accountant: Accountant) -> tuple[float, ...]:
+        return client_epsilons(
+            shards, schedule.batch, run.facts.game.rounds, law.noise_multiplier, promise.delta, accountant,
+            epochs=schedule.epochs, steps=schedule.steps,
+        )  # fmt: skip
+
+    rates = [float(rate) for rate in last["accounted_sampling_rate"]]
+    steps = [int(count) for count in last["accounted_steps"]]
+    noise = [float(one) for one in last["accounted_noise_multiplier"]]
+    kept = [opacus_epsilon(*counted, promise.delta) for counted in zip(noise, rates, steps, strict=True)]
+    columns = (shards, rates, steps, promised(promise.accountant), promised(Accountant.RDP), kept)
+    return ClientPromises(
+        tuple(ClientPromise(client, *values) for client, values in enumerate(zip(*columns, strict=True)))
+    )

@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike
 
 from fl_audit.arrays import Floats, Integers
 from fl_audit.canaries.bounds import OneRunBound, bound_of_guesses
-from fl_audit.canaries.guesses import guesses_of_scores
 from fl_audit.canaries.methods import OneRunMethod
+from fl_audit.canaries.tradeoff import guesses_of_scores
 from fl_audit.errors import require
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod

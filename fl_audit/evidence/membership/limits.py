@@ -25,8 +25,8 @@ from scipy.special import ndtr, ndtri
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.privacy import pld
+from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.log_odds import fine_curves
-from fl_audit.privacy.profile import PrivacyProfile
 
 
 def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:

@@ -1,4 +1,6 @@
-"""The first screen of a report: the verdict in words, three numbers, a gauge, what to do next, what to beware of.
+"""The first screen of a report, and a run in a few lines on the terminal.
+
+The first screen: the verdict in words, three numbers, a gauge, what to do next, what to beware of.
 
 The gauge shows what was promised, what was shown, and which breach would have been found. It is made of boxes and not
 of a drawing, so that its words keep their size on a phone. Its axis ends beyond everything that was measured, and what
@@ -9,6 +11,9 @@ import math
 from dataclasses import dataclass, replace
 from html import escape
 from typing import assert_never
+
+from rich.table import Table
+from rich.text import Text
 
 from fl_audit.evidence.belief.advantage import most_wins
 from fl_audit.evidence.belief.family import FAMILY_LEVEL, OF_NOISE, TestName
@@ -23,10 +28,12 @@ from fl_audit.report.law_words import not_private_label
 from fl_audit.report.page.markup import banner_html, next_html
 from fl_audit.report.sections.insider import advantage_row
 from fl_audit.report.sections.law import provenance_line
+from fl_audit.report.sections.registry import page_rows
 from fl_audit.report.sections.released_model import beside_text
 from fl_audit.report.sections.verdict import banner, verdict_of, worlds_needed_text
-from fl_audit.report.tests_table import ToldTest, broken_tests, p_as_chance
-from fl_audit.report.wording import number_text, one_in, percent
+from fl_audit.report.wording import finding_text, number_text, one_in, percent
+from fl_audit.report.words_of_tests import ToldTest, broken_tests, p_as_chance
+from fl_audit.user_modules import title_of_named
 
 LARGE_DELTA = 0.5
 """From this delta times the number of units on, a mechanism that publishes whole units is said to keep the promise."""
@@ -326,3 +333,25 @@ def _of_accountant(kept: float | None, promise: Guarantee) -> str:
         f"A breach begins at the dotted mark, what the claimed noise gives away, {how} {number_text(kept, 3)}; "
         f"{promise.accountant} counts it as {number_text(promise.epsilon, 3)}."
     )
+
+
+_WIDEST_NAME = 30
+
+
+def summary_table(contents: RunContents) -> Table:
+    """Return a table for the terminal: the verdict, what to do next, and the numbers of the report's page."""
+    game, words, warnings = contents.facts.game, banner(contents), warnings_of(contents)
+    title = Text(f"{game.data.title}, {title_of_named(game.model)}: {contents.run.worlds:,} x {game.rounds} rounds")
+    table = Table(title=title, show_header=False, caption=Text("\n".join(warnings)) if warnings else None)
+    table.add_column("what", style="bold", max_width=_WIDEST_NAME)
+    table.add_column("finding")
+    *_, style = words.look.value
+    table.add_row(Text("Verdict"), Text(words.word, style=style).append(f". {words.line}", style="not bold default"))
+    table.add_row(Text("Next"), Text(next_step(contents)))
+    table.add_section()
+    for fact in facts_of(contents):
+        table.add_row(Text(fact.name), Text(f"{fact.value}, {fact.note}"))
+    table.add_section()
+    for row in page_rows(contents):
+        table.add_row(Text(row.name), Text(finding_text(row.to_json())))
+    return table

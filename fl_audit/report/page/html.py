@@ -1,24 +1,154 @@
 """The report as one HTML file that needs nothing else: a page, and an appendix that is folded on a screen."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.evidence.findings.attacks import AttackNumbers, MembershipNumbers
+from fl_audit.evidence.findings.insider import InsiderNumbers
+from fl_audit.evidence.findings.pair import PairNumbers
 from fl_audit.notebook import Markup
+from fl_audit.privacy.accounting import Accountant
 from fl_audit.report.finding import Row, RunContents, Section, Table
 from fl_audit.report.law_words import SIMULATION_NOTICE, scaling_text
 from fl_audit.report.page.first_screen import first_screen
 from fl_audit.report.page.markup import html_figure, html_page, page_table, value_html
-from fl_audit.report.page.papers import papers_of
-from fl_audit.report.page.pictures import DrawnPicture
+from fl_audit.report.page.stylesheet import DRAWN
 from fl_audit.report.sections.law import law_tables
 from fl_audit.report.sections.promise import person_text
 from fl_audit.report.sections.registry import measured, page_rows
 from fl_audit.report.sections.verdict import verdict_of
-from fl_audit.report.tests_table import broken_tests
+from fl_audit.report.style import to_png, to_svg
 from fl_audit.report.wording import Reading, percent, plural
+from fl_audit.report.words_of_tests import broken_tests
 from fl_audit.user_modules import title_of_named
+
+_FONT = re.compile(r"font: (?:(\w+) )?([\d.]+)px [^;\"]+")
+_REFERENCE = re.compile(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"")
+_NOT_IN_A_PAGE = re.compile(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class DrawnPicture:
+    """A figure as PNG bytes, with the name of its section and its words, and as an SVG element for a page."""
+
+    name: str
+    png: bytes
+    title: str
+    caption: str
+    svg: str = ""
+
+
+def draw_all(contents: RunContents) -> list[DrawnPicture]:
+    """Return every figure of the report, in order, without those that the run has no numbers for."""
+    drawn = []
+    for section, numbers in measured(contents):
+        if (picture := section.picture) is not None and picture.applies(numbers, contents):
+            figure, caption = picture.figure(numbers, contents), picture.caption(numbers, contents)
+            png = to_png(figure)
+            figure.set_layout_engine("none")  # what was laid out for the first is right for the second
+            drawn.append(DrawnPicture(section.name, png, picture.title, caption, _page_svg(figure, section.name)))
+    return drawn
+
+
+def _page_svg(figure: Figure, name: str) -> str:
+    """Return a figure as an SVG element, short, themed, with names of its own; the same figure gives the same text."""
+    text = to_svg(figure, name)
+    text = _NOT_IN_A_PAGE.sub("", text[text.index("<svg") :])
+    box = re.search(r'viewBox="[^"]+"', text)
+    assert box is not None, "matplotlib writes a view box"
+    text = f'<svg {box[0]} role="img" aria-label="$label">' + text[text.index(">") + 1 :]
+    text = _with_own_names(text, name)
+    text = re.sub(r"; font-family: [^;\"]+", "", text)
+    text = _FONT.sub(lambda found: f"font-weight: {found[1] or 400}; font-size: {found[2]}px", text)
+    text = re.sub(r"\s*\n\s*", " ", text).replace("> <", "><")
+    for colour, variable in DRAWN.items():
+        text = text.replace(f": {colour}", f": var(--{variable})")
+    return text.strip()
+
+
+def _with_own_names(text: str, name: str) -> str:
+    """Keep the names that something refers to, made different from those of other figures; drop all others."""
+    used = {first or second for first, second in _REFERENCE.findall(text)}
+    text = _REFERENCE.sub(lambda found: found[0].replace("#", f"#{name}-"), text)
+
+    def renamed(found: re.Match[str]) -> str:
+        return f' id="{name}-{found[1]}"' if found[1] in used else ""
+
+    return re.sub(r' id="([^"]+)"', renamed, text)
+
+
+_IN_CSF = "IEEE Computer Security Foundations Symposium"
+_IN_SP = "IEEE Symposium on Security and Privacy"
+_IN_JRSSB = "Journal of the Royal Statistical Society, Series B"
+
+
+def papers_of(contents: RunContents) -> list[str]:
+    """Return the papers whose methods a run used, each as text."""
+    return [f"{reference}. {use}. doi:{doi}" for reference, use, doi, is_used in _PAPERS if is_used(contents)]
+
+
+def _has(kind: type) -> Callable[[RunContents], bool]:
+    return lambda contents: contents.find(kind) is not None
+
+
+def _accounts_by_renyi(contents: RunContents) -> bool:
+    promise = contents.facts.guarantee
+    return promise is not None and promise.accountant in (Accountant.RDP, Accountant.RDP_CLASSIC)
+
+
+def _attacks_by(*names: str) -> Callable[[RunContents], bool]:
+    def is_used(contents: RunContents) -> bool:
+        found = contents.find(AttackNumbers)
+        return found is not None and any(name in found.achieved for name in names)
+
+    return is_used
+
+
+_PAPERS: tuple[tuple[str, str, str, Callable[[RunContents], bool]], ...] = (
+    ("D. Bernau, G. Eibl, P. W. Grassal, H. Keller, F. Kerschbaum (2021). Quantifying identifiability to "
+          "choose and audit epsilon in differentially private deep learning. PVLDB 14(13)",
+          "For the insider, the bounds on belief and advantage, and the empirical epsilon",
+          "10.14778/3484224.3484231",
+          lambda contents: contents.facts.has_promise),
+    ("C. J. Clopper, E. S. Pearson (1934). The use of confidence or fiducial limits illustrated in the case of "
+          "the binomial. Biometrika 26(4)", "For the interval of counted wins", "10.1093/biomet/26.4.404",
+          _has(InsiderNumbers)),
+    ("D. Negoescu et al. (2023). Epsilon*: Privacy metric for machine learning models. PPAI-24",
+          "For the risk of one released model", "10.48550/arXiv.2307.11280",
+          lambda contents: contents.facts.star is not None),
+    ("S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha (2018). Privacy risk in machine learning: Analyzing the "
+          f"connection to overfitting. {_IN_CSF}", "For the membership adversary and its first bound",
+          "10.1109/CSF.2018.00027", _has(MembershipNumbers)),
+    ("T. Humphries et al. (2023). Investigating membership inference attacks under data dependencies. "
+          f"{_IN_CSF}", "For its bound by epsilon and delta; it follows from P. Kairouz, S. Oh, P. Viswanath (2015), "
+          "The composition theorem for differential privacy, ICML", "10.1109/CSF57540.2023.00013",
+          _has(MembershipNumbers)),
+    (f"J. Dong, A. Roth, W. J. Su (2022). Gaussian differential privacy. {_IN_JRSSB} 84(1)",
+          "For the law of the log-odds and the exact advantage", "10.1111/rssb.12454",
+          lambda contents: contents.facts.has_promise),
+    (f"I. Waudby-Smith, A. Ramdas (2024). Estimating means of bounded random variables by betting. {_IN_JRSSB} "
+          "86(1)", "For the intervals of advantage, delta and epsilon from beliefs", "10.1093/jrsssb/qkad009",
+          _has(PairNumbers)),
+    (f"I. Mironov (2017). Rényi differential privacy. {_IN_CSF}", "For accounting over the rounds",
+          "10.1109/CSF.2017.11", _accounts_by_renyi),
+    (f"R. Shokri, M. Stronati, C. Song, V. Shmatikov (2017). Membership inference attacks against machine "
+          f"learning models. {_IN_SP}", "For attacks by shadow models", "10.1109/SP.2017.41", _attacks_by("shadow")),
+    (f"M. Nasr, R. Shokri, A. Houmansadr (2019). Comprehensive privacy analysis of deep learning. {_IN_SP}",
+          "For white-box attacks", "10.1109/SP.2019.00065",
+          _attacks_by("white-box", "white-box-rounds", "active")),
+    (f"N. Carlini et al. (2022). Membership inference attacks from first principles. {_IN_SP}", "For LiRA",
+          "10.1109/SP46214.2022.9833649", _attacks_by("lira")),
+    ("S. Zarifzadeh, P. Liu, R. Shokri (2024). Low-cost high-power membership inference attacks. ICML",
+          "For RMIA", "10.48550/arXiv.2312.03262", _attacks_by("rmia")),
+)  # fmt: skip
+"""Authors, year and title; what it is used for; its identifier; whether a run used it."""
+
 
 ON_ITS_WORD = "Computed as if the claimed noise were there. The promise was broken, so nothing here acquits."
 """Above what takes a promise at its word that was broken."""

@@ -6,8 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from fl_audit.report.finding import RunContents
-from fl_audit.report.page.html import render_html
-from fl_audit.report.page.pictures import draw_all
+from fl_audit.report.page.html import draw_all, render_html
 from fl_audit.whole_files import whole_file
 
 ON_PAPER = """

@@ -31,8 +31,7 @@ from fl_audit.report.law_words import exact_accountant, noise_text
 from fl_audit.report.sections.insider import advantage_row
 from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.style import INK, MUTED, finish_axes
-from fl_audit.report.units import unit_words
-from fl_audit.report.wording import number_text, percent, plural, uncapital
+from fl_audit.report.wording import number_text, percent, plural, uncapital, unit_words
 
 _NAMES = {
     "loss": "Loss threshold",

@@ -27,9 +27,8 @@ from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.sections.verdict import verdict_of
 from fl_audit.report.style import BIT_STYLES, LIMIT, MUTED, PALE, draw_band, finish_axes
-from fl_audit.report.tests_table import title_of
-from fl_audit.report.units import UnitWords
-from fl_audit.report.wording import DASH, number_text, percent, plural, uncapital
+from fl_audit.report.wording import DASH, UnitWords, number_text, percent, plural, uncapital
+from fl_audit.report.words_of_tests import title_of
 
 
 def _method(decisive: Judgement, words: UnitWords) -> str:

@@ -12,8 +12,8 @@ from fl_audit.evidence.findings.promise import PromiseNumbers
 from fl_audit.evidence.findings.released_model import OriginNumbers, measure_origin
 from fl_audit.evidence.finished_run import RunFacts
 from fl_audit.evidence.run_tables import NORM_COLUMN, Provenance, Session, quantiles_by_round
+from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling
 from fl_audit.mechanisms.noise import NoiseScaling
-from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSampling
 from fl_audit.report.finding import Picture, RunContents, Section, Table, TableLook
 from fl_audit.report.law_words import (
     clipping_text,
@@ -26,8 +26,7 @@ from fl_audit.report.law_words import (
     standpoint_text,
 )
 from fl_audit.report.style import INK, LIMIT, draw_spread, finish_axes
-from fl_audit.report.units import unit_words
-from fl_audit.report.wording import SPACE, capital, number_text, percent, plural
+from fl_audit.report.wording import SPACE, capital, number_text, percent, plural, unit_words
 
 SMALL_SENSITIVITY = 0.05
 """Where every median lies below this share of the clipping norm, the axis of the sensitivities is logarithmic."""

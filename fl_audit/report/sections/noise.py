@@ -12,10 +12,8 @@ from fl_audit.evidence.findings.verdict import NoiseNumbers, measure_noise
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, SMALL_TEXT_SIZE, finish_axes
-from fl_audit.report.tests_table import ToldTest
-from fl_audit.report.units import unit_words
-from fl_audit.report.wording import percent
-from fl_audit.report.words_of_tests import MISSING_WORDS
+from fl_audit.report.wording import percent, unit_words
+from fl_audit.report.words_of_tests import MISSING_WORDS, ToldTest
 
 MOST_TENSORS = 8  # the figure shows no more tensors than these, those with the smallest measured ratio
 

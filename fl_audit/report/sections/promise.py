@@ -9,26 +9,29 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.evidence.findings.clients import ClientPromises, measure_client_promises
 from fl_audit.evidence.findings.found import finite
 from fl_audit.evidence.findings.promise import (
     ClippingNumbers,
     ColludersNumbers,
     Left,
     OtherPromises,
+    PairPromise,
     PromiseNumbers,
+    RecordPromise,
     measure_clipping,
     measure_colluders,
     measure_other_promises,
     measure_promise,
+    measure_record_promise,
+    unit_of,
 )
-from fl_audit.evidence.findings.record_promise import PairPromise, RecordPromise, measure_record_promise, unit_of
+from fl_audit.evidence.findings.released_model import ClientPromises, measure_client_promises
 from fl_audit.evidence.findings.verdict import VerdictNumbers
-from fl_audit.mechanisms.clipping import AdaptiveClipping
+from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.privacy.scores import Sensitivities
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.law_words import (
     exact_accountant,

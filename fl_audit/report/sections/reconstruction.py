@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from fl_audit.arrays import Floats32
 from fl_audit.evidence.findings.reconstruction import ReconstructionNumbers, Success, measure_reconstruction
-from fl_audit.evidence.inversion import Drawing, Drawn
+from fl_audit.evidence.reconstruction import Drawing, Drawn
 from fl_audit.mechanisms.contribution import LocalTraining
 from fl_audit.mechanisms.standpoint import Place
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table

@@ -24,8 +24,8 @@ from fl_audit.report.sections.promise import (
 from fl_audit.report.sections.reconstruction import INVERSION, RECONSTRUCTION
 from fl_audit.report.sections.released_model import CLIENTS, EPSILON_STAR, RELEASED_MODEL
 from fl_audit.report.sections.verdict import VERDICT
-from fl_audit.stored_json import SCHEMA
 from fl_audit.user_modules import import_object
+from fl_audit.whole_files import SCHEMA
 
 SECTIONS: tuple[Section[Any], ...] = (
     # what was promised, and what became of it

@@ -6,9 +6,15 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from fl_audit.evidence.findings.clients import ClientNumbers, measure_clients
 from fl_audit.evidence.findings.found import finite, json_of
-from fl_audit.evidence.findings.released_model import ModelNumbers, StarNumbers, measure_model, measure_star
+from fl_audit.evidence.findings.released_model import (
+    ClientNumbers,
+    ModelNumbers,
+    StarNumbers,
+    measure_clients,
+    measure_model,
+    measure_star,
+)
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.style import INK, LIMIT, MUTED, draw_spread, finish_axes

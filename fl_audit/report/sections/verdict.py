@@ -9,14 +9,23 @@ from fl_audit.evidence.belief.noise_estimate import BREACH, epsilon_at, law_in_w
 from fl_audit.evidence.belief.verdict import Judgement, Verdict
 from fl_audit.evidence.findings.verdict import VerdictNumbers, measure_verdict
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
-from fl_audit.mechanisms.participation import FixedCohort
+from fl_audit.mechanisms.contribution import FixedCohort
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report.banner import Banner, verdict_banner
 from fl_audit.report.finding import RunContents, Section, Table, TableLook
-from fl_audit.report.tests_table import ToldTest, broken_tests, p_text, title_of
-from fl_audit.report.units import UnitWords, unit_words
-from fl_audit.report.wording import DASH, capital, duration, number_text, one_in, percent, plural, uncapital
-from fl_audit.report.words_of_tests import MISSING_WORDS
+from fl_audit.report.page.markup import Banner, verdict_banner
+from fl_audit.report.wording import (
+    DASH,
+    UnitWords,
+    capital,
+    duration,
+    number_text,
+    one_in,
+    percent,
+    plural,
+    uncapital,
+    unit_words,
+)
+from fl_audit.report.words_of_tests import MISSING_WORDS, ToldTest, broken_tests, p_text, title_of
 
 _MOST_NAMED = 2  # other kinds of breach that are named beside the first one
 
