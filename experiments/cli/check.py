@@ -10,10 +10,10 @@ from experiments.cli.options import (
     JsonOption,
     SetOption,
     print_json,
-    require_engine,
     switch,
 )
 from experiments.names import Engine
+from fl_audit.errors import choice
 
 if TYPE_CHECKING:
     from experiments.runs.check import Check
@@ -35,7 +35,7 @@ def check(
     Loads the data, builds the model, accounts the promise and says which breach so many worlds could find. A few rounds
     of the first worlds are played in this process, to estimate time and memory.
     """
-    chosen = require_engine(engine)
+    chosen = choice(Engine, "--engine", engine)
     from experiments.runs.config_file import load_config
 
     settings = load_config(config, set_ or [], str(data_dir) if data_dir else None)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from experiments.cli.options import JsonOption, argument, option, print_json
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, choice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,9 +110,7 @@ def export(
     experiment: Annotated[str, option("--experiment", "NAME", "MLflow's experiment.")] = "fl-audit",
 ) -> None:
     """Write rounds, findings and figures of finished runs for TensorBoard or MLflow, or the verdict as a badge."""
-    if to not in list(_Target):
-        raise InputError(f"--to {to!r}: accepted are {', '.join(_Target)}")
-    if to == _Target.BADGE:
+    if choice(_Target, "--to", to) is _Target.BADGE:
         _write_badge(runs, Path(out))
         return
     from experiments.exports.trackers import to_mlflow, to_tensorboard

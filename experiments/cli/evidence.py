@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from experiments.cli.options import JsonOption, argument, option, print_json, print_table, switch
 from fl_audit.canaries.methods import OneRunMethod
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, choice
 from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
 from fl_audit.evidence.star.methods import StarMethod
 
@@ -70,9 +70,8 @@ def bound(
     methods: type[OneRunMethod | BoundMethod] = OneRunMethod if one_run else BoundMethod
     if not one_run and (guesses is not None or dimension is not None):
         raise InputError("--guesses and --dimension belong to --one-run: accepted are none without it")
-    if method is not None and method not in list(methods):
-        beside = " with --one-run" if one_run else ""
-        raise InputError(f"--method {method!r}{beside}: accepted are {', '.join(methods)}")
+    if method is not None:
+        choice(methods, "--method with --one-run" if one_run else "--method", method)
     members, others = read_numbers(in_scores), read_numbers(out_scores)
     title = f"epsilon at delta {delta:g}, {len(members)}"
     if one_run:
@@ -210,8 +209,7 @@ def epsilon_star(
     from experiments.runs.progress import at_work
     from fl_audit.evidence.star.star_estimate import estimate_epsilon_star
 
-    if method not in list(StarMethod):
-        raise InputError(f"--method {method!r}: accepted are {', '.join(StarMethod)}")
+    chosen = choice(StarMethod, "--method", method)
     if seed < 0:
         raise InputError(f"--seed {seed}: accepted are whole numbers from 0")
     if plot is not None:
@@ -221,7 +219,7 @@ def epsilon_star(
     member_losses, population_losses = read_numbers(members), read_numbers(population)
     with at_work(f"fitting, {member_losses.size + population_losses.size} losses"):
         found = estimate_epsilon_star(
-            member_losses, population_losses, delta, np.random.default_rng(seed), StarMethod(method), confidence, cut
+            member_losses, population_losses, delta, np.random.default_rng(seed), chosen, confidence, cut
         )
     if plot is not None:
         from experiments.figures.paths import save_figure

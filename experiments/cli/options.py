@@ -12,7 +12,6 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from experiments.names import Engine
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError
 
 
 class _Plain(Command):
@@ -103,13 +102,6 @@ def complete_setting(incomplete: str) -> list[str]:
         return [f"{one.key}=" for one in settings() if one.key.startswith(key)]
     words = next((one.choices or () for one in settings() if one.key == key), ())
     return [f"{key}={word}" for word in words if word.startswith(value)]
-
-
-def require_engine(engine: str) -> Engine:
-    """Return the engine of a name; `InputError` if there is none."""
-    if engine not in list(Engine):
-        raise InputError(f"--engine {engine!r}: accepted are {' and '.join(Engine)}")
-    return Engine(engine)
 
 
 ConfigArgument = Annotated[Path, argument("CONFIG.toml", "Configuration of the run.")]

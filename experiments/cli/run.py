@@ -21,17 +21,16 @@ from experiments.cli.options import (
     SetOption,
     option,
     print_json,
-    require_engine,
     switch,
 )
 from experiments.names import VIOLATED, Engine
 from experiments.runs.places import is_begun, require_place, require_run
 from experiments.talk import is_quiet
 from fl_audit.device import Device
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, choice
 
 if TYPE_CHECKING:
-    from experiments.runs.config.training import RunSection
+    from experiments.runs.config.run import RunSection
     from fl_audit.data.records import Source
     from fl_audit.report.finding import RunContents
 
@@ -79,7 +78,7 @@ def run(
     overrides = [*(set_ or []), *([] if device is None else [f"run.device={device}"])]
     from experiments.runs.config_file import load_config
 
-    chosen = require_engine(engine)
+    chosen = choice(Engine, "--engine", engine)
     if ray_address is not None and chosen is not Engine.RAY:
         raise InputError(f"--ray-address {ray_address!r} with --engine {engine}: it goes with --engine ray")
     if resume and out is None:

@@ -13,13 +13,12 @@ from experiments.cli.options import (
     argument,
     option,
     print_table,
-    require_engine,
     switch,
 )
 from experiments.names import Engine, Utility
 from experiments.reproductions.names import item_names, require_known
 from experiments.talk import is_quiet
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, choice
 
 if TYPE_CHECKING:
     from experiments.sweeps.grid import Point
@@ -56,9 +55,8 @@ def sweep(
     The worlds of a point are its repetitions. Finished points in --out are used, so the same command goes on where an
     interrupted one ended, and the same with further values beside the old ones plays those alone.
     """
-    if utility is not None and utility not in list(Utility):
-        raise InputError(f"--utility {utility!r}: accepted are {' and '.join(Utility)}")
-    chosen = require_engine(engine)
+    worth = None if utility is None else choice(Utility, "--utility", utility)
+    chosen = choice(Engine, "--engine", engine)
     if ray_address is not None and chosen is not Engine.RAY:
         raise InputError(f"--ray-address {ray_address!r} with --engine {engine}: it goes with --engine ray")
     # A mistake in the configuration is answered before what takes seconds to import.
@@ -87,15 +85,7 @@ def sweep(
         return ["sweep", str(config), *given, *flags]
 
     with goes_on_with(way_on):
-        found = run_sweep(
-            points,
-            directory,
-            RayOptions.of(run, ray_address),
-            Utility(utility) if utility else None,
-            runs_progress_bar,
-            title,
-            chosen,
-        )
+        found = run_sweep(points, directory, RayOptions.of(run, ray_address), worth, runs_progress_bar, title, chosen)
     _show(found, directory, title)
 
 
@@ -158,7 +148,7 @@ def reproduce(
     fig1 to fig6, or claims; its models are trained as points of a sweep, over Ray.
     """
     require_known(name)
-    chosen = None if engine is None else require_engine(engine)
+    chosen = None if engine is None else choice(Engine, "--engine", engine)
     from rich.console import Console
 
     from experiments.reproductions.papers import Context, Extent

@@ -5,7 +5,7 @@ from math import expm1
 from typing import NamedTuple
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError, require
+from fl_audit.errors import choice, require
 
 LESSONS = 20
 """Games at the start that are not counted: the first half teaches, the second tells which features guess well."""
@@ -47,10 +47,8 @@ class StatedClaim:
     rounds: int = 1  # how many rounds the claim is for; every game lasts so long
 
     def __post_init__(self) -> None:
-        if self.adjacency not in list(Adjacency):
-            raise InputError(f"adjacency is {self.adjacency!r}: accepted are {', '.join(Adjacency)}")
         # So that a claim is the same however its adjacency was named.
-        object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+        object.__setattr__(self, "adjacency", choice(Adjacency, "adjacency", self.adjacency))
         one = (self.epsilon is None) != (self.noise_multiplier is None)
         require(one, "a claim has either an epsilon or a noise multiplier: accepted is exactly one of them")
         require(0 <= self.delta < 1, f"delta is {self.delta}: accepted are numbers from 0 to below 1")

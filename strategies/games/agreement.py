@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation, Unit
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, choice, require
 from fl_audit.laboratory.claim import LESSONS, StatedClaim
 from strategies.games.notes import Deed, Numbers, Observer, Replies
 
@@ -72,9 +72,9 @@ class Agreement:
         require(self.games_per_run is None or self.games_per_run >= 1, few)
         require(self.target >= 0, f"target is {self.target}: accepted are whole numbers from 0")
         for name, kinds in (("numbers", Numbers), ("replies", Replies), ("observer", Observer)):
-            object.__setattr__(self, name, _chosen(name, getattr(self, name), kinds))
+            object.__setattr__(self, name, choice(kinds, name, getattr(self, name)))
         if self.contribution is not None:
-            object.__setattr__(self, "contribution", _chosen("contribution", self.contribution, Contribution))
+            object.__setattr__(self, "contribution", choice(Contribution, "contribution", self.contribution))
         object.__setattr__(self, "directory", Path(self.directory))
         crafted = self.is_about_records and self.contribution not in (None, Contribution.OWN)
         require(not crafted, f"contribution is {self.contribution}, and the claim is about records: accepted is own")
@@ -168,10 +168,3 @@ _DEEDS = {
     Contribution.WHOLE: (Deed.OWN_WHOLE, Deed.OWN_WHOLE_OPPOSITE),
 }
 """What is done where the target's client takes part, and what is its opposite."""
-
-
-def _chosen(name: str, value: object, kinds: type[StrEnum]) -> StrEnum:
-    """Return the choice of a name, or refuse it."""
-    if value not in list(kinds):
-        raise InputError(f"{name} is {value!r}: accepted are {', '.join(kinds)}")
-    return kinds(str(value))

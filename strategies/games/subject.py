@@ -19,7 +19,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, choice, require
 from fl_audit.user_modules import import_function
 from strategies.games.bridge import as_strategy, initial_model
 from strategies.games.notes import Observer as Observer
@@ -92,8 +92,8 @@ class Subject:
     def __post_init__(self) -> None:
         require(self.clients >= 2, f"clients are {self.clients}: accepted are whole numbers from 2")
         require(0 < self.norm < 1e6, f"norm is {self.norm}: accepted are numbers above 0 and below 1000000")
-        if self.observer not in list(Observer):
-            raise InputError(f"observer is {self.observer!r}: accepted are {' and '.join(Observer)}")
+        # So that "server" looks where Observer.SERVER does.
+        object.__setattr__(self, "observer", choice(Observer, "observer", self.observer))
 
 
 def subject_of(
@@ -126,11 +126,10 @@ def subject_of(
         raise InputError(f"factory {factory!r} returned {type(made).__name__}: {error}, or a Subject") from error
     own = getattr(made, "clipping_norm", 1.0)
     chosen = norm if norm is not None else float(own) if isinstance(own, (int, float)) else 1.0
-    if observer not in list(Observer):
-        raise InputError(f"--observer {observer!r}: accepted are {' and '.join(Observer)}")
+    looks = choice(Observer, "--observer", observer)
     modifiers: tuple[Mod, ...] = tuple(import_function(mod, "modifier") for mod in mods)
     model = initial_model(made)
-    return Subject(make, modifiers, None, clients, chosen, is_clipped, Observer(observer), model)
+    return Subject(make, modifiers, None, clients, chosen, is_clipped, looks, model)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,13 @@ from typer.testing import CliRunner
 
 from experiments.cli.main import app
 from fl_audit.errors import InputError
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.laboratory.claim import StatedClaim
+from fl_audit.laboratory.trial import QUICK
+from strategies.games.campaign import hold_to_claim
 from strategies.games.kinds import BY_NAME, MENDS
-from strategies.games.subject import subject_of
+from strategies.games.notes import Observer
+from strategies.games.subject import Subject, subject_of
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
 NO_FUNCTION = ("a", "b")
@@ -98,7 +103,7 @@ def test_an_answer_comes_when_the_time_is_over_and_says_what_is_missing() -> Non
         (("strategies_of_mine:plain", "--claim-epsilon", "-1"), "epsilon is -1"),
         (("strategies_of_mine:plain", "--claim-epsilon", "1", "--adjacency", "client"), "--adjacency is 'client'"),
         (("strategies_of_mine:plain", "--claim-epsilon", "1", "--only", "all"), "--only 'all'"),
-        (("strategies_of_mine:plain", "--claim-epsilon", "1", "--observer", "me"), "--observer 'me'"),
+        (("strategies_of_mine:plain", "--claim-epsilon", "1", "--observer", "me"), "--observer is 'me'"),
         (("strategies_of_mine:plain", "--claim-epsilon", "1", "--clients", "1"), "clients are 1"),
         (("strategies_of_mine:plain", "--claim-epsilon", "1", "--seconds", "0"), "--seconds is 0"),
     ],
@@ -119,6 +124,15 @@ def test_a_claim_without_neighbours_is_refused() -> None:
 def test_the_norm_of_a_strategy_is_taken_from_it() -> None:
     assert subject_of("strategies_of_mine:private", [], 4, None, True, "client").norm == 1.0
     assert subject_of("strategies_of_mine:private", [], 4, 0.5, True, "client").norm == 0.5
+
+
+@pytest.mark.parametrize("observer", ["server", Observer.SERVER])
+def test_an_observer_may_be_named_by_its_word(observer: Observer) -> None:
+    subject = Subject(private, observer=observer)
+    claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
+    # Noise that the server adds hides nothing from the server, and all that it claims from a client.
+    assert hold_to_claim(subject, claim, budget=QUICK, only=["removed"]).verdict is Verdict.VIOLATED
+    assert subject == Subject(private, observer=Observer.SERVER)
 
 
 def test_every_kind_of_game_has_a_mend() -> None:

@@ -33,7 +33,7 @@ from strategies.errors import FederationError
 if TYPE_CHECKING:
     from flwr.server.superlink.fleet.vce.backend.backend import BackendConfig
 
-    from experiments.runs.config.training import RunSection
+    from experiments.runs.config.run import RunSection
 
 
 _SECONDS_FOR_VERSIONS = 30.0

@@ -8,7 +8,7 @@ from experiments.runs.config.privacy import PRIVACY_TARGETS as PRIVACY_TARGETS
 from experiments.runs.config.privacy import PROMISE_ONLY as PROMISE_ONLY
 from experiments.runs.config.privacy import RANDOMISER_KEYS as RANDOMISER_KEYS
 from experiments.runs.config.privacy import PrivacySection as PrivacySection
-from experiments.runs.config.training import RunSection as RunSection
+from experiments.runs.config.run import RunSection as RunSection
 from experiments.runs.config.training import TrainingSection as TrainingSection
 from experiments.runs.config.values import Scalar as Scalar
 from experiments.runs.config.whole import RunConfig as RunConfig

@@ -8,7 +8,8 @@ from pydantic import Field, ValidationError, model_validator
 from experiments.runs.config.audit import AuditSection
 from experiments.runs.config.data import DataSection, ModelSection
 from experiments.runs.config.privacy import PRIVACY_TARGETS, PROMISE_ONLY, PrivacySection
-from experiments.runs.config.training import RunSection, TrainingSection
+from experiments.runs.config.run import RunSection
+from experiments.runs.config.training import TrainingSection
 from experiments.runs.config.values import ConfigSection
 from experiments.runs.config_errors import first_problem
 from fl_audit.adjacency import Adjacency

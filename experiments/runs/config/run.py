@@ -1,0 +1,41 @@
+"""Section [run]: how the run is carried out."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from experiments.runs.config.values import Choice, ConfigSection, Count
+from fl_audit.device import Device
+
+
+class RunSection(ConfigSection):
+    """How the run is carried out. `worlds-per-batch`, left out, fits the model.
+
+    `seed` is the challenger's secret, of which bits, samples and noise are drawn; left out, it is drawn at random when
+    the run begins. A call whose client process died is made again up to `client-retries` times, on a new process.
+
+    Releases are kept where the insider plays, for nobody else weighs them again. `actors` client calls run at the same
+    time: processes of an embedded Ray (0: one for every `threads` cores), threads of the local engine (0: one).
+    """
+
+    seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None
+    """The challenger's secret, of which bits, samples and noise are drawn; left out, drawn at random."""
+    worlds_per_batch: Count | None = None
+    """Worlds that are played together; more take more memory. Left out, as many as a second of work a round allows."""
+    batches_in_flight: Count = 2
+    """Batches that are at work at the same time."""
+    keep_releases: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    """Worlds of which every release is kept, so that `fl-audit replay` can weigh it again. Left out, 4, or as many as
+    leave no more than a gigabyte."""
+    keep_final_models: bool = True
+    """Whether the final models of all worlds are kept."""
+    client_time_limit: Annotated[float, Field(gt=0, le=10**7)] = 600.0
+    """Seconds after which a silent client ends the run."""
+    client_retries: Annotated[int, Field(ge=0, le=1000)] = 2
+    """How often a call whose client process died is made again, on a new process."""
+    threads: Annotated[int, Field(ge=1, le=256)] = 1
+    """Cores that a client computes on."""
+    device: Choice[Device] = Device.CPU
+    """What clients compute on."""
+    actors: Annotated[int, Field(ge=0, le=10**6)] = 0
+    """Client calls at the same time; 0 is one for every `threads` cores on Ray, and one on the local engine."""
