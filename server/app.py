@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -204,16 +204,10 @@ def _play_wave(
             for batch in wave
         }
         stopping = None if plan.patience is None else EarlyStopping(plan.patience)
-        outputs, losses = None, dict[tuple[str, int], Floats]()
-        findings: list[evaluation.ReleaseFinding] = [evaluation.utility]
-        if plan.federated_losses is not None:
-            findings.append(partial(evaluation.kept_population, losses))
-        elif plan.star is not None:
-            findings.append(partial(evaluation.pooled_epsilon_star, plan.star))
-        if plan.membership:
-            findings.append(evaluation.loss_threshold)
-        if public.plays_membership and not public.exactly_one:
-            outputs = TargetOutputs(plan.evaluated_releases, plan.sees_weights, public.ascent > 0, plan.more)
+        losses = dict[tuple[str, int], Floats]()
+        outputs = _target_outputs(plan)
+        findings = list(_release_findings(plan, losses))
+        if outputs is not None:
             findings.append(outputs)
         evaluator = evaluation.ReleaseEvaluator(game, challenger, wave, findings, stopping)
         background = evaluation.BackgroundEvaluation(evaluator, evaluating, plan.evaluated_releases)
@@ -237,25 +231,46 @@ def _play_wave(
         )
         strategy.start(grid, ArrayRecord(initial), num_rounds=strategy.exchanges, evaluate_fn=background)
         background.settle()
+    found_by = (evaluator, *inquiries, *([] if stopping is None else [stopping]))
     for batch in wave:
-        found = _law_columns(plan, batch, recorder.norms[batch.name])
-        for source in (evaluator, *inquiries, *([] if stopping is None else [stopping])):
-            found |= source.columns(batch)
+        columns = _law_columns(plan, batch, recorder.norms[batch.name])
+        for source in found_by:
+            columns |= source.columns(batch)
+        last = strategy.transcripts[batch.name].models[-1] if stopping is None else stopping.models(batch).cpu()
         sink(
             BatchResult(
                 batch=batch,
                 membership=challenger.membership(batch.worlds),
                 rounds=public.rounds,
                 evaluated=plan.evaluated_releases,
-                columns=found | record_draws(game, challenger, batch),
-                final_models=(
-                    strategy.transcripts[batch.name].models[-1] if stopping is None else stopping.models(batch).cpu()
-                ),
+                columns=columns | record_draws(game, challenger, batch),
+                final_models=last,
                 kept=recorder.kept(batch),
                 targets=tuple(game.targets.tolist()),
                 outputs={} if outputs is None else outputs.outputs(batch),
             )
         )
+
+
+def _release_findings(
+    plan: FederationPlan, losses: dict[tuple[str, int], Floats]
+) -> Iterator[evaluation.ReleaseFinding]:
+    """Give what is found in each evaluated release; `losses` takes those that data owners will be asked about."""
+    yield evaluation.utility
+    if plan.federated_losses is not None:
+        yield partial(evaluation.kept_population, losses)
+    elif plan.star is not None:
+        yield partial(evaluation.pooled_epsilon_star, plan.star)
+    if plan.membership:
+        yield evaluation.loss_threshold
+
+
+def _target_outputs(plan: FederationPlan) -> TargetOutputs | None:
+    """Return what takes the models' answers to the targets, where somebody attacks with them."""
+    public = plan.public
+    if not public.plays_membership or public.exactly_one:
+        return None
+    return TargetOutputs(plan.evaluated_releases, plan.sees_weights, public.ascent > 0, plan.more)
 
 
 def _insiders(game: Game, challenger: SeededChallenger) -> dict[int, list[int]]:

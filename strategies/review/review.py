@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -114,18 +114,22 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
     broken = {attempt.lead.kind for one in trials for attempt in one.attempts if attempt.is_broken}
     unplayed = {name for one in trials for name in (*one.unplayed, *one.silent)} - broken
     told = planning.leaks(trials, [name for name in (*names, *(about if is_beside else ())) if name not in unplayed])
-    remarks = [*caught.remarks, *remark, *said]
-    if any("PrivacyEngine" in path.read_text(errors="ignore") for path in directory.rglob("*.py")):
-        remarks.append("its clients train with Opacus: what that promises of records happens inside clients, unseen")
-    if stand_ins.packages:
-        remarks.append(f"inert stand-ins took the place of what is not installed: {', '.join(stand_ins.packages)}")
-    if has_written:
-        remarks.append("it writes files while it trains: they were written to a copy, and removed after every game")
+    remarks = [*caught.remarks, *remark, *said, *_remarks(directory, stand_ins, has_written)]
     return Review(
         app.name, stated, _verdict(stated, trial, caught.rounds, plan.rounds), caught.rounds, plan.rounds,
         nodes, asked, None if own is None else template_of(own).size, tuple(names), plan.words,
         trial, beside, told, tuple(remarks),
     )  # fmt: skip
+
+
+def _remarks(directory: Path, stand_ins: StandIns, has_written: bool) -> Iterator[str]:
+    """Give what a reader has to know of an app besides."""
+    if any("PrivacyEngine" in path.read_text(errors="ignore") for path in directory.rglob("*.py")):
+        yield "its clients train with Opacus: what that promises of records happens inside clients, unseen"
+    if stand_ins.packages:
+        yield f"inert stand-ins took the place of what is not installed: {', '.join(stand_ins.packages)}"
+    if has_written:
+        yield "it writes files while it trains: they were written to a copy, and removed after every game"
 
 
 def _verdict(stated: Stated, trial: Trial, rounds: int, played: int) -> Verdict:
