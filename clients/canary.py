@@ -19,7 +19,7 @@ from fl_audit.arrays import Floats
 from fl_audit.canaries.directions import canary_coin, canary_direction, canary_update
 from fl_audit.canaries.kept import Watch, ends_nothing, seed_in
 from fl_audit.canaries.rounds import NOTE, CanaryNote, fingerprint
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, require, require_number
 
 _OLD_METRICS = "fitres.metrics"
 _ANNOUNCED = "clipping_norm"
@@ -47,9 +47,8 @@ class Canary:
     is_replaced: bool = False
 
     def __post_init__(self) -> None:
-        require(self.number >= 0, f"number is {self.number}: accepted are whole numbers from 0")
-        accepted = 0 < self.clipping_norm < np.inf
-        require(bool(accepted), f"clipping_norm is {self.clipping_norm}: accepted are positive finite numbers")
+        require_number("number is", self.number, "whole numbers from 0")
+        require_number("clipping_norm is", self.clipping_norm, "positive finite numbers")
         apart = self.directions != self.coins
         require(apart, "coins and directions have one seed: accepted are two, since who sees releases knows the latter")
 

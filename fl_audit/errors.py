@@ -1,10 +1,15 @@
 """The one exception that means: the user's input, not the program, is wrong; and the checks that raise it."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache, partial
+from itertools import pairwise
+from math import inf
 from numbers import Real
-from typing import TypeVar
+from operator import ge, gt, le, lt
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -69,11 +74,49 @@ def require(condition: bool, message: str, *remedies: Remedy) -> None:
         raise InputError(message, remedies)
 
 
-def require_numbers(**given: object) -> None:
-    """Raise `InputError` if one of them is no real number, such as a text or None."""
-    for name, value in given.items():
-        is_number = isinstance(value, Real) and not isinstance(value, bool)
-        require(is_number, f"{name.replace('_', ' ')} is {value!r}: accepted are numbers")
+_ENDS = {"above": gt, "from": ge, "below": lt, "to": le}
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "numbers": lambda value: bool(value == value),
+    "finite": lambda value: abs(value) < inf,
+    "positive": lambda value: bool(value > 0),
+    "whole": lambda value: bool(value % 1 == 0),
+}
+
+
+@lru_cache(256)
+def _checks(accepted: str) -> tuple[Callable[[Any], bool], ...]:
+    """Return what a number has to fulfil by the words for it."""
+    words = accepted.replace(",", "").split()
+    ends = [(word, float(end)) for word, end in pairwise(words) if word in _ENDS and end not in _ENDS]
+    ranges = [partial(lambda holds, end, value: bool(holds(value, end)), _ENDS[word], end) for word, end in ends]
+    return (*(_KINDS[word] for word in words if word in _KINDS), *ranges)
+
+
+def require_number(said: str, value: object, accepted: str = "numbers") -> None:
+    """Raise `InputError` unless a value is a number of the kind that words describe: so check and message agree.
+
+    Parameters
+    ----------
+    said, value
+        How the message begins, such as "confidence is"; and what goes on from there.
+    accepted
+        What the message ends with: "numbers", with "whole", "finite" or "positive" before it, and after it a range, by
+        "above", "from", "below" and "to".
+
+    Raises
+    ------
+    InputError
+        If it is none, such as a text, None or NaN.
+
+    Examples
+    --------
+    >>> require_number("confidence is", 0.95, "numbers above 0.5 and below 1")
+    >>> require_number("rounds are", None, "whole numbers from 1")
+    Traceback (most recent call last):
+    fl_audit.errors.InputError: rounds are None: accepted are whole numbers from 1
+    """
+    fits = isinstance(value, Real) and not isinstance(value, bool) and all(is_in(value) for is_in in _checks(accepted))
+    require(fits, f"{said} {value if isinstance(value, Real) else repr(value)}: accepted are {accepted}")
 
 
 def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:

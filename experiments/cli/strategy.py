@@ -9,7 +9,7 @@ import typer
 from experiments.cli.options import AdjacencyOption, JsonOption, argument, option, print_json, switch
 from experiments.names import VIOLATED
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import choice, require
+from fl_audit.errors import choice, require, require_number
 from fl_audit.user_modules import require_named
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ def strategy(
     for flag, games in (("--without", without), ("--only", only)):
         for name in games or []:
             require(name in names, f"{flag} {name!r}: accepted are {', '.join(names)}")
-    require(seconds is None or seconds > 0, f"--seconds is {seconds}: accepted are numbers above 0")
+    if seconds is not None:
+        require_number("--seconds is", seconds, "numbers above 0")
     claim = StatedClaim(neighbours, claim_epsilon, claim_delta, claim_noise_multiplier, rounds)
     subject = subject_of(factory, mod or [], clients, clipping_norm, not clients_clip, observer)
     with at_work(f"games against {factory}"):
@@ -168,8 +169,9 @@ def review(
         named = f"--adjacency {adjacency}: {said} add-remove-client and replace-client"
         require(choice(Adjacency, "--adjacency", adjacency).value.endswith("client"), named)
     for flag, value, least in (("--clients", clients, 2), ("--rounds", rounds, 1), ("--processes", processes, 1)):
-        require(value is None or value >= least, f"{flag} {value}: accepted are whole numbers from {least}")
-    require(minutes > 0, f"--minutes {minutes:g}: accepted are numbers above 0")
+        if value is not None:
+            require_number(flag, value, f"whole numbers from {least}")
+    require_number("--minutes", minutes, "numbers above 0")
     from experiments.runs.progress import at_work
     from experiments.trials.review_process import reviewed
     from strategies.review.options import ReviewOptions

@@ -18,7 +18,7 @@ from experiments.studies.chores import end, named, parser_of, table_of
 from experiments.zoo.animals import ANIMALS
 from experiments.zoo.honest import HONEST, Animal, Honest
 from experiments.zoo.hunt import BUDGETS, TrialRow, hunt, page, problems, read_csv, rule_of, told, write_csv
-from fl_audit.errors import require
+from fl_audit.errors import require_number
 from fl_audit.whole_files import whole_file
 
 
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2, help="games played at the same time")
     parser.add_argument("--out", type=Path, help="where to write zoo.csv and sharp-edges.md")
     options = parser.parse_args()
-    require(options.processes >= 1, f"processes are {options.processes}: accepted are whole numbers from 1")
+    require_number("processes are", options.processes, "whole numbers from 1")
     animals = named(options.only, {one.name: one for one in ANIMALS}, "animal")
     mechanisms: list[Animal | Honest] = [*animals, *{one.twin.name: one.twin for one in animals}.values()]
     budgets, console = BUDGETS[:1] if options.quick else BUDGETS, Console(width=200)

@@ -22,7 +22,7 @@ from rich.table import Table
 from experiments.cli.main import guarded
 from experiments.studies.chores import allowed, end, named, parser_of, table_of
 from experiments.zoo.honest import HONEST
-from fl_audit.errors import require
+from fl_audit.errors import require_number
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.trial import Budget
 from fl_audit.whole_files import whole_file
@@ -111,7 +111,7 @@ def main() -> None:
     options = parser.parse_args()
     for what in ("audits", "processes"):
         number = getattr(options, what)
-        require(number >= 1, f"{what} are {number}: accepted are whole numbers from 1")
+        require_number(f"{what} are", number, "whole numbers from 1")
     names = [one.name for one in named(options.only, _BY_NAME, "honest mechanism")]
     path = options.out / "false_alarms.csv" if options.out else None
     verdicts = read_verdicts(path)

@@ -20,7 +20,7 @@ from fl_audit.canaries.tradeoff import (
     tradeoff_mu,
 )
 from fl_audit.confidence.shift import detectable_shift, gaussian_shift
-from fl_audit.errors import InputError, as_floats, choice, require, require_numbers
+from fl_audit.errors import InputError, as_floats, choice, require, require_number
 from fl_audit.notebook import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
 
@@ -184,7 +184,7 @@ def one_run_bound(
     """
     method = choice(OneRunMethod, "method", method)
     values, tossed = checked_scores(as_floats("scores", scores), coins)
-    require_numbers(delta=delta, confidence=confidence)
+    require_number("delta is", delta)
     _require_confidence(confidence)
     for name, given, owner in (
         ("decoys", np.size(decoys) > 0, OneRunMethod.SHIFT),
@@ -239,7 +239,7 @@ def _epsilon_and_mu(guesses: Guesses, delta: float, level: float, method: OneRun
 
 
 def _require_confidence(confidence: float) -> None:
-    require(0.5 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0.5 and below 1")
+    require_number("confidence is", confidence, "numbers above 0.5 and below 1")
 
 
 def _require_positive(delta: float, method: OneRunMethod) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, stdtrit
 
 from fl_audit.arrays import Floats
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 from fl_audit.privacy.gaussian import gdp_epsilon, require_delta
 from fl_audit.search import falling_root
 
@@ -127,7 +127,7 @@ def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
     2.317789
     """
     require_delta(delta)
-    require(0 < spread < math.inf, f"spread is {spread}: accepted are positive finite numbers")
+    require_number("spread is", spread, "positive finite numbers")
 
     def gap(epsilon: float) -> float:
         there = _hockey_stick(epsilon, mean, spread)
@@ -184,5 +184,5 @@ def _scaled(cosines: ArrayLike, dimension: int, confidence: float, axes: int) ->
     require(bool((np.abs(values) <= 1).all()), "cosines leave -1 to 1 or are NaN: accepted are numbers from -1 to 1")
     enough = dimension >= SMALLEST_DIMENSION
     require(enough, f"dimension is {dimension}: accepted are whole numbers from {SMALLEST_DIMENSION}")
-    require(0.5 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0.5 and below 1")
+    require_number("confidence is", confidence, "numbers above 0.5 and below 1")
     return values * math.sqrt(dimension)

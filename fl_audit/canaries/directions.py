@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fl_audit.arrays import Flags, Floats, Floats32
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 from fl_audit.randomness import Purpose, generator
 
 DECOYS = 20
@@ -36,7 +36,7 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int, world: 
     InputError
         If a number is out of its range.
     """
-    require(dimension >= 1, f"dimension is {dimension}: accepted are whole numbers from 1")
+    require_number("dimension is", dimension, "whole numbers from 1")
     key = generator(seed, Purpose.CANARY_DIRECTION, world=world, round=round, client=canary)
     drawn = key.standard_normal(dimension)
     return drawn / np.linalg.norm(drawn)
@@ -86,7 +86,7 @@ def canary_update(direction: Floats, clipping_norm: float) -> Floats32:
     InputError
         If the clipping norm is not positive and finite.
     """
-    require(0 < clipping_norm < np.inf, f"clipping norm is {clipping_norm}: accepted are positive finite numbers")
+    require_number("clipping norm is", clipping_norm, "positive finite numbers")
     return (direction * (clipping_norm * _PASSES)).astype(np.float32)
 
 

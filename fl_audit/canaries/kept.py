@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fl_audit.arrays import Floats
 from fl_audit.canaries.directions import DECOYS, canary_direction, canary_score
 from fl_audit.canaries.rounds import CanaryNote, KeptRound, fingerprint, kept_round, stored_in
-from fl_audit.errors import InputError, in_a_line, require
+from fl_audit.errors import InputError, in_a_line, require, require_number
 from fl_audit.privacy.terms import TrainingTerms, terms_of_json
 from fl_audit.whole_files import whole_file
 
@@ -37,7 +37,7 @@ class Watch:
 
     def __post_init__(self) -> None:
         require(self.canaries >= 1, f"canaries is {self.canaries}: accepted are 1 and more")
-        require(0 < self.delta < 1, f"delta is {self.delta}: accepted are numbers above 0 and below 1")
+        require_number("delta is", self.delta, "numbers above 0 and below 1")
 
     def note(
         self,

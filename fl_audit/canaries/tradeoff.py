@@ -45,7 +45,7 @@ from scipy.stats import binom
 
 from fl_audit.arrays import Flags, Floats
 from fl_audit.confidence.beta_mean import where_it_reaches
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 
 
 @dataclass(frozen=True)
@@ -159,8 +159,8 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
     InputError
         If epsilon is below 0.
     """
-    require(epsilon >= 0, f"epsilon is {epsilon}: accepted are numbers from 0")
-    require(0 <= delta < 1, f"delta is {delta}: accepted are numbers from 0 to below 1")
+    require_number("epsilon is", epsilon, "numbers from 0")
+    require_number("delta is", delta, "numbers from 0 to below 1")
     v, r, q = guesses.right, guesses.guessed, float(expit(epsilon))
     if v == 0:
         return 1.0
@@ -182,7 +182,7 @@ def steinke_epsilon(guesses: Guesses, delta: float, level: float) -> float:
     InputError
         If delta is out of its range.
     """
-    require(0 <= delta < 1, f"delta is {delta}: accepted are numbers from 0 to below 1")
+    require_number("delta is", delta, "numbers from 0 to below 1")
     if guesses.right == 0:
         return 0.0
     reached = where_it_reaches(lambda epsilon: one_run_p_value(guesses, epsilon, delta), level, _LARGEST_EPSILON)
@@ -258,7 +258,7 @@ def tradeoff_epsilon(guesses: Guesses, delta: float, level: float) -> float:
     InputError
         If delta is out of its range.
     """
-    require(0 <= delta < 1, f"delta is {delta}: accepted are numbers from 0 to below 1")
+    require_number("delta is", delta, "numbers from 0 to below 1")
     return _largest_rejected(guesses, lambda epsilon: approximate_inverse(epsilon, delta), _LARGEST_EPSILON, level)
 
 

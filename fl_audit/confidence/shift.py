@@ -16,7 +16,7 @@ from scipy.special import gammaincc, ndtr
 
 from fl_audit.arrays import Floats
 from fl_audit.confidence.beta_mean import legendre
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 from fl_audit.privacy.gaussian import require_mu
 from fl_audit.search import falling_root
 
@@ -78,7 +78,7 @@ def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: 
     >>> estimate.shift, estimate.low
     (1.0, 0.0)
     """
-    require(0.5 <= confidence < 1, f"confidence is {confidence}: accepted are numbers from 0.5 to below 1")
+    require_number("confidence is", confidence, "numbers from 0.5 to below 1")
     member, nonmember = _checked(member_scores, "members"), _checked(nonmember_scores, "nonmembers")
     n1, n0 = int(member.size), int(nonmember.size)
     if min(n1, n0) < 2:
@@ -103,7 +103,7 @@ def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEst
     InputError
         If shapes differ, a number is not finite, or the confidence is out of its range.
     """
-    require(0.5 <= confidence < 1, f"confidence is {confidence}: accepted are numbers from 0.5 to below 1")
+    require_number("confidence is", confidence, "numbers from 0.5 to below 1")
     held, values = _checked(parts, "parts"), _checked(scores, "canaries")
     require(held.size == values.size, f"{held.size} parts of {values.size} scores: accepted are as many")
     n1 = int(np.count_nonzero(held))
@@ -158,8 +158,8 @@ def detectable_shift(n1: int, n0: int, promised_mu: float, level: float, power: 
     0.84
     """
     require_mu(promised_mu)
-    require(0 < level <= 0.5, f"level is {level}: accepted are numbers above 0 and up to 0.5")
-    require(0.5 <= power < 1, f"power is {power}: accepted are numbers from 0.5 to below 1")
+    require_number("level is", level, "numbers above 0 and up to 0.5")
+    require_number("power is", power, "numbers from 0.5 to below 1")
     if min(n1, n0) < 2:
         return math.inf
     return detectable_slope(_root_of_sizes(n1, n0), n1 + n0 - 2, promised_mu, level, power)

@@ -12,7 +12,6 @@ is joined, those with lower positions first. Nodes that are there come first.
 from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
-from numbers import Integral
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fl_audit.arrays import Flags, Floats32
 from fl_audit.data.records import Records
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, require, require_number
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,7 +52,7 @@ def graph_records(
         N, how many nodes a graph keeps at most, at least 2; no more than the largest graph has are stored. The time of
         a model that multiplies by adjacency matrices grows with N^2, and a graph takes 4 (N + N^2 / 24) bytes.
     """
-    require(isinstance(nodes, Integral) and nodes >= 2, f"graph-nodes is {nodes!r}: accepted are whole numbers from 2")
+    require_number("graph-nodes is", nodes, "whole numbers from 2")
     require(len(matrices) > 0, "there is no graph: accepted are 1 and more")
     graphs = [_graph(number, matrix) for number, matrix in enumerate(matrices)]
     nodes = min(nodes, max(map(len, graphs)))

@@ -13,7 +13,7 @@ from fl_audit.data.names import RANKED as RANKED
 from fl_audit.data.names import NeighbourChoice as NeighbourChoice
 from fl_audit.data.ranking import pair_of_rank, ranked_pairs, ranked_records
 from fl_audit.data.records import Records
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, require, require_number
 from fl_audit.randomness import Purpose, generator
 
 CRAFTED = (NeighbourChoice.CRAFTED, NeighbourChoice.CRAFTED_OPPOSITE)
@@ -237,8 +237,8 @@ def stand_in_shard(
     InputError
         If there are too few records outside D.
     """
-    require(size >= 1, f"size of the stand-in shard is {size}: accepted are whole numbers from 1")
-    require(number >= 0, f"number of the stand-in shard is {number}: accepted are whole numbers from 0")
+    require_number("size of the stand-in shard is", size, "whole numbers from 1")
+    require_number("number of the stand-in shard is", number, "whole numbers from 0")
     known = np.empty(0, dtype=np.int64) if inside is None or inside.owner is None else inside.owner
     own = np.unique(known[replaced]) if replaced is not None and known.size else np.empty(0, dtype=np.int64)
     free = np.arange(0 if outside is None else len(outside))

@@ -12,7 +12,7 @@ import numpy as np
 from fl_audit.arrays import Integers
 from fl_audit.data.names import PartitionScheme as PartitionScheme
 from fl_audit.data.records import Records, Source
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, require, require_number
 from fl_audit.randomness import Purpose, generator
 
 Parameter = float | int | str | bool
@@ -294,7 +294,7 @@ def select_records(source: Source, records: int, test_records: int, seed: int) -
     (100, 200)
     """
     for name, number in (("records", records), ("test records", test_records)):
-        require(number >= 1, f"number of {name} is {number}: accepted are whole numbers from 1")
+        require_number(f"number of {name} is", number, "whole numbers from 1")
     random = generator(seed, Purpose.RECORD_SELECTION)
     order = random.permutation(len(source.pool))
     most = int(_LARGEST_HELD_OUT_SHARE * len(source.pool))

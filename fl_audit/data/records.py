@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from fl_audit.adjacency import CraftedRecord
 from fl_audit.arrays import Floats32, Integers
-from fl_audit.errors import InputError, Remedy, as_whole, require
+from fl_audit.errors import InputError, Remedy, as_whole, require, require_number
 
 
 # Compared by identity: element-wise equality of arrays has no single truth value, and identity keeps records hashable.
@@ -207,7 +207,7 @@ def _check_values(features: Floats32, labels: Integers, classes: int) -> None:
             f"feature {position[1:]} of record {position[0]} is {features[position]}: accepted are finite numbers "
             "in the range of float32"
         )
-    require(classes >= 1, f"number of classes is {classes}: accepted are whole numbers from 1")
+    require_number("number of classes is", classes, "whole numbers from 1")
     lowest, highest = int(labels.min()), int(labels.max())
     wrong = lowest if lowest < 0 else highest
     require(lowest >= 0 and highest < classes, f"a label is {wrong}: accepted are 0 to {classes - 1}")

@@ -5,7 +5,7 @@ from math import expm1
 from typing import NamedTuple
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import choice, require
+from fl_audit.errors import choice, require, require_number
 
 LESSONS = 20
 """Games at the start that are not counted: the first half teaches, the second tells which features guess well."""
@@ -51,13 +51,12 @@ class StatedClaim:
         object.__setattr__(self, "adjacency", choice(Adjacency, "adjacency", self.adjacency))
         one = (self.epsilon is None) != (self.noise_multiplier is None)
         require(one, "a claim has either an epsilon or a noise multiplier: accepted is exactly one of them")
-        require(0 <= self.delta < 1, f"delta is {self.delta}: accepted are numbers from 0 to below 1")
+        require_number("delta is", self.delta, "numbers from 0 to below 1")
         if self.epsilon is not None:
-            require(0 <= self.epsilon < 100, f"epsilon is {self.epsilon}: accepted are numbers from 0 to below 100")
+            require_number("epsilon is", self.epsilon, "numbers from 0 to below 100")
         if self.noise_multiplier is not None:
-            accepted = "accepted are numbers from 0.01 to 1000000"
-            require(0.01 <= self.noise_multiplier <= 1e6, f"noise multiplier is {self.noise_multiplier}: {accepted}")
-        require(self.rounds >= 1, f"rounds are {self.rounds}: accepted are whole numbers from 1")
+            require_number("noise multiplier is", self.noise_multiplier, "numbers from 0.01 to 1000000")
+        require_number("rounds are", self.rounds, "whole numbers from 1")
 
     @property
     def neighbours(self) -> Adjacency:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.stats import beta
 
 from fl_audit.arrays import Flags, Floats
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.laboratory.claim import LESSONS, StatedClaim
@@ -50,8 +50,8 @@ def guess_trial(
     InputError
         If there are too few games, or the confidence is out of its range.
     """
-    require(len(games) > LESSONS, f"games are {len(games)}: accepted are whole numbers from {LESSONS + 1}")
-    require(0.5 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0.5 and below 1")
+    require_number("games are", len(games), f"whole numbers from {LESSONS + 1}")
+    require_number("confidence is", confidence, "numbers above 0.5 and below 1")
     groups = feature_groups(games)
     low_bits = {name: groups.pop(name) for name in LOW_BITS if name in groups}
     beside = dict(groups) if BESIDE_OTHERS in groups and not knows_others else {}

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fl_audit.arrays import Flags, Integers
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 from fl_audit.learning.chain_training import ChainLayer, chain_updates, fits_one_stretch
 from fl_audit.learning.names import LocalOptimizer as LocalOptimizer
 from fl_audit.learning.stacked import StackedModel
@@ -43,16 +43,15 @@ class LocalSchedule:
 
     def __post_init__(self) -> None:
         rate = self.learning_rate
-        require(
-            rate > 0 and math.isfinite(rate), f"local learning rate is {rate}: accepted are positive finite numbers"
-        )
-        require(self.batch >= 1, f"local batch is {self.batch}: accepted are whole numbers from 1")
+        require_number("local learning rate is", rate, "positive finite numbers")
+        require_number("local batch is", self.batch, "whole numbers from 1")
         require(
             (self.epochs is None) != (self.steps is None),
             f"local epochs are {self.epochs} and local steps are {self.steps}: accepted is exactly one of the two",
         )
         for name, value in (("epochs", self.epochs), ("steps", self.steps)):
-            require(value is None or value >= 1, f"local {name} are {value}: accepted are whole numbers from 1")
+            if value is not None:
+                require_number(f"local {name} are", value, "whole numbers from 1")
 
     def steps_on(self, records: int) -> int:
         """Return how many steps a client takes that has so many records."""

@@ -1,13 +1,12 @@
 """Server optimizers on stacked models: how the next model follows from a release, and the release from the models."""
 
-import math
 from dataclasses import dataclass
 from typing import assert_never
 
 import torch
 from torch import Tensor
 
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, require_number
 from fl_audit.learning.names import OptimizerKind as OptimizerKind
 from fl_audit.learning.stacking import cached_rows
 
@@ -37,10 +36,10 @@ class ServerOptimizer:
         for name in ("learning_rate", "epsilon"):
             value = getattr(self, name)
             label = name.replace("_", " ")
-            require(value > 0 and math.isfinite(value), f"{label} is {value}: accepted are positive finite numbers")
+            require_number(f"{label} is", value, "positive finite numbers")
         for name in ("momentum", "beta1", "beta2"):
             value = getattr(self, name)
-            require(0 <= value < 1, f"{name} is {value}: accepted are numbers in [0, 1)")
+            require_number(f"{name} is", value, "numbers from 0 to below 1")
 
     @property
     def models_to_invert(self) -> int:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.arrays import Integers
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.privacy.gaussian import require_positive
 from fl_audit.randomness import Purpose, generator
@@ -102,7 +102,7 @@ class AdaptiveClipping:
     def __post_init__(self) -> None:
         require_positive(clipping_norm=self.norm, clipping_learning_rate=self.learning_rate)
         require_positive(quantile_noise=self.bit_noise)
-        require(0 < self.quantile < 1, f"quantile is {self.quantile}: accepted are numbers above 0 and below 1")
+        require_number("quantile is", self.quantile, "numbers above 0 and below 1")
 
     def moved(self, norms: Tensor, share: Tensor) -> Tensor:
         """Return the norms of the next round.
@@ -143,7 +143,7 @@ class PoissonSampling:
     kind: Literal["poisson"] = "poisson"
 
     def __post_init__(self) -> None:
-        require(0 < self.rate < 1, f"sampling rate is {self.rate}: accepted are numbers above 0 and below 1")
+        require_number("sampling rate is", self.rate, "numbers above 0 and below 1")
 
 
 @dataclass(frozen=True)

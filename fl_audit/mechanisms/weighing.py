@@ -13,7 +13,7 @@ from scipy.special import ndtri_exp
 from torch import Tensor
 
 from fl_audit.arrays import Floats
-from fl_audit.errors import require
+from fl_audit.errors import require_number
 from fl_audit.learning.stacking import cached_rows
 
 
@@ -37,9 +37,7 @@ class Hypotheses:
     sides: tuple[Tensor, Tensor] | None = None
 
     def __post_init__(self) -> None:
-        require(
-            0 < self.weight <= 1, f"participation weight is {self.weight}: accepted are numbers above 0 and up to 1"
-        )
+        require_number("participation weight is", self.weight, "numbers above 0 and up to 1")
 
     @property
     def sensitivity(self) -> Floats:

@@ -12,7 +12,7 @@ from typing import assert_never
 from scipy.special import expit, log_ndtr, logit, ndtri
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, require, require_number
 from fl_audit.privacy import pld
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, exact_gaussian_mu, local_events
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu, require_delta, require_epsilon, require_mu
@@ -118,7 +118,7 @@ class PrivacyProfile:
 
     def tradeoff(self, alpha: float) -> float:
         """Return the smallest type II error of a test whose type I error is alpha (Dong, Roth & Su 2022)."""
-        require(0 <= alpha <= 1, f"alpha is {alpha}: accepted are numbers from 0 to 1")
+        require_number("alpha is", alpha, "numbers from 0 to 1")
         mu = self.gaussian_mu
         if mu is not None:
             return float(math.exp(log_ndtr(-float(ndtri(alpha)) - mu))) if alpha < 1 else 0.0

@@ -8,14 +8,13 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, assert_never
 
-from fl_audit.errors import require, require_numbers
+from fl_audit.errors import require, require_number
 from fl_audit.privacy.gaussian import gaussian_mu, require_noise_multiplier, require_positive, require_whole
 
 
 def require_sampling_rate(sampling_rate: float) -> None:
     """Raise `InputError` unless the sampling rate lies above 0 and at most at 1."""
-    require_numbers(sampling_rate=sampling_rate)
-    require(0 < sampling_rate <= 1, f"sampling rate is {sampling_rate}: accepted are numbers above 0 and up to 1")
+    require_number("sampling rate is", sampling_rate, "numbers above 0 and up to 1")
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ Poisson sampling too, because one coin decides on both.
 """
 
 import math
-from numbers import Real
 
 from scipy.special import erfcx, erfinv, log_ndtr, ndtri
 
-from fl_audit.errors import require, require_numbers
+from fl_audit.errors import require, require_number
 from fl_audit.search import bracketed_root
 
 _SQRT2 = math.sqrt(2.0)
@@ -23,40 +22,34 @@ _LOWEST_LOG = -1e300
 
 def require_delta(delta: float) -> None:
     """Raise `InputError` unless delta lies strictly between 0 and 1."""
-    require(isinstance(delta, Real) and 0 < delta < 1, f"delta is {delta}: accepted are numbers above 0 and below 1")
+    require_number("delta is", delta, "numbers above 0 and below 1")
 
 
 def require_mu(mu: float) -> None:
     """Raise `InputError` unless mu is a finite number of at least 0."""
-    require(mu >= 0 and math.isfinite(mu), f"mu is {mu}: accepted are finite numbers from 0")
+    require_number("mu is", mu, "finite numbers from 0")
 
 
 def require_epsilon(epsilon: float) -> None:
     """Raise `InputError` unless epsilon is a finite number of at least 0."""
-    require(epsilon >= 0 and math.isfinite(epsilon), f"epsilon is {epsilon}: accepted are finite numbers from 0")
+    require_number("epsilon is", epsilon, "finite numbers from 0")
 
 
 def require_noise_multiplier(noise_multiplier: float) -> None:
     """Raise `InputError` unless the noise multiplier lies between 1e-100 and 1e100, where its square is a float."""
-    require_numbers(noise_multiplier=noise_multiplier)
-    accepted = 1e-100 <= noise_multiplier <= 1e100
-    require(accepted, f"noise multiplier is {noise_multiplier}: accepted are numbers from 1e-100 to 1e100")
+    require_number("noise multiplier is", noise_multiplier, "numbers from 1e-100 to 1e100")
 
 
 def require_positive(**given: float) -> None:
     """Raise `InputError` unless each is a positive finite number."""
-    require_numbers(**given)
     for name, value in given.items():
-        accepted = value > 0 and math.isfinite(value)
-        require(accepted, f"{name.replace('_', ' ')} is {value}: accepted are positive finite numbers")
+        require_number(f"{name.replace('_', ' ')} is", value, "positive finite numbers")
 
 
 def require_whole(**given: float) -> None:
     """Raise `InputError` unless each is a whole number of at least 1."""
-    require_numbers(**given)
     for name, value in given.items():
-        whole = math.isfinite(value) and value >= 1 and int(value) == value
-        require(whole, f"{name} is {value}: accepted are whole numbers from 1")
+        require_number(f"{name} is", value, "whole numbers from 1")
 
 
 def gaussian_mu(noise_multiplier: float, rounds: int) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, require, require_number
 from fl_audit.privacy.terms import TrainingTerms, terms_of_json
 from fl_audit.whole_files import whole_file
 
@@ -44,7 +44,8 @@ class LedgerLine:
         both = (self.sensitivity is None) == (self.clipping_norm is None)
         require(both, "sensitivity without clipping norm, or the other way round: accepted are both or none")
         for what, value in (("sensitivity", self.sensitivity), ("clipping norm", self.clipping_norm)):
-            require(value is None or 0 < value < float("inf"), f"{what} is {value}: accepted are positive numbers")
+            if value is not None:
+                require_number(f"{what} is", value, "positive finite numbers")
 
     @property
     def shortfall(self) -> float:
@@ -127,7 +128,8 @@ def add_to_ledger(path: Path, line: LedgerLine, budget: float | None = None, del
     budget, delta
         Largest epsilon of all trainings together, above 0, None for none; and its delta, above 0 and below 1.
     """
-    require(budget is None or budget > 0, f"budget is {budget}: accepted are positive numbers")
+    if budget is not None:
+        require_number("budget is", budget, "positive numbers")
     require(budget is None or delta is not None, "a budget without delta: accepted are both")
     with ledger_lock(path):
         lines = read_ledger(path)

@@ -30,7 +30,7 @@ import numpy as np
 from scipy.linalg import solve_triangular, toeplitz
 
 from fl_audit.arrays import Floats
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 from fl_audit.privacy.events import GaussianRelease
 from fl_audit.privacy.gaussian import require_noise_multiplier, require_whole
 
@@ -91,8 +91,7 @@ def banded_coefficients(rounds: int, bands: int) -> Floats:
     rounds, bands
         k, from 1, and from 1 to k.
     """
-    accepted = 1 <= bands <= rounds and int(bands) == bands
-    require(accepted, f"bands is {bands}: accepted are whole numbers from 1 to the number of rounds, {rounds}")
+    require_number("bands is", bands, f"whole numbers from 1 to {rounds}, the number of rounds")
     offered = {known: values for (known, width), values in _optimised().items() if width == bands}
     if not offered:
         return _square_root_coefficients(bands)

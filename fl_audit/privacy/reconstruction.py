@@ -16,7 +16,7 @@ from typing import assert_never
 from scipy.special import log_ndtr
 
 from fl_audit.adjacency import Adjacency, Relation
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import (
     GaussianRelease,
@@ -86,7 +86,7 @@ def reconstruction_bound(claim: Claim, chance: float) -> float:
     >>> round(reconstruction_bound(claim, 1 / 1000), 4)
     0.0055
     """
-    require(0 <= chance <= 1, f"chance is {chance}: accepted are numbers from 0 to 1")
+    require_number("chance is", chance, "numbers from 0 to 1")
     return 1 - against_its_absence(claim).profile.tradeoff(chance)
 
 

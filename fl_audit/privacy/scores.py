@@ -18,12 +18,11 @@ D and D' exchanged. How far the tail of L reaches depends on who chooses the sen
 """
 
 import math
-from numbers import Real
 from typing import assert_never
 
 from scipy.special import bdtrc, erf, erfinv, expit, log_ndtr, logit, ndtri, ndtri_exp
 
-from fl_audit.errors import in_percent, require
+from fl_audit.errors import in_percent, require, require_number
 from fl_audit.privacy.gaussian import require_delta, require_epsilon, require_mu, require_whole
 from fl_audit.privacy.names import Sensitivities as Sensitivities
 
@@ -32,7 +31,7 @@ _SQRT2 = math.sqrt(2.0)
 
 def require_prior(prior: float) -> None:
     """Raise `InputError` unless the prior belief in D lies strictly between 0 and 1."""
-    require(isinstance(prior, Real) and 0 < prior < 1, f"prior is {prior}: accepted are numbers above 0 and below 1")
+    require_number("prior is", prior, "numbers above 0 and below 1")
 
 
 def _require_belief(belief: float, prior: float) -> None:
@@ -122,7 +121,7 @@ def rho_alpha_rdp(divergence: float, order: float) -> float:
 
 
 def _require_order(order: float) -> None:
-    require(1 < order < math.inf, f"order is {order}: accepted are finite numbers above 1")
+    require_number("order is", order, "finite numbers above 1")
 
 
 def _classic_scale(delta: float) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from fl_audit.errors import require, require_numbers
+from fl_audit.errors import require, require_number
 from fl_audit.privacy import defaults
 from fl_audit.privacy.gaussian import gaussian_mu, require_positive
 from fl_audit.privacy.scores import require_advantage
@@ -45,8 +45,7 @@ class ReconstructionTarget:
     candidates: int = defaults.CANDIDATES  # how many records are equally likely, a whole number from 2
 
     def __post_init__(self) -> None:
-        whole = self.candidates >= 2 and self.candidates % 1 == 0
-        require(whole, f"candidates is {self.candidates}: accepted are whole numbers from 2")
+        require_number("candidates is", self.candidates, "whole numbers from 2")
         _require_above_chance("reconstruction", self.probability, self.chance)
 
     @property
@@ -65,7 +64,7 @@ class SinglingOutTarget:
 
     def __post_init__(self) -> None:
         share = self.population_share
-        require(0 < share < 1, f"population share is {share}: accepted are numbers above 0 and below 1")
+        require_number("population share is", share, "numbers above 0 and below 1")
         _require_above_chance("singling-out", self.probability, share)
 
     @property
@@ -134,7 +133,8 @@ def one_target(given: Mapping[str, float | None], mark: str = "") -> Target:
     require(
         len(named) == 1, f"{' and '.join(named) or 'no target'} given: accepted is exactly one of {', '.join(offered)}"
     )
-    require_numbers(**values)
+    for detail, value in values.items():
+        require_number(f"{detail} is", value)
     name = named[0].removeprefix(mark)
     details = {}
     for detail in DETAILS.keys() & values.keys():

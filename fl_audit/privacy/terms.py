@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError, choice, require, require_numbers
+from fl_audit.errors import InputError, choice, require_number
 from fl_audit.privacy import defaults
 
 if TYPE_CHECKING:
@@ -35,11 +35,9 @@ class TrainingTerms:
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", choice(Adjacency, "adjacency", self.adjacency))
         noise, rate = self.noise_multiplier, self.sampling_rate
-        require_numbers(noise_multiplier=noise, rounds=self.rounds, sampling_rate=rate)
-        require(0 < noise < float("inf"), f"noise multiplier is {noise:g}: accepted are positive finite numbers")
-        whole = self.rounds >= 1 and int(self.rounds) == self.rounds
-        require(whole, f"rounds is {self.rounds}: accepted are whole numbers from 1")
-        require(0 < rate <= 1, f"sampling rate is {rate}: accepted are numbers above 0 and up to 1")
+        require_number("noise multiplier is", noise, "positive finite numbers")
+        require_number("rounds is", self.rounds, "whole numbers from 1")
+        require_number("sampling rate is", rate, "numbers above 0 and up to 1")
 
     @property
     def events(self) -> "tuple[ReleaseEvent, ...]":

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation, Unit
-from fl_audit.errors import InputError, choice, require
+from fl_audit.errors import InputError, choice, require, require_number
 from fl_audit.laboratory.claim import LESSONS, StatedClaim
 from strategies.games.notes import Deed, Numbers, Observer, Replies
 
@@ -65,16 +65,18 @@ class Agreement:
     seed: int | None = None  # of the games; None draws a secret one
 
     def __post_init__(self) -> None:
-        require(self.games > LESSONS, f"games are {self.games}: accepted are whole numbers from {LESSONS + 1}")
-        require(0.5 < self.confidence < 1, f"confidence is {self.confidence}: accepted are numbers above 0.5, below 1")
-        require(0 < self.length < 1e9, f"length is {self.length}: accepted are numbers above 0 and below 1000000000")
-        few = f"games_per_run is {self.games_per_run}: accepted are whole numbers from 1, or None"
-        require(self.games_per_run is None or self.games_per_run >= 1, few)
-        require(self.target >= 0, f"target is {self.target}: accepted are whole numbers from 0")
+        require_number("games are", self.games, f"whole numbers from {LESSONS + 1}")
+        require_number("confidence is", self.confidence, "numbers above 0.5, below 1")
+        require_number("length is", self.length, "numbers above 0 and below 1000000000")
+        if self.games_per_run is not None:
+            require_number("games_per_run is", self.games_per_run, "whole numbers from 1, or None")
+        require_number("target is", self.target, "whole numbers from 0")
         for name, kinds in (("numbers", Numbers), ("replies", Replies), ("observer", Observer)):
             object.__setattr__(self, name, choice(kinds, name, getattr(self, name)))
         if self.contribution is not None:
             object.__setattr__(self, "contribution", choice(Contribution, "contribution", self.contribution))
+        is_path = isinstance(self.directory, (str, Path))
+        require(is_path, f"directory is {self.directory!r}: accepted are paths")
         object.__setattr__(self, "directory", Path(self.directory))
         crafted = self.is_about_records and self.contribution not in (None, Contribution.OWN)
         require(not crafted, f"contribution is {self.contribution}, and the claim is about records: accepted is own")

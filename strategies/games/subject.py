@@ -19,7 +19,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats
-from fl_audit.errors import InputError, choice, require
+from fl_audit.errors import InputError, choice, require, require_number
 from fl_audit.user_modules import import_function
 from strategies.games.bridge import as_strategy, initial_model
 from strategies.games.notes import Observer as Observer
@@ -90,8 +90,10 @@ class Subject:
         return as_strategy(self.strategy(clients) if self.has_any_size else self.strategy())
 
     def __post_init__(self) -> None:
-        require(self.clients >= 2, f"clients are {self.clients}: accepted are whole numbers from 2")
-        require(0 < self.norm < 1e6, f"norm is {self.norm}: accepted are numbers above 0 and below 1000000")
+        require_number("clients are", self.clients, "whole numbers from 2")
+        require_number("norm is", self.norm, "numbers above 0 and below 1000000")
+        for name, held in (("metrics", self.metrics), ("mods", self.mods)):
+            require(isinstance(held, (tuple, list)), f"{name} is {held!r}: accepted are tuples, such as ({held!r},)")
         # So that "server" looks where Observer.SERVER does.
         object.__setattr__(self, "observer", choice(Observer, "observer", self.observer))
 

@@ -15,7 +15,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fl_audit.arrays import Floats
-from fl_audit.errors import InputError, in_a_line, require
+from fl_audit.errors import InputError, in_a_line, require, require_number
 from fl_audit.laboratory.claim import LESSONS
 from fl_audit.laboratory.seen import Seen, Sketch, sketch
 from fl_audit.laboratory.trial import Unrefuted
@@ -101,7 +101,7 @@ class WatchedStrategy(Strategy):
         audit = replace(self._audit, directory=self._audit.directory.absolute())
         tried = audit.contributions(self._inner, arrays)
         least = LESSONS * len(tried)
-        require(audit.games > least, f"games are {audit.games}: accepted are whole numbers from {least + 1}")
+        require_number("games are", audit.games, f"whole numbers from {least + 1}")
         code, sketched = fingerprint(self._inner, start.arguments), sketch(shapes_of(arrays))
         roll = RollCall(arrays, audit.replies)
         return GameTable(audit, tried, _app_of(grid), code, start.copied(), grid, roll, sketched)

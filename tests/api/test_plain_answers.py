@@ -1,12 +1,16 @@
 """What is no number is refused in one line, and what is answered prints as one line."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from flwr.serverapp.strategy import FedAvg
 
 import fl_audit as fa
+from strategies.games import Audit, StatedClaim, Subject
 
+CLAIM = StatedClaim("add-remove-client", epsilon=4.0)
 SCORES, LOSSES = np.arange(60.0), np.linspace(0.1, 1.0, 50)
 PROMISE = {"rounds": 30, "delta": 1e-3, "adjacency": "replace-record"}
 CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -25,17 +29,22 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "one_run_bound": (fa.one_run_bound, {"scores": SCORES, "coins": SCORES >= 30, "delta": 1e-5, "confidence": 0.95}),
     "gaussian_rounds": (fa.gaussian_rounds, {"noise_multiplier": 5.0, "rounds": 30, "sampling_rate": 0.5}),
     "laplace": (fa.LaplaceRelease, {"sensitivity": 1.0, "scale": 2.0, "count": 3}),
+    "stated": (StatedClaim, {"adjacency": "add-remove-client", "epsilon": 4.0, "delta": 1e-5, "rounds": 3}),
+    "stated noise": (StatedClaim, {"adjacency": "add-remove-client", "noise_multiplier": 1.0}),
+    "audit": (Audit, {"claim": CLAIM, "games": 220, "target": 0, "length": 10.0, "confidence": 0.95}),
+    "audit in parts": (partial(Audit, CLAIM), {"games_per_run": 5}),
+    "subject": (partial(Subject, FedAvg), {"clients": 4, "norm": 1.0}),
 }
 WRONG = ["ten", None, float("nan"), 1 + 2j, [[1], [2, 3]]]
 
 
 @pytest.mark.parametrize(
     ("call", "name"),
-    [(call, name) for call, (_, good) in CALLS.items() for name in good if name not in ("adjacency", "coins")],
+    [(call, name) for call, (_, good) in CALLS.items() for name in good if name not in ("adjacency", "coins", "claim")],
 )
 def test_what_is_no_number_is_refused_in_one_line(call: str, name: str) -> None:
     function, good = CALLS[call]
-    for wrong in WRONG:
+    for wrong in (one for one in WRONG if one is not None or name != "games_per_run"):
         with pytest.raises(fa.InputError) as refusal:
             function(**{**good, name: wrong})
         assert "\n" not in str(refusal.value)

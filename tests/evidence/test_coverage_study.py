@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 STUDIES = {"studies", "benchmarks", "zoo"}
 """What checks the software; it prints nothing to a user."""
 NAMES = {"confidence", "CONFIDENCE", "_CONFIDENCE"}
-TELLS = {"percent", "require", "replace", "estimate"}
+TELLS = {"percent", "require", "require_number", "replace", "estimate"}
 """Functions that put a confidence into words, refuse one, store it, or are a name for one of two that are listed."""
 COUNTS_GIVEN = {"clopper_pearson"}
 """Intervals that are true only of counts that nothing was chosen by: whoever calls them is listed, too."""

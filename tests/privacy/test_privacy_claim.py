@@ -127,7 +127,7 @@ def test_a_claim_is_the_same_however_its_parts_are_named() -> None:
         ({"adjacency": None}, "adjacency is None: accepted are"),
         ({"accountant": "moments"}, "accountant is 'moments': accepted are rdp-classic, rdp, pld, gdp"),
         ({"sensitivities": "local"}, "sensitivities is 'local': accepted are fixed, adaptive"),
-        ({"delta": "small"}, "delta is small: accepted are numbers above 0 and below 1"),
+        ({"delta": "small"}, "delta is 'small': accepted are numbers above 0 and below 1"),
         ({"delta": 0}, "delta is 0: accepted"),
         ({"prior": 1}, "prior is 1: accepted"),
         ({"events": (1,)}, "event is 1: accepted are GaussianRelease"),

@@ -174,7 +174,7 @@ def test_the_event_has_the_law_of_the_releases(kind: StrategyKind, separation: i
 
 
 def test_refusals() -> None:
-    with pytest.raises(InputError, match=r"^bands is 5: accepted are whole numbers from 1 to the number of rounds, 4$"):
+    with pytest.raises(InputError, match=r"^bands is 5: accepted are whole numbers from 1 to 4, the number of rounds$"):
         strategy_matrix(BANDED, 4, 5)
     with pytest.raises(InputError, match=r"^rounds is 0"):
         strategy_matrix(TREE, 0)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from fl_audit.adversaries.inversion.shared import SharedUpdate
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 from fl_audit.learning.stacked import CACHE_BUDGET, StackedModel
 
 _BREAKS = (2.667, 1.6, 1.142)
@@ -36,10 +36,10 @@ class Descent:
     def __post_init__(self) -> None:
         for name in ("iterations", "restarts"):
             count = getattr(self, name)
-            require(count >= 1, f"{name} are {count}: accepted are whole numbers from 1")
-        require(self.step > 0, f"step is {self.step}: accepted are positive numbers")
-        require(self.smoothness >= 0, f"smoothness is {self.smoothness}: accepted are numbers from 0")
-        require(self.seconds > 0, f"seconds are {self.seconds}: accepted are positive numbers")
+            require_number(f"{name} are", count, "whole numbers from 1")
+        require_number("step is", self.step, "positive numbers")
+        require_number("smoothness is", self.smoothness, "numbers from 0")
+        require_number("seconds are", self.seconds, "positive numbers")
 
 
 USUAL = Descent()

@@ -18,7 +18,7 @@ from fl_audit.adversaries.membership.shadows import (
     _shadow_group,
 )
 from fl_audit.arrays import Flags, Floats
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 from fl_audit.game.membership import Membership
 
 
@@ -40,8 +40,8 @@ class RmiaRule:
     slope: float = 0.3
 
     def __post_init__(self) -> None:
-        require(self.gamma > 0, f"gamma is {self.gamma}: accepted are numbers above 0")
-        require(0 <= self.slope <= 1, f"slope is {self.slope}: accepted are numbers from 0 to 1")
+        require_number("gamma is", self.gamma, "numbers above 0")
+        require_number("slope is", self.slope, "numbers from 0 to 1")
 
 
 def rmia_scores(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fl_audit.adversaries.membership.shadows import _shadow_flags
 from fl_audit.arrays import Flags, Floats, Integers
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 from fl_audit.game.membership import Membership
 
 _LEAST_PROBABILITY = 1e-12
@@ -51,7 +51,7 @@ class ShadowRule:
     seed: int = 0  # of the classifiers' own draws (initial weights, order of examples)
 
     def __post_init__(self) -> None:
-        require(self.folds >= 2, f"number of folds is {self.folds}: accepted are whole numbers from 2")
+        require_number("number of folds is", self.folds, "whole numbers from 2")
 
 
 def shadow_scores(

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.arrays import Flags, Floats, Floats32
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 from fl_audit.game.membership import Membership
 
 _NARROW = 16
@@ -84,10 +84,10 @@ class WhiteBoxRule:
             require(part in set(WhiteBoxPart), f"part {part!r} is unknown: {accepted}")
         whole = {"filters": self.filters, "steps": self.steps, "smallest width": min(self.branch + self.trunk)}
         for name, value in whole.items():
-            require(value >= 1, f"{name} is {value}: accepted are whole numbers from 1")
-        require(self.rate > 0, f"rate is {self.rate}: accepted are numbers above 0")
-        require(self.decay >= 0, f"decay is {self.decay}: accepted are numbers from 0")
-        require(0 <= self.dropout < 1, f"dropout is {self.dropout}: accepted are numbers from 0 to below 1")
+            require_number(f"{name} is", value, "whole numbers from 1")
+        require_number("rate is", self.rate, "numbers above 0")
+        require_number("decay is", self.decay, "numbers from 0")
+        require_number("dropout is", self.dropout, "numbers from 0 to below 1")
 
 
 def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, rule: WhiteBoxRule) -> Floats:
@@ -273,8 +273,8 @@ def known_halves(worlds: int, targets: int, generator: np.random.Generator) -> F
     generator
         Draws them, never looking at who is in: who is known must not tell who is a member.
     """
-    require(worlds >= 1, f"number of worlds is {worlds}: accepted are whole numbers from 1")
-    require(targets >= 2, f"number of targets is {targets}: accepted are whole numbers from 2")
+    require_number("number of worlds is", worlds, "whole numbers from 1")
+    require_number("number of targets is", targets, "whole numbers from 2")
     first = np.broadcast_to(np.arange(targets) < targets // 2, (worlds, targets))
     return np.asarray(generator.permuted(first, axis=1), dtype=np.bool_)
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fl_audit.arrays import Floats, Floats32
 from fl_audit.data.randomisers.common import record_axes, require_pair
 from fl_audit.data.records import Records
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 from fl_audit.privacy.events import LaplaceRelease, ReleaseEvent
 from fl_audit.privacy.gaussian import require_epsilon
 
@@ -48,11 +48,9 @@ class LaplacePixelation:
 
     def __post_init__(self) -> None:
         require_epsilon(self.epsilon)
-        require(self.epsilon > 0, f"epsilon is {self.epsilon}: accepted are positive finite numbers")
+        require_number("epsilon is", self.epsilon, "positive finite numbers")
         for name, value in (("neighbourhood", self.neighbourhood), ("block", self.block)):
-            require(
-                value >= 1 and int(value) == value, f"{name} is {value}: accepted are whole numbers of pixels from 1"
-            )
+            require_number(f"{name} is", value, "whole numbers of pixels from 1")
 
     @property
     def scale(self) -> float:

@@ -15,7 +15,7 @@ from scipy.special import betaincinv
 from scipy.stats import binom
 
 from fl_audit.arrays import Flags, Floats
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 
 _LARGEST_STAKE = 0.75  # largest share of the capital that a single number may cost
 
@@ -93,7 +93,7 @@ class Bets:
             As for `mean_interval`, which says what is raised.
         """
         require(values.ndim == 1 and values.size > 0, f"values have shape {values.shape}: accepted is (n,), n from 1")
-        require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
+        require_number("confidence is", confidence, "numbers above 0 and below 1")
         within = bool(np.all((values >= smallest) & (values <= largest)))
         require(within, f"a value lies outside {smallest:g} to {largest:g}: accepted are numbers within")
         scaled = (np.asarray(values, dtype=np.float64) - smallest) / (largest - smallest)
@@ -174,9 +174,9 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[flo
     >>> low, round(high, 4)
     (0.0, 0.0362)
     """
-    require(trials >= 1, f"number of trials is {trials}: accepted are whole numbers from 1")
+    require_number("number of trials is", trials, "whole numbers from 1")
     require(0 <= successes <= trials, f"number of successes is {successes}: accepted are 0 to {trials}, the trials")
-    require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
+    require_number("confidence is", confidence, "numbers above 0 and below 1")
     side = (1 - confidence) / 2
     failures = trials - successes
     low = float(betaincinv(successes, failures + 1, side)) if successes else 0.0
@@ -273,7 +273,7 @@ def most_wins(worlds: int, largest_advantage: float, level: float) -> int:
     >>> most_wins(800, 0.286, 0.001)
     556
     """
-    require(worlds >= 1, f"number of games is {worlds}: accepted are whole numbers from 1")
-    require(0 <= largest_advantage <= 1, f"advantage is {largest_advantage}: accepted are numbers from 0 to 1")
-    require(0 < level < 1, f"level is {level}: accepted are numbers above 0 and below 1")
+    require_number("number of games is", worlds, "whole numbers from 1")
+    require_number("advantage is", largest_advantage, "numbers from 0 to 1")
+    require_number("level is", level, "numbers above 0 and below 1")
     return int(binom.isf(level, worlds, (1 + largest_advantage) / 2))

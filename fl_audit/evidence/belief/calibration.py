@@ -11,7 +11,7 @@ from scipy.signal import fftconvolve
 from scipy.special import expit, logit
 
 from fl_audit.arrays import Flags, Floats
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 from fl_audit.evidence.belief.advantage import clopper_pearson
 from fl_audit.evidence.belief.expected import chance_of_being_right
 from fl_audit.privacy.scores import require_prior
@@ -76,7 +76,7 @@ def calibration(
     """
     require(log_odds.ndim == 1 and log_odds.size > 0, f"log-odds have shape {log_odds.shape}: accepted is (worlds,)")
     require(members.shape == log_odds.shape, f"bits have shape {members.shape}: accepted is {log_odds.shape}")
-    require(bins >= 1, f"number of bins is {bins}: accepted are whole numbers from 1")
+    require_number("number of bins is", bins, "whole numbers from 1")
     require_prior(coin)
     beliefs = np.asarray(expit(log_odds + logit(coin)), dtype=np.float64)
     order = np.argsort(log_odds, kind="stable")

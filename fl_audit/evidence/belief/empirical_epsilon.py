@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import betaincinv, ndtri
 
 from fl_audit.arrays import Floats
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 from fl_audit.evidence.belief.advantage import clopper_pearson
 from fl_audit.privacy.accounting import account, epsilon_of_mu
 from fl_audit.privacy.claim import Claim
@@ -45,7 +45,7 @@ def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
     InputError
         If a number is out of its range.
     """
-    require(-1 <= advantage <= 1, f"advantage is {advantage}: accepted are numbers from -1 to 1")
+    require_number("advantage is", advantage, "numbers from -1 to 1")
     require_delta(delta)
     if advantage <= 0:
         return 0.0
@@ -127,7 +127,7 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
     """
     require(log_odds.size > 0, "number of worlds is 0: accepted are whole numbers from 1")
     require(bool(np.all(np.isfinite(log_odds))), "log-odds contain NaN or infinity: accepted are finite numbers")
-    require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
+    require_number("confidence is", confidence, "numbers above 0 and below 1")
     largest, worlds = max(0.0, float(np.max(log_odds))), int(log_odds.size)
     warning = "The largest belief is an extreme value: it grows with the number of worlds and converges to nothing."
     if mu is None:

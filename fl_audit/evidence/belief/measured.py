@@ -17,7 +17,7 @@ from scipy.special import chdtr, chdtrc, ndtri, stdtr
 
 from fl_audit.adversaries.residuals import Residuals
 from fl_audit.arrays import Flags, Floats
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 from fl_audit.evidence.belief.family import Missing, NotOffered, TestName, TestResult, only_if
 from fl_audit.evidence.belief.laws import innovations
 
@@ -71,8 +71,8 @@ class Measured:
         require(positive, "a claimed noise scale is not positive and finite: accepted are positive finite numbers")
         self._require_finite()
         for name, number in {"noise multiplier": self.noise_multiplier, "largest mu": self.largest_mu}.items():
-            fine = number is None or 0 < number < np.inf
-            require(fine, f"{name} is {number}: accepted are positive finite numbers")
+            if number is not None:
+                require_number(f"{name} is", number, "positive finite numbers")
 
     def _require_finite(self) -> None:
         """Refuse what would make a test come to nothing: only what stands for itself being unknown may be NaN."""

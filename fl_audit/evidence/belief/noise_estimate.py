@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, require_number
 from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_scale import SquareSum, chi_square_quantile, detectable_ratio, record_squares
@@ -86,7 +86,7 @@ def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
     >>> [round(end, 3) for end in ratio_interval(SquareSum(3000.0, 3000), 0.95)]
     [0.975, 1.026]
     """
-    require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
+    require_number("confidence is", confidence, "numbers above 0 and below 1")
     tail = (1 - confidence) / 2
     above, below = (math.sqrt(found.value / chi_square_quantile(p, found.freedom)) for p in (1 - tail, tail))
     return above, below

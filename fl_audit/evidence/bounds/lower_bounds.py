@@ -17,7 +17,7 @@ from scipy.special import ndtri
 
 from fl_audit.arrays import Floats, finite
 from fl_audit.confidence.shift import detectable_shift, gaussian_shift
-from fl_audit.errors import InputError, choice, require, require_numbers
+from fl_audit.errors import InputError, choice, require, require_number
 from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
 from fl_audit.evidence.bounds.split import number_of_splits, number_that_chooses, split_scores
 from fl_audit.evidence.bounds.thresholds import Counts, bound_of, chosen_rule
@@ -124,9 +124,8 @@ def epsilon_lower_bound(
     >>> epsilon_lower_bound(scores, scores, 0.0).epsilon
     0.0
     """
-    require_numbers(delta=delta, confidence=confidence)
-    require(0 <= delta < 1, f"delta is {delta}: accepted are numbers from 0 to below 1")
-    require(0.5 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0.5 and below 1")
+    require_number("delta is", delta, "numbers from 0 to below 1")
+    require_number("confidence is", confidence, "numbers above 0.5 and below 1")
     method = choice(BoundMethod, "method", method)
     members, nonmembers = _checked(member_scores, "members"), _checked(nonmember_scores, "nonmembers")
     level = 1 - confidence

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import betainc, betaincinv
 
 from fl_audit.arrays import Floats
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: 
     """
     _require_scores(found_in, others)
     require(bool(((alarms >= 0) & (alarms <= 1)).all()), f"alarms are {alarms}: accepted are numbers from 0 to 1")
-    require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
+    require_number("confidence is", confidence, "numbers above 0 and below 1")
     n1, n0, side = found_in.size, others.size, (1 - confidence) / 4
     ascending = np.sort(found_in)
     # Place k holds the k-th largest reference score; nothing lies above the one before the first, all above the last.

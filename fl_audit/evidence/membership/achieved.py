@@ -25,7 +25,7 @@ from fl_audit.arrays import Floats, Integers
 from fl_audit.canaries.bounds import OneRunBound, bound_of_guesses
 from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.canaries.tradeoff import guesses_of_scores
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.evidence.membership.rates import MembershipRates, RocCurve, membership_rates, roc_curve
@@ -188,8 +188,8 @@ def relative_tradeoff(auc_without: float, auc: float, accuracy_without: float, a
         If a number is out of its range.
     """
     for value, name in ((auc_without, "AUC"), (auc, "AUC"), (accuracy_without, "accuracy"), (accuracy, "accuracy")):
-        require(0 <= value <= 1, f"{name} is {value}: accepted are numbers from 0 to 1")
-    require(classes >= 2, f"number of classes is {classes}: accepted are whole numbers from 2")
+        require_number(f"{name} is", value, "numbers from 0 to 1")
+    require_number("number of classes is", classes, "whole numbers from 2")
     to_lose, leak = accuracy_without - 1 / classes, auc_without - 0.5
     if to_lose <= 0 or leak <= 0:
         return nan

@@ -29,7 +29,7 @@ from scipy.special import betaincinv, ndtr, ndtri, stdtrit
 from scipy.stats import rankdata
 
 from fl_audit.arrays import Floats
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 from fl_audit.game.membership import Membership
 
 SMALL_RATES = (0.001, 0.01)  # the false-positive rates at which the TPR is reported (Carlini et al. 2022)
@@ -156,8 +156,8 @@ def membership_rates(
     values = _checked(scores, membership)
     worlds = membership.worlds
     require(worlds >= 2, f"there are {worlds} worlds: accepted are 2 or more, for a world is what is drawn again")
-    require(0.5 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0.5 and below 1")
-    require(resamples >= 100, f"number of resamples is {resamples}: accepted are whole numbers from 100")
+    require_number("confidence is", confidence, "numbers above 0.5 and below 1")
+    require_number("number of resamples is", resamples, "whole numbers from 100")
     ranked = _Ranked(values, membership, 0.0 if of_insiders else np.median(values, axis=1, keepdims=True))
     require(bool(ranked.pairs.any()), "no world has members and others: accepted is one at least, to compare scores")
     point = ranked.rates(np.ones((1, worlds)))[0]

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from fl_audit.arrays import Flags, Floats
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 
 _FARTHEST = 40.0
 """The search starts at minus so many standard deviations: below, the tail differs from 1 by less than 1e-350."""
@@ -33,12 +33,12 @@ DEFAULT_SHIFT = 1.0
 
 def require_star_delta(delta: float) -> None:
     """Raise `InputError` unless delta is at least 0 and below 1."""
-    require(0 <= delta < 1, f"delta is {delta}: accepted are numbers from 0 to below 1")
+    require_number("delta is", delta, "numbers from 0 to below 1")
 
 
 def require_cut(cut: float) -> None:
     """Raise `InputError` unless the cut of error rates is at least 0 and below 1/2."""
-    require(0 <= cut < 0.5, f"cut is {cut}: accepted are numbers from 0 to below 0.5")
+    require_number("cut is", cut, "numbers from 0 to below 0.5")
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float
     InputError
         If a loss is negative, not finite or outside low to high, or the shift is not positive.
     """
-    require(shift > 0 and math.isfinite(shift), f"shift is {shift}: accepted are positive finite numbers")
+    require_number("shift is", shift, "positive finite numbers")
     values = _checked_losses(losses, "losses")
     bottom, top = np.asarray(low, dtype=np.float64)[..., None], np.asarray(high, dtype=np.float64)[..., None]
     within = bool(np.all((values >= bottom) & (values <= top)))

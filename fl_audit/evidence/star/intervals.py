@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
 from fl_audit.arrays import Flags, Floats, Integers
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 from fl_audit.evidence.star.empirical_star import EMPIRICAL_CUT, largest_ratio, threshold_counts
 from fl_audit.evidence.star.epsilon_star import checked_pair, epsilon_star_gaussian, require_cut, require_star_delta
 
@@ -172,7 +172,7 @@ def empirical_interval(
     """
     require_star_delta(delta)
     require_cut(cut)
-    require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
+    require_number("confidence is", confidence, "numbers above 0 and below 1")
     pair = checked_pair(member_losses, population_losses, at_least=1)
     require(pair[0].ndim == 1, f"member losses have shape {pair[0].shape}: accepted is one axis")
     bands = [_band(losses, (1 - confidence) / 2) for losses in pair]

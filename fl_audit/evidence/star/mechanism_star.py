@@ -37,7 +37,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from fl_audit.arrays import Floats, Integers
-from fl_audit.errors import require
+from fl_audit.errors import require, require_number
 from fl_audit.evidence.star import epsilon_star as parametric
 from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures
 from fl_audit.evidence.star.normal_mixture import NormalMixture, normal
@@ -166,7 +166,7 @@ def mechanism_lower_bound(
     3.56
     """
     parametric.require_star_delta(delta)
-    require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
+    require_number("confidence is", confidence, "numbers above 0 and below 1")
     members, population = parametric.checked_pair(member_losses, population_losses, at_least=1)
     require(members.ndim == 2, f"member losses have shape {members.shape}: accepted is (models, losses)")
     p = population.shape[1]

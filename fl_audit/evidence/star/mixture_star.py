@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fl_audit.arrays import Floats
-from fl_audit.errors import require
+from fl_audit.errors import require_number
 from fl_audit.evidence.star.epsilon_star import require_cut, require_star_delta
 from fl_audit.evidence.star.normal_mixture import NormalMixture
 
@@ -65,7 +65,7 @@ def epsilon_star_mixtures(
     """
     require_star_delta(delta)
     require_cut(cut)
-    require(tolerance > 0, f"tolerance is {tolerance}: accepted are positive numbers")
+    require_number("tolerance is", tolerance, "positive numbers")
     if _same(members, population):
         return CertifiedStar(0.0, 0.0)
     limits = threshold_limits(members, population, cut) or (-math.inf, math.inf)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fl_audit.arrays import Floats
-from fl_audit.errors import choice, require, require_numbers
+from fl_audit.errors import choice, require, require_number
 from fl_audit.evidence.star import epsilon_star as parametric
 from fl_audit.evidence.star import normal_mixture as mixtures
 from fl_audit.evidence.star.empirical_star import EMPIRICAL_CUT, LossAttacks, empirical_epsilon_star, loss_attacks
@@ -120,9 +120,8 @@ def estimate_epsilon_star(
         If a loss is negative or not finite, or a number is out of its range.
     """
     method = choice(StarMethod, "method", method)
-    require_numbers(delta=delta, confidence=confidence)
     parametric.require_star_delta(delta)
-    require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
+    require_number("confidence is", confidence, "numbers above 0 and below 1")
     losses = parametric.checked_pair(member_losses, population_losses)
     require(losses[0].ndim == 1, f"member losses have shape {losses[0].shape}: accepted is one axis")
     if cut is None:
