@@ -20,6 +20,7 @@ from fl_audit.canaries.directions import canary_coin, canary_direction, canary_u
 from fl_audit.canaries.kept import Watch, ends_nothing, seed_in
 from fl_audit.canaries.rounds import NOTE, CanaryNote, fingerprint
 from fl_audit.errors import InputError, require, require_number
+from fl_audit.randomness import require_seed
 
 _OLD_METRICS = "fitres.metrics"
 _ANNOUNCED = "clipping_norm"
@@ -48,7 +49,8 @@ class Canary:
 
     def __post_init__(self) -> None:
         require_number("number is", self.number, "whole numbers from 0")
-        require_number("clipping_norm is", self.clipping_norm, "positive finite numbers")
+        _require_shared(self.directions, self.clipping_norm)
+        require_seed("coins", self.coins)
         apart = self.directions != self.coins
         require(apart, "coins and directions have one seed: accepted are two, since who sees releases knows the latter")
 
@@ -77,6 +79,12 @@ class Canary:
         """
         seeds = fingerprint(self.coins), fingerprint(self.directions)
         return str(CanaryNote(self.number, self.is_replaced, *seeds, dimension, clipping_norm))
+
+
+def _require_shared(directions: int, clipping_norm: float) -> None:
+    """Refuse what all canaries of a training share, if it is out of its range."""
+    require_seed("directions", directions)
+    require_number("clipping_norm is", clipping_norm, "positive finite numbers")
 
 
 def canary_mod(canary: Canary) -> Mod:
@@ -127,8 +135,9 @@ def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = Fa
     Raises
     ------
     InputError
-        In a round, if a node's configuration names no file with a seed.
+        If what all nodes share is out of its range; in a round, if a node's configuration names no file with a seed.
     """
+    _require_shared(directions, clipping_norm)
 
     def choose(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         number = context.node_config.get("canary")

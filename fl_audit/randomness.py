@@ -48,6 +48,12 @@ class Purpose(IntEnum):
     DRAWING = 29
 
 
+def require_seed(name: str, seed: object) -> None:
+    """Raise `InputError` unless a seed, which has a name, is a whole number from 0 that 64 bits hold."""
+    is_seed = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and 0 <= int(seed) < 2**64
+    require(is_seed, f"{name} is {seed!r}: accepted are whole numbers from 0 to 2**64 - 1")
+
+
 def generator(seed: int, purpose: Purpose, *, world: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:
     """Return the generator of one purpose in one world, round and client.
 
@@ -63,7 +69,7 @@ def generator(seed: int, purpose: Purpose, *, world: int = 0, round: int = 0, cl
     >>> generator(0, Purpose.SECRET_BIT, world=7).random() == generator(0, Purpose.SECRET_BIT, world=7).random()
     True
     """
-    require(0 <= seed < 2**64, f"seed is {seed}: accepted are whole numbers from 0 to 2**64 - 1")
+    require_seed("seed", seed)
     key = np.array([seed, int(purpose)], dtype=np.uint64)
     counter = np.array([0, client, round, world], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=counter))

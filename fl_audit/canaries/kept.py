@@ -17,6 +17,7 @@ from fl_audit.canaries.directions import DECOYS, canary_direction, canary_score
 from fl_audit.canaries.rounds import CanaryNote, KeptRound, fingerprint, kept_round, stored_in
 from fl_audit.errors import InputError, in_a_line, require, require_number
 from fl_audit.privacy.terms import TrainingTerms, terms_of_json
+from fl_audit.randomness import require_seed
 from fl_audit.whole_files import whole_file
 
 _PROMISE = "promise.json"
@@ -36,7 +37,15 @@ class Watch:
     others: int | None = None
 
     def __post_init__(self) -> None:
-        require(self.canaries >= 1, f"canaries is {self.canaries}: accepted are 1 and more")
+        is_path = isinstance(self.directory, (str, Path))
+        require(is_path, f"directory is {self.directory!r}: accepted are paths")
+        object.__setattr__(self, "directory", Path(self.directory))
+        require_seed("directions", self.directions)
+        require_number("canaries is", self.canaries, "whole numbers from 1")
+        if self.others is not None:
+            require_number("others is", self.others, "whole numbers from 0")
+        is_promise = self.terms is None or isinstance(self.terms, TrainingTerms)
+        require(is_promise, f"terms is {self.terms!r}: accepted are TrainingTerms, or None")
         require_number("delta is", self.delta, "numbers above 0 and below 1")
 
     def note(

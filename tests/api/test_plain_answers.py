@@ -8,6 +8,9 @@ import pytest
 from flwr.serverapp.strategy import FedAvg
 
 import fl_audit as fa
+from clients.canary import Canary, canary_of_node
+from fl_audit.canaries.kept import Watch
+from fl_audit.privacy.terms import TrainingTerms
 from strategies.games import Audit, StatedClaim, Subject
 
 CLAIM = StatedClaim("add-remove-client", epsilon=4.0)
@@ -33,18 +36,32 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "stated noise": (StatedClaim, {"adjacency": "add-remove-client", "noise_multiplier": 1.0}),
     "audit": (Audit, {"claim": CLAIM, "games": 220, "target": 0, "length": 10.0, "confidence": 0.95}),
     "audit in parts": (partial(Audit, CLAIM), {"games_per_run": 5}),
+    "terms": (
+        TrainingTerms,
+        {"adjacency": "add-remove-client", "noise_multiplier": 1, "rounds": 9, "sampling_rate": 1},
+    ),
+    "watch": (Watch, {"directory": "rounds", "directions": 1, "canaries": 3, "delta": 1e-5}),
+    "watch with promise": (partial(Watch, "rounds", 1, 3), {"terms": None}),
+    "canary": (Canary, {"number": 0, "directions": 1, "coins": 2, "clipping_norm": 1.0}),
+    "canary of a node": (canary_of_node, {"directions": 1, "clipping_norm": 1.0}),
     "subject": (partial(Subject, FedAvg), {"clients": 4, "norm": 1.0}),
 }
+OF_OTHER_KINDS = (("one_run_bound", "coins"), ("watch", "directory"))
 WRONG = ["ten", None, float("nan"), 1 + 2j, [[1], [2, 3]]]
 
 
 @pytest.mark.parametrize(
     ("call", "name"),
-    [(call, name) for call, (_, good) in CALLS.items() for name in good if name not in ("adjacency", "coins", "claim")],
+    [
+        (call, name)
+        for call, (_, good) in CALLS.items()
+        for name in good
+        if name not in ("adjacency", "claim") and (call, name) not in OF_OTHER_KINDS
+    ],
 )
 def test_what_is_no_number_is_refused_in_one_line(call: str, name: str) -> None:
     function, good = CALLS[call]
-    for wrong in (one for one in WRONG if one is not None or name != "games_per_run"):
+    for wrong in (one for one in WRONG if one is not None or name not in ("games_per_run", "terms")):
         with pytest.raises(fa.InputError) as refusal:
             function(**{**good, name: wrong})
         assert "\n" not in str(refusal.value)
