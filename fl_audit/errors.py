@@ -9,6 +9,7 @@ from itertools import pairwise
 from math import inf
 from numbers import Real
 from operator import ge, gt, le, lt
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -171,6 +172,23 @@ def choice(choices: type[Choice], what: str, name: object) -> Choice:
     """
     require(name in list(choices), f"{what} is {name!r}: accepted are {', '.join(choices)}")
     return choices(str(name))
+
+
+def as_path(what: str, value: object) -> Path:
+    """Return a path that was given as one or as text; `InputError` for anything else.
+
+    Parameters
+    ----------
+    what, value
+        As for `as_floats`.
+    """
+    require(isinstance(value, (str, Path)), f"{what} is {value!r}: accepted are paths")
+    return Path(str(value))
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an exception says, or its type."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def in_a_line(error: BaseException) -> str:

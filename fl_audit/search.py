@@ -166,17 +166,18 @@ def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
     return low + bisect_left(range(low, high), True, key=holds)
 
 
-def last_true(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Return where something stops to hold between two numbers, from below; the lower one where it never holds.
+def last_true(holds: Callable[[float], bool], low: float, high: float, bisections: int = _BISECTIONS) -> float:
+    """Return where something stops to hold from one number to another; the first one where it never holds.
 
     Parameters
     ----------
-    holds, low, high
-        Whether it holds at a number, from some number on not; and the two numbers.
+    holds, low, high, bisections
+        Whether it holds at a number, on the way from `low` to `high` from some number on not; and how often the rest of
+        the way is halved.
     """
     if not holds(low):
         return low
-    for _ in range(_BISECTIONS):
+    for _ in range(bisections):
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low

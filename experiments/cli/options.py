@@ -12,6 +12,7 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from experiments.names import Engine
 from fl_audit.adjacency import Adjacency
+from fl_audit.errors import choice, require
 
 
 class _Plain(Command):
@@ -102,6 +103,14 @@ def complete_setting(incomplete: str) -> list[str]:
         return [f"{one.key}=" for one in settings() if one.key.startswith(key)]
     words = next((one.choices or () for one in settings() if one.key == key), ())
     return [f"{key}={word}" for word in words if word.startswith(value)]
+
+
+def engine_for(engine: str, ray_address: str | None) -> Engine:
+    """Return the engine that was named, which is Ray where the address of a cluster is."""
+    chosen = choice(Engine, "--engine", engine)
+    fits = ray_address is None or chosen is Engine.RAY
+    require(fits, f"--ray-address {ray_address!r} with --engine {engine}: it goes with --engine ray")
+    return chosen
 
 
 ConfigArgument = Annotated[Path, argument("CONFIG.toml", "Configuration of the run.")]

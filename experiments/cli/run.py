@@ -19,6 +19,7 @@ from experiments.cli.options import (
     EngineOption,
     JsonOption,
     SetOption,
+    engine_for,
     option,
     print_json,
     switch,
@@ -27,7 +28,7 @@ from experiments.names import VIOLATED, Engine
 from experiments.runs.places import is_begun, require_place, require_run
 from experiments.talk import is_quiet
 from fl_audit.device import Device
-from fl_audit.errors import InputError, choice
+from fl_audit.errors import InputError
 
 if TYPE_CHECKING:
     from experiments.runs.config.run import RunSection
@@ -78,9 +79,7 @@ def run(
     overrides = [*(set_ or []), *([] if device is None else [f"run.device={device}"])]
     from experiments.runs.config_file import load_config
 
-    chosen = choice(Engine, "--engine", engine)
-    if ray_address is not None and chosen is not Engine.RAY:
-        raise InputError(f"--ray-address {ray_address!r} with --engine {engine}: it goes with --engine ray")
+    chosen = engine_for(engine, ray_address)
     if resume and out is None:
         raise InputError("--resume without --out: name the directory of the interrupted run")
     directory = out or Path("runs") / f"{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"

@@ -11,6 +11,7 @@ from experiments.cli.options import (
     EngineOption,
     SetOption,
     argument,
+    engine_for,
     option,
     print_table,
     switch,
@@ -18,7 +19,7 @@ from experiments.cli.options import (
 from experiments.names import Engine, Utility
 from experiments.reproductions.names import item_names, require_known
 from experiments.talk import is_quiet
-from fl_audit.errors import InputError, choice
+from fl_audit.errors import choice
 
 if TYPE_CHECKING:
     from experiments.sweeps.grid import Point
@@ -56,9 +57,7 @@ def sweep(
     interrupted one ended, and the same with further values beside the old ones plays those alone.
     """
     worth = None if utility is None else choice(Utility, "--utility", utility)
-    chosen = choice(Engine, "--engine", engine)
-    if ray_address is not None and chosen is not Engine.RAY:
-        raise InputError(f"--ray-address {ray_address!r} with --engine {engine}: it goes with --engine ray")
+    chosen = engine_for(engine, ray_address)
     # A mistake in the configuration is answered before what takes seconds to import.
     points = _all_points(config, over or [], baseline_over or [], set_ or [], data_dir)
     from experiments.runs.engines import RayOptions

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import psutil
 
+from experiments.runs.places import nearest_place
 from experiments.runs.plan import AuditPlan
 from fl_audit.errors import require
 from fl_audit.game.game import load_game
@@ -84,8 +85,7 @@ def require_room(plan: AuditPlan, directory: Path) -> None:
         If there is not enough room.
     """
     wanted = footprint(plan)
-    there = next(place for place in (directory.absolute(), *directory.absolute().parents) if place.exists())
-    free = psutil.disk_usage(str(there)).free
+    free = psutil.disk_usage(str(nearest_place(directory))).free
     require(
         wanted.total < max(free, GIGABYTE),
         f"run directory {directory}: {wanted.caution}, and {free / GIGABYTE:,.1f} GB are free there: accepted is a "

@@ -17,6 +17,11 @@ def is_begun(directory: Path) -> bool:
     return (directory / CONFIGURATION).exists()
 
 
+def nearest_place(directory: Path) -> Path:
+    """Return the directory, or the nearest of those that it would lie in, that is there already."""
+    return next(place for place in (directory.absolute(), *directory.absolute().parents) if place.exists())
+
+
 def _is_free(directory: Path) -> bool:
     """Return whether a new run can begin here: nothing is there, or what one left that never began.
 
@@ -58,7 +63,7 @@ def require_place(directory: Path, resume: bool) -> None:
         _is_free(directory),
         f"run directory {directory} exists: accepted is a new directory, or --resume to go on with the run in it",
     )
-    there = next(place for place in (directory.absolute(), *directory.absolute().parents) if place.exists())
+    there = nearest_place(directory)
     require(
         there.is_dir() and os.access(there, os.W_OK),
         f"run directory {directory} cannot be made, because {there} is "

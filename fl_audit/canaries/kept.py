@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fl_audit.arrays import Floats
 from fl_audit.canaries.directions import DECOYS, canary_direction, canary_score
 from fl_audit.canaries.rounds import CanaryNote, KeptRound, fingerprint, kept_round, stored_in
-from fl_audit.errors import InputError, in_a_line, require, require_number
+from fl_audit.errors import InputError, as_path, in_a_line, require, require_number
 from fl_audit.privacy.terms import TrainingTerms, terms_of_json
 from fl_audit.randomness import require_seed
 from fl_audit.whole_files import whole_file
@@ -37,9 +37,7 @@ class Watch:
     others: int | None = None
 
     def __post_init__(self) -> None:
-        is_path = isinstance(self.directory, (str, Path))
-        require(is_path, f"directory is {self.directory!r}: accepted are paths")
-        object.__setattr__(self, "directory", Path(self.directory))
+        object.__setattr__(self, "directory", as_path("directory", self.directory))
         require_seed("directions", self.directions)
         require_number("canaries is", self.canaries, "whole numbers from 1")
         if self.others is not None:

@@ -46,6 +46,7 @@ from scipy.stats import binom
 from fl_audit.arrays import Flags, Floats
 from fl_audit.confidence.beta_mean import where_it_reaches
 from fl_audit.errors import require, require_number
+from fl_audit.search import last_true
 
 
 @dataclass(frozen=True)
@@ -264,10 +265,4 @@ def tradeoff_epsilon(guesses: Guesses, delta: float, level: float) -> float:
 
 def _largest_rejected(guesses: Guesses, family: Callable[[float], Inverse], largest: float, level: float) -> float:
     """Return a parameter at which the level is impossible, 2^-50 of the range from where it is possible; or 0."""
-    if is_possible(guesses, level, family(0.0)):
-        return 0.0
-    low, high = 0.0, largest
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if is_possible(guesses, level, family(middle)) else (middle, high)
-    return low
+    return last_true(lambda parameter: not is_possible(guesses, level, family(parameter)), 0.0, largest, _STEPS)

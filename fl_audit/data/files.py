@@ -13,7 +13,7 @@ from typing import IO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, first_line, require
 
 DATA_DIRECTORY_VARIABLE = "FL_AUDIT_DATA"  # environment variable that names the data directory where no other is given
 
@@ -192,7 +192,6 @@ def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generi
     except MemoryError as error:
         raise InputError(f"{path} does not fit into memory ({error}): accepted are arrays that do") from error
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         # NumPy takes whatever it does not know for a pickle, and recommends to load it.
-        reason = "it is none, or holds Python objects" if "pickle" in reason else reason
+        reason = "it is none, or holds Python objects" if "pickle" in str(error) else first_line(error)
         raise InputError(f"{path} is no readable NumPy archive ({reason}): accepted is .npz without objects") from error

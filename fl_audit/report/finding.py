@@ -8,7 +8,8 @@ from typing import Any, Generic, TypeVar
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fl_audit.evidence.findings.found import Findable, Findings, Numbers, finite
+from fl_audit.arrays import finite
+from fl_audit.evidence.findings.found import Findable, Findings, Numbers
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.style import REPORT_WIDTH, add_legend, new_figure

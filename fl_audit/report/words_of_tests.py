@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from fl_audit.arrays import finite
 from fl_audit.evidence.belief.family import OF_NOISE, Missing, TestName, TestResult, leading_first
 from fl_audit.evidence.belief.verdict import Judgement
-from fl_audit.evidence.findings.found import finite
 from fl_audit.report.wording import UnitWords, capital, number_text, one_in, percent, times
 
 _SCALE = "Hold the standard deviation that is really added against noise multiplier times sensitivity, and see whether "

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation, Unit
-from fl_audit.errors import InputError, choice, require, require_number
+from fl_audit.errors import InputError, as_path, choice, require, require_number
 from fl_audit.laboratory.claim import LESSONS, StatedClaim
 from strategies.games.notes import Deed, Numbers, Observer, Replies
 
@@ -75,9 +75,7 @@ class Agreement:
             object.__setattr__(self, name, choice(kinds, name, getattr(self, name)))
         if self.contribution is not None:
             object.__setattr__(self, "contribution", choice(Contribution, "contribution", self.contribution))
-        is_path = isinstance(self.directory, (str, Path))
-        require(is_path, f"directory is {self.directory!r}: accepted are paths")
-        object.__setattr__(self, "directory", Path(self.directory))
+        object.__setattr__(self, "directory", as_path("directory", self.directory))
         crafted = self.is_about_records and self.contribution not in (None, Contribution.OWN)
         require(not crafted, f"contribution is {self.contribution}, and the claim is about records: accepted is own")
 

@@ -27,7 +27,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from experiments import talk
 from experiments.runs.guard import environment, nothing_outlives
 from fl_audit.device import Device
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, first_line, require
 from strategies.errors import FederationError
 
 if TYPE_CHECKING:
@@ -274,8 +274,7 @@ def _init(options: RayOptions, failure: Callable[[str], Exception]) -> None:
     try:
         ray.init(**init)
     except Exception as error:  # Ray raises anything down to Exception itself
-        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise failure(said) from error
+        raise failure(first_line(error)) from error
     logging.getLogger("ray").setLevel(logging.ERROR)
 
 

@@ -7,7 +7,6 @@ one on less has won so much make up the interval. It adapts to the variance.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ from scipy.stats import binom
 
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require, require_number
+from fl_audit.search import last_true
 
 _LARGEST_STAKE = 0.75  # largest share of the capital that a single number may cost
 
@@ -67,8 +67,8 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
     bets = Bets.of(values, confidence, smallest, largest)
     scaled, width = bets.values, largest - smallest
     mean = float(scaled.mean())
-    low = _boundary(bets.refutes_too_small, 0.0, mean) if mean > 0 else 0.0
-    high = _boundary(bets.refutes_too_large, 1.0, mean) if mean < 1 else 1.0
+    low = last_true(bets.refutes_too_small, 0.0, mean, _STEPS) if mean > 0 else 0.0
+    high = last_true(bets.refutes_too_large, 1.0, mean, _STEPS) if mean < 1 else 1.0
     count = int(scaled.size)
     error = width * float(scaled.std(ddof=1)) / math.sqrt(count) if count > 1 else math.nan
     ends = smallest + width * low, smallest + width * high
@@ -125,16 +125,6 @@ def _stakes(values: Floats, log_threshold: float) -> Floats:
     variances = (0.25 + np.cumsum(np.square(values - means))) / (count + 1)
     before = np.concatenate([[0.25], variances[:-1]])
     return np.sqrt(2 * log_threshold / (values.size * before))
-
-
-def _boundary(refuted: Callable[[float], bool], outside: float, inside: float) -> float:
-    """Return the candidate nearest to `outside` that is not refuted, to within rounding on the side of `outside`."""
-    if not refuted(outside):
-        return outside
-    for _ in range(_STEPS):
-        middle = (outside + inside) / 2
-        outside, inside = (middle, inside) if refuted(middle) else (outside, middle)
-    return outside
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ import numpy as np
 from scipy.special import ndtr
 
 from fl_audit.adversaries.membership.names import Attack, has_shadows
-from fl_audit.arrays import Flags, Floats
+from fl_audit.arrays import Flags, Floats, finite
 from fl_audit.evidence.belief.advantage import AdvantageEstimate, MeanAdvantage, empirical_advantage, mean_advantage
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, bound_json, epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
-from fl_audit.evidence.findings.found import Findings, finite, json_of
+from fl_audit.evidence.findings.found import Findings, json_of
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.evidence.membership.achieved import Achieved, achieved_by_attack, achieved_by_insiders
 from fl_audit.evidence.membership.limits import largest_auc, largest_order, largest_tpr

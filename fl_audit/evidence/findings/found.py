@@ -1,10 +1,11 @@
 """The numbers of the findings about a run, by their type."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeVar
+
+from fl_audit.arrays import finite
 
 
 class Findable(Protocol):
@@ -29,11 +30,6 @@ class Findings:
         found = self.by_type.get(kind)
         assert found is None or isinstance(found, kind)
         return found
-
-
-def finite(value: float | None) -> float | None:
-    """Return a number as JSON can hold it: None for what is infinite or not a number."""
-    return value if value is not None and math.isfinite(value) else None
 
 
 def json_of(value: Any) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fl_audit.arrays import finite
 from fl_audit.evidence.belief.advantage import AdvantageEstimate, MeanInterval
 from fl_audit.evidence.belief.calibration import Calibration, calibration
 from fl_audit.evidence.belief.expected import (
@@ -14,7 +15,7 @@ from fl_audit.evidence.belief.expected import (
     delta_from_beliefs,
     epsilon_from_beliefs,
 )
-from fl_audit.evidence.findings.found import Findings, finite, json_of
+from fl_audit.evidence.findings.found import Findings, json_of
 from fl_audit.evidence.findings.insider import InsiderNumbers
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.game.crafted import CraftedMeasures

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.evidence.findings.found import Findings, finite, json_of
+from fl_audit.arrays import finite
+from fl_audit.evidence.findings.found import Findings, json_of
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.evidence.run_tables import Provenance, Timing, Unprotected
 from fl_audit.learning.private_training import opacus_epsilon

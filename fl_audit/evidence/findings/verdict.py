@@ -4,10 +4,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from fl_audit.arrays import finite
 from fl_audit.evidence.belief.family import TestName
 from fl_audit.evidence.belief.noise_estimate import NoiseEstimate
 from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, judge_scores
-from fl_audit.evidence.findings.found import Findings, finite, json_of
+from fl_audit.evidence.findings.found import Findings, json_of
 from fl_audit.evidence.findings.one_run import judge_canaries
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.evidence.reconstruction import judge_hits

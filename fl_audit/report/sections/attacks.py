@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fl_audit.adjacency import Relation, Unit
+from fl_audit.arrays import finite
 from fl_audit.evidence.findings.attacks import (
     GUESSED,
     GUESSED_BLINDLY,
@@ -22,7 +23,6 @@ from fl_audit.evidence.findings.attacks import (
     measure_attributes,
     measure_membership,
 )
-from fl_audit.evidence.findings.found import finite
 from fl_audit.evidence.findings.insider import InsiderNumbers
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
 from fl_audit.evidence.membership.limits import largest_tpr

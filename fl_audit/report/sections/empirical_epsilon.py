@@ -5,6 +5,7 @@ import math
 import numpy as np
 from matplotlib.figure import Figure
 
+from fl_audit.arrays import finite
 from fl_audit.evidence.belief.empirical_epsilon import EpsilonInterval
 from fl_audit.evidence.belief.family import TestName
 from fl_audit.evidence.belief.verdict import Judgement
@@ -19,7 +20,6 @@ from fl_audit.evidence.findings.empirical_epsilon import (
     measure_scores,
     measure_tradeoff,
 )
-from fl_audit.evidence.findings.found import finite
 from fl_audit.evidence.findings.one_run import OneRunNumbers, measure_one_run
 from fl_audit.evidence.membership.limits import largest_tpr
 from fl_audit.mechanisms.contribution import PrivateTraining

@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from fl_audit.arrays import finite
 from fl_audit.evidence.belief.expected import ASSUMPTION
-from fl_audit.evidence.findings.found import finite
 from fl_audit.evidence.findings.pair import CraftedNumbers, PairNumbers, measure_crafted, measure_pair
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.style import finish_axes

@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
+from fl_audit.arrays import finite
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.evidence.findings.found import finite
 from fl_audit.evidence.findings.promise import (
     ClippingNumbers,
     ColludersNumbers,

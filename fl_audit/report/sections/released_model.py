@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from fl_audit.evidence.findings.found import finite, json_of
+from fl_audit.arrays import finite
+from fl_audit.evidence.findings.found import json_of
 from fl_audit.evidence.findings.released_model import (
     ClientNumbers,
     ModelNumbers,
