@@ -49,7 +49,13 @@ class Purpose(IntEnum):
 
 
 def require_seed(name: str, seed: object) -> None:
-    """Raise `InputError` unless a seed, which has a name, is a whole number from 0 that 64 bits hold."""
+    """Raise `InputError` unless a seed is a whole number from 0 that 64 bits hold.
+
+    Parameters
+    ----------
+    name, seed
+        What the message calls it, and the seed.
+    """
     is_seed = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and 0 <= int(seed) < 2**64
     require(is_seed, f"{name} is {seed!r}: accepted are whole numbers from 0 to 2**64 - 1")
 

@@ -106,7 +106,13 @@ def complete_setting(incomplete: str) -> list[str]:
 
 
 def engine_for(engine: str, ray_address: str | None) -> Engine:
-    """Return the engine that was named, which is Ray where the address of a cluster is."""
+    """Return the engine that was named, which has to be Ray beside the address of a cluster.
+
+    Parameters
+    ----------
+    engine, ray_address
+        Its name, and the address; None for none.
+    """
     chosen = choice(Engine, "--engine", engine)
     fits = ray_address is None or chosen is Engine.RAY
     require(fits, f"--ray-address {ray_address!r} with --engine {engine}: it goes with --engine ray")
