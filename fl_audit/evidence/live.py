@@ -65,9 +65,8 @@ class LiveNumbers:
     # The smallest epsilon that the last look would have called violated in 9 of 10 trainings; infinite before any, and
     # where updates of others hide all noise that is missing.
     limit: float
-    is_conclusive: (
-        bool  # whether 1.5 times the promise, or where that is 0 1/1.5 of its noise, would have been found so
-    )
+    # Whether 1.5 times the promise, or where that is 0 1/1.5 of its noise, would have been found so.
+    is_conclusive: bool
     dilution: Dilution  # what hides it
     # `knows_others`, `knows_weights`: whether it was kept of every whole round how many others answered, and what the
     # replies of canaries weigh.
@@ -154,36 +153,37 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
     whole_ones, every = whole_rounds(directory, kept.canaries)
     rounds, wrong = fitting_rounds(whole_ones, kept.terms, coins)
     last, before = every[-1].number, carried_on(directory, every)
-    released = len(every) + before
-    opened_rounds = opened(rounds, coins, kept.canaries)
+    released, seen = len(every) + before, opened(rounds, coins, kept.canaries)
     whole, declared = sum(one.number <= claim.rounds for one in rounds), declared_looks(claim.rounds)
     ended = is_over or last >= claim.rounds
     passed = [one for one in declared[:-1] if one <= whole] + ([whole] if ended and whole > 0 else [])
     level, shared = FAMILY_LEVEL / len(declared), 1 - (1 - confidence) / len(declared)
-    looks = tuple(_look(opened_rounds, one, claim, shared, level) for one in dict.fromkeys(passed))
+    looks = tuple(
+        Look(one, _certified(seen, one, claim, shared), _certified(seen, one, claim, 1 - level).is_violated)
+        for one in dict.fromkeys(passed)
+    )
     played = replace(kept.terms, rounds=max(claim.rounds, released)).claim(kept.delta)
-    finding = _certified(opened_rounds, len(rounds), played, confidence)
-    promise = guarantee(claim)
+    finding, promise = _certified(seen, len(rounds), played, confidence), guarantee(claim)
     judged, number = (looks[-1].finding, looks[-1].rounds) if looks else (finding, len(rounds))
     weights = _weights(rounds)
     # Bounds are on what is told of a canary, and so hold for heavier clients, whether or not weights count. Only what
     # they would have found is asked about the heaviest, of which a canary shows so much.
     part = float(weights.min())
-    hidden = _dilution(rounds[:number], opened_rounds, kept, judged, part)
-    limit = _limit(number, kept, claim, level, hidden, part) if looks else inf
-    sought = part * hidden.shown(finding.mu_claimed / breach_ratio(promise))
+    hidden = _dilution(rounds[:number], seen, kept, judged, part)
+    shown, sought = _shift(number, kept, claim, level), part * hidden.shown(finding.mu_claimed / breach_ratio(promise))
+    found = hidden.behind(shown / part) if looks and part and isfinite(shown) else inf
+    limit = over_the_training(claim, found * kept.terms.noise_multiplier) if isfinite(found) else inf
     needed = smallest_number(lambda one: _shift(one, kept, claim, level) <= sought, _MOST_ROUNDS)
-    is_conclusive = bool(looks) and _shift(number, kept, claim, level) <= sought
     lower = finding.mu_lower
-    spent = played.with_noise(finding.mu_claimed / lower) if lower else None
-    scores, tossed, decoys = (one[:number] for one in opened_rounds)
+    believed = guarantee(played.with_noise(finding.mu_claimed / lower)).belief_bound if lower else claim.prior
+    scores, tossed, decoys = (one[:number] for one in seen)
     doubts = doubts_about(every, rounds, (scores, tossed, decoys), kept, hidden, weights)
-    believed = guarantee(spent).belief_bound if spent else claim.prior
     knows_others = all(one.others is not None for one in rounds)
     knows_weights = all(note.weight is not None for one in rounds for note in one.present)
     return LiveNumbers(
         promise, kept.canaries, finding, believed, looks, last, released, before, misnamed(every, kept.canaries), wrong,
-        doubts, limit, is_conclusive, hidden, knows_others, knows_weights, tuple(map(float, weights)), level, needed,
+        doubts, limit, bool(looks) and shown <= sought, hidden, knows_others, knows_weights, tuple(map(float, weights)),
+        level, needed,
     )  # fmt: skip
 
 
@@ -195,20 +195,10 @@ def declared_looks(rounds: int) -> tuple[int, ...]:
     >>> declared_looks(50)
     (5, 10, 20, 40, 50)
     """
-    looks = []
-    one = FIRST_LOOK
-    while one < rounds:
-        looks.append(one)
-        one *= 2
-    return (*looks, rounds)
+    return (*(FIRST_LOOK * 2**n for n in range(rounds.bit_length()) if FIRST_LOOK * 2**n < rounds), rounds)
 
 
 _Opened = tuple[Floats, Floats, Floats]
-
-
-def _look(rounds: _Opened, number: int, claim: Claim, confidence: float, level: float) -> Look:
-    at_level = _certified(rounds, number, claim, 1 - level)
-    return Look(number, _certified(rounds, number, claim, confidence), at_level.is_violated)
 
 
 def _certified(rounds: _Opened, number: int, claim: Claim, confidence: float) -> OneRunFinding:
@@ -249,9 +239,3 @@ def _dilution(
     sizes, squared = (part * spread_of_parts(held), held.size - 2), sum(bounds) / max(1, len(bounds))
     found, low = (finding.mu / part, finding.mu_lower / part) if part else (0.0, 0.0)
     return dilution(squared, finding.mu_claimed, found, low, sizes)
-
-
-def _limit(rounds: int, kept: KeptPromise, claim: Claim, level: float, hidden: Dilution, part: float) -> float:
-    shown = _shift(rounds, kept, claim, level)
-    mu = hidden.behind(shown / part) if part and isfinite(shown) else inf
-    return over_the_training(claim, mu * kept.terms.noise_multiplier) if isfinite(mu) else inf

@@ -63,13 +63,12 @@ def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -
 
     Parameters
     ----------
-    others
-        How many clients answered beside those that send canaries, or how many times the heaviest client.
-    canaries, size
-        How many canaries there are: half of them are sent, or all where one is replaced by its opposite. And d, the
-        number of parameters, at least 1.
-    is_replaced
-        Whether the promise is about a client that is replaced, so that the sensitivity is 2 C, and not C.
+    others, canaries
+        How many clients answered beside those that send canaries, or how many times the heaviest client; and how many
+        canaries there are: half of them are sent, or all where one is replaced by its opposite.
+    size, is_replaced
+        d, the number of parameters, at least 1; and whether the promise is about a client that is replaced, so that the
+        sensitivity is 2 C, and not C.
     """
     sent, unit = (canaries, 2) if is_replaced else (canaries / 2, 1)
     return (others**2 + sent) / size / unit**2
@@ -83,31 +82,21 @@ def dilution(squared: float, claimed: float, found: float, low: float, sizes: tu
 
     Parameters
     ----------
-    squared, claimed
-        The bound on s^2, and the promised mu of a round, above 0.
-    found, low
-        The estimate of mu and its lower bound, at least 0.
+    squared, claimed, found, low
+        The bound on s^2; the promised mu of a round, above 0; the estimate of mu and its lower bound, at least 0.
     sizes
         Root of the summed squares of the scores' parts about their mean, and degrees of freedom, as of
         `detectable_slope`.
     """
     least = Dilution(sqrt(squared), is_seen=False)
-    if not stands_out_too_little(least.shown(claimed), found, sizes, FAMILY_LEVEL):
+    if not _stands_out_too_little(least.shown(claimed), found, sizes, FAMILY_LEVEL):
         return least
     left = low**-2 - claimed**-2 if low else inf
     return Dilution(sqrt(max(squared, left)), is_seen=True)
 
 
-def stands_out_too_little(shown: float, found: float, sizes: tuple[float, float], level: float) -> bool:
-    """Return whether so low an estimate has a smaller probability than a level where mu is as large as it should be.
-
-    Parameters
-    ----------
-    shown, level
-        What should show of mu, above 0, and a level above 0 and below 1.
-    found, sizes
-        As for `dilution`.
-    """
+def _stands_out_too_little(shown: float, found: float, sizes: tuple[float, float], level: float) -> bool:
+    """Return whether so low an estimate is less likely than the level if as much of mu shows as should; see above."""
     root, degrees = sizes
     return degrees >= 2 and found * root < noncentral_t_quantile(level, degrees, shown * root)
 
@@ -144,36 +133,26 @@ def doubts_about(
     ----------
     every, whole, opened
         All rounds that were kept, those that count, and scores, coins and decoys of these that are judged.
-    promise, hidden
-        What is promised, and what is known to lie over the noise.
-    weights
-        How much of the heaviest client each canary weighs, (canaries,), from 0 to 1.
+    promise, hidden, weights
+        What is promised; what is known to lie over the noise; and how much of the heaviest client each canary weighs,
+        (canaries,), from 0 to 1.
     """
     (scores, coins, decoys), relation = opened, promise.terms.adjacency.relation
     claimed = 1 / promise.terms.noise_multiplier
     faint, shown = _faint(scores, coins, claimed, hidden, weights), weights.min() * hidden.shown(claimed)
-    uneven = _uneven_rounds(every)
+    uneven, steps = _uneven_rounds(every), [pair for pair in pairwise(every) if pair[1].number == pair[0].number + 1]
     knows = all(note.is_replaced is not None and note.coins is not None for one in whole for note in one.present)
     found = {
         Doubt.OVERRUN: every[-1].number > promise.terms.rounds,
-        Doubt.GAPS: _has_gaps(every),
+        # A round that starts from another model than the one before it released: what was seen is then not what is
+        # released. Who watches inside of what adds the noise, for one, sees none of it.
+        Doubt.GAPS: any(one.after is not None and then.before != one.after for one, then in steps),
         Doubt.OUT: not knows and _is_other_out(scores, coins, decoys, relation, shown),
         Doubt.FAINT: hidden.is_seen or bool(faint),
         Doubt.UNEVEN: bool(uneven),
         Doubt.ATTENDANCE: _is_sampled_otherwise(every, promise.canaries, promise.terms),
     }
     return Doubts(frozenset(one for one, is_so in found.items() if is_so), faint, uneven, knows)
-
-
-def _has_gaps(rounds: Sequence[KeptRound]) -> bool:
-    """Return whether a round starts from another model than the one before it was seen to release.
-
-    Then what was seen is not what is released: who watches inside of what adds the noise, for one, sees none of it.
-    """
-    return any(
-        one.after is not None and then.number == one.number + 1 and then.before != one.after
-        for one, then in pairwise(rounds)
-    )
 
 
 def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relation, shown: float) -> bool:
@@ -189,7 +168,7 @@ def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relat
     squares = float(out.size * np.var(out) + np.sum(np.square(decoys)))
     below = -float(np.mean(out)) / sqrt(squares / degrees) if squares else 0.0
     if relation is Relation.REPLACE:
-        return stands_out_too_little(shown / 2, max(0.0, below), (root, degrees), FAMILY_LEVEL)
+        return _stands_out_too_little(shown / 2, max(0.0, below), (root, degrees), FAMILY_LEVEL)
     return below * root > noncentral_t_quantile(1 - FAMILY_LEVEL, degrees, 0.0)
 
 
@@ -203,7 +182,7 @@ def _faint(scores: Floats, coins: Floats, claimed: float, hidden: Dilution, weig
     for one in range(count):
         mu = max(0.0, gaussian_slope(coins[:, one], scores[:, one], 0.5).shift)
         sizes = spread_of_parts(coins[:, one]), len(coins) - 2
-        if stands_out_too_little(weights[one] * hidden.shown(claimed), mu, sizes, FAMILY_LEVEL / count):
+        if _stands_out_too_little(weights[one] * hidden.shown(claimed), mu, sizes, FAMILY_LEVEL / count):
             found.append(one)
     return tuple(found)
 

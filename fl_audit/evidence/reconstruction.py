@@ -22,9 +22,6 @@ from fl_audit.evidence.belief.noise_scale import NoiseAlong
 from fl_audit.evidence.belief.verdict import Judgement, judged_by_one, judged_with_noise
 from fl_audit.privacy.guarantee import Guarantee
 
-_METHOD = "clopper-pearson"
-_ASSUMPTION = "The candidates were as likely as was said, and nothing else is assumed."
-
 
 def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
     """Return the place of the true candidate in the attacker's order, 1 being its first guess.
@@ -33,11 +30,9 @@ def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
 
     Parameters
     ----------
-    log_likelihood
-        Log-likelihood of everything that was seen, for each candidate, up to a constant in each world; (worlds,
-        candidates).
-    truth
-        Number of the true candidate, from 0, (worlds,).
+    log_likelihood, truth
+        Log-likelihood of everything that was seen, for each candidate, up to a constant in each world, (worlds,
+        candidates); number of the true candidate, from 0, (worlds,).
 
     Raises
     ------
@@ -67,10 +62,9 @@ def judge_hits(
     ----------
     hits, worlds
         Worlds in which the first guess was right, of how many, at least 1; they are independent.
-    chance
-        How likely the likeliest candidate was before anything was seen: 1 / m of m equally likely ones.
-    guarantee
-        The promise, for all neighbours.
+    chance, guarantee
+        How likely the likeliest candidate was before anything was seen: 1 / m of m equally likely ones; and the
+        promise, for all neighbours.
     confidence
         Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
     noise
@@ -89,13 +83,11 @@ def judge_hits(
     bound = guarantee.reconstruction_bound(chance)
     assert bound is not None, "the game of reconstruction has global noise"
     p_value = float(bdtrc(hits - 1, worlds, bound)) if hits > 0 else 1.0
-    limit, more = _share_found(worlds, bound), {"worlds": worlds}
-    test = TestResult(TestName.CANDIDATES, float(hits), p_value, hits / worlds, bound, limit, more=more)
-    low, at_level = (
-        epsilon_of_hits(hits, worlds, chance, guarantee.delta, one) for one in (confidence, 1 - test.level)
-    )
-    said = (confidence, _METHOD, _ASSUMPTION)
-    alone = judged_by_one(test, (low, at_level), *said, Missing.CANDIDATES_ALONE)
+    limit, share = _share_found(worlds, bound), hits / worlds
+    test = TestResult(TestName.CANDIDATES, float(hits), p_value, share, bound, limit, more={"worlds": worlds})
+    low, at_level = (epsilon_of_hits(hits, worlds, chance, guarantee.delta, p) for p in (confidence, 1 - test.level))
+    said = (confidence, "clopper-pearson", "The candidates were as likely as was said, and nothing else is assumed.")
+    alone = judged_by_one(test, (low, at_level), said, Missing.CANDIDATES_ALONE)
     return judged_with_noise(alone, noise, guarantee)
 
 
@@ -111,12 +103,11 @@ def epsilon_of_hits(hits: int, worlds: int, chance: float, delta: float, confide
 
     Parameters
     ----------
-    hits, worlds
-        Worlds in which the first guess was right, of how many.
-    chance
-        How often the best guess is right where nothing is released, 1 / m of m equally likely candidates; positive.
+    hits, worlds, chance
+        Worlds in which the first guess was right, of how many; and how often the best guess is right where nothing is
+        released, 1 / m of m equally likely candidates; positive.
     delta, confidence
-        Delta of (epsilon, delta)-DP, from 0 and below 1, and a confidence above 0.5 and below 1.
+        Of (epsilon, delta)-DP, from 0 and below 1; above 0.5 and below 1.
     """
     low = clopper_pearson(hits, worlds, 2 * confidence - 1)[0]
     return max(0.0, math.log(max(low - delta, 1e-300) / chance))
@@ -155,10 +146,8 @@ class Level:
 
         Parameters
         ----------
-        epsilon, mu
-            As they are kept.
-        chance
-            With which the true one is named where nothing is seen, above 0, at most 1.
+        epsilon, mu, chance
+            As they are kept; with which the true one is named where nothing is seen, above 0, at most 1.
         """
         return cls(epsilon, mu, float(ndtr(mu + ndtri(chance))))
 
@@ -226,14 +215,11 @@ def drawings(
 
     Parameters
     ----------
-    shared
-        How the pictures of an owner become an update; with a clipping norm where there is noise.
-    victims, others, levels
-        Whose pictures, what the attacker has of the population, and the noise.
-    draws
-        Generator of each level's noise and starts, by its number.
-    descent, on_step
-        As for `descended`.
+    shared, victims, others, levels
+        How the pictures of an owner become an update, with a clipping norm where there is noise; whose pictures; what
+        the attacker has of the population; and the noise.
+    draws, descent, on_step
+        Generator of each level's noise and starts, by its number; as for `descended`.
     """
     updates, each = shared.of_many(victims.pictures, victims.labels), victims.pictures.shape[1]
     true, candidates = victims.pictures.cpu().numpy(), victims.candidates.cpu().numpy()
@@ -254,11 +240,9 @@ def matched(true: Floats32, drawn: Floats32) -> Floats32:
 
     Parameters
     ----------
-    true
-        The owners' pictures, (owners, pictures, *shape).
-    drawn
-        What was drawn of them, of the same shape. Within an owner, drawings are assigned to pictures so that the
-        squared errors add up to the least.
+    true, drawn
+        The owners' pictures, and what was drawn of them, (owners, pictures, *shape). Within an owner, drawings are
+        assigned to pictures so that the squared errors add up to the least.
     """
     from scipy.optimize import linear_sum_assignment  # a run without pictures is spared its import
 
@@ -295,12 +279,8 @@ def likeness(true: Floats32, drawn: Floats32, population: Floats32) -> Likeness:
         psnr = -10 * np.log10(error)
     pairs = [(prepare(one[None], _SSIM), prepare(other[None], _SSIM)) for one, other in zip(true, drawn, strict=True)]
     ssim = np.array([1 - exact_block(one, other, _SSIM)[0, 0] for one, other in pairs])
-    return Likeness(psnr, ssim, _named(drawn, error, population), len(population) + 1)
-
-
-def _named(drawn: Floats32, error: Floats, population: Floats32) -> Flags:
-    """Return which drawings are nearer to their own picture than to every other one, by squared error."""
+    # What is named is nearer to its own picture than to every other one, by squared error.
     flat, others = (one.reshape(len(one), -1).astype(np.float64) for one in (drawn, population))
     apart = np.square(flat).sum(1)[:, None] - 2 * flat @ others.T + np.square(others).sum(1)
-    named: Flags = error * flat.shape[1] < apart.min(axis=1, initial=np.inf)
-    return named
+    named = error * flat.shape[1] < apart.min(axis=1, initial=np.inf)
+    return Likeness(psnr, ssim, named, len(population) + 1)

@@ -38,15 +38,11 @@ class MeanInterval:
 def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, largest: float = 1.0) -> MeanInterval:
     """Return the mean of independent bounded numbers and the betting interval of its expectation.
 
-    Parameters
-    ----------
     values
         Independent and alike, or at least with the same expectation given those before; shape (n,), n at least 1, all
         from `smallest` to `largest`. Their order matters a little to the interval, never to its coverage.
-    confidence
-        Above 0 and below 1.
-    smallest, largest
-        No number can be below the one, or above the other, which is larger.
+    confidence, smallest, largest
+        Above 0 and below 1; no number can be below `smallest`, or above `largest`, which is larger.
 
     Raises
     ------
@@ -69,9 +65,8 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
     mean = float(scaled.mean())
     low = last_true(bets.refutes_too_small, 0.0, mean, _STEPS) if mean > 0 else 0.0
     high = last_true(bets.refutes_too_large, 1.0, mean, _STEPS) if mean < 1 else 1.0
-    count = int(scaled.size)
+    ends, count = (smallest + width * low, smallest + width * high), int(scaled.size)
     error = width * float(scaled.std(ddof=1)) / math.sqrt(count) if count > 1 else math.nan
-    ends = smallest + width * low, smallest + width * high
     return MeanInterval(smallest + width * mean, *ends, error, confidence, count)
 
 
@@ -97,8 +92,12 @@ class Bets:
         within = bool(np.all((values >= smallest) & (values <= largest)))
         require(within, f"a value lies outside {smallest:g} to {largest:g}: accepted are numbers within")
         scaled = (np.asarray(values, dtype=np.float64) - smallest) / (largest - smallest)
-        log_threshold = math.log(2 / (1 - confidence))
-        return cls(scaled, _stakes(scaled, log_threshold), log_threshold)
+        log_threshold, count = math.log(2 / (1 - confidence)), np.arange(1, scaled.size + 1)
+        means = (0.5 + np.cumsum(scaled)) / (count + 1)
+        variances = (0.25 + np.cumsum(np.square(scaled - means))) / (count + 1)
+        # Each stake follows from the numbers before its own: sqrt(2 log(2/alpha) / (n variance so far)).
+        before = np.concatenate([[0.25], variances[:-1]])
+        return cls(scaled, np.sqrt(2 * log_threshold / (scaled.size * before)), log_threshold)
 
     def on(self, values: Floats) -> "Bets":
         """Return the same stakes on other numbers from 0 to 1, each seen together with the number that it replaces."""
@@ -116,15 +115,6 @@ class Bets:
 
     def _wins(self, gains: Floats) -> bool:
         return bool(np.log1p(gains).cumsum().max() >= self.log_threshold)
-
-
-def _stakes(values: Floats, log_threshold: float) -> Floats:
-    """Return the stakes, each from the numbers before its own: sqrt(2 log(2/alpha) / (n variance so far))."""
-    count = np.arange(1, values.size + 1)
-    means = (0.5 + np.cumsum(values)) / (count + 1)
-    variances = (0.25 + np.cumsum(np.square(values - means))) / (count + 1)
-    before = np.concatenate([[0.25], variances[:-1]])
-    return np.sqrt(2 * log_threshold / (values.size * before))
 
 
 @dataclass(frozen=True)
@@ -146,10 +136,8 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[flo
 
     Parameters
     ----------
-    successes
-        How many trials succeeded, from 0 to `trials`.
-    trials
-        Number of trials, at least 1.
+    successes, trials
+        How many trials succeeded, from 0 to `trials`, of how many, at least 1.
     confidence
         Least probability with which the interval covers, above 0 and below 1; each side has half of the rest.
 
@@ -179,10 +167,9 @@ def empirical_advantage(won: Flags, confidence: float) -> AdvantageEstimate:
 
     Parameters
     ----------
-    won
-        Whether the insider guessed right, shape (worlds,), at least one world.
-    confidence
-        Least probability with which the interval covers, above 0 and below 1.
+    won, confidence
+        Whether the insider guessed right, shape (worlds,), at least one world; least probability with which the
+        interval covers, above 0 and below 1.
 
     Raises
     ------
@@ -215,10 +202,8 @@ def mean_advantage(advantages: Floats, confidence: float) -> MeanAdvantage:
 
     Parameters
     ----------
-    advantages
-        TPR - FPR per world, from -1 to 1, shape (worlds,), at least one world.
-    confidence
-        Above 0 and below 1.
+    advantages, confidence
+        TPR - FPR per world, from -1 to 1, shape (worlds,), at least one world; above 0 and below 1.
 
     Raises
     ------
@@ -246,10 +231,8 @@ def most_wins(worlds: int, largest_advantage: float, level: float) -> int:
 
     Parameters
     ----------
-    worlds
-        Games played, at least 1; a fair coin decides each.
-    largest_advantage
-        The largest advantage that the promise allows, 0 to 1.
+    worlds, largest_advantage
+        Games played, at least 1, each decided by a fair coin; the largest advantage that the promise allows, 0 to 1.
     level
         Largest probability with which more games may be won, above 0 and below 1.
 

@@ -55,14 +55,10 @@ def calibration(
 
     Parameters
     ----------
-    log_odds
-        Log-odds of D against D', without a prior, shape (worlds,), at least one world.
-    members
-        Whether D was used, shape (worlds,).
-    confidence
-        Confidence of the intervals of the bins, above 0 and below 1.
-    prior
-        By which the insider guesses.
+    log_odds, members
+        Log-odds of D against D', without a prior, and whether D was used, shape (worlds,), at least one world.
+    confidence, prior
+        Confidence of the intervals of the bins, above 0 and below 1; by which the insider guesses.
     coin
         Probability with which the challenger uses D: beliefs are taken at this prior, at which alone they can be
         calibrated.
@@ -83,16 +79,9 @@ def calibration(
     parts = np.array_split(order, max(1, min(bins, log_odds.size // 10)))
     found = tuple(_bin(beliefs[part], members[part], confidence) for part in parts)
     right = chance_of_being_right(log_odds, prior, coin)
-    won = (log_odds + logit(prior) > 0) == members
-    wins = int(np.count_nonzero(won))
-    return Calibration(
-        bins=found,
-        p_value=min(1.0, len(found) * min(one.p_value for one in found)),
-        wins=wins,
-        expected_wins=float(right.sum()),
-        wins_p_value=_poisson_binomial_p(wins, right),
-        confidence=confidence,
-    )
+    wins = int(np.count_nonzero((log_odds + logit(prior) > 0) == members))
+    p_value = min(1.0, len(found) * min(one.p_value for one in found))
+    return Calibration(wins, float(right.sum()), _poisson_binomial_p(wins, right), p_value, found, confidence)
 
 
 def _poisson_binomial_p(count: int, chances: Floats) -> float:
@@ -122,14 +111,6 @@ def _poisson_binomial(chances: Floats) -> Floats:
 
 def _bin(beliefs: Floats, members: Flags, confidence: float) -> ReliabilityBin:
     worlds, count = int(beliefs.size), int(np.count_nonzero(members))
-    return ReliabilityBin(
-        lowest=float(beliefs.min()),
-        highest=float(beliefs.max()),
-        worlds=worlds,
-        members=count,
-        mean_belief=float(beliefs.mean()),
-        share=count / worlds,
-        low=clopper_pearson(count, worlds, confidence)[0],
-        high=clopper_pearson(count, worlds, confidence)[1],
-        p_value=_poisson_binomial_p(count, beliefs),
-    )
+    interval, p_value = clopper_pearson(count, worlds, confidence), _poisson_binomial_p(count, beliefs)
+    lowest, highest, mean = float(beliefs.min()), float(beliefs.max()), float(beliefs.mean())
+    return ReliabilityBin(lowest, highest, worlds, count, mean, count / worlds, *interval, p_value)

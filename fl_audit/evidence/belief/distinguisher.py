@@ -94,14 +94,9 @@ def _judged(features: Features, members: Flags, level: float) -> _Look:
         sizes.append((int(members[judged].sum()), int((~members[judged]).sum())))
     pairs, tail = sum(one * other for one, other in sizes), _upper_tail(sizes)
     critical = bisect_left(range(pairs + 1), True, key=lambda count: tail(count) <= level)
-    return _Look(
-        right=right,
-        pairs=pairs,
-        p_value=tail(right),
-        limit=_limit(sizes, critical / pairs) if critical <= pairs else math.nan,
-        features=len(features),
-        best=list(features)[int(weights.argmax())] if weights.any() else "",
-    )
+    limit = _limit(sizes, critical / pairs) if critical <= pairs else math.nan
+    best = list(features)[int(weights.argmax())] if weights.any() else ""
+    return _Look(right, pairs, tail(right), limit, len(features), best)
 
 
 def _folds(members: Flags) -> Integers:

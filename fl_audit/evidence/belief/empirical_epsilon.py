@@ -35,10 +35,8 @@ def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
 
     Parameters
     ----------
-    advantage
-        From -1 to 1; an advantage of 1 gives infinity.
-    delta
-        Above 0 and below 1.
+    advantage, delta
+        From -1 to 1, where 1 gives infinity; above 0 and below 1.
 
     Raises
     ------
@@ -105,10 +103,8 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
 
     Parameters
     ----------
-    log_odds
-        Log-odds of the dataset that was really used, without a prior, shape (worlds,), finite.
-    confidence
-        Above 0, below 1.
+    log_odds, confidence
+        Log-odds of the dataset that was really used, without a prior, shape (worlds,), finite; above 0, below 1.
     mu
         Square root of the sum of (Delta_i / sigma_i)^2 where it is the same in every world (local scaling), else None.
 
@@ -131,7 +127,11 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
     largest, worlds = max(0.0, float(np.max(log_odds))), int(log_odds.size)
     warning = "The largest belief is an extreme value: it grows with the number of worlds and converges to nothing."
     if mu is None:
-        low = _median_of_largest_at_least(np.sort(log_odds), confidence)
+        # The highest order statistic that is at most the quantile of order p = 2^(-1/n) with the confidence, or 0: the
+        # r-th smallest of n is where P(Binomial(n, p) >= r) = P(Beta(r, n - r + 1) <= p) reaches the confidence.
+        rank = np.arange(1, worlds + 1)
+        covered = betaincinv(rank, worlds - rank + 1, confidence) <= 0.5 ** (1 / worlds)
+        low = max(0.0, float(np.sort(log_odds)[covered][-1])) if np.any(covered) else 0.0
         note = f"{warning} The interval is of the median of the largest of {worlds}, open above without a known law."
         return EpsilonInterval(largest, low, math.inf, confidence, note)
     require_mu(mu)
@@ -141,18 +141,6 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
     low, high = (max(0.0, mu * mu / 2 + mu * end) for end in ends)
     note = f"{warning} The interval is where the largest of {worlds} falls if the log-odds follow their exact law."
     return EpsilonInterval(largest, low, high, confidence, note)
-
-
-def _median_of_largest_at_least(ascending: Floats, confidence: float) -> float:
-    """Return the highest order statistic that is at most the 2^(-1/n) quantile with the confidence, or 0.
-
-    The r-th smallest of n lies at or below the quantile of order p when at least r values do:
-    P(Binomial(n, p) >= r) = P(Beta(r, n - r + 1) <= p).
-    """
-    worlds = ascending.size
-    rank = np.arange(1, worlds + 1)
-    covered = betaincinv(rank, worlds - rank + 1, confidence) <= 0.5 ** (1 / worlds)
-    return max(0.0, float(ascending[covered][-1])) if np.any(covered) else 0.0
 
 
 def advantage_interval(wins: int, worlds: int, delta: float, confidence: float) -> EpsilonInterval:

@@ -37,12 +37,10 @@ def chance_of_being_right(log_odds: Floats, prior: float = 0.5, coin: float = 0.
     ----------
     log_odds
         Log-odds of D against D', without a prior, shape (worlds,).
-    prior
-        The insider's belief in D before anything is seen; it guesses D where its posterior odds favour D. Above 0 and
-        below 1.
-    coin
-        Probability with which the challenger really uses D, above 0 and below 1. Where it differs from the prior, the
-        insider guesses by its prior and is right by the coin, so the probability can lie under 1/2.
+    prior, coin
+        The insider's belief in D before anything is seen: it guesses D where its posterior odds favour D. And the
+        probability with which the challenger really uses D; where it differs from the prior, the insider guesses by its
+        prior and is right by the coin, so the probability can lie under 1/2. Both above 0 and below 1.
 
     Raises
     ------
@@ -116,14 +114,10 @@ def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confide
 
     Parameters
     ----------
-    log_odds
-        Log-odds of D against D', without a prior, shape (worlds,).
-    members
-        Whether D was used, shape (worlds,); at least one world of each kind.
-    epsilon
-        At least 0, finite.
-    confidence
-        Above 0 and below 1; half of the rest is spent on each direction.
+    log_odds, members
+        Log-odds of D against D', without a prior, and whether D was used, (worlds,); at least one world of each kind.
+    epsilon, confidence
+        At least 0, finite; above 0 and below 1, of which half of the rest is spent on each direction.
 
     Raises
     ------

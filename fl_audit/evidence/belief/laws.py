@@ -75,10 +75,8 @@ def innovations(increments: Floats, signal: Floats, bits: NDArray[np.integer] | 
     increments
         L_i - L_{i-1}, what every round added to the log-odds of D against D', shape (worlds, rounds), finite. They
         must be the numbers that the insider computed: differences of cumulated log-odds lose small ones.
-    signal
-        mu_i = Delta_i / sigma_i, shape (worlds, rounds), finite and at least 0.
-    bits
-        1 or True where D was used, shape (worlds,).
+    signal, bits
+        mu_i = Delta_i / sigma_i, shape (worlds, rounds), finite and at least 0; 1 or True where D was used, (worlds,).
 
     Returns
     -------
@@ -95,7 +93,13 @@ def innovations(increments: Floats, signal: Floats, bits: NDArray[np.integer] | 
     >>> innovations(np.array([[1.0, 0.0]]), np.array([[2.0, 0.0]]), np.array([1])).tolist()
     [[-0.5, nan]]
     """
-    _require_shapes(increments, signal, bits)
+    shape = increments.shape
+    require(increments.ndim == 2, f"increments have shape {shape}: accepted is (worlds, rounds)")
+    require(signal.shape == shape, f"signal has shape {signal.shape}: accepted is {shape}, that of the increments")
+    require(bits.shape == shape[:1], f"bits have shape {bits.shape}: accepted is {shape[:1]}, one a world")
+    require(bool(np.all(np.isfinite(increments))), "increments contain NaN or infinity: accepted are finite numbers")
+    fine = np.isfinite(signal) & (signal >= 0)
+    require(bool(np.all(fine)), "signal contains NaN, infinity or a negative number: accepted are finite ones from 0")
     drift = np.where(bits.astype(bool), 0.5, -0.5)[:, None] * np.square(signal)
     used = signal >= SMALLEST_SIGNAL
     return np.where(used, (increments - drift) / np.where(used, signal, 1.0), np.nan)
@@ -107,16 +111,6 @@ def increments_of(log_odds: Floats) -> Floats:
     Increments that are tiny beside the log-odds themselves are lost to rounding.
     """
     return np.diff(log_odds, axis=1, prepend=0.0)
-
-
-def _require_shapes(increments: Floats, signal: Floats, bits: NDArray[np.generic]) -> None:
-    shape = increments.shape
-    require(increments.ndim == 2, f"increments have shape {shape}: accepted is (worlds, rounds)")
-    require(signal.shape == shape, f"signal has shape {signal.shape}: accepted is {shape}, that of the increments")
-    require(bits.shape == shape[:1], f"bits have shape {bits.shape}: accepted is {shape[:1]}, one a world")
-    require(bool(np.all(np.isfinite(increments))), "increments contain NaN or infinity: accepted are finite numbers")
-    fine = np.isfinite(signal) & (signal >= 0)
-    require(bool(np.all(fine)), "signal contains NaN, infinity or a negative number: accepted are finite ones from 0")
 
 
 def check_scores(values: Floats, bits: NDArray[np.integer] | Flags) -> InnovationCheck:
@@ -131,8 +125,8 @@ def check_scores(values: Floats, bits: NDArray[np.integer] | Flags) -> Innovatio
         1 or True where D was used, shape (worlds,).
     """
     member = bits.astype(bool)
-    left_out = int(np.isnan(values).sum())
-    return InnovationCheck(_group(values[member]), _group(values[~member]), values.size, left_out)
+    groups = _group(values[member]), _group(values[~member])
+    return InnovationCheck(*groups, values.size, int(np.isnan(values).sum()))
 
 
 def _group(values: Floats) -> InnovationGroup:
@@ -144,26 +138,11 @@ def _group(values: Floats) -> InnovationGroup:
     from scipy.stats import kstest  # its import takes most of a second, and a run begins without it
 
     mean, variance = float(np.mean(used)), float(np.var(used, ddof=1))
-    correlation, pairs = _serial_correlation(values, mean, variance)
-    return InnovationGroup(
-        count=count,
-        mean=mean,
-        variance=variance,
-        serial_correlation=correlation,
-        mean_z=mean * math.sqrt(count),
-        variance_z=(variance - 1) * math.sqrt((count - 1) / 2),
-        serial_correlation_z=correlation * math.sqrt(pairs),
-        ks_p_value=float(kstest(used, "norm").pvalue),
-    )
-
-
-def _serial_correlation(values: Floats, mean: float, variance: float) -> tuple[float, int]:
-    """Return the correlation of consecutive rounds within worlds and the number of pairs it rests on."""
     products = (values[:, :-1] - mean) * (values[:, 1:] - mean)
-    known = products[~np.isnan(products)]
-    if known.size == 0 or variance == 0:
-        return 0.0, int(known.size)
-    return float(np.mean(known)) / variance, int(known.size)
+    pairs = products[~np.isnan(products)]  # of consecutive rounds within worlds
+    correlation = float(np.mean(pairs)) / variance if pairs.size and variance else 0.0
+    z = mean * math.sqrt(count), (variance - 1) * math.sqrt((count - 1) / 2), correlation * math.sqrt(pairs.size)
+    return InnovationGroup(count, mean, variance, correlation, *z, float(kstest(used, "norm").pvalue))
 
 
 def _log_odds_density(log_odds: ArrayLike, law: LogOddsLaw) -> Floats:
@@ -179,15 +158,12 @@ def _log_odds_density(log_odds: ArrayLike, law: LogOddsLaw) -> Floats:
         return np.asarray(stats.norm.pdf(point, law.mean, law.mu), dtype=np.float64)
     low, high = law.quantile([0.001, 0.999])
     half = max(float(high - low) / 200, law.error)
-    above, below = (_interpolated_cdf(law, end) for end in (point + half, point - half))
+    ends = (point + half, point - half)
+    if isinstance(law, GriddedLogOdds):  # without its steps, which would show as ripples
+        above, below = (np.interp(end, law.values, law.cumulative, left=0.0, right=1.0) for end in ends)
+    else:
+        above, below = (law.cdf(end) for end in ends)
     return np.asarray((above - below) / (2 * half), dtype=np.float64)
-
-
-def _interpolated_cdf(law: LogOddsLaw, point: Floats) -> Floats:
-    """Return P(L <= point), on a grid without its steps, which would show as ripples."""
-    if isinstance(law, GriddedLogOdds):
-        return np.interp(point, law.values, law.cumulative, left=0.0, right=1.0)
-    return law.cdf(point)
 
 
 def belief_density(belief: ArrayLike, laws: Mapping[int, LogOddsLaw], prior: float = 0.5, share: float = 0.5) -> Floats:
@@ -195,14 +171,12 @@ def belief_density(belief: ArrayLike, laws: Mapping[int, LogOddsLaw], prior: flo
 
     Parameters
     ----------
-    belief
-        Where to evaluate, strictly between 0 and 1.
-    laws
-        Laws of the final log-odds of D against D', where D was used (1) and where it was not (0).
-    prior
-        Belief in D before the first release.
-    share
-        Share of the worlds that used D; matters only where the two laws are no mirror images or the prior is not 1/2.
+    belief, laws
+        Where to evaluate, strictly between 0 and 1; and laws of the final log-odds of D against D', where D was used
+        (1) and where it was not (0).
+    prior, share
+        Belief in D before the first release; share of the worlds that used D, which matters only where the two laws are
+        no mirror images or the prior is not 1/2.
 
     Notes
     -----
@@ -248,10 +222,9 @@ def belief_band(mu: float, rounds: int, bit: int, prior: float = 0.5, level: flo
 
     Parameters
     ----------
-    mu, rounds
-        Gaussian-DP parameter of all rounds together, of which each has mu / sqrt(rounds), and their number.
-    bit
-        1 where D was used, 0 where D' was.
+    mu, rounds, bit
+        Gaussian-DP parameter of all rounds together, of which each has mu / sqrt(rounds); their number; and 1 where D
+        was used, 0 where D' was.
     prior, level
         Belief in D before the first release, and share of the worlds inside the band at each round.
     """

@@ -46,8 +46,7 @@ class Measured:
     sensitivity: Floats
     sigma: Floats  # the standard deviation of the noise that the claim states, float64 (worlds, rounds), positive
     noise_multiplier: float  # z of the claim, positive: it allows no sensitivity above sigma / z
-    # What was measured of the noise, of shape (worlds, rounds), opened: with the true side alone. None where nothing
-    # was.
+    # What was measured of the noise, (worlds, rounds), opened: with the true side alone. None where nothing was.
     residuals: Residuals | None = None
     # The noise along the record's direction as normal scores under the true hypothesis, float64 (worlds, rounds), NaN
     # without information; None where it follows from the increments, which are Gaussian there.
@@ -69,23 +68,20 @@ class Measured:
             require(found == shape, f"{name} have shape {found}: accepted is {shape}, that of the increments")
         positive = bool(np.all(np.isfinite(self.sigma) & (self.sigma > 0)))
         require(positive, "a claimed noise scale is not positive and finite: accepted are positive finite numbers")
-        self._require_finite()
-        for name, number in {"noise multiplier": self.noise_multiplier, "largest mu": self.largest_mu}.items():
-            if number is not None:
-                require_number(f"{name} is", number, "positive finite numbers")
-
-    def _require_finite(self) -> None:
-        """Refuse what would make a test come to nothing: only what stands for itself being unknown may be NaN."""
+        # What would make a test come to nothing is refused: only what stands for itself being unknown may be NaN.
         numbers = {"increments": self.increments, "sensitivities": self.sensitivity}
         unknown: dict[str, Floats] = {} if self.scores is None else {"scores": self.scores}
-        if (seen := self.residuals) is not None:
-            numbers |= {"sums of squares": seen.total, "sums of squares of tensors": seen.squares}
-            unknown |= {"projections": seen.projections, "noise along gradients": seen.gradient}
-            unknown |= {"sums of classes": seen.strides, "the sample": seen.sample, "low bits": seen.low_bits}
+        if (noise := self.residuals) is not None:
+            numbers |= {"sums of squares": noise.total, "sums of squares of tensors": noise.squares}
+            unknown |= {"projections": noise.projections, "noise along gradients": noise.gradient}
+            unknown |= {"sums of classes": noise.strides, "the sample": noise.sample, "low bits": noise.low_bits}
         for name, values in numbers.items():
             require(bool(np.isfinite(values).all()), f"{name} are not all finite: accepted are finite numbers")
         for name, values in unknown.items():
             require(not bool(np.isinf(values).any()), f"{name} hold infinity: accepted are finite numbers, or NaN")
+        for name, number in {"noise multiplier": self.noise_multiplier, "largest mu": self.largest_mu}.items():
+            if number is not None:
+                require_number(f"{name} is", number, "positive finite numbers")
 
     @property
     def worlds(self) -> int:
@@ -174,10 +170,8 @@ def _without_excess(sample: Floats, owners: list[str]) -> Floats:
             rest = math.prod((one for number, one in enumerate(scales) if number != at), start=np.ones((1, 1, 1)))
             found = _scale(mean_of(squares if np.all(rest == 1) else squares / rest), freedom)
             scales[at] = found if element is None or found.size == 1 else found[..., element]
-        if all(
-            one.shape == other.shape and np.allclose(one, other, 1e-3)
-            for one, other in zip(before, scales, strict=True)
-        ):
+        passes = zip(before, scales, strict=True)
+        if all(one.shape == other.shape and np.allclose(one, other, 1e-3) for one, other in passes):
             break
     cells, others = scales.pop(1), math.prod(scales, start=np.ones((1, 1, 1)))
     even = sample / np.sqrt(others)

@@ -83,11 +83,6 @@ def _blocks(count: int, group: int) -> Iterator[tuple[int, int, int, int]]:
                 yield start, min(high, start + _BLOCK), offset, min(high, offset + _BLOCK)
 
 
-def _at_least_one(pairs: int, tail: float) -> float:
-    """Return the probability that at least one of so many independent events of probability `tail` occurs."""
-    return -math.expm1(pairs * math.log1p(-tail)) if tail < 1 else 1.0
-
-
 def _evened(vectors: Floats) -> Floats:
     """Return vectors (n, J) of one spread in all directions, where chance does not explain that some have more.
 
@@ -125,7 +120,9 @@ def _likest(
     name: TestName, found: LikestPair, dimensions: int, promised: float, limit: float, place: str, more: dict[str, int]
 ) -> TestResult:
     """Return the test of the largest absolute cosine of all pairs."""
-    p_value = _at_least_one(found.pairs, _cosine_tail(found.cosine, dimensions))
+    # That one of all pairs is so much alike, each with the probability of the tail.
+    tail = _cosine_tail(found.cosine, dimensions)
+    p_value = -math.expm1(found.pairs * math.log1p(-tail)) if tail < 1 else 1.0
     return TestResult(name, found.cosine, p_value, found.cosine, promised, limit, place, more)
 
 
@@ -186,9 +183,8 @@ def _joint_law(places: int, draws: int) -> tuple[float, float, float]:
     4 v (n - 2) / (n + 4), both in units of 1/n. Three vectors at a time add 6 times 4 (n - 1) / (n + 2)^2.
     """
     pairs, variance = places * (places - 1) / 2, 2 * (draws - 1) / (draws + 2)
-    third = (
-        pairs * 4 * variance * (draws - 2) / (draws + 4) + 24 * math.comb(places, 3) * (draws - 1) / (draws + 2) ** 2
-    )
+    third = pairs * 4 * variance * (draws - 2) / (draws + 4)
+    third += 24 * math.comb(places, 3) * (draws - 1) / (draws + 2) ** 2
     scale = third / (2 * pairs * variance)
     degrees = pairs * variance / scale**2
     return degrees, scale, pairs - degrees * scale
@@ -202,8 +198,10 @@ def shifted_copies(measured: Measured) -> TestResult:
     times the spread, whose fourth cumulant is that of overlapping products: so the p-value, by Bonferroni over all
     shifts with at least 5,000 products, is never too small.
     """
-    run = _longest_run([number for number, _ in measured.noise.places])
-    sums, counts = _shifted_sums(measured.even_sample[:, :, run])
+    numbers = [number for number, _ in measured.noise.places]
+    edges = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
+    start, stop = max(pairwise(edges), key=lambda edge: edge[1] - edge[0])  # the longest run of neighbours
+    sums, counts = _shifted_sums(measured.even_sample[:, :, start:stop])
     usable = counts >= _FEWEST_TERMS
     only_if(bool(usable.any()), Missing.TOO_FEW)
     size = np.where(usable, np.abs(sums) / np.sqrt(np.maximum(counts, 1)), 0.0)
@@ -219,14 +217,6 @@ def shifted_copies(measured: Measured) -> TestResult:
     return TestResult(TestName.SHIFTED_COPIES, float(size[at]), p_value, mean, 0.0, limit, place, more)
 
 
-def _longest_run(numbers: list[int]) -> slice:
-    """Return where the longest run of neighbouring coordinates stands in the sample."""
-    breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
-    edges = [0, *breaks.tolist(), len(numbers)]
-    start, stop = max(pairwise(edges), key=lambda edge: edge[1] - edge[0])
-    return slice(start, stop)
-
-
 def _shifted_sums(values: Floats) -> tuple[Floats, Floats]:
     """Return the sums of products at every shift, and how many products there are; each shift and its mirror once.
 
@@ -239,11 +229,11 @@ def _shifted_sums(values: Floats) -> tuple[Floats, Floats]:
     _, rounds, places = values.shape
     sums: Floats = np.zeros((2 * lags - 1, 2 * rounds - 1, places))
     counts: Floats = np.zeros_like(sums)
+    shift_w, shift_r = np.abs(_order(lags))[:, None, None], np.abs(_order(rounds))[None, :, None]
     for group in groups:
-        found = _autocorrelation(group, lags)
-        sums += found
-        shift_w = np.abs(_order(lags))[:, None, None]
-        shift_r = np.abs(_order(rounds))[None, :, None]
+        shape = [next_fast_len(size, real=True) for size in (len(group) + lags - 1, 2 * rounds - 1, 2 * places - 1)]
+        found = irfftn(np.square(np.abs(rfftn(group, shape))), shape)
+        sums += found[np.ix_(_order(lags), _order(rounds), np.arange(places))]
         counts += np.maximum(len(group) - shift_w, 0) * (rounds - shift_r) * (places - np.arange(places))[None, None, :]
     mirrored = (_order(rounds)[None, :] < 0) | ((_order(rounds)[None, :] == 0) & (_order(lags)[:, None] <= 0))
     counts[:, :, 0] = np.where(mirrored, 0, counts[:, :, 0])
@@ -253,13 +243,6 @@ def _shifted_sums(values: Floats) -> tuple[Floats, Floats]:
 def _order(count: int) -> Integers:
     """Return shifts in the order of a transform: 0, 1, ..., count - 1, -(count - 1), ..., -1."""
     return np.concatenate([np.arange(count), np.arange(1 - count, 0)])
-
-
-def _autocorrelation(values: Floats, lags: int) -> Floats:
-    worlds, rounds, places = values.shape
-    shape = [next_fast_len(size, real=True) for size in (worlds + lags - 1, 2 * rounds - 1, 2 * places - 1)]
-    whole = irfftn(np.square(np.abs(rfftn(values, shape))), shape)
-    return np.asarray(whole[np.ix_(_order(lags), _order(rounds), np.arange(places))], dtype=np.float64)
 
 
 def _signed(index: np.intp, size: int) -> int:
@@ -300,27 +283,15 @@ def equal_values(measured: Measured) -> TestResult:
     ranked = np.sort(np.abs(values.reshape(-1) + steps))
     count = ranked.size
     pairs = float(np.sum(np.searchsorted(ranked, ranked + close, side="right") - np.arange(1, count + 1)))
-    mean, variance = _pairs_law(count, close)
+    # Mean and variance follow from the integrals of f^2 and f^3, with f the density of |N(0, 1)|.
+    second, third = 1 / math.sqrt(math.pi), 2 / (math.pi * math.sqrt(3))
+    chance, covariance = 2 * close * second, 4 * close**2 * (third - second**2)
+    all_pairs = count * (count - 1) / 2
+    mean, variance = all_pairs * chance, all_pairs * (2 * (count - 2) * covariance + chance * (1 - chance))
     only_if(mean >= 20, Missing.TOO_FEW)
-    spread = math.sqrt(variance)
+    spread, stretch = math.sqrt(variance), variance / mean
     reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.EQUAL_VALUES.level))
-    p_value, limit = _pairs_p_value(pairs, mean, variance), min(1.0, reach * spread / count)
+    tails = gammainc(pairs / stretch, mean / stretch), chdtrc(2 * mean / stretch, 2 * (pairs - 0.5) / stretch)
+    p_value, limit = 1.0 if pairs <= 0 else float(max(tails)), min(1.0, reach * spread / count)
     statistic, more = (pairs - mean) / spread, {"close": close, "values": count}
     return TestResult(TestName.EQUAL_VALUES, statistic, p_value, pairs, mean, limit, more=more)
-
-
-def _pairs_p_value(pairs: float, mean: float, variance: float) -> float:
-    if pairs <= 0:
-        return 1.0
-    stretch = variance / mean
-    as_poisson = gammainc(pairs / stretch, mean / stretch)
-    return float(max(as_poisson, chdtrc(2 * mean / stretch, 2 * (pairs - 0.5) / stretch)))
-
-
-def _pairs_law(count: int, close: float) -> tuple[float, float]:
-    """Return mean and variance of the number of pairs of |N(0, 1)| closer than `close`, which is small."""
-    # The density f of |N(0, 1)| has the integrals of f^2 and f^3 that stand here.
-    second, third = 1 / math.sqrt(math.pi), 2 / (math.pi * math.sqrt(3))
-    chance, spread = 2 * close * second, 4 * close**2 * (third - second**2)
-    pairs = count * (count - 1) / 2
-    return pairs * chance, pairs * (2 * (count - 2) * spread + chance * (1 - chance))

@@ -71,10 +71,8 @@ def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
 
     Parameters
     ----------
-    found
-        The sum of squares over the claimed variance, and its degrees of freedom.
-    confidence
-        Above 0 and below 1.
+    found, confidence
+        The sum of squares over the claimed variance, with its degrees of freedom; above 0 and below 1.
 
     Raises
     ------
@@ -102,10 +100,9 @@ def estimate_noise(
 
     Parameters
     ----------
-    confidence
-        Confidence of the intervals, above 0 and below 1.
-    total, along, tensors
-        The noise over all directions but the record's, along it, and on each tensor; None where it was not measured.
+    confidence, total, along, tensors
+        Confidence of the intervals, above 0 and below 1; the noise over all directions but the record's, along it, and
+        on each tensor, None where it was not measured.
 
     Raises
     ------
@@ -113,18 +110,14 @@ def estimate_noise(
         If a number is out of its range.
     """
     parts = tuple((name, one.ratio, *ratio_interval(one, confidence)) for name, one in (tensors or {}).items())
-    across, excess = _with_interval(total, confidence), _excess(total or along)
+    across, known = _with_interval(total, confidence), total or along
+    # Beyond doubt is what chance explains in less than one of 1,000 runs.
+    excess = known.ratio if known and ratio_interval(known, 1 - 2 * FAMILY_LEVEL)[0] > 1 else None
     return NoiseEstimate(*across, confidence, *_with_interval(along, confidence), parts, excess)
 
 
 def _with_interval(found: SquareSum | None, confidence: float) -> tuple[float, float, float]:
     return (math.nan,) * 3 if found is None else (found.ratio, *ratio_interval(found, confidence))
-
-
-def _excess(found: SquareSum | None) -> float | None:
-    """Return the ratio of noise above the promise; None unless chance explains it in less than one of 1,000 runs."""
-    beyond_doubt = found is not None and ratio_interval(found, 1 - 2 * FAMILY_LEVEL)[0] > 1
-    return found.ratio if found is not None and beyond_doubt else None
 
 
 def epsilon_at(claim: Claim, ratio: float) -> float:
@@ -151,40 +144,31 @@ def kept_epsilon(promise: Guarantee) -> float:
         return promise.epsilon
 
 
-def _epsilon_at_least(claim: Claim, ratio: float) -> float:
-    """Return `epsilon_at` less what the grid of a loss distribution may have added to it; exact for closed forms."""
-    profile = claim.with_noise(ratio).profile
-    if profile.gaussian_mu is not None:
-        return profile.epsilon(claim.delta)
-    return max(0.0, profile.epsilon(claim.delta + MISPLACED_MASS) - profile.error)
-
-
 def epsilon_lower_bound_from_noise(measured: Measured, confidence: float, claim: Claim) -> float:
     """Return a lower confidence bound on epsilon at the claimed sensitivity from the noise along the record.
 
     With f the real over the claimed noise and f_high its exact one-sided upper confidence bound, epsilon is at least
     that of the claimed releases with f_high times the noise, of Gaussian rounds gdp_epsilon(delta, mu / f_high).
+    `assumption_of` says what it rests on.
 
     Parameters
     ----------
-    measured
-        The run; without innovations the bound is 0.
-    confidence
-        Above 0 and below 1.
+    measured, confidence
+        The run, without innovations of which the bound is 0; above 0 and below 1.
     claim
         What is promised of which releases, with Gaussian noise.
-
-    Notes
-    -----
-    `assumption_of` says what it rests on.
     """
     found = record_squares(measured)
     if found is None:
         return 0.0
-    lowest = chi_square_quantile(1 - confidence, found.freedom)
     if found.value == 0:
         return math.inf
-    return _epsilon_at_least(claim, math.sqrt(found.value / lowest))
+    lowest = chi_square_quantile(1 - confidence, found.freedom)
+    profile = claim.with_noise(math.sqrt(found.value / lowest)).profile
+    if profile.gaussian_mu is not None:
+        return profile.epsilon(claim.delta)
+    # Less what the grid of a loss distribution may have added to epsilon.
+    return max(0.0, profile.epsilon(claim.delta + MISPLACED_MASS) - profile.error)
 
 
 @dataclass(frozen=True)
@@ -201,22 +185,19 @@ class EpsilonLimit:
 def epsilon_limit(count: int, worlds: int, level: float, promise: Guarantee) -> EpsilonLimit:
     """Return the limit of detection of the test along the record's direction, as an epsilon.
 
+    Where units are sampled in secret the limit is a little too small: see `SAMPLING_ASSUMPTION`.
+
     Parameters
     ----------
     count, worlds
         Number of innovations, from 0, and of worlds, from 1, which need not have been played yet.
-    level
-        Level of the test, above 0 and below 1.
-    promise
-        What is promised, and of which releases.
-
-    Notes
-    -----
-    Where units are sampled in secret the limit is a little too small: see `SAMPLING_ASSUMPTION`.
+    level, promise
+        Level of the test, above 0 and below 1; what is promised, and of which releases.
     """
     if count == 0:
         return EpsilonLimit(math.inf, False, None)
-    needed = _fewest_innovations(breach_ratio(promise), level)
+    ratio = breach_ratio(promise)
+    needed = smallest_number(lambda one: detectable_ratio(one, level) >= ratio, 2**52) or 2**53
     epsilon = epsilon_at(promise.claim, detectable_ratio(count, level))
     return EpsilonLimit(epsilon, count >= needed, math.ceil(needed * worlds / count))
 
@@ -240,10 +221,8 @@ def planned_limits(promise: Guarantee, worlds: int, rounds: float, parameters: i
 
     Parameters
     ----------
-    promise, worlds
-        What is promised, and how often the game is played.
-    rounds
-        Rounds of a world in which D and D' differ, on average.
+    promise, worlds, rounds
+        What is promised, how often the game is played, and rounds of a world in which D and D' differ, on average.
     parameters
         Parameters of the model, where the noise in all of them is measured; else None.
     """
@@ -263,8 +242,3 @@ def breach_ratio(promise: Guarantee) -> float:
     if mu is not None:
         return mu / gdp_mu(sought, claim.delta)
     return noise_multiplier_for(EpsilonTarget(sought), replace(claim, accountant=Accountant.PLD))
-
-
-def _fewest_innovations(ratio: float, level: float) -> int:
-    """Return the smallest number of innovations with which noise of a ratio below 1 to the claimed is found."""
-    return smallest_number(lambda count: detectable_ratio(count, level) >= ratio, 2**52) or 2**53

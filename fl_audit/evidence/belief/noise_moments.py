@@ -150,7 +150,10 @@ def serial_correlation(measured: Measured) -> TestResult:
     """
     only_if(measured.rounds >= 2, Missing.ONE_ROUND)
     sample = measured.even_sample
-    steps = _steps(sample)
+    before, after = sample[:, :-1], sample[:, 1:]
+    lengths = np.linalg.norm(before, axis=-1)
+    some = lengths > 0
+    steps = np.asarray(np.einsum("wij,wij->wi", before, after)[some] / lengths[some], dtype=np.float64)
     only_if(steps.size >= 3, Missing.TOO_FEW)
     t, p_value = _student_p(steps)
     # The mean length of a standard normal vector is sqrt(2) Gamma((J + 1)/2) / Gamma(J/2).
@@ -160,11 +163,3 @@ def serial_correlation(measured: Measured) -> TestResult:
     limit = min(1.0, _detectable_mean(steps.size, TestName.SERIAL_CORRELATION.level) / length)
     correlation = float(steps.mean()) / length / scale
     return TestResult(TestName.SERIAL_CORRELATION, t, p_value, measured=correlation, promised=0.0, limit=limit)
-
-
-def _steps(projections: Floats) -> Floats:
-    """Return the noise of each round along that of the round before, where there was some."""
-    before, after = projections[:, :-1], projections[:, 1:]
-    lengths = np.linalg.norm(before, axis=-1)
-    some = lengths > 0
-    return np.asarray(np.einsum("wij,wij->wi", before, after)[some] / lengths[some], dtype=np.float64)

@@ -20,15 +20,8 @@ from scipy.special import bdtr, bdtrc, chdtrc, kolmogorov, log_ndtr, ndtr, ndtri
 
 from fl_audit.adversaries.residuals import LOW_BITS_KINDS
 from fl_audit.arrays import Floats
-from fl_audit.evidence.belief.family import (
-    DETECTION_POWER,
-    FAMILY_LEVEL,
-    Missing,
-    TestName,
-    TestResult,
-    of_looks,
-    only_if,
-)
+from fl_audit.evidence.belief import family
+from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, TestName, TestResult, of_looks, only_if
 from fl_audit.evidence.belief.measured import Measured, of_family
 
 ROUNDING = 1e-5  # relative excess of a sensitivity that float32 gradients explain
@@ -127,7 +120,7 @@ def shape_along_record(measured: Measured) -> TestResult:
     values = measured.used_innovations
     only_if(values.size >= _FEWEST_FOR_SHAPE, Missing.NO_DIFFERENCE if values.size == 0 else Missing.TOO_FEW)
     squares = float(values @ values)
-    only_if(not chdtrc(values.size, squares) < FAMILY_LEVEL, Missing.MORE_NOISE)
+    only_if(not chdtrc(values.size, squares) < family.FAMILY_LEVEL, Missing.MORE_NOISE)
     values = values / max(1.0, math.sqrt(squares / values.size))
     distance, of_distance = _distance(values)
     beyond = int(np.count_nonzero(np.abs(values) > _TAIL))
@@ -201,20 +194,12 @@ def _looks(measured: Measured) -> Iterator[_Look]:
     sigma, grain = measured.sigma[known], measured.noise.grain[known]
     widest, narrowest = float(sigma.max()), float(sigma.min())
     finest = _BINS / (8 * _HALF_WIDTH)
-    yield _Look(
-        "of the claimed noise",
-        sample.reshape(-1),
-        _LOWEST_FREQUENCY,
-        min(finest, _SHARE_OF_STEP / max(1e-30, float(grain.max()))),
-    )
+    highest = min(finest, _SHARE_OF_STEP / max(1e-30, float(grain.max())))
+    yield _Look("of the claimed noise", sample.reshape(-1), _LOWEST_FREQUENCY, highest)
     if widest - narrowest > 1e-9 * widest:
-        step = float((grain * sigma).max()) / widest
-        yield _Look(
-            "of the largest claimed noise",
-            (sample * (sigma / widest)[..., None]).reshape(-1),
-            _LOWEST_FREQUENCY * widest / narrowest,
-            min(finest, _SHARE_OF_STEP / max(1e-30, step)),
-        )
+        values = (sample * (sigma / widest)[..., None]).reshape(-1)
+        highest = min(finest, _SHARE_OF_STEP / max(1e-30, float((grain * sigma).max()) / widest))
+        yield _Look("of the largest claimed noise", values, _LOWEST_FREQUENCY * widest / narrowest, highest)
 
 
 def _strongest_frequency(look: _Look) -> tuple[float, float, int]:

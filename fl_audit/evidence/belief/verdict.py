@@ -14,15 +14,9 @@ import numpy as np
 
 from fl_audit.arrays import Floats
 from fl_audit.evidence.belief import distinguisher, noise_copies, noise_moments, noise_scale, noise_shape
+from fl_audit.evidence.belief import noise_estimate as estimates
 from fl_audit.evidence.belief.family import FAMILY_LEVEL, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import TESTS, Measured, Test
-from fl_audit.evidence.belief.noise_estimate import (
-    NoiseEstimate,
-    assumption_of,
-    epsilon_limit,
-    epsilon_lower_bound_from_noise,
-    estimate_noise,
-)
 from fl_audit.evidence.belief.noise_scale import NoiseAlong
 from fl_audit.evidence.bounds.lower_bounds import bound_limit, epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
@@ -50,7 +44,7 @@ class Judgement:
 
     tests: tuple[TestResult, ...]  # every test that was made, in the order of their declaration
     not_offered: tuple[tuple[TestName, Missing], ...]  # the tests that have nothing to say about this run, and why
-    noise: NoiseEstimate  # how much noise there is over what was promised
+    noise: estimates.NoiseEstimate  # how much noise there is over what was promised
     # `epsilon_lower_bound`, `epsilon_lower_bound_at_level`: lower bounds on epsilon, at the promise's delta, that hold
     # with `confidence`, the configured one, and with 1 - `level`, under `assumption`.
     epsilon_lower_bound: float
@@ -126,12 +120,9 @@ def _offered(tests: Mapping[TestName, Callable[[], TestResult]]) -> _Tested:
 def judge(measured: Measured, guarantee: Guarantee, confidence: float) -> Judgement:
     """Return whether what the insider measured contradicts the promise.
 
-    Parameters
-    ----------
-    measured
-        The run, and the claimed noise.
-    guarantee
-        The promise, of Gaussian noise. Epsilon follows from the noise by the law of its claim, sampling included.
+    measured, guarantee
+        The run with the claimed noise; and the promise, of Gaussian noise. Epsilon follows from the noise by the law of
+        its claim, sampling included.
     confidence
         Confidence of the noise's intervals and of the lower bound on epsilon, 0.5 or more, below 1. The verdict itself
         is always at `FAMILY_LEVEL`.
@@ -141,29 +132,22 @@ def judge(measured: Measured, guarantee: Guarantee, confidence: float) -> Judgem
     InputError
         If a number is out of its range.
     """
-    claim, count = guarantee.claim, int(measured.used_innovations.size)
+    claim, count, name = guarantee.claim, int(measured.used_innovations.size), TestName.NOISE_ALONG_RECORD
     total, along = noise_scale.total_squares(measured), noise_scale.record_squares(measured)
     return Judgement(
         *run_family(measured),
-        estimate_noise(confidence, total, along, noise_scale.tensor_squares(measured)),
-        epsilon_lower_bound_from_noise(measured, confidence, claim),
-        epsilon_lower_bound_from_noise(measured, 1 - FAMILY_LEVEL, claim),
+        estimates.estimate_noise(confidence, total, along, noise_scale.tensor_squares(measured)),
+        estimates.epsilon_lower_bound_from_noise(measured, confidence, claim),
+        estimates.epsilon_lower_bound_from_noise(measured, 1 - FAMILY_LEVEL, claim),
         confidence,
-        str(TestName.NOISE_ALONG_RECORD),
-        assumption_of(claim),
-        **vars(epsilon_limit(count, measured.worlds, TestName.NOISE_ALONG_RECORD.level, guarantee)),
+        str(name),
+        estimates.assumption_of(claim),
+        **vars(estimates.epsilon_limit(count, measured.worlds, name.level, guarantee)),
     )
 
 
-_SCORES_METHOD = BoundMethod.ORDER_STATISTIC
-
-
 def judge_scores(
-    member_scores: Floats,
-    nonmember_scores: Floats,
-    guarantee: Guarantee,
-    confidence: float,
-    noise: NoiseAlong | None = None,
+    members: Floats, nonmembers: Floats, guarantee: Guarantee, confidence: float, noise: NoiseAlong | None = None
 ) -> Judgement:
     """Return whether scores contradict the promise, by a bound that assumes nothing, and the noise if it is known.
 
@@ -172,10 +156,9 @@ def judge_scores(
 
     Parameters
     ----------
-    member_scores, nonmember_scores
-        Final scores of the worlds with D and with D', higher where the insider rather believes in D.
-    guarantee
-        The promise, of any kind of noise.
+    members, nonmembers, guarantee
+        Final scores of the worlds with D and with D', higher where the insider rather believes in D; and the promise,
+        of any kind of noise.
     confidence
         Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
     noise
@@ -191,22 +174,17 @@ def judge_scores(
     InputError
         If a score is not a number or the confidence is out of its range.
     """
-    scores = np.asarray(member_scores, dtype=np.float64), np.asarray(nonmember_scores, dtype=np.float64)
-    sizes, level = (scores[0].size, scores[1].size), TestName.SCORES.level
-    bound, at_level, ceiling = 0.0, 0.0, 0.0
+    scores = np.asarray(members, dtype=np.float64), np.asarray(nonmembers, dtype=np.float64)
+    sizes, delta = (scores[0].size, scores[1].size), guarantee.delta
+    method, level = BoundMethod.ORDER_STATISTIC, TestName.SCORES.level
+    low, at_level, ceiling = 0.0, 0.0, 0.0
     if min(sizes) > 0:
-        bound, at_level = (
-            epsilon_lower_bound(*scores, guarantee.delta, one, _SCORES_METHOD).epsilon
-            for one in (confidence, 1 - level)
-        )
-        ceiling = bound_limit(_SCORES_METHOD, *sizes, guarantee.delta, 1 - level)
+        low, at_level = (epsilon_lower_bound(*scores, delta, one, method).epsilon for one in (confidence, 1 - level))
+        ceiling = bound_limit(method, *sizes, delta, 1 - level)
     # The p-value is not computed, only on which side of the level it lies.
-    p_value, more = 0.0 if at_level > guarantee.epsilon else 1.0, {"delta": guarantee.delta, "ceiling": ceiling}
+    p_value, more = 0.0 if at_level > guarantee.epsilon else 1.0, {"delta": delta, "ceiling": ceiling}
     test = TestResult(TestName.SCORES, at_level, p_value, measured=at_level, promised=guarantee.epsilon, more=more)
-    alone = judged_by_one(
-        test, (bound, at_level), confidence, str(_SCORES_METHOD),
-        _SCORES_METHOD.assumption, Missing.SCORES_ALONE,
-    )  # fmt: skip
+    alone = judged_by_one(test, (low, at_level), (confidence, method, method.assumption), Missing.SCORES_ALONE)
     return judged_with_noise(alone, noise, guarantee)
 
 
@@ -215,10 +193,9 @@ def judged_with_noise(alone: Judgement, noise: NoiseAlong | None, guarantee: Gua
 
     Parameters
     ----------
-    alone
-        What the one test says by itself, at its share of the level.
-    noise, guarantee
-        That noise in every world, None where nobody can work it out, and the promise.
+    alone, noise, guarantee
+        What the one test says by itself, at its share of the level; that noise in every world, None where nobody can
+        work it out; and the promise.
 
     Returns
     -------
@@ -238,33 +215,27 @@ def judged_with_noise(alone: Judgement, noise: NoiseAlong | None, guarantee: Gua
         alone,
         tests=tests,
         not_offered=tuple((name, reasons.get(name, Missing.TARGETS_ALONE)) for name in FAMILY if name not in names),
-        noise=estimate_noise(alone.confidence, along=noise.total),
-        **vars(epsilon_limit(noise.total.freedom, noise.members.size, along.level, guarantee)),
+        noise=estimates.estimate_noise(alone.confidence, along=noise.total),
+        **vars(estimates.epsilon_limit(noise.total.freedom, noise.members.size, along.level, guarantee)),
     )
 
 
 def judged_by_one(
-    test: TestResult,
-    lower_bounds: tuple[float, float],
-    confidence: float,
-    method: str,
-    assumption: str,
-    missing: Missing | None = None,
+    test: TestResult, bounds: tuple[float, float], said: tuple[float, str, str], missing: Missing | None = None
 ) -> Judgement:
     """Return what one test says by itself, where the family has nothing to say, and of a breach finds nothing for sure.
 
     Parameters
     ----------
-    test, lower_bounds
-        The test, and lower bounds on epsilon with `confidence` and with 1 - `FAMILY_LEVEL`.
-    confidence, method, assumption
-        As of `Judgement`.
+    test, bounds, said
+        The test; lower bounds on epsilon with the confidence and with 1 - `FAMILY_LEVEL`; and the confidence, the
+        method and the assumption, as of `Judgement`.
     missing
         Why no test of the family is offered; None names none.
     """
-    not_offered = () if missing is None else tuple((name, missing) for name in FAMILY)
-    nothing = estimate_noise(confidence)
-    return Judgement((test,), not_offered, nothing, *lower_bounds, confidence, method, assumption)
+    not_offered, (confidence, method, assumption) = [(name, missing) for name in FAMILY if missing is not None], said
+    nothing = estimates.estimate_noise(confidence)
+    return Judgement((test,), tuple(not_offered), nothing, *bounds, confidence, str(method), assumption)
 
 
 def verdict_on(is_broken: bool, is_conclusive: bool) -> Verdict:

@@ -53,7 +53,10 @@ def sample_features(measured: Measured) -> Features:
         values = np.ascontiguousarray(measured.sample[rows])
         found = _moment_features(values, groups) | _tail_features(values)
         found |= _repeat_features(values, neighbours, max(_CLOSE, _ROUNDING_STEPS * grain))
-        parts.append(found | _grid_features(values, sigma[rows], steps))
+        for name, (as_such, step) in steps.items():  # the sums of cosines over their deviations
+            numbers = values * (sigma[rows][:, :, None] if as_such else 1.0)
+            found[name] = np.cos(2 * math.pi / step * numbers).sum(axis=(1, 2)) / math.sqrt(values[0].size / 2)
+        parts.append(found)
     features = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return features | _class_features(measured, known) | _low_bits_features(measured, known)
 
@@ -201,15 +204,6 @@ def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
             if fine:
                 steps[f"{kind} grid {look}"] = look == "as such", fine[0]
     return steps
-
-
-def _grid_features(values: Floats, sigma: Floats, steps: dict[str, tuple[bool, float]]) -> Features:
-    """Return the sums of cosines at these steps over their deviations."""
-    features = {}
-    for name, (as_such, step) in steps.items():
-        numbers = values * (sigma[:, :, None] if as_such else 1.0)
-        features[name] = np.cos(2 * math.pi / step * numbers).sum(axis=(1, 2)) / math.sqrt(values[0].size / 2)
-    return features
 
 
 def _class_features(measured: Measured, known: Flags) -> Features:

@@ -9,7 +9,7 @@ scores and measure on the others (`split`); they depend on ranks alone and keep 
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,10 +105,9 @@ def epsilon_lower_bound(
     member_scores, nonmember_scores
         Scores of the games in which D and D' were used, floats, shapes (n1,) and (n0,), at least one each, no NaN.
         Infinite ones are kept by all methods but `gaussian-shift`. With a single score in a group the bound is 0.
-    delta
-        At least 0, below 1. `gdp` and `gaussian-shift` refuse 0, where a Gaussian mechanism's epsilon is infinite.
-    confidence, method
-        Above 0.5, below 1; how the bound is found.
+    delta, confidence, method
+        At least 0, below 1, but `gdp` and `gaussian-shift` refuse 0, where a Gaussian mechanism's epsilon is infinite;
+        above 0.5, below 1; and how the bound is found.
 
     Raises
     ------
@@ -132,17 +131,12 @@ def epsilon_lower_bound(
     if method.needs is not ScoreLaw.ANY:
         reason = "at 0 the epsilon of a Gaussian mechanism is infinite"
         require(delta > 0, f"delta is {delta}: accepted by {method} are numbers above 0 and below 1; {reason}")
-    match method:
-        case BoundMethod.CLOPPER_PEARSON | BoundMethod.ORDER_STATISTIC | BoundMethod.BAYES:
-            epsilon, warnings = _by_threshold(method, members, nonmembers, delta, level), tuple[str, ...]()
-        case BoundMethod.GDP:
-            epsilon = _by_threshold(method, members, nonmembers, delta, level)
-            warnings = _gaussian_tradeoff_warnings(members, nonmembers)
-        case BoundMethod.GAUSSIAN_SHIFT:
-            epsilon = gdp_epsilon(delta, gaussian_shift(members, nonmembers, confidence).low)
-            warnings = _normality_warnings(members, nonmembers)
-        case _:
-            assert_never(method)
+    if method is BoundMethod.GAUSSIAN_SHIFT:
+        epsilon = gdp_epsilon(delta, gaussian_shift(members, nonmembers, confidence).low)
+        warnings = _normality_warnings(members, nonmembers)
+    else:
+        epsilon = _by_threshold(method, members, nonmembers, delta, level)
+        warnings = _gaussian_tradeoff_warnings(members, nonmembers) if method is BoundMethod.GDP else ()
     n1, n0 = int(members.size), int(nonmembers.size)
     limit = bound_limit(method, n1, n0, delta, confidence)
     meaning = _DETECTABLE if method is BoundMethod.GAUSSIAN_SHIFT else _CEILING
@@ -205,8 +199,7 @@ def _checked(scores: NDArray[np.floating], who: str) -> Floats:
     require(array.ndim == 1, f"scores of {who} have {array.ndim} axes: accepted is one axis")
     require(array.size > 0, f"scores of {who} are empty: accepted is at least one score")
     wrong = np.flatnonzero(np.isnan(array))
-    if wrong.size:
-        require(False, f"score {wrong[0]} of {who} is nan: accepted are numbers")
+    require(not wrong.size, f"score {next(iter(wrong), None)} of {who} is nan: accepted are numbers")
     return array
 
 

@@ -114,12 +114,10 @@ def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: 
     wanted = np.floor(alarms * n0 + 1e-9).astype(np.int64)
     above = n1 - np.searchsorted(ascending, reference[few], side="right")
     reaching = n1 - np.searchsorted(ascending, reference[many], side="left")
-    return TradeoffBand(
-        alarms=alarms,
-        found=(n1 - np.searchsorted(ascending, reference[wanted + 1], side="right")) / n1,
-        low=np.where(above > 0, betaincinv(np.maximum(above, 1), n1 - above + 1, side), 0.0),
-        high=np.where(reaching < n1, betaincinv(reaching + 1, np.maximum(n1 - reaching, 1), 1 - side), 1.0),
-    )
+    found = (n1 - np.searchsorted(ascending, reference[wanted + 1], side="right")) / n1
+    low = np.where(above > 0, betaincinv(np.maximum(above, 1), n1 - above + 1, side), 0.0)
+    high = np.where(reaching < n1, betaincinv(reaching + 1, np.maximum(n1 - reaching, 1), 1 - side), 1.0)
+    return TradeoffBand(alarms, found, low, high)
 
 
 def _require_scores(one: Floats, zero: Floats) -> int:

@@ -104,11 +104,9 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
     ----------
     members, nonmembers
         Scores, shapes (n1,) and (n0,), no NaN; infinite ones are kept.
-    break_ties
-        Whether equal scores get ranks of their own, in an order drawn at random across both groups. The split is the
-        same either way.
-    number
-        Which of several splits, from 0.
+    break_ties, number
+        Whether equal scores get ranks of their own, in an order drawn at random across both groups, which changes
+        nothing in the split; and which of several splits, from 0.
     """
     counts = _canonical(members, nonmembers)
     digest = hashlib.blake2b(counts.tobytes(), digest_size=16, salt=number.to_bytes(2, "little")).digest()

@@ -90,8 +90,8 @@ def judge_canaries(run: FinishedRun) -> Judgement | None:
     promised, more = promise.epsilon if told is None else min(promise.epsilon, told), {"delta": promise.delta}
     lower, p_value = at_level.epsilon_lower, 0.0 if is_broken else 1.0
     test = TestResult(TestName.CANARIES, lower, p_value, lower, promised, limit, more=more)
-    bounds, assumption = (bound.epsilon_lower, lower), at_level.method.assumption
-    judged = judged_by_one(test, bounds, run.facts.confidence, str(TestName.CANARIES), assumption)
+    said = (run.facts.confidence, str(TestName.CANARIES), at_level.method.assumption)
+    judged = judged_by_one(test, (bound.epsilon_lower, lower), said)
     return replace(judged, limit_of_detection=limit, conclusive=is_conclusive)
 
 
