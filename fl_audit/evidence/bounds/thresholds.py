@@ -210,21 +210,14 @@ def _probit_variance(share: Floats, size: int) -> Floats:
     return np.asarray(share * (1 - share) / (size * density**2))
 
 
-def gdp_mu(counts: Counts, level: float) -> float:
-    """Return the lower confidence bound of mu from the first group's scores above the reference's k-th largest.
-
-    Under mu-GDP every event has TPR <= Phi(Phi^-1(FPR) + mu) (Dong, Roth & Su 2022, definition 2.6). The FPR at the
-    k-th largest of n scores is Beta(k, n - k + 1) whatever their law (ties only lower it), and given the threshold the
-    hits are binomial. So the probability of so many hits is at most the mean of
-    P(Binomial(n1, Phi(Phi^-1(V) + mu)) >= hits) over that beta law: an exact p-value, without sharing the level between
-    both error rates, and the bound is the mu at which it equals the level. The shift of two Clopper-Pearson bounds at
-    half the level each, Phi^-1(TPR_low) - Phi^-1(FPR_high), is valid, too, and smaller.
-
-    Parameters
-    ----------
-    counts, level
-        What was measured, of a rank that was fixed before; 1 - confidence.
-    """
+def _gdp_mu(counts: Counts, level: float) -> float:
+    """Return the lower confidence bound of mu from the first group's scores above the reference's k-th largest."""
+    # Under mu-GDP every event has TPR <= Phi(Phi^-1(FPR) + mu) (Dong, Roth & Su 2022, definition 2.6). The FPR at the
+    # k-th largest of n scores is Beta(k, n - k + 1) whatever their law (ties only lower it), and given the threshold
+    # the hits are binomial. So the probability of so many hits is at most the mean of
+    # P(Binomial(n1, Phi(Phi^-1(V) + mu)) >= hits) over that beta law: an exact p-value, without sharing the level
+    # between both error rates, and the bound is the mu at which it equals the level. The shift of two Clopper-Pearson
+    # bounds at half the level each, Phi^-1(TPR_low) - Phi^-1(FPR_high), is valid, too, and smaller.
     if counts.hits == 0:
         return 0.0
     tpr, law = _laws_of_rank(counts)
@@ -242,10 +235,8 @@ def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
     """Return rules by the order-statistic bound to be expected in sight of the choosing scores."""
     fpr, thresholds, alarms = _by_rank(way)
     # What the choosing scores show is uncertain as well: the harmonic sum of both numbers counts.
-    n1, n0 = (
-        1 / (1 / measuring.size + 1 / choosing.size)
-        for measuring, choosing in zip(way.measuring, way.choosing, strict=True)
-    )
+    parts = zip(way.measuring, way.choosing, strict=True)
+    n1, n0 = (1 / (1 / measuring.size + 1 / choosing.size) for measuring, choosing in parts)
     expected = _expected_bound(_rate_at(way, fpr), fpr, (n1, n0), delta, _SHARE_OF_LEVEL_TO_CHOOSE * level)
     return expected, thresholds, alarms
 
@@ -270,10 +261,8 @@ def _expected_bound(tpr: Floats, fpr: Floats, sizes: tuple[float, float], delta:
     # quantile of a beta law. Rates that are not small vary less than Poisson numbers: h / (1 - tpr) in place of h says
     # so.
     with np.errstate(divide="ignore", over="ignore"):
-        h, k = (
-            np.minimum(rate * size / np.maximum(1 - rate, 1 / _CERTAIN), _CERTAIN)
-            for rate, size in zip((tpr, fpr), sizes, strict=True)
-        )
+        shares = zip((tpr, fpr), sizes, strict=True)
+        h, k = (np.minimum(rate * n / np.maximum(1 - rate, 1 / _CERTAIN), _CERTAIN) for rate, n in shares)
         odds = betaincinv(h, k, level)
         lowest = tpr * odds / np.maximum(1 - odds, 1 / _CERTAIN) * k / h
         return np.asarray(np.log(np.maximum(lowest - delta, 0.0) / fpr), dtype=np.float64)
@@ -294,6 +283,6 @@ _CHOICES: dict[BoundMethod, Callable[[ScoreSplit, float, float], _Rules]] = {
 _BOUNDS: dict[BoundMethod, Callable[[Counts, float, float], float]] = {
     BoundMethod.CLOPPER_PEARSON: _clopper_pearson,
     BoundMethod.ORDER_STATISTIC: _order_statistic,
-    BoundMethod.GDP: lambda counts, delta, level: gdp_epsilon(delta, gdp_mu(counts, level)),
+    BoundMethod.GDP: lambda counts, delta, level: gdp_epsilon(delta, _gdp_mu(counts, level)),
     BoundMethod.BAYES: _bayes,
 }

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from fl_audit.adversaries.membership.names import Attack, has_shadows
-from fl_audit.arrays import Flags, Floats, finite
+from fl_audit.arrays import Floats, finite
 from fl_audit.evidence.belief.advantage import AdvantageEstimate, MeanAdvantage, empirical_advantage, mean_advantage
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, bound_json, epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
@@ -20,11 +20,7 @@ from fl_audit.privacy.guarantee import Guarantee, MembershipBounds, membership_b
 
 SCORE, APART = "score_", "apart_"
 """Before the name of an attack, the columns of its scores: with all other worlds as shadows, and with some apart."""
-
-
 INSIDER = "insider"
-
-
 _WORLDS_OF_PAIRS = 100
 """In so many worlds the theory of the insiders goes through all pairs; more would change no digit that is shown."""
 
@@ -166,31 +162,19 @@ def measure_attributes(run: FinishedRun, _: Findings) -> AttributeNumbers | None
         return None
     worlds = table["world"].nunique()
     truth, is_in = table[TRUTH].to_numpy(), table["is_in"].to_numpy(dtype=np.bool_).reshape(worlds, -1)
-    found = {}
+    found, members, others = {}, is_in.sum(axis=1), (~is_in).sum(axis=1)
+    both = (members > 0) & (others > 0)  # a world with everybody in, or nobody, has no advantage
     for name in GUESSERS:
         right = (table[name].to_numpy() == truth).reshape(worlds, -1)
-        found[name] = _guesser(right, is_in, run.facts.confidence)
+        hits, others_hit = (right & is_in).sum(axis=1), (right & ~is_in).sum(axis=1)
+        shares = float(hits.sum() / members.sum()), float(others_hit.sum() / others.sum())
+        advantages = hits[both] / members[both] - others_hit[both] / others[both]
+        found[name] = Guesser(*shares, mean_advantage(advantages, run.facts.confidence))
     largest = None if promise is None else 2 * largest_order(promise.claim.profile) - 1
     return AttributeNumbers(str(run.facts.configuration["audit"]["attribute"]), len(np.unique(truth)), found, largest)
 
 
-def _guesser(right: Flags, is_in: Flags, confidence: float) -> Guesser:
-    """Return what guesses (worlds, targets) achieved; a world with everybody in, or nobody, has no advantage."""
-    members, others = is_in.sum(axis=1), (~is_in).sum(axis=1)
-    both = (members > 0) & (others > 0)
-    hits, other_hits = (right & is_in).sum(axis=1), (right & ~is_in).sum(axis=1)
-    advantages = hits[both] / members[both] - other_hits[both] / others[both]
-    return Guesser(
-        members=float(hits.sum() / members.sum()),
-        others=float(other_hits.sum() / others.sum()),
-        advantage=mean_advantage(advantages, confidence),
-    )
-
-
-_COLUMNS = ["membership_advantage", "record_membership_guess"]
-
-
-_SCORE = "record_score"
+_COLUMNS, _SCORE = ["membership_advantage", "record_membership_guess"], "record_score"
 
 
 @dataclass(frozen=True)
@@ -211,11 +195,8 @@ class MembershipNumbers:
         mean = {name: getattr(self.over_worlds, name) for name in ("advantage", "low", "high", "confidence")}
         record = {name: getattr(self.record, name) for name in ("wins", "advantage", "low", "high")}
         record |= {"bound": self.record_bound, "lower_bound": None if low is None else bound_json(low)}
-        limits = {
-            "yeom_bound": None if bounds is None else finite(bounds.yeom),
-            "tradeoff_bound": None if bounds is None else bounds.tradeoff,
-            "bound": None if bounds is None else bounds.exact,
-        }
+        yeom, tradeoff, exact = (finite(bounds.yeom), bounds.tradeoff, bounds.exact) if bounds else (None, None, None)
+        limits = {"yeom_bound": yeom, "tradeoff_bound": tradeoff, "bound": exact}
         return {"membership": mean | limits | {"record": record}}
 
 
@@ -225,13 +206,10 @@ def measure_membership(run: FinishedRun, _: Findings) -> MembershipNumbers | Non
     if not set(_COLUMNS) <= set(worlds) or worlds[_COLUMNS].isna().any(axis=None):
         return None
     promise = facts.guarantee
-    return MembershipNumbers(
-        over_worlds=mean_advantage(worlds[_COLUMNS[0]].to_numpy(dtype=np.float64), facts.confidence),
-        record=empirical_advantage(worlds[_COLUMNS[1]].to_numpy() == worlds["bit"].to_numpy(), facts.confidence),
-        bounds=None if promise is None else membership_bounds(promise),
-        record_bound=None if promise is None else promise.advantage_bound_exact,
-        lower_bound=_lower_bound(run),
-    )
+    mean = mean_advantage(worlds[_COLUMNS[0]].to_numpy(dtype=np.float64), facts.confidence)
+    record = empirical_advantage(worlds[_COLUMNS[1]].to_numpy() == worlds["bit"].to_numpy(), facts.confidence)
+    bounds, limit = (None, None) if promise is None else (membership_bounds(promise), promise.advantage_bound_exact)
+    return MembershipNumbers(mean, record, bounds, limit, _lower_bound(run))
 
 
 def _lower_bound(run: FinishedRun) -> LowerBound | None:

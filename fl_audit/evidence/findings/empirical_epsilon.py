@@ -8,12 +8,8 @@ import numpy as np
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.empirical_epsilon import (
-    EpsilonInterval,
-    advantage_interval,
-    belief_interval,
-    sensitivity_interval,
-)
+from fl_audit.evidence.belief import empirical_epsilon as estimates
+from fl_audit.evidence.belief.empirical_epsilon import EpsilonInterval
 from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds, bound_json, epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
@@ -22,7 +18,6 @@ from fl_audit.evidence.findings.found import Findings, json_of
 from fl_audit.evidence.findings.verdict import VerdictNumbers
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.evidence.membership.limits import largest_tpr
-from fl_audit.privacy.guarantee import Guarantee
 
 
 @dataclass(frozen=True)
@@ -68,24 +63,19 @@ def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalNumbers 
     promise, verdict = run.facts.guarantee, findings.find(VerdictNumbers)
     if promise is None or verdict is None or verdict.judgement is None or not run.has_insider:
         return None
-    confidence, wins = run.facts.confidence, int(run.tables.worlds["won"].sum())
+    confidence, won, law = run.facts.confidence, int(run.tables.worlds["won"].sum()), run.facts.game.law
+    mu, bounds, has_law = promise.mu if run.has_normal_final_law else None, tuple[LowerBound, ...](), law.weighs_exactly
+    if run.bits.any() and not run.bits.all():
+        scores = run.log_odds[run.bits], run.log_odds[~run.bits]
+        known = ScoreLaw.ANY if mu is None else ScoreLaw.NORMAL_EQUAL_SPREAD
+        bounds = all_bounds(*scores, promise.delta, confidence, known)
     return EmpiricalNumbers(
-        from_sensitivity=sensitivity_interval(run.accounted_signal, promise.claim)
-        if run.facts.game.law.weighs_exactly
-        else None,
-        from_belief=belief_interval(run.towards_truth, confidence, promise.mu if run.has_normal_final_law else None),
-        from_advantage=advantage_interval(wins, run.worlds, promise.delta, confidence),
-        decisive=verdict.judgement,
-        bounds=_bounds(run, promise),
+        estimates.sensitivity_interval(run.accounted_signal, promise.claim) if has_law else None,
+        estimates.belief_interval(run.towards_truth, confidence, mu),
+        estimates.advantage_interval(won, run.worlds, promise.delta, confidence),
+        verdict.judgement,
+        bounds,
     )
-
-
-def _bounds(run: FinishedRun, promise: Guarantee) -> tuple[LowerBound, ...]:
-    if run.bits.all() or not run.bits.any():
-        return ()
-    members, others = run.log_odds[run.bits], run.log_odds[~run.bits]
-    law = ScoreLaw.NORMAL_EQUAL_SPREAD if run.has_normal_final_law else ScoreLaw.ANY
-    return tuple(all_bounds(members, others, promise.delta, run.facts.confidence, law))
 
 
 @dataclass(frozen=True)
@@ -114,13 +104,9 @@ def measure_scores(run: FinishedRun, _: Findings) -> ScoreNumbers | None:
         return None
     members, others = scores[run.bits], scores[~run.bits]
     confidence = run.facts.confidence
-    return ScoreNumbers(
-        members=len(members),
-        nonmembers=len(others),
-        area=area_under_curve(members, others, confidence),
-        bound=epsilon_lower_bound(members, others, promise.delta, confidence, BoundMethod.ORDER_STATISTIC),
-        of_each=_of_each(run),
-    )
+    area, each = area_under_curve(members, others, confidence), _of_each(run)
+    bound = epsilon_lower_bound(members, others, promise.delta, confidence, BoundMethod.ORDER_STATISTIC)
+    return ScoreNumbers(len(members), len(others), area, bound, each)
 
 
 def _of_each(run: FinishedRun) -> dict[int, AreaUnderCurve]:

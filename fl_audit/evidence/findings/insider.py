@@ -4,7 +4,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.special import logit
 
 from fl_audit.evidence.belief.advantage import AdvantageEstimate, empirical_advantage
@@ -36,11 +35,9 @@ def measure_insider(run: FinishedRun, _: Findings) -> InsiderNumbers | None:
         return None
     # The promise bounds the log-odds; at a prior of 1/2 this counts the beliefs beyond the bound.
     limit = logit(promise.belief_bound) - logit(promise.prior)
-    return InsiderNumbers(
-        estimate=empirical_advantage(run.tables.worlds["won"].to_numpy(), run.facts.confidence),
-        max_belief=float(run.tables.worlds["belief"].max()),
-        belief_violations=int((run.towards_truth > limit).sum()),
-    )
+    estimate = empirical_advantage(run.tables.worlds["won"].to_numpy(), run.facts.confidence)
+    largest, violations = float(run.tables.worlds["belief"].max()), int((run.towards_truth > limit).sum())
+    return InsiderNumbers(estimate, largest, violations)
 
 
 @dataclass(frozen=True)
@@ -86,16 +83,12 @@ def measure_insiders(run: FinishedRun, _: Findings) -> InsidersNumbers | None:
     table = run.tables.insiders
     if table is None or "won" not in table or not run.facts.has_promise:
         return None
-    each = tuple(
-        _one(int(str(client)), rows, run.facts.confidence) for client, rows in table.groupby("insider", sort=True)
-    )
+    each = []
+    for client, rows in table.groupby("insider", sort=True):
+        estimate = empirical_advantage(rows["won"].to_numpy(dtype=np.bool_), run.facts.confidence)
+        each.append(OneInsider(int(str(client)), estimate, float(rows["belief"].max())))
     right = table.pivot(index="world", columns="insider", values="won").to_numpy(dtype=np.bool_)
-    return InsidersNumbers(each, float((right == right[:, :1]).all(axis=1).mean()))
-
-
-def _one(client: int, rows: pd.DataFrame, confidence: float) -> OneInsider:
-    won = rows["won"].to_numpy(dtype=np.bool_)
-    return OneInsider(client, empirical_advantage(won, confidence), float(rows["belief"].max()))
+    return InsidersNumbers(tuple(each), float((right == right[:, :1]).all(axis=1).mean()))
 
 
 @dataclass(frozen=True)
@@ -106,18 +99,17 @@ class InnovationNumbers:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `innovations`."""
-        groups = [_group_json(bit, group) for bit, group in self.groups]
+        names = ("count", "mean", "variance", "serial_correlation")
+        groups = [
+            {"bit": bit} | {name: getattr(group, name) for name in names} | {"ks_p": group.ks_p_value}
+            for bit, group in self.groups
+        ]
         return {"innovations": {"holds": self.check.holds, "rounds_left_out": self.check.left_out, "groups": groups}}
 
     @property
     def groups(self) -> tuple[tuple[int, InnovationGroup], ...]:
         """The worlds of either bit."""
         return (1, self.check.members), (0, self.check.nonmembers)
-
-
-def _group_json(bit: int, group: InnovationGroup) -> dict[str, Any]:
-    names = ("count", "mean", "variance", "serial_correlation")
-    return {"bit": bit} | {name: getattr(group, name) for name in names} | {"ks_p": group.ks_p_value}
 
 
 def measure_innovations(run: FinishedRun, _: Findings) -> InnovationNumbers | None:

@@ -6,23 +6,15 @@ from typing import Any
 import numpy as np
 
 from fl_audit.arrays import finite
+from fl_audit.evidence.belief import expected
 from fl_audit.evidence.belief.advantage import AdvantageEstimate, MeanInterval
 from fl_audit.evidence.belief.calibration import Calibration, calibration
-from fl_audit.evidence.belief.expected import (
-    PairInterval,
-    advantage_from_beliefs,
-    counted_delta,
-    delta_from_beliefs,
-    epsilon_from_beliefs,
-)
 from fl_audit.evidence.findings.found import Findings, json_of
 from fl_audit.evidence.findings.insider import InsiderNumbers
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.game.crafted import CraftedMeasures
 
 CURVE_POINTS = 9
-
-
 FEWEST_WORLDS = 20  # with fewer worlds there is no curve: there would be nothing to see
 
 
@@ -45,7 +37,8 @@ class PairNumbers:
 
     advantage: MeanInterval  # the insider's expected advantage
     counted: AdvantageEstimate  # the advantage that was counted, beside it
-    epsilon: PairInterval | None  # Epsilon of the pair at the promised delta; None where one kind of world is missing
+    # Epsilon of the pair at the promised delta; None where one kind of world is missing.
+    epsilon: expected.PairInterval | None
     curve: tuple[CurvePoint, ...]  # delta(epsilon) of the pair; empty likewise, or with few worlds
     calibration: Calibration  # whether the beliefs agree with what was true
 
@@ -64,7 +57,7 @@ class PairNumbers:
         }
 
 
-def _interval_json(value: float, found: MeanInterval | PairInterval) -> dict[str, Any]:
+def _interval_json(value: float, found: MeanInterval | expected.PairInterval) -> dict[str, Any]:
     numbers: dict[str, Any] = json_of({"value": value, "low": found.low, "high": found.high})
     return numbers | {"confidence": found.confidence}
 
@@ -81,29 +74,22 @@ def measure_pair(run: FinishedRun, findings: Findings) -> PairNumbers | None:
     # Beliefs say this of the pair where they come from the exact likelihood ratio, and nowhere else.
     if promise is None or insider is None or not run.facts.game.law.weighs_exactly:
         return None
-    prior, confidence = run.facts.prior, run.facts.confidence
-    has_both = bool(run.bits.any() and not run.bits.all())
-    return PairNumbers(
-        advantage=advantage_from_beliefs(run.log_odds, confidence, prior),
-        counted=insider.estimate,
-        epsilon=epsilon_from_beliefs(run.log_odds, run.bits, promise.delta, confidence) if has_both else None,
-        curve=_curve(run, promise.epsilon) if has_both and run.worlds >= FEWEST_WORLDS else (),
-        calibration=calibration(run.log_odds, run.bits, confidence, prior),
-    )
+    prior, confidence, odds, bits = run.facts.prior, run.facts.confidence, run.log_odds, run.bits
+    has_both = bool(bits.any() and not bits.all())
+    advantage = expected.advantage_from_beliefs(odds, confidence, prior)
+    epsilon = expected.epsilon_from_beliefs(odds, bits, promise.delta, confidence) if has_both else None
+    curve = _curve(run, promise.epsilon) if has_both and run.worlds >= FEWEST_WORLDS else ()
+    return PairNumbers(advantage, insider.estimate, epsilon, curve, calibration(odds, bits, confidence, prior))
 
 
 def _curve(run: FinishedRun, promised: float) -> tuple[CurvePoint, ...]:
     """Return delta(epsilon) at even steps from 0 to a little beyond what was promised or seen."""
-    seen = float(np.quantile(np.abs(run.log_odds), 0.9))
-    return tuple(_point(run, float(epsilon)) for epsilon in np.linspace(0.0, min(promised, seen) or 1.0, CURVE_POINTS))
-
-
-def _point(run: FinishedRun, epsilon: float) -> CurvePoint:
-    told, counted = (
-        estimate(run.log_odds, run.bits, epsilon, run.facts.confidence)
-        for estimate in (delta_from_beliefs, counted_delta)
-    )
-    return CurvePoint(epsilon, told.value, told.low, told.high, counted.value, counted.low, counted.high)
+    seen, points = float(np.quantile(np.abs(run.log_odds), 0.9)), []
+    for epsilon in np.linspace(0.0, min(promised, seen) or 1.0, CURVE_POINTS).tolist():
+        asked = (run.log_odds, run.bits, epsilon, run.facts.confidence)
+        told, counted = expected.delta_from_beliefs(*asked), expected.counted_delta(*asked)
+        points.append(CurvePoint(epsilon, told.value, told.low, told.high, counted.value, counted.low, counted.high))
+    return tuple(points)
 
 
 @dataclass(frozen=True)

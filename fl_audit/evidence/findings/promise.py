@@ -59,10 +59,6 @@ def measure_promise(run: FinishedRun, _: Findings) -> PromiseNumbers:
 BELIEFS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99)
 
 
-_FOR_BELIEFS = {Accountant.RDP: Accountant.RDP_CLASSIC}
-"""Who accounts for a belief where the run's own accountant bounds none."""
-
-
 @dataclass(frozen=True)
 class OtherPromise:
     """What one promise takes."""
@@ -84,8 +80,9 @@ class OtherPromises:
 
     @property
     def accountant(self) -> Accountant:
-        """Who accounts for the other promises."""
-        return _FOR_BELIEFS.get(self.claim.accountant, self.claim.accountant)
+        """Who accounts for the other promises, where the run's own accountant bounds no belief its neighbour."""
+        own = self.claim.accountant
+        return Accountant.RDP_CLASSIC if own is Accountant.RDP else own
 
     @property
     def each(self) -> tuple[OtherPromise, ...]:
@@ -188,18 +185,11 @@ def measure_clipping(run: FinishedRun, _: Findings) -> ClippingNumbers | None:
         return None
     last = rounds.loc[rounds["round"] == rounds["round"].max(), NORM_COLUMN]
     z, standpoint = run.facts.faced_multiplier, run.facts.game.standpoint
-    return ClippingNumbers(
-        first_norm=law.clipping_norm,
-        last_norm=float(last.median()),
-        sum_noise_multiplier=z,
-        count_noise_multiplier=z * law.clipping.bit_noise,
-        noise_multiplier=law.promised_multiplier(standpoint),
-    )
+    norms = law.clipping_norm, float(last.median())
+    return ClippingNumbers(*norms, z, z * law.clipping.bit_noise, law.promised_multiplier(standpoint))
 
 
 ACCOUNTANT = "pure epsilon"  # sums the epsilons of independent releases; there is no delta
-
-
 _COLUMNS = ("record_log_odds", "other_log_odds")
 
 
@@ -295,9 +285,8 @@ def measured_advantage(of_first: Floats, of_second: Floats, confidence: float) -
         If there is no world, or not equally many of both.
     """
     worlds = len(of_first)
-    require(
-        worlds == len(of_second) and worlds > 0, f"{worlds} and {len(of_second)} log-odds: accepted are equally many"
-    )
+    alike = worlds == len(of_second) and worlds > 0
+    require(alike, f"{worlds} and {len(of_second)} log-odds: accepted are equally many")
     counts = [int(np.count_nonzero(log_odds > 0)) for log_odds in (of_first, of_second)]
     first, second = (clopper_pearson(count, worlds, (1 + confidence) / 2) for count in counts)
     advantage = (counts[0] - counts[1]) / worlds
@@ -309,15 +298,10 @@ def measure_record_promise(run: FinishedRun, _: Findings) -> RecordPromise | Non
     claim = run.facts.record_claim
     if claim is None:
         return None
-    counted = claim.randomiser.counted_events(claim.shape)
-    return RecordPromise(
-        randomiser=claim.randomiser,
-        epsilon=claim.randomiser.epsilon,
-        counted=_counted(claim),
-        counted_epsilon=pure_epsilon(counted),
-        whole_epsilon=pure_epsilon(claim.randomiser.whole_events(claim.shape)),
-        pair=None if claim.pair is None else _pair(claim, run),
-    )
+    randomiser, shape = claim.randomiser, claim.shape
+    counted, whole = pure_epsilon(randomiser.counted_events(shape)), pure_epsilon(randomiser.whole_events(shape))
+    pair = None if claim.pair is None else _pair(claim, claim.pair, run)
+    return RecordPromise(randomiser, randomiser.epsilon, _counted(claim), counted, whole, pair)
 
 
 def _counted(claim: RecordClaim) -> int:
@@ -333,17 +317,11 @@ def _counted(claim: RecordClaim) -> int:
             assert_never(claim.randomiser)
 
 
-def _pair(claim: RecordClaim, run: FinishedRun) -> PairPromise:
-    assert claim.pair is not None, "asked only where there is a pair"
+def _pair(claim: RecordClaim, pair: tuple[ReleaseEvent, ...], run: FinishedRun) -> PairPromise:
     assert claim.differing is not None, "a pair differs in some number of features, or in none"
     table, measured = run.tables.worlds, None
     if all(column in table for column in _COLUMNS):
-        log_odds = [table[column].to_numpy(dtype=np.float64) for column in _COLUMNS]
-        measured = measured_advantage(log_odds[0], log_odds[1], run.facts.confidence)
-    return PairPromise(
-        differing=claim.differing,
-        epsilon=pure_epsilon(claim.pair),
-        advantage=advantage_of(claim.pair),
-        is_exact=isinstance(claim.randomiser, RandomisedBits),
-        measured=measured,
-    )
+        of_first, of_second = (table[column].to_numpy(dtype=np.float64) for column in _COLUMNS)
+        measured = measured_advantage(of_first, of_second, run.facts.confidence)
+    is_exact = isinstance(claim.randomiser, RandomisedBits)
+    return PairPromise(claim.differing, pure_epsilon(pair), advantage_of(pair), is_exact, measured)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.arrays import finite
+from fl_audit.arrays import Floats, finite
 from fl_audit.evidence.findings.found import Findings, json_of
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.evidence.run_tables import Provenance, Timing, Unprotected
@@ -67,14 +67,8 @@ def measure_star(run: FinishedRun, _: Findings) -> StarNumbers | None:
         return None
     values, releases = run.tables.worlds["epsilon_star"], run.tables.releases
     untrained = releases.loc[releases["round"] == 0, "epsilon_star"]
-    return StarNumbers(
-        mean=float(values.mean()),
-        max=float(values.max()),
-        delta=run.facts.star.delta,
-        cut=run.facts.star.cut,
-        untrained_mean=float(untrained.mean()),
-        untrained_max=float(untrained.max()),
-    )
+    final, initial = (float(values.mean()), float(values.max())), (float(untrained.mean()), float(untrained.max()))
+    return StarNumbers(*final, run.facts.star.delta, run.facts.star.cut, *initial)
 
 
 @dataclass(frozen=True)
@@ -125,21 +119,13 @@ def measure_clients(run: FinishedRun, _: Findings) -> ClientNumbers | None:
     if table is None or "epsilon_star" not in table:
         return None
     last = table[table["round"] == table["round"].max()]
-    return ClientNumbers(
-        tuple(
-            _client(int(str(client)), values.dropna().to_numpy(dtype=np.float64))
-            for client, values in last.groupby("client")["epsilon_star"]
-        ),
-        _shards(run),
-    )
-
-
-def _shards(run: FinishedRun) -> tuple[int, ...] | None:
     noted = None if run.provenance is None else run.provenance.shards
-    return noted if noted is not None and len(noted) == run.facts.game.clients else None
+    groups = last.groupby("client")["epsilon_star"]
+    clients = tuple(_client(int(str(client)), known.dropna().to_numpy(dtype=np.float64)) for client, known in groups)
+    return ClientNumbers(clients, noted if noted is not None and len(noted) == run.facts.game.clients else None)
 
 
-def _client(client: int, known: np.ndarray[Any, np.dtype[np.float64]]) -> ClientStar:
+def _client(client: int, known: Floats) -> ClientStar:
     if not known.size:
         return ClientStar(client, 0, math.nan, math.nan, math.nan, math.nan)
     # Order statistics, for an unbounded value has no mean and no neighbour to interpolate to.
@@ -191,6 +177,5 @@ def measure_client_promises(run: FinishedRun, _: Findings) -> ClientPromises | N
     noise = [float(one) for one in last["accounted_noise_multiplier"]]
     kept = [opacus_epsilon(*counted, promise.delta) for counted in zip(noise, rates, steps, strict=True)]
     columns = (shards, rates, steps, promised(promise.accountant), promised(Accountant.RDP), kept)
-    return ClientPromises(
-        tuple(ClientPromise(client, *values) for client, values in enumerate(zip(*columns, strict=True)))
-    )
+    clients = enumerate(zip(*columns, strict=True))
+    return ClientPromises(tuple(ClientPromise(client, *values) for client, values in clients))

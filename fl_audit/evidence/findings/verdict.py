@@ -74,17 +74,12 @@ def measure_verdict(run: FinishedRun, _: Findings) -> VerdictNumbers:
         found = judge_scores(scores[run.bits], scores[~run.bits], *said)
     else:
         found = judge(run.measured, *said)
-    needed = _seconds_needed(found, run)
+    speed, worlds, needed = run.timing.worlds_per_second, found.worlds_needed, None
+    if worlds is not None and speed:
+        needed = worlds / speed + (run.timing.setup_seconds or 0.0)
     limits = {test.name: test.limit for test in found.tests}
     missing = (finite(limits.get(name)) for name in (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD))
     return VerdictNumbers(found.verdict, found, needed, promise.epsilon, *missing)
-
-
-def _seconds_needed(found: Judgement, run: FinishedRun) -> float | None:
-    speed, setup = run.timing.worlds_per_second, run.timing.setup_seconds
-    if found.worlds_needed is None or not speed:
-        return None
-    return found.worlds_needed / speed + (setup or 0.0)
 
 
 @dataclass(frozen=True)

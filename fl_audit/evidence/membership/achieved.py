@@ -107,12 +107,7 @@ class Achieved:
 
 
 def achieved_by_attack(
-    scores: Floats,
-    apart: Floats | None,
-    membership: Membership,
-    delta: float,
-    confidence: float,
-    knows_coins: bool = False,
+    scores: Floats, apart: Floats | None, membership: Membership, delta: float, confidence: float, knows_coins: bool
 ) -> Achieved:
     """Return what an attack on models achieved.
 
@@ -123,10 +118,9 @@ def achieved_by_attack(
     apart
         The same where some worlds were shadows alone, which are NaN; all scores, if the attack has no shadows; None
         where no worlds were kept apart.
-    membership, delta, confidence
-        Which targets were in, in which worlds; of the bounds, from 0 to below 1, and above 0.5 and below 1.
-    knows_coins
-        Whether the attacker of a world knows some of its coins, so that its guesses are no test of a single run.
+    membership, delta, confidence, knows_coins
+        Which targets were in, in which worlds; of the bounds, from 0 to below 1, and above 0.5 and below 1; and whether
+        the attacker of a world knows some of its coins, so that its guesses are no test of a single run.
     """
     has_shadows = apart is not scores
     rates = membership_rates(scores, membership, _draws(), confidence, shadows_of_each_other=has_shadows)
@@ -136,9 +130,8 @@ def achieved_by_attack(
         guesses = guesses_of_scores(scores[0], membership.is_in[0], few, few)
         one_run = bound_of_guesses(guesses, delta, confidence, OneRunMethod.STEINKE)
         by_tradeoff = bound_of_guesses(guesses, delta, confidence, OneRunMethod.TRADE_OFF)
-    return Achieved(
-        rates, roc_curve(scores, membership), _bound(apart, membership, delta, confidence), one_run, by_tradeoff
-    )
+    bound = _bound(apart, membership, delta, confidence)
+    return Achieved(rates, roc_curve(scores, membership), bound, one_run, by_tradeoff)
 
 
 def achieved_by_insiders(log_odds: Floats, membership: Membership, delta: float, confidence: float) -> Achieved:
@@ -175,10 +168,9 @@ def relative_tradeoff(auc_without: float, auc: float, accuracy_without: float, a
 
     Parameters
     ----------
-    auc_without, auc
-        Area under the ROC of a membership attack on the model without differential privacy, and with it, from 0 to 1.
-    accuracy_without, accuracy
-        Their test accuracy, from 0 to 1.
+    auc_without, auc, accuracy_without, accuracy
+        Area under the ROC of a membership attack on the model without differential privacy, and with it; and their
+        test accuracies; all from 0 to 1.
     classes
         Number of classes, at least 2; 1 / classes is the accuracy of guessing.
 
@@ -194,6 +186,4 @@ def relative_tradeoff(auc_without: float, auc: float, accuracy_without: float, a
     if to_lose <= 0 or leak <= 0:
         return nan
     lost = max(0.0, accuracy_without - accuracy) * leak
-    if lost == 0:
-        return _LARGEST_PHI
-    return min(_LARGEST_PHI, max(0.0, auc_without - auc) * to_lose / lost)
+    return min(_LARGEST_PHI, max(0.0, auc_without - auc) * to_lose / lost) if lost else _LARGEST_PHI

@@ -98,8 +98,7 @@ def roc_curve(scores: ArrayLike, membership: Membership) -> RocCurve:
     """
     ranked = _Ranked(_checked(scores, membership), membership, 0.0)
     hits, alarms = (found[0, ranked.last] for found in ranked.counts(np.ones((1, membership.worlds))))
-    start = np.zeros(1)
-    return RocCurve(fpr=np.concatenate([start, alarms / alarms[-1]]), tpr=np.concatenate([start, hits / hits[-1]]))
+    return RocCurve(fpr=np.append(0.0, alarms / alarms[-1]), tpr=np.append(0.0, hits / hits[-1]))
 
 
 def membership_rates(
@@ -117,13 +116,11 @@ def membership_rates(
     ----------
     scores
         Higher for a likelier member, no NaN, shape (worlds, targets); 2 worlds or more.
-    membership, generator
-        Which targets were in, in which worlds; draws the worlds of each resample.
+    membership, generator, resamples
+        Which targets were in, in which worlds; draws the worlds of each resample; and how many, at least 100.
     confidence
         Confidence of the four intervals together, above 0.5 and below 1: each leaves out a quarter of the level
         (Bonferroni).
-    resamples
-        How many, at least 100.
     shadows_of_each_other
         Whether the score of a world used other worlds of the table as shadows (all attacks but the one on losses,
         unless shadow worlds were named and are left out here). Intervals are then wider by the square root of 2.
@@ -167,9 +164,7 @@ def membership_rates(
     stretch = math.sqrt(2) if shadows_of_each_other else 1.0
     half = stretch * _half_widths(drawn, point, worlds, (1 - confidence) / point.size)
     low, high = np.clip(point - half, 0, 1), np.clip(point + half, 0, 1)
-    auc, tpr_0001, tpr_001, balanced = (
-        Interval(float(p), float(a), float(b)) for p, a, b in zip(point, low, high, strict=True)
-    )
+    auc, tpr_0001, tpr_001, balanced = (Interval(*map(float, one)) for one in zip(point, low, high, strict=True))
     if of_insiders:
         auc = _share_of(_areas_between_worlds(values, membership), (1 - confidence) / point.size)
     members = int(membership.is_in.sum())

@@ -132,12 +132,10 @@ def empirical_epsilon_star(
     ----------
     member_losses, population_losses
         As for `parametric_epsilon_star`, but one loss of each is enough.
-    delta
-        From 0 to below 1.
-    cut
-        From 0 to below 0.5. A threshold counts if its FPR and FNR both lie above `cut` and below 1 - `cut`; at 0 all
-        count. Where the losses offer no such threshold (the two sets do not overlap, or are constant) all count as
-        well, because leaving all of them out would hide a perfect attack.
+    delta, cut
+        From 0 to below 1; from 0 to below 0.5. A threshold counts if its FPR and FNR both lie above `cut` and below
+        1 - `cut`; at 0 all count. Where the losses offer no such threshold (the two sets do not overlap, or are
+        constant) all count as well, because leaving all of them out would hide a perfect attack.
 
     Raises
     ------
@@ -215,14 +213,10 @@ def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> Loss
     members, population = checked_pair(member_losses, population_losses, at_least=1)
     counts = threshold_counts(members, population)
     mean = members.mean(axis=-1, keepdims=True)
-    advantage = (members <= mean).mean(axis=-1) - (population <= mean).mean(axis=-1)
-    return LossAttacks(
-        auc=area_under_roc(counts),
-        tpr_at_fpr_0001=_tpr_at_fpr(counts, 0.001),
-        tpr_at_fpr_001=_tpr_at_fpr(counts, 0.01),
-        yeom_advantage=np.asarray(advantage, dtype=np.float64),
-        loss_gap=np.asarray(population.mean(axis=-1) - mean[..., 0], dtype=np.float64),
-    )
+    advantage = np.asarray((members <= mean).mean(axis=-1) - (population <= mean).mean(axis=-1), dtype=np.float64)
+    gap = np.asarray(population.mean(axis=-1) - mean[..., 0], dtype=np.float64)
+    rates = _tpr_at_fpr(counts, 0.001), _tpr_at_fpr(counts, 0.01)
+    return LossAttacks(area_under_roc(counts), *rates, advantage, gap)
 
 
 def _tpr_at_fpr(counts: ThresholdCounts, fpr: float) -> Floats:

@@ -89,11 +89,9 @@ def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float
 
     Parameters
     ----------
-    losses
-        At least 0, finite, shape (..., n).
-    low, high
-        Smallest and largest loss of members and population together, shapes (...). Where they are equal every loss
-        normalises to 0.
+    losses, low, high
+        At least 0, finite, shape (..., n); and smallest and largest loss of members and population together, shapes
+        (...). Where these are equal every loss normalises to 0.
     shift
         Positive; it keeps the exponential below 1, where the logit would be infinite.
 
@@ -169,9 +167,10 @@ def epsilon_star_gaussian(
     require_star_delta(delta)
     require_cut(cut)
     given = (member_mean, member_std, population_mean, population_std)
-    mean_1, std_1, mean_0, std_0 = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in given))
-    finite = np.isfinite(mean_1) & np.isfinite(std_1) & np.isfinite(mean_0) & np.isfinite(std_0)
+    laws = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in given))
+    finite = np.logical_and.reduce([np.isfinite(each) for each in laws])
     require(bool(np.all(finite)), "a mean or standard deviation is NaN or infinite: accepted are finite numbers")
+    mean_1, std_1, mean_0, std_0 = laws
     require(bool(np.all((std_1 >= 0) & (std_0 >= 0))), "a standard deviation is negative: accepted are numbers from 0")
     same, constant = (mean_1 == mean_0) & (std_1 == std_0), (std_1 == 0) | (std_0 == 0)
     reach = np.full(same.shape, np.inf)
@@ -180,19 +179,13 @@ def epsilon_star_gaussian(
     unbounded = ~same & (constant | ((delta == 0) & np.isinf(reach)))
     plain = ~same & ~unbounded
     found = np.where(unbounded, np.inf, 0.0)
-    found[plain] = _largest_of_four(mean_1[plain], std_1[plain], mean_0[plain], std_0[plain], delta, reach[plain])
-    return np.asarray(found, dtype=np.float64)
-
-
-def _largest_of_four(
-    mean_1: Floats, std_1: Floats, mean_0: Floats, std_0: Floats, delta: float, reach: Floats
-) -> Floats:
-    """Return Epsilon* of pairs of proper normals, shape (pairs,): both orders, upper and lower tails."""
-    gap = mean_0 - mean_1
-    offset = np.stack([gap / std_1, -gap / std_1, -gap / std_0, gap / std_0])
-    spread = np.stack([std_0 / std_1, std_0 / std_1, std_1 / std_0, std_1 / std_0])
+    # Of both orders, upper and lower tails.
+    gap, one, zero = mean_0[plain] - mean_1[plain], std_1[plain], std_0[plain]
+    offset = np.stack([gap / one, -gap / one, -gap / zero, gap / zero])
+    spread = np.stack([zero / one, zero / one, one / zero, one / zero])
     with np.errstate(all="ignore"):
-        return np.asarray(np.max(_tail_supremum(offset, spread, delta, reach), axis=0), dtype=np.float64)
+        found[plain] = np.max(_tail_supremum(offset, spread, delta, reach[plain]), axis=0)
+    return np.asarray(found, dtype=np.float64)
 
 
 def _tail_supremum(offset: Floats, spread: Floats, delta: float, reach: Floats) -> Floats:
@@ -221,14 +214,10 @@ def _rises(t: Floats, offset: Floats, spread: Floats, delta: float) -> Flags:
     x = (t - offset) / spread
     gap = np.log(np.maximum(ndtr(-t) - delta, 0.0))
     log_density = -t * t / 2 - math.log(2 * math.pi) / 2
-    return np.asarray(gap > log_density + np.log(spread) + _log_mills(x), dtype=np.bool_)
-
-
-def _log_mills(x: Floats) -> Floats:
-    """Return log of the Mills ratio (1 - Phi(x)) / phi(x), without overflow on either side."""
+    # The log of the Mills ratio (1 - Phi(x)) / phi(x), without overflow on either side.
     right = np.log(erfcx(np.maximum(x, 0.0) / math.sqrt(2))) + math.log(math.pi / 2) / 2
     left = log_ndtr(-np.minimum(x, 0.0)) + x * x / 2 + math.log(2 * math.pi) / 2
-    return np.where(x > 0, right, left)
+    return np.asarray(gap > log_density + np.log(spread) + np.where(x > 0, right, left), dtype=np.bool_)
 
 
 def parametric_epsilon_star(

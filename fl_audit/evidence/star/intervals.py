@@ -18,7 +18,6 @@ enclose it there too. The interval holds the Epsilon* of every pair of distribut
 """
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -95,9 +94,10 @@ def parametric_draws(
     cells, delta, shift, replicates, rng
         As `gather` returns them; as for `parametric_epsilon_star`; number of draws, and their source.
     """
-    found = []
-    for draws in _draws(cells, replicates, rng):
-        drawn = [(numbers, losses) for numbers, (_, losses) in zip(draws, cells, strict=True)]
+    found, step = [], max(1, _AT_ONCE // cells[0].numbers.size)
+    for start in range(0, replicates, step):
+        some, totals = min(step, replicates - start), [(int(one.numbers.sum()), *one) for one in cells]
+        drawn = [(rng.multinomial(n, numbers / n, size=some).astype(np.int64), x) for n, numbers, x in totals]
         low = np.minimum.reduce([np.where(n > 0, x, np.inf).min(axis=1) for n, x in drawn])
         high = np.maximum.reduce([np.where(n > 0, x, -np.inf).max(axis=1) for n, x in drawn])
         span = np.where(high > low, high - low, 1.0)[:, None]
@@ -107,18 +107,6 @@ def parametric_draws(
             laws += _fit(numbers[:, used], np.clip((losses[used] - low[:, None]) / span, 0, 1) + shift)
         found.append(epsilon_star_gaussian(laws[0], laws[1], laws[2], laws[3], delta))
     return np.concatenate(found)
-
-
-def _draws(
-    cells: tuple[LossCells, LossCells], replicates: int, rng: np.random.Generator
-) -> Iterator[tuple[Integers, ...]]:
-    """Yield numbers of resampled sets, shapes (some, cells), until there are `replicates`."""
-    step = max(1, _AT_ONCE // cells[0].numbers.size)
-    totals = [int(numbers.sum()) for numbers, _ in cells]
-    for start in range(0, replicates, step):
-        some = min(step, replicates - start)
-        drawn = (rng.multinomial(n, numbers / n, size=some) for n, (numbers, _) in zip(totals, cells, strict=True))
-        yield tuple(one.astype(np.int64) for one in drawn)
 
 
 def _fit(numbers: Integers, shifted: Floats) -> tuple[Floats, Floats]:

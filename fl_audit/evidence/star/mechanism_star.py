@@ -147,10 +147,9 @@ def mechanism_lower_bound(
         (models, p), each size at least 1. The models must be trained independently, each on its own draw of training
         records, and each must have its own sample from the same source: with one training set, or one sample, for all
         of them the bound is not valid.
-    delta
-        From 0 to below 1.
-    confidence
-        Least probability with which the mechanism's epsilon is at or above the bound, above 0 and below 1.
+    delta, confidence
+        From 0 to below 1; and least probability with which the mechanism's epsilon is at or above the bound, above 0
+        and below 1.
 
     Raises
     ------
@@ -172,11 +171,13 @@ def mechanism_lower_bound(
     p = population.shape[1]
     ranks = np.unique(np.geomspace(1, max(1, int(p * _LARGEST_RATE)), _RANKS).round().astype(np.int64))
     beyond = np.stack([_rates_below(sign * members, sign * population, ranks) for sign in (1, -1)])
-    needed = -math.log(1 - confidence)
+    fpr, needed = ranks / (p + 1), -math.log(1 - confidence)
 
     def over(epsilon: float) -> float:
-        """Return how far the log of the winnings lies above what refutes this epsilon."""
-        return _log_winnings(beyond, ranks / (p + 1), epsilon, delta) - needed
+        """Return how far the log of the average winnings, over tails, ranks and stakes, lies above what refutes it."""
+        most = np.minimum(np.exp(epsilon) * fpr + delta, 1 - math.exp(-epsilon) * (1 - delta - fpr))
+        gains = np.log1p(_STAKES * (beyond / np.minimum(most, 1.0) - 1)[..., None]).sum(axis=1)
+        return float(logsumexp(gains) - math.log(gains.size)) - needed
 
     return falling_root(over, xtol=1e-9)
 
@@ -187,12 +188,3 @@ def _rates_below(members: Floats, population: Floats, ranks: Integers) -> Floats
     ordered = np.sort(members, axis=1)
     below = [np.searchsorted(own, cut, side="left") for own, cut in zip(ordered, thresholds, strict=True)]
     return np.asarray(np.stack(below) / members.shape[1], dtype=np.float64)
-
-
-def _log_winnings(beyond: Floats, fpr: Floats, epsilon: float, delta: float) -> float:
-    """Return the log of the average over tails, ranks and stakes of the products over models."""
-    # `beyond` are members' rates, shape (tails, models, ranks), and `fpr` the false-positive rates of the ranks.
-    most = np.minimum(np.exp(epsilon) * fpr + delta, 1 - math.exp(-epsilon) * (1 - delta - fpr))
-    fair = np.minimum(most, 1.0)
-    gains = np.log1p(_STAKES * (beyond / fair - 1)[..., None]).sum(axis=1)
-    return float(logsumexp(gains) - math.log(gains.size))

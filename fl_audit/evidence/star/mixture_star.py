@@ -66,7 +66,9 @@ def epsilon_star_mixtures(
     require_star_delta(delta)
     require_cut(cut)
     require_number("tolerance is", tolerance, "positive numbers")
-    if _same(members, population):
+    tables = [np.stack([law.weights, law.means, law.stds]) for law in (members, population)]
+    one_way, other_way = (table[:, np.lexsort(table)] for table in tables)
+    if np.array_equal(one_way, other_way):
         return CertifiedStar(0.0, 0.0)
     limits = threshold_limits(members, population, cut) or (-math.inf, math.inf)
     if delta == 0 and not all(map(math.isfinite, limits)) and not _tails_agree(members, population):
@@ -122,7 +124,12 @@ def _tail_supremum(
         high = float(max((law.means + _FAR * law.stds).max() for law in (p, q)))
     if not low < high:
         return best, best
-    edges = _first_edges(p, q, low, high)
+    # The first intervals are closer together where components are narrow.
+    steps = np.linspace(-6, 6, 25)
+    inner = np.concatenate([(law.means + steps[:, None] * law.stds).ravel() for law in (p, q)])
+    inner = np.unique(inner[(inner > low) & (inner < high)])
+    inner = inner[:: max(1, inner.size // _START_EDGES)]
+    edges = np.unique(np.concatenate([[low], inner, np.linspace(low, high, 33)]))
     a, b, bound = edges[:-1], edges[1:], best
     for _ in range(_HALVINGS):
         best, upper = _look(p, q, a, b, delta, best)
@@ -165,27 +172,8 @@ def _log_over_delta(log_tail: Floats, delta: float) -> Floats:
         return np.asarray(log_tail + np.log(-np.expm1(rest)), dtype=np.float64)
 
 
-def _first_edges(p: NormalMixture, q: NormalMixture, low: float, high: float) -> Floats:
-    """Return the ends of the first intervals between the limits, closer together where components are narrow."""
-    steps = np.linspace(-6, 6, 25)
-    inner = np.concatenate([(law.means + steps[:, None] * law.stds).ravel() for law in (p, q)])
-    inner = np.unique(inner[(inner > low) & (inner < high)])
-    inner = inner[:: max(1, inner.size // _START_EDGES)]
-    return np.unique(np.concatenate([[low], inner, np.linspace(low, high, 33)]))
-
-
-def _same(one: NormalMixture, other: NormalMixture) -> bool:
-    """Return whether two mixtures have the same components."""
-    tables = (np.stack([law.weights, law.means, law.stds]) for law in (one, other))
-    first, second = (table[:, np.lexsort(table)] for table in tables)
-    return bool(np.array_equal(first, second))
-
-
 def _tails_agree(one: NormalMixture, other: NormalMixture) -> bool:
-    """Return whether in each tail the same component dominates both laws."""
-    # The widest component dominates a tail, and among equally wide ones the outermost.
-
-    def leader(law: NormalMixture) -> tuple[float, float]:
-        return max(zip(law.stds.tolist(), law.means.tolist(), strict=True))
-
-    return leader(one) == leader(other) and leader(one.mirrored()) == leader(other.mirrored())
+    """Return whether in each tail the same component dominates both laws: the widest, of equally wide the outermost."""
+    pairs = ((one, other), (one.mirrored(), other.mirrored()))
+    leaders = ([max(zip(law.stds.tolist(), law.means.tolist(), strict=True)) for law in pair] for pair in pairs)
+    return all(first == second for first, second in leaders)

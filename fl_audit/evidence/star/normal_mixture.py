@@ -241,13 +241,13 @@ def _em(values: Floats, components: int, rng: np.random.Generator, start: Normal
 
     seed = int(rng.integers(2**31))
     settings: dict[str, Any] = {"n_components": components, "reg_covar": _FLOOR, "random_state": seed}
-    guess = _quantile_start(values, components) if start is None else (start.weights, start.means, 1 / start.stds**2)
-    weights, means, precisions = guess
-    fits = [
-        GaussianMixture(
-            **settings, weights_init=weights, means_init=means[:, None], precisions_init=precisions[:, None, None]
-        )
-    ]
+    if start is None:  # equal weights and spreads, and means at the medians of equal shares of the scores
+        means = np.quantile(values, (np.arange(components) + 0.5) / components)
+        weights, precisions = np.full(components, 1 / components), np.full(components, float(components) ** 2)
+    else:
+        weights, means, precisions = start.weights, start.means, 1 / start.stds**2
+    first = {"weights_init": weights, "means_init": means[:, None], "precisions_init": precisions[:, None, None]}
+    fits = [GaussianMixture(**settings, **first)]
     if start is None and components > 1:
         fits.append(GaussianMixture(**settings, init_params="k-means++"))
     with warnings.catch_warnings():
@@ -255,12 +255,6 @@ def _em(values: Floats, components: int, rng: np.random.Generator, start: Normal
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted = [one.fit(values[:, None]) for one in fits]
     return max(fitted, key=lambda one: float(one.lower_bound_))
-
-
-def _quantile_start(values: Floats, components: int) -> tuple[Floats, Floats, Floats]:
-    """Return a first guess: equal weights, means at the medians of equal shares of the scores, and equal spreads."""
-    means = np.quantile(values, (np.arange(components) + 0.5) / components)
-    return np.full(components, 1 / components), means, np.full(components, float(components) ** 2)
 
 
 def _standardised(scores: ArrayLike) -> tuple[Floats, float, float]:

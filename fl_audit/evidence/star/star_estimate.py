@@ -107,10 +107,9 @@ def estimate_epsilon_star(
         Draws the bootstrap samples, seeds the fits of mixtures and splits the scores to check a fit.
     method
         How error rates are found. `mixture` fits at most 10,000 scores of a set, drawn at random.
-    confidence
-        Confidence of the interval, above 0 and below 1.
-    cut
-        From 0 to below 0.5; None means 0.001 for `empirical`, as in the paper, and 1e-6 otherwise.
+    confidence, cut
+        Confidence of the interval, above 0 and below 1; and from 0 to below 0.5, where None means 0.001 for
+        `empirical`, as in the paper, and 1e-6 otherwise.
     shift
         As for `parametric_epsilon_star`.
 
@@ -184,11 +183,9 @@ def _mixture_draws(scores: _Pair, laws: _Laws, delta: float, rng: np.random.Gene
         if not all(np.ptp(each) > 0 for each in drawn):
             found.append(math.inf)
             continue
-        one, zero = (
-            mixtures.fit_mixture(each, law.components, rng, start=law) for each, law in zip(drawn, laws, strict=True)
-        )
-        star = epsilon_star_mixtures(one, zero, delta, tolerance=_MIXTURE_REPLICATE_TOLERANCE)
-        found.append(star.epsilon_star)
+        pairs = zip(drawn, laws, strict=True)
+        one, zero = (mixtures.fit_mixture(each, law.components, rng, start=law) for each, law in pairs)
+        found.append(epsilon_star_mixtures(one, zero, delta, tolerance=_MIXTURE_REPLICATE_TOLERANCE).epsilon_star)
     return np.array(found)
 
 
