@@ -101,12 +101,10 @@ STATEMENTS = (
     Statement("largest belief, law known", partial(laws.largest_belief, True), (
         f"{_BELIEF}empirical_epsilon.belief_interval",
     )),
-    Statement("largest belief, its median at least", partial(laws.largest_belief, False), (
-        f"{_BELIEF}empirical_epsilon._median_of_largest_at_least",
-    )),
+    Statement("largest belief, its median at least", partial(laws.largest_belief, False), ()),
     Statement("real over claimed noise", laws.noise_ratios, (
         f"{_BELIEF}noise_estimate.ratio_interval", f"{_BELIEF}noise_estimate.estimate_noise",
-        f"{_BELIEF}noise_estimate._with_interval", f"{_BELIEF}noise_estimate._excess",
+        f"{_BELIEF}noise_estimate._with_interval",
     )),
     Statement("epsilon at least, from the noise", laws.epsilon_of_noise, (
         f"{_BELIEF}noise_estimate.epsilon_lower_bound_from_noise",
