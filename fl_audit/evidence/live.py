@@ -68,10 +68,8 @@ class LiveNumbers:
     # Whether 1.5 times the promise, or where that is 0 1/1.5 of its noise, would have been found so.
     is_conclusive: bool
     dilution: Dilution  # what hides it
-    # `knows_others`, `knows_weights`: whether it was kept of every whole round how many others answered, and what the
-    # replies of canaries weigh.
-    knows_others: bool
-    knows_weights: bool
+    knows_others: bool  # whether it was kept of every whole round how many others answered
+    knows_weights: bool  # the same of what the replies of canaries weigh
     weights: tuple[float, ...]  # how much of the heaviest client of a round each canary weighs, at least; from 0 to 1
     level: float  # share of the level that a look has
     # Whole rounds from which such a breach is found in 9 of 10 trainings; None where no number of rounds is enough.

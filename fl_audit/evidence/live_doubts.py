@@ -117,9 +117,8 @@ class Doubts:
     """All that does not go together in what was kept of a training."""
 
     kinds: frozenset[Doubt]  # why nothing that was found is `consistent`
-    # `faint`, `uneven`: canaries that stand out too little each by itself, and rounds with far less noise than others.
-    faint: tuple[int, ...]
-    uneven: tuple[int, ...]
+    faint: tuple[int, ...]  # canaries that stand out too little, each by itself
+    uneven: tuple[int, ...]  # rounds with far less noise than the others
     knows_canaries: bool  # whether of every canary it was kept what it sends, and with which coins
 
 

@@ -193,9 +193,8 @@ def _entry(drawing: Drawing) -> dict[str, Any]:
 class Victims:
     """Whose pictures are drawn, and among whose they are to be found."""
 
-    # `pictures`, `labels`: the true ones, float32 (owners, each, *shape) and int64 (owners, each).
-    pictures: Tensor
-    labels: Tensor
+    pictures: Tensor  # the true ones, float32 (owners, each, *shape)
+    labels: Tensor  # their labels, int64 (owners, each)
     candidates: Tensor  # other pictures, beside each true one, float32 (candidates, *shape)
 
 

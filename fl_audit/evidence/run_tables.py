@@ -69,9 +69,8 @@ def _require_table(name: str, table: pd.DataFrame, columns: tuple[str, ...]) -> 
 class Timing:
     """How long a run took; None where it was not noted."""
 
-    # `setup_seconds`, `training_seconds`: before the first round, and from there to the last.
-    setup_seconds: float | None = None
-    training_seconds: float | None = None
+    setup_seconds: float | None = None  # before the first round
+    training_seconds: float | None = None  # from there to the last one
     worlds_per_second: float | None = None  # while training
     engine: str | None = None  # where the clients ran
 

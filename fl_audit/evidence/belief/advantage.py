@@ -27,9 +27,8 @@ class MeanInterval:
     """A mean with a two-sided interval."""
 
     mean: float  # the mean of the numbers
-    # `low`, `high`: the interval.
-    low: float
-    high: float
+    low: float  # lower end of the interval
+    high: float  # its upper end
     standard_error: float  # of the mean: standard deviation over the root of the count; NaN for one number
     confidence: float  # least probability with which the interval covers the true mean
     count: int  # how many numbers
@@ -121,13 +120,11 @@ class Bets:
 class AdvantageEstimate:
     """The insider's advantage over a number of games."""
 
-    # `worlds`, `wins`: games played and games won.
-    worlds: int
-    wins: int
+    worlds: int  # games played
+    wins: int  # games won
     advantage: float  # 2 wins/worlds - 1, from -1 to 1
-    # `low`, `high`: two-sided Clopper-Pearson interval of the advantage.
-    low: float
-    high: float
+    low: float  # lower end of its two-sided Clopper-Pearson interval
+    high: float  # upper end
     confidence: float  # least probability with which the interval covers
 
 
@@ -188,9 +185,8 @@ class MeanAdvantage:
 
     worlds: int  # worlds averaged over
     advantage: float  # their mean, from -1 to 1
-    # `low`, `high`: two-sided interval of the mean, within -1 to 1.
-    low: float
-    high: float
+    low: float  # lower end of the two-sided interval of the mean, at least -1
+    high: float  # its upper end, at most 1
     confidence: float  # least probability with which the interval covers
 
 

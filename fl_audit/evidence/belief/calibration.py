@@ -21,17 +21,14 @@ from fl_audit.privacy.scores import require_prior
 class ReliabilityBin:
     """The worlds whose beliefs lie near each other."""
 
-    # `lowest`, `highest`: range of the beliefs in D in it.
-    lowest: float
-    highest: float
-    # `worlds`, `members`: how many worlds, and in how many of them D was used.
-    worlds: int
-    members: int
+    lowest: float  # smallest belief in D in it
+    highest: float  # largest one
+    worlds: int  # how many worlds
+    members: int  # in how many of them D was used
     mean_belief: float  # the share of members that the beliefs expect
-    # `share`, `low`, `high`: the share that there was, with its Clopper-Pearson interval.
-    share: float
-    low: float
-    high: float
+    share: float  # the share of members that there was
+    low: float  # lower end of its Clopper-Pearson interval
+    high: float  # upper end
     p_value: float  # exact two-sided probability of a share as far from the expected one, or farther
 
 
@@ -39,9 +36,8 @@ class ReliabilityBin:
 class Calibration:
     """Whether beliefs and shares agree."""
 
-    # `wins`, `expected_wins`: games won, and the sum of the chances that the beliefs gave them.
-    wins: int
-    expected_wins: float
+    wins: int  # games won
+    expected_wins: float  # sum of the chances that the beliefs gave them
     wins_p_value: float  # exact two-sided p-value of the number of wins
     p_value: float  # of calibration: the smallest p-value of the bins times their number, never too small
     bins: tuple[ReliabilityBin, ...]  # the bins of a reliability diagram, from the smallest beliefs to the largest

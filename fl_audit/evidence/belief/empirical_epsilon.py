@@ -23,9 +23,8 @@ class EpsilonInterval:
     """One of the paper's three empirical epsilons with an interval."""
 
     epsilon: float  # the point value, at least 0; infinite for an advantage of 1
-    # `low`, `high`: the interval, at least 0; `high` may be infinite.
-    low: float
-    high: float
+    low: float  # lower end of the interval, at least 0
+    high: float  # its upper end, which may be infinite
     confidence: float  # least probability of the interval; 1 where nothing is random
     note: str  # what the interval is of, in words
 

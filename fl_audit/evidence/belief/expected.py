@@ -103,9 +103,8 @@ class PairInterval:
     """A quantity of the audited pair, the larger of both directions, with a two-sided interval."""
 
     value: float  # the estimate
-    # `low`, `high`: the interval; `high` may be infinite for an epsilon.
-    low: float
-    high: float
+    low: float  # lower end of the interval
+    high: float  # its upper end, which may be infinite for an epsilon
     confidence: float  # least probability with which it covers
 
 

@@ -112,9 +112,8 @@ class TestResult:
     name: TestName  # which test
     statistic: float  # the number that it rests on; its module says which
     p_value: float  # probability, if the claim holds, of what was found or worse
-    # `measured`, `promised`: what was found, and what the claim says of it, in the same unit.
-    measured: float
-    promised: float
+    measured: float  # what was found
+    promised: float  # what the claim says of it, in the same unit
     # The smallest breach that would have been found with probability `DETECTION_POWER`, in the unit of the test's
     # limit; NaN where no size can be said.
     limit: float = math.nan

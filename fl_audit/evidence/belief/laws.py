@@ -34,14 +34,12 @@ class InnovationGroup:
 
     # Number of innovations. With fewer than 2 nothing is tested: the moments read 0, 1, 0, the z-scores 0, p 1.
     count: int
-    # `mean`, `variance`: of all innovations; 0 and 1 expected.
-    mean: float
-    variance: float
+    mean: float  # of all innovations; 0 expected
+    variance: float  # of all innovations; 1 expected
     serial_correlation: float  # between consecutive rounds of the same world; 0 expected
-    # `mean_z`, `variance_z`, `serial_correlation_z`: distances from what is expected, in standard errors.
-    mean_z: float
-    variance_z: float
-    serial_correlation_z: float
+    mean_z: float  # distance of the mean from what is expected, in standard errors
+    variance_z: float  # of the variance
+    serial_correlation_z: float  # of the serial correlation
     ks_p_value: float  # of the Kolmogorov-Smirnov test against N(0, 1)
 
     @property
@@ -55,9 +53,8 @@ class InnovationGroup:
 class InnovationCheck:
     """The check of both groups: worlds with bit 1 and worlds with bit 0."""
 
-    # `members`, `nonmembers`: the innovations of either group.
-    members: InnovationGroup
-    nonmembers: InnovationGroup
+    members: InnovationGroup  # the innovations of worlds with bit 1
+    nonmembers: InnovationGroup  # of worlds with bit 0
     rounds: int  # number of rounds of all worlds together
     left_out: int  # how many of them have no innovation, because their signal is under `SMALLEST_SIGNAL`
 

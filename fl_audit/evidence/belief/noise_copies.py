@@ -38,9 +38,8 @@ class LikestPair:
     """The two noise vectors that are most alike."""
 
     cosine: float  # absolute value of the cosine between them
-    # `first`, `second`: their numbers.
-    first: int
-    second: int
+    first: int  # number of the one
+    second: int  # number of the other
     pairs: int  # how many pairs were compared
 
 

@@ -53,15 +53,13 @@ def law_in_words(claim: Claim) -> str:
 class NoiseEstimate:
     """The measured over the promised standard deviation of the noise, with exact chi-square intervals."""
 
-    # `ratio`, `low`, `high`: over all directions but the record's; NaN where that was not measured.
-    ratio: float
-    low: float
-    high: float
+    ratio: float  # over all directions but the record's; NaN where that was not measured
+    low: float  # lower end of its interval
+    high: float  # upper end
     confidence: float  # of each two-sided interval
-    # `along_record`, `along_low`, `along_high`: along the record's direction; NaN where D and D' never differed.
-    along_record: float
-    along_low: float
-    along_high: float
+    along_record: float  # along the record's direction; NaN where D and D' never differed
+    along_low: float  # lower end of its interval
+    along_high: float  # upper end
     tensors: tuple[tuple[str, float, float, float], ...]  # name, ratio, low and high of every parameter tensor
     excess: float | None  # the ratio where noise is above the promise beyond doubt, and gives accuracy away; else None
 

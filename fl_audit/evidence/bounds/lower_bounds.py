@@ -52,9 +52,8 @@ class LowerBound:
     # true epsilon that would be certified to exceed 0 with probability 0.9; infinite where nothing can be detected.
     limit_of_detection: float
     limit_meaning: str  # which of the two, in words
-    # `members`, `nonmembers`: numbers of scores, those that chose the threshold included.
-    members: int
-    nonmembers: int
+    members: int  # number of scores, those that chose the threshold included
+    nonmembers: int  # likewise
     # What speaks against the assumption or limits the bound, in words; empty where nothing was found.
     warnings: tuple[str, ...] = ()
 

@@ -18,9 +18,8 @@ class AreaUnderCurve:
     """The probability that a member scores higher than another, ties counted half."""
 
     area: float  # its estimate; 1/2 is coin-flipping
-    # `low`, `high`: the interval.
-    low: float
-    high: float
+    low: float  # lower end of the interval
+    high: float  # its upper end
     confidence: float  # least probability with which the interval covers the true probability
 
 
@@ -62,9 +61,8 @@ class TradeoffBand:
 
     alarms: Floats  # the shares of the reference group that may pass
     found: Floats  # the share of the other group that passes where at most so many reference scores do
-    # `low`, `high`: the band: at each point by itself it covers the true share with the confidence asked for.
-    low: Floats
-    high: Floats
+    low: Floats  # lower end of the band: at each point by itself it covers the true share with the confidence asked for
+    high: Floats  # its upper end
 
 
 def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: float) -> TradeoffBand:

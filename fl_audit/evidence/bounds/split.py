@@ -48,9 +48,8 @@ class ScorePart(NamedTuple):
 class ScoreSplit:
     """Both parts of both groups."""
 
-    # `choosing`, `measuring`: the part that chooses a rule, and the one that measures it.
-    choosing: ScorePart
-    measuring: ScorePart
+    choosing: ScorePart  # the part that chooses a rule
+    measuring: ScorePart  # the part that measures it
     values: int  # number of different scores
 
     def ways(self) -> tuple["ScoreSplit", ...]:

@@ -56,13 +56,10 @@ _CAUTION = 2.5
 class Counts:
     """What the measuring scores show of the chosen rule: scores above the threshold."""
 
-    # `hits`, `first`: scores of the first group above the threshold, and all of them.
-    hits: int
-    first: int
-    # `alarms`, `second`: the same of the reference group; k - 1 where the threshold is its k-th largest score, for
-    # `ORDER_STATISTIC` and `GDP`.
-    alarms: int
-    second: int
+    hits: int  # scores of the first group above the threshold
+    first: int  # all scores of the first group
+    alarms: int  # hits of the reference; k - 1 for `ORDER_STATISTIC` and `GDP`, whose threshold is its k-th largest
+    second: int  # all scores of the reference
 
 
 _Rules = tuple[Floats, Floats, Integers]

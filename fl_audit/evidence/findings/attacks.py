@@ -30,9 +30,8 @@ class AttackNumbers:
     """What everybody achieved."""
 
     achieved: dict[str, Achieved]  # by name, the attacks in the order of the configuration, the insider last
-    # `worlds`, `targets`: their numbers.
-    worlds: int
-    targets: int
+    worlds: int  # number of worlds
+    targets: int  # number of targets
     # AUC that the insiders' signal-to-noise ratios lead to, were these fixed; None without insider, or where rounds are
     # sampled in secret.
     insider_auc: float | None
@@ -131,9 +130,8 @@ GUESSERS = (GUESSED_BLINDLY, GUESSED, GUESSED_BY_LAW)
 class Guesser:
     """What somebody achieved who guessed an attribute of every target."""
 
-    # `members`, `others`: shares guessed right, of targets that were in and of those that were not, over all worlds.
-    members: float
-    others: float
+    members: float  # share guessed right of targets that were in, over all worlds
+    others: float  # the same of those that were not
     advantage: MeanAdvantage  # the first less the second, the mean over worlds
 
 

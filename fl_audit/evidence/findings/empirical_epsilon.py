@@ -82,9 +82,8 @@ def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalNumbers 
 class ScoreNumbers:
     """What the scores show."""
 
-    # `members`, `nonmembers`: numbers of worlds in which the record was in, and in which it was not.
-    members: int
-    nonmembers: int
+    members: int  # number of worlds in which the record was in
+    nonmembers: int  # number of worlds in which it was not
     area: AreaUnderCurve  # how well the scores separate them
     bound: LowerBound  # the epsilon that they prove, without any assumption about their law
     # Area of every insider's scores, by client, where several attack; empty where one does.
@@ -130,10 +129,9 @@ class TradeoffNumbers:
     """The trade-off at one share of false alarms."""
 
     false_alarms: float  # share of the worlds with D' that is taken for D
-    # `found`, `low`, `high`: share of the worlds with D that is found at it, with its interval.
-    found: float
-    low: float
-    high: float
+    found: float  # share of the worlds with D that is found at it
+    low: float  # lower end of its interval
+    high: float  # upper end
     allowed: float  # the largest share that the promise allows
 
     def to_json(self) -> dict[str, Any]:

@@ -30,9 +30,8 @@ class OneRunNumbers:
 
     finding: OneRunFinding  # of the first world
     mu_true: float  # what the noise that the law prescribes gives a canary in a round, or in a step of private training
-    # `worlds`, `held`: how many trainings there were, and in how many the lower bound of mu was at or below `mu_true`.
-    worlds: int
-    held: int
+    worlds: int  # how many trainings there were
+    held: int  # in how many the lower bound of mu was at or below `mu_true`
     mean_mu_lower: float  # of all trainings
     # What the accountant of the canaries' client says that it has spent, where clients train privately.
     epsilon_told: float | None = None

@@ -97,10 +97,8 @@ class CraftedNumbers:
     """What the crafted record came to."""
 
     initial: CraftedMeasures  # at the initial weights
-    # `first`, `mean`: local sensitivity over the global one, mean over worlds: in the first round, and over all rounds.
-    # None where no insider measured it.
-    first: float | None
-    mean: float | None
+    first: float | None  # local sensitivity over the global one, mean over worlds, in round 1; None where unmeasured
+    mean: float | None  # the same over all rounds
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `crafted`."""

@@ -165,9 +165,8 @@ def _left(facts: RunFacts, standpoint: Standpoint) -> Left:
 class ClippingNumbers:
     """What adaptive clipping did."""
 
-    # `first_norm`, `last_norm`: that of the first round, and the median over worlds of that of the last one.
-    first_norm: float
-    last_norm: float
+    first_norm: float  # norm of the first round
+    last_norm: float  # median over worlds of the norm of the last one
     # Noise multipliers of the sum of updates, of the count of those within the norm, and of both releases together.
     sum_noise_multiplier: float
     count_noise_multiplier: float
@@ -200,9 +199,8 @@ class MeasuredAdvantage:
     # Share of worlds in which it named the first record where this was randomised, less the share in which it named it
     # where the other one was: from -1 to 1.
     advantage: float
-    # `low`, `high`: interval from two Clopper-Pearson intervals, one for each share, that hold together.
-    low: float
-    high: float
+    low: float  # lower end of an interval from two of Clopper and Pearson, one for each share, that hold together
+    high: float  # its upper end
     worlds: int  # number of worlds
     confidence: float  # least probability with which the interval covers
 
@@ -224,9 +222,8 @@ class RecordPromise:
 
     randomiser: RecordRandomiser  # what owners do to their records
     epsilon: float  # of one feature: a bit, a pair of nodes, or so many changed pixels, in nats
-    # `counted`, `counted_epsilon`: how many features the paper adds up, and the sum.
-    counted: int
-    counted_epsilon: float
+    counted: int  # how many features the paper adds up
+    counted_epsilon: float  # the sum of their epsilons
     whole_epsilon: float  # the largest log-odds of any two records
     pair: PairPromise | None  # of one record of the run and another; None where no other can be compared with it
 

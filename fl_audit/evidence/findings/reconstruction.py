@@ -19,11 +19,9 @@ class Success:
     """How often the truth is among the first guesses."""
 
     guesses: int  # how many guesses the attacker has
-    # `share`, `low`, `high`: share of the worlds in which one of them is right, from 0 to 1, and its Clopper-Pearson
-    # interval.
-    share: float
-    low: float
-    high: float
+    share: float  # share of the worlds in which one of them is right, from 0 to 1
+    low: float  # lower end of its Clopper-Pearson interval
+    high: float  # upper end
     chance: float  # that share where nothing is released
     bound: float  # the largest share that the promise allows
 
@@ -39,10 +37,8 @@ class ReconstructionNumbers:
     ranks: Integers  # place of the truth in the attacker's order, 1 being its first guess, (worlds,)
     successes: tuple[Success, ...]  # by number of guesses, ascending, that of one guess first
     confidence: float  # of each interval
-    # `longest`, `median`: largest and median mu of a candidate over all rounds of a world: its contribution's length
-    # over the noise.
-    longest: float
-    median: float
+    longest: float  # largest mu of a candidate over all rounds of a world: its contribution's length over the noise
+    median: float  # the median mu
 
     @property
     def are_even(self) -> bool:

@@ -19,12 +19,10 @@ from fl_audit.privacy.accounting import Accountant, client_epsilons
 class StarNumbers:
     """Epsilon* of the final releases."""
 
-    # `mean`, `max`: over the worlds, in nats; infinite or NaN where it was not determined.
-    mean: float
-    max: float
-    # `delta`, `cut`: at which it was computed, and the error rates that were left out.
-    delta: float
-    cut: float
+    mean: float  # over the worlds, in nats; infinite or NaN where it was not determined
+    max: float  # the largest, likewise
+    delta: float  # at which it was computed
+    cut: float  # error rates beyond it were left out
     # `untrained_mean`, `untrained_max`: the same of the initial models, which cannot leak: what chance alone reaches
     # with so many losses. NaN where it was not computed for them.
     untrained_mean: float
@@ -94,11 +92,10 @@ class ClientStar:
 
     client: int  # number of the client
     worlds: int  # worlds in which its shard had two records or more; without any the rest is NaN
-    # `low`, `median`, `high`, `max`: 5 %, 50 %, 95 % and the largest.
-    low: float
-    median: float
-    high: float
-    max: float
+    low: float  # quantile of 5 %
+    median: float  # of 50 %
+    high: float  # of 95 %
+    max: float  # the largest
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,8 @@ _ROOM = 1.5
 class RocCurve:
     """The corners of the ROC of all scores together; straight lines join them where scores are equal."""
 
-    # `fpr`, `tpr`: shares of others and of members at or above each threshold, ascending from 0 to 1, shape (corners,).
-    fpr: Floats
-    tpr: Floats
+    fpr: Floats  # share of others at or above each threshold, ascending from 0 to 1, shape (corners,)
+    tpr: Floats  # share of members, likewise
 
     @property
     def area(self) -> float:
@@ -77,10 +76,9 @@ class MembershipRates:
     # insiders above 0. It is fixed beforehand; the best of all thresholds would lie above 1/2 where nothing leaks.
     balanced_accuracy: Interval
     confidence: float  # that all four intervals hold together, approximately: they come from a bootstrap
-    # `worlds`, `members`, `others`: how many there were; members and others are counted over worlds.
-    worlds: int
-    members: int
-    others: int
+    worlds: int  # how many there were
+    members: int  # counted over worlds
+    others: int  # likewise
 
 
 def roc_curve(scores: ArrayLike, membership: Membership) -> RocCurve:

@@ -28,15 +28,13 @@ class ThresholdCounts:
     """How many losses of either set lie at or below each threshold, which takes those for members."""
 
     thresholds: Floats  # all losses of both sets in order, shape (..., thresholds)
-    # `members`, `population`: numbers of losses at or below each threshold, same shape.
-    members: Integers
-    population: Integers
+    members: Integers  # number of losses at or below each threshold, same shape
+    population: Integers  # likewise
     # Whether the threshold is the last of several equal ones. Only there do the counts include all losses of that
     # value, so only there are they the counts of a rule that somebody could apply.
     last: Flags
-    # `member_total`, `population_total`: numbers of losses.
-    member_total: int
-    population_total: int
+    member_total: int  # number of losses of members
+    population_total: int  # of the population
 
     @property
     def fpr(self) -> Floats:
@@ -184,9 +182,8 @@ class LossAttacks:
     # Probability that a member's loss is below that of the population, ties counting half; from 0 to 1, 1/2 without a
     # leak.
     auc: Floats
-    # `tpr_at_fpr_0001`, `tpr_at_fpr_001`: largest TPR of a threshold whose FPR is at most 0.1 % and 1 %, from 0 to 1.
-    tpr_at_fpr_0001: Floats
-    tpr_at_fpr_001: Floats
+    tpr_at_fpr_0001: Floats  # largest TPR of a threshold whose FPR is at most 0.1 %, from 0 to 1
+    tpr_at_fpr_001: Floats  # the same at 1 %
     yeom_advantage: Floats  # TPR - FPR at the mean loss of members, from -1 to 1
     loss_gap: Floats  # mean loss of the population less that of members, in the unit of the losses
 

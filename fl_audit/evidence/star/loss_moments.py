@@ -33,9 +33,8 @@ class LossRange(_Summary):
     """The extreme losses of some records under each model."""
 
     count: Floats  # number of records (...)
-    # `low`, `high`: smallest and largest loss (...), at least 0; 0 where there is no record.
-    low: Floats
-    high: Floats
+    low: Floats  # smallest loss (...), at least 0; 0 where there is no record
+    high: Floats  # largest loss (...), likewise
 
     @property
     def is_sound(self) -> bool:

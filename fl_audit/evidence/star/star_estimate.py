@@ -41,18 +41,16 @@ class StarEstimate:
     # within the cut. Infinite where there is no bound: at delta 0 for any two different normals, and where a threshold
     # separates the losses of the two sets.
     epsilon_star: float
-    # `delta`, `method`: the delta that it is stated at, and how it was found.
-    delta: float
-    method: StarMethod
+    delta: float  # the delta that it is stated at
+    method: StarMethod  # how it was found
     interval: tuple[float, float]  # lower and upper end of the confidence interval; see `intervals`
     confidence: float  # confidence of the interval
     # Thresholds with an error rate below `cut` or above 1 - `cut` were left out of `epsilon_star_within_cut`.
     cut: float
     # Epsilon* over the thresholds within the cut; over all where there is none within it, see `warnings`.
     epsilon_star_within_cut: float
-    # `members`, `population`: numbers of losses.
-    members: int
-    population: int
+    members: int  # number of losses of members
+    population: int  # of the population
     attacks: LossAttacks  # what simple attacks on the losses achieve
     # The laws that were fitted to the scores of members and population; None for `empirical`, or where all losses of a
     # set are equal.
