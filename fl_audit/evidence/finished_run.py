@@ -43,12 +43,9 @@ class RunFacts:
     neighbour: str  # which pair of training sets was audited, as the configuration names it
     star: StarSettings | None  # how Epsilon* was computed; None where it was turned off
     configuration: Mapping[str, Any]  # the resolved configuration, nested by section, without the challenger's seed
-    # What randomising promises each record by itself; None where records are not randomised.
-    record_claim: RecordClaim | None = None
-    # What the crafted record is; None where D and D' differ in a record of the data, or in a client.
-    crafted: CraftedMeasures | None = None
-    # Share of the most frequent class among the test records; None where it is not known.
-    commonest: float | None = None
+    record_claim: RecordClaim | None = None  # what randomising promises each record; None where none is randomised
+    crafted: CraftedMeasures | None = None  # the crafted record; None where a record of the data, or a client, differs
+    commonest: float | None = None  # share of the most frequent class among the test records; None where it is unknown
     canaries: CanaryFacts | None = None  # what is known of the canaries; None where there are none
     drawn: Drawn | None = None  # pictures that could be drawn of records; None where none are asked for
     # After how many worlds this run was judged, rising, this time the last; empty where that was not noted.
@@ -125,8 +122,7 @@ class FinishedRun:
     tables: RunTables  # what came out
     timing: Timing = field(default_factory=Timing)  # how long it took
     provenance: Provenance | None = None  # where it comes from; None where that was not noted
-    # What the same training without privacy is worth; None where no such run was named.
-    unprotected: Unprotected | None = None
+    unprotected: Unprotected | None = None  # the same training without privacy; None where no such run was named
 
     @property
     def worlds(self) -> int:

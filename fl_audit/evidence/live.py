@@ -65,8 +65,7 @@ class LiveNumbers:
     # The smallest epsilon that the last look would have called violated in 9 of 10 trainings; infinite before any, and
     # where updates of others hide all noise that is missing.
     limit: float
-    # Whether 1.5 times the promise, or where that is 0 1/1.5 of its noise, would have been found so.
-    is_conclusive: bool
+    is_conclusive: bool  # whether 1.5 times the promise, or where that is 0 1/1.5 of its noise, would be found so
     dilution: Dilution  # what hides it
     knows_others: bool  # whether it was kept of every whole round how many others answered
     knows_weights: bool  # the same of what the replies of canaries weigh
@@ -132,10 +131,8 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
 
     Parameters
     ----------
-    directory
-        Where its rounds are kept; they may still grow.
-    coins
-        Seed of the coins, as the clients have it.
+    directory, coins
+        Where its rounds are kept, which may still grow in number; and the seed of the coins, as the clients have it.
     confidence
         Confidence of the bounds, above 0.5, below 1.
     is_over

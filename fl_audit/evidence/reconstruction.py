@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fl_audit.adversaries.inversion.attack import USUAL, Descent, OtherPictures, drawn_pictures
 from fl_audit.adversaries.inversion.shared import SharedUpdate
-from fl_audit.arrays import Flags, Floats, Floats32, Integers
+from fl_audit.arrays import Flags, Floats, Floats32, Integers, finite
 from fl_audit.data.dissimilarity import Dissimilarity, exact_block, prepare
 from fl_audit.errors import require
 from fl_audit.evidence.belief.advantage import clopper_pearson
@@ -58,6 +58,11 @@ def judge_hits(
 ) -> Judgement:
     """Return whether first guesses that were right contradict the promise.
 
+    It is violated where so many hits or more have a probability under the level by the reconstruction bound, and where
+    there is less noise than was claimed; otherwise as `judged_with_noise` has it, never consistent without noise. The
+    lower bound on epsilon is log((p - delta) / chance), p the lower end of the share of hits: no mechanism with
+    (epsilon, delta)-DP is hit more often than e^epsilon chance + delta.
+
     Parameters
     ----------
     hits, worlds
@@ -72,13 +77,6 @@ def judge_hits(
         out. How often the attack would be right under less noise depends on how candidates lie to each other, and is
         not known: whether a breach would have been found is said by the noise.
 
-    Returns
-    -------
-    Judgement
-        Violated where so many hits or more have a probability under the level by the reconstruction bound, and where
-        there is less noise than was claimed; otherwise as `judged_with_noise` has it, never consistent without noise.
-        The lower bound on epsilon is log((p - delta) / chance), p the lower end of the share of hits: no mechanism with
-        (epsilon, delta)-DP is hit more often than e^epsilon chance + delta.
     """
     bound = guarantee.reconstruction_bound(chance)
     assert bound is not None, "the game of reconstruction has global noise"
@@ -107,7 +105,7 @@ def epsilon_of_hits(hits: int, worlds: int, chance: float, delta: float, confide
         Worlds in which the first guess was right, of how many; and how often the best guess is right where nothing is
         released, 1 / m of m equally likely candidates; positive.
     delta, confidence
-        Of (epsilon, delta)-DP, from 0 and below 1; above 0.5 and below 1.
+        Delta of (epsilon, delta)-DP, from 0 and below 1; and the confidence, above 0.5 and below 1.
     """
     low = clopper_pearson(hits, worlds, 2 * confidence - 1)[0]
     return max(0.0, math.log(max(low - delta, 1e-300) / chance))
@@ -147,7 +145,8 @@ class Level:
         Parameters
         ----------
         epsilon, mu, chance
-            As they are kept; with which the true one is named where nothing is seen, above 0, at most 1.
+            The first two as they are kept; and the chance with which the true one is named where nothing is seen, above
+            0, at most 1.
         """
         return cls(epsilon, mu, float(ndtr(mu + ndtri(chance))))
 
@@ -172,21 +171,14 @@ class Drawn:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `pictures`."""
-        told = [_entry(one) | {"own": number == self.own} for number, one in enumerate(self.drawings)]
+        told = []
+        for number, one in enumerate(self.drawings):
+            level, found = one.level, one.likeness
+            psnr = {"psnr": finite(float(found.psnr.mean())), "psnr_worst": finite(found.worst(found.psnr))}
+            names = {"candidates": found.candidates, "guesses": one.guesses, "bound": level.bound}
+            ssim = {"ssim": float(found.ssim.mean()), "ssim_worst": found.worst(found.ssim), "own": number == self.own}
+            told.append(psnr | {"epsilon": finite(level.epsilon)} | names | {"named": float(found.named.mean())} | ssim)
         return {"pictures": told}
-
-
-def _entry(drawing: Drawing) -> dict[str, Any]:
-    level, found = drawing.level, drawing.likeness
-    shown = {"psnr": float(found.psnr.mean()), "psnr_worst": found.worst(found.psnr), "epsilon": level.epsilon}
-    return {name: value if math.isfinite(value) else None for name, value in shown.items()} | {
-        "candidates": found.candidates,
-        "guesses": drawing.guesses,
-        "bound": level.bound,
-        "named": float(found.named.mean()),
-        "ssim": float(found.ssim.mean()),
-        "ssim_worst": found.worst(found.ssim),
-    }
 
 
 @dataclass(frozen=True)

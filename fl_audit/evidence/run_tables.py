@@ -51,18 +51,13 @@ class RunTables:
     canaries: pd.DataFrame | None = None
 
     def __post_init__(self) -> None:
-        _require_table("worlds", self.worlds, WORLD_COLUMNS)
-        _require_table("rounds", self.rounds, ROUND_COLUMNS)
-        _require_table("releases", self.releases, RELEASE_COLUMNS)
-        if self.insiders is not None:
-            _require_table("insiders", self.insiders, INSIDER_COLUMNS)
+        needed = {"worlds": WORLD_COLUMNS, "rounds": ROUND_COLUMNS, "releases": RELEASE_COLUMNS}
+        for name, columns in (needed if self.insiders is None else needed | {"insiders": INSIDER_COLUMNS}).items():
+            table = getattr(self, name)
+            missing = [column for column in columns if column not in table]
+            require(not missing, f"the table {name} lacks {', '.join(missing)}: a report needs {', '.join(columns)}")
+            require(len(table) > 0, f"the table {name} is empty: a report needs at least one finished world")
         object.__setattr__(self, "worlds", self.worlds.sort_values("world", ignore_index=True))
-
-
-def _require_table(name: str, table: pd.DataFrame, columns: tuple[str, ...]) -> None:
-    missing = [column for column in columns if column not in table]
-    require(not missing, f"the table {name} lacks {', '.join(missing)}: a report needs {', '.join(columns)}")
-    require(len(table) > 0, f"the table {name} is empty: a report needs at least one finished world")
 
 
 @dataclass(frozen=True)
@@ -146,8 +141,7 @@ class Provenance:
     # SHA-256 digest of the records that the run trained and tested on, in hexadecimal digits; None where it is not
     # told, for who knows all records but one could test guesses of the last on it.
     data: str | None
-    # Numbers of records that the clients hold, in their order; None where they were not noted.
-    shards: tuple[int, ...] | None = None
+    shards: tuple[int, ...] | None = None  # records that each client holds, in their order; None where not noted
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `provenance.json`."""

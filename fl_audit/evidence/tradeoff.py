@@ -13,22 +13,15 @@ from fl_audit.errors import require
 
 
 def convex_frontier(risk: ArrayLike, utility: ArrayLike) -> Integers:
-    """Return the strategies on the convex Pareto frontier, from the smallest risk to the largest utility.
+    """Return the strategies on the convex Pareto frontier by their numbers, ascending in risk and in utility.
 
     A strategy is on it if no mixture of others has at most its risk and at least its utility, and is better in one of
     both; a strategy on the line between two neighbours of the frontier is. Of equal strategies the first is taken.
 
     Parameters
     ----------
-    risk
-        Risk of each point, finite, shape (n,), n at least 1. Its unit does not matter: a linear map changes nothing.
-    utility
-        Utility of each point, likewise.
-
-    Returns
-    -------
-    array
-        Indices, ascending in risk and in utility.
+    risk, utility
+        Of each point, finite, shape (n,), n at least 1. Their units do not matter: a linear map changes nothing.
 
     Raises
     ------

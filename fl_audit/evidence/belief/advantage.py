@@ -41,7 +41,7 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
         Independent and alike, or at least with the same expectation given those before; shape (n,), n at least 1, all
         from `smallest` to `largest`. Their order matters a little to the interval, never to its coverage.
     confidence, smallest, largest
-        Above 0 and below 1; no number can be below `smallest`, or above `largest`, which is larger.
+        The confidence is above 0 and below 1; no number can be below `smallest`, or above `largest`, which is larger.
 
     Raises
     ------
@@ -196,18 +196,6 @@ def mean_advantage(advantages: Floats, confidence: float) -> MeanAdvantage:
     Worlds are independent given D, D' and the population sample, and the interval is about these: it covers the mean
     over bits, initial weights and noise. How much another D or another sample would change lies outside it.
 
-    Parameters
-    ----------
-    advantages, confidence
-        TPR - FPR per world, from -1 to 1, shape (worlds,), at least one world; above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If there is no world or a number is out of its range.
-
-    Notes
-    -----
     By betting (`mean_interval`). Student's interval is narrower, by a third to a half with 300 worlds of 10 to 100
     records, and untrue where advantages are rare: of 5 worlds of 2 records each it covered 8 %.
 
@@ -216,6 +204,16 @@ def mean_advantage(advantages: Floats, confidence: float) -> MeanAdvantage:
     >>> found = mean_advantage(np.tile([0.1, 0.2, 0.3], 100), 0.95)
     >>> round(found.advantage, 4), round(found.low, 2), round(found.high, 2)
     (0.2, 0.18, 0.22)
+
+    Parameters
+    ----------
+    advantages, confidence
+        TPR - FPR per world, from -1 to 1, shape (worlds,), at least one world; and the confidence, above 0 and below 1.
+
+    Raises
+    ------
+    InputError
+        If there is no world or a number is out of its range.
     """
     require(advantages.size >= 1, "number of worlds is 0: accepted are whole numbers from 1")
     found = mean_interval(advantages, confidence, -1.0, 1.0)

@@ -54,7 +54,7 @@ def calibration(
     log_odds, members
         Log-odds of D against D', without a prior, and whether D was used, shape (worlds,), at least one world.
     confidence, prior
-        Confidence of the intervals of the bins, above 0 and below 1; by which the insider guesses.
+        Confidence of the intervals of the bins, above 0 and below 1; and the prior by which the insider guesses.
     coin
         Probability with which the challenger uses D: beliefs are taken at this prior, at which alone they can be
         calibrated.

@@ -16,7 +16,7 @@ import math
 import warnings
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -39,35 +39,16 @@ _MOST_EXACT = 2500
 _FAR = 3.0
 
 
-@dataclass(frozen=True)
-class _Look:
-    """How well worlds were told apart."""
-
-    right: float  # right pairs
-    pairs: int  # of so many
-    p_value: float
-    limit: float
-    features: int  # number of features
-    best: str  # the feature of largest weight
-
-
 @of_family(TestName.DISTINGUISHER)
 def distinguisher(measured: Measured) -> TestResult:
     """Test whether a learned model tells worlds with D from worlds with D' by the noise: ranks, upper tail.
 
     One model sees the sampled coordinates and one the noise along the record and the gradients (see `world_features`);
-    the p-value is by Bonferroni over the two, and exact for each.
+    the p-value is by Bonferroni over the two, and exact for each. In the result, `measured` is the share of pairs, a
+    world with D and one with D', in which the one with D has the higher score, `limit` the smallest true share that
+    would be found, or NaN if so few worlds cannot show any, and `place` the feature of largest weight.
 
-    Returns
-    -------
-    TestResult
-        `measured` is the share of pairs, a world with D and one with D', in which the one with D has the higher score;
-        `limit` the smallest true share that would be found, or NaN if so few worlds cannot show any; `place` the
-        feature of largest weight.
-
-    References
-    ----------
-    Mann and Whitney (1947), for the law of the ranks; Hanley and McNeil (1982), for its spread under a breach.
+    The law of the ranks is that of Mann and Whitney (1947), its spread under a breach that of Hanley and McNeil (1982).
     """
     known, along = measured.sampled_worlds, direction_features(measured)
     sides = [(sample_features(measured), measured.members[known])] if known.any() else []
@@ -77,14 +58,12 @@ def distinguisher(measured: Measured) -> TestResult:
     one_side = measured.members.all() or not measured.members.any()
     only_if(bool(usable), Missing.ONE_SIDE if one_side else Missing.TOO_FEW)
     found = [_judged(features, members, TestName.DISTINGUISHER.level / len(usable)) for features, members in usable]
-    best = min(found, key=lambda look: look.p_value)
-    p_value, share = of_looks(len(found), best.p_value), best.right / best.pairs
-    more = {"pairs": best.pairs, "features": best.features, "models": len(found)}
-    return TestResult(TestName.DISTINGUISHER, best.right, p_value, share, 0.5, best.limit, best.best, more)
+    best = min(found, key=lambda test: test.p_value)
+    return replace(best, p_value=of_looks(len(found), best.p_value), more={**best.more, "models": len(found)})
 
 
-def _judged(features: Features, members: Flags, level: float) -> _Look:
-    """Learn, and judge on worlds not seen."""
+def _judged(features: Features, members: Flags, level: float) -> TestResult:
+    """Learn, and judge on worlds not seen: how well one model tells worlds apart."""
     table, folds = np.stack(list(features.values()), axis=1), _folds(members)
     right, sizes, weights = 0.0, [], np.zeros(len(features))
     for number in range(1, len(_ENDS) + 1):
@@ -96,7 +75,8 @@ def _judged(features: Features, members: Flags, level: float) -> _Look:
     critical = bisect_left(range(pairs + 1), True, key=lambda count: tail(count) <= level)
     limit = _limit(sizes, critical / pairs) if critical <= pairs else math.nan
     best = list(features)[int(weights.argmax())] if weights.any() else ""
-    return _Look(right, pairs, tail(right), limit, len(features), best)
+    more = {"pairs": pairs, "features": len(features)}
+    return TestResult(TestName.DISTINGUISHER, right, tail(right), right / pairs, 0.5, limit, best, more)
 
 
 def _folds(members: Flags) -> Integers:

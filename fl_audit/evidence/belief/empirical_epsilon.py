@@ -35,7 +35,7 @@ def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
     Parameters
     ----------
     advantage, delta
-        From -1 to 1, where 1 gives infinity; above 0 and below 1.
+        The measured advantage, from -1 to 1, where 1 gives infinity; and delta, above 0 and below 1.
 
     Raises
     ------
@@ -54,6 +54,10 @@ def sensitivity_interval(signal: Floats, claim: Claim) -> EpsilonInterval:
 
     It has the range over worlds: exact bookkeeping, nothing is estimated.
 
+    Each world is a composition of Gaussian releases with its own mu_i, so the accountant is given
+    mu = sqrt(sum of mu_i^2). Sampled releases are none: they are accounted as the claim's, with noise raised by as much
+    as the sensitivities stayed below the claimed ones, in the mean of squares over the rounds of a world.
+
     Parameters
     ----------
     signal
@@ -66,12 +70,6 @@ def sensitivity_interval(signal: Floats, claim: Claim) -> EpsilonInterval:
     ------
     InputError
         If a signal is negative or not finite, there is none, or the accountant cannot account for the claim.
-
-    Notes
-    -----
-    Each world is a composition of Gaussian releases with its own mu_i, so the accountant is given
-    mu = sqrt(sum of mu_i^2). Sampled releases are none: they are accounted as the claim's, with noise raised by as much
-    as the sensitivities stayed below the claimed ones, in the mean of squares over the rounds of a world.
     """
     require(signal.ndim == 2 and signal.size > 0, f"signal has shape {signal.shape}: accepted is (worlds, rounds)")
     wrong = ~(np.isfinite(signal) & (signal >= 0))
@@ -100,10 +98,17 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
 
     That is Eq. (5) on the largest posterior belief, from log-odds, so that no belief saturates at 1.
 
+    The largest of n log-odds grows with n, so no interval of it is one of the mechanism's epsilon. With the law known,
+    N(mu^2/2, mu^2) for each world's log-odds of the truth, the largest of n falls with the confidence between
+    mu^2/2 + mu Phi^-1(p^(1/n)) at p = (1 - confidence)/2 and 1 - (1 - confidence)/2: what n worlds would show, whatever
+    was seen. Without it, the order statistics bound the median of the largest of n from below (the quantile of order
+    2^(-1/n) of one world's), and no number of scores bounds an extreme value from above without assuming a law.
+
     Parameters
     ----------
     log_odds, confidence
-        Log-odds of the dataset that was really used, without a prior, shape (worlds,), finite; above 0, below 1.
+        Log-odds of the dataset that was really used, without a prior, shape (worlds,), finite; and the confidence,
+        above 0, below 1.
     mu
         Square root of the sum of (Delta_i / sigma_i)^2 where it is the same in every world (local scaling), else None.
 
@@ -111,14 +116,6 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
     ------
     InputError
         If there is no world or a number is out of its range.
-
-    Notes
-    -----
-    The largest of n log-odds grows with n, so no interval of it is one of the mechanism's epsilon. With the law known,
-    N(mu^2/2, mu^2) for each world's log-odds of the truth, the largest of n falls with the confidence between
-    mu^2/2 + mu Phi^-1(p^(1/n)) at p = (1 - confidence)/2 and 1 - (1 - confidence)/2: what n worlds would show, whatever
-    was seen. Without it, the order statistics bound the median of the largest of n from below (the quantile of order
-    2^(-1/n) of one world's), and no number of scores bounds an extreme value from above without assuming a law.
     """
     require(log_odds.size > 0, "number of worlds is 0: accepted are whole numbers from 1")
     require(bool(np.all(np.isfinite(log_odds))), "log-odds contain NaN or infinity: accepted are finite numbers")
@@ -147,10 +144,8 @@ def advantage_interval(wins: int, worlds: int, delta: float, confidence: float) 
 
     Parameters
     ----------
-    wins, worlds
-        Games that the insider won, and games that were played.
-    delta, confidence
-        Above 0, below 1.
+    wins, worlds, delta, confidence
+        Games that the insider won, and games that were played; delta of Eq. (6) and the confidence, above 0, below 1.
 
     Raises
     ------

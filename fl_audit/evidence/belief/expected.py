@@ -78,18 +78,6 @@ def advantage_from_beliefs(log_odds: Floats, confidence: float, prior: float = 0
     return mean_interval(2 * chance_of_being_right(log_odds, prior, coin) - 1, confidence, smallest)
 
 
-def towards_truth(log_odds: Floats, members: Flags) -> tuple[Floats, ...]:
-    """Return the log-odds of D in worlds with D, and those of D' in worlds with D': the two directions.
-
-    Parameters
-    ----------
-    log_odds, members
-        Final log-odds of D, and the secret bits, true where D was used, both of shape (worlds,), or they are refused.
-    """
-    require(log_odds.shape == members.shape, f"bits have shape {members.shape}: accepted is {log_odds.shape}")
-    return log_odds[members], -log_odds[~members]
-
-
 def _delta_terms(log_odds: Floats, epsilon: float) -> Floats:
     """Return (1 - e^(eps - L))+, whose mean over worlds with the truth that L favours is delta(eps) of one direction.
 
@@ -116,7 +104,7 @@ def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confide
     log_odds, members
         Log-odds of D against D', without a prior, and whether D was used, (worlds,); at least one world of each kind.
     epsilon, confidence
-        At least 0, finite; above 0 and below 1, of which half of the rest is spent on each direction.
+        Epsilon is finite and at least 0, the confidence above 0 and below 1: half of the rest is for each direction.
 
     Raises
     ------
@@ -132,16 +120,14 @@ def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confide
 def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> PairInterval:
     """Return delta(eps) of the audited pair by counting worlds, to stand beside `delta_from_beliefs`.
 
+    The best event for delta(eps) is {L > eps} (Neyman-Pearson), so delta(eps) is P(L > eps | D) -
+    e^eps P(L > eps | D'), and the same with D and D' exchanged; the larger counts. Each of the four shares has a
+    Clopper-Pearson interval at a quarter of the level.
+
     Parameters
     ----------
     log_odds, members, epsilon, confidence
         As for `delta_from_beliefs`, which says what is raised.
-
-    Notes
-    -----
-    The best event for delta(eps) is {L > eps} (Neyman-Pearson), so delta(eps) is P(L > eps | D) -
-    e^eps P(L > eps | D'), and the same with D and D' exchanged; the larger counts. Each of the four shares has a
-    Clopper-Pearson interval at a quarter of the level.
     """
     require_epsilon(epsilon)
     # Where e^eps overflows, a single false alarm already makes the difference negative: any large factor does.
@@ -160,6 +146,12 @@ def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: 
 def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confidence: float) -> PairInterval:
     """Return epsilon(delta) of the audited pair from the log-odds.
 
+    The interval holds every epsilon at which bets on the mean of the terms (1 - e^(eps - L))+ do not refute that it is
+    delta: the true epsilon is left out only where bets on the truth win, so the confidence is the same. The stakes are
+    chosen from earlier worlds and are the same for every epsilon. No term grows with epsilon, so no gain of a bet on
+    more than delta does, and no gain of a bet on less falls: if an epsilon is refuted as too small, all smaller ones
+    are, and if one is refuted as too large, all larger ones are. So bisection finds the ends of the interval.
+
     Parameters
     ----------
     log_odds, members, confidence
@@ -167,14 +159,6 @@ def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confide
     delta
         Above 0 and below 1. Where it is smaller than a few over the number of worlds, nothing bounds epsilon from above
         and `high` is infinite.
-
-    Notes
-    -----
-    The interval holds every epsilon at which bets on the mean of the terms (1 - e^(eps - L))+ do not refute that it is
-    delta: the true epsilon is left out only where bets on the truth win, so the confidence is the same. The stakes are
-    chosen from earlier worlds and are the same for every epsilon. No term grows with epsilon, so no gain of a bet on
-    more than delta does, and no gain of a bet on less falls: if an epsilon is refuted as too small, all smaller ones
-    are, and if one is refuted as too large, all larger ones are. So bisection finds the ends of the interval.
     """
     require_delta(delta)
     each = (1 + confidence) / 2
@@ -182,7 +166,9 @@ def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confide
 
 
 def _both(log_odds: Floats, members: Flags) -> tuple[Floats, ...]:
-    parts = towards_truth(log_odds, members)
+    """Return the log-odds of D in worlds with D, and those of D' in worlds with D': the two directions."""
+    require(log_odds.shape == members.shape, f"bits have shape {members.shape}: accepted is {log_odds.shape}")
+    parts = log_odds[members], -log_odds[~members]
     require(all(part.size for part in parts), "one kind of world is missing: accepted are worlds with D and with D'")
     return parts
 
@@ -197,13 +183,11 @@ def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tupl
     largest = min(_LARGEST_EPSILON, max(0.0, float(log_odds.max())))
     stakes = Bets.of(_foreseen_terms(log_odds, delta), confidence)
 
-    def is_too_small(epsilon: float) -> bool:  # delta(eps) is proven to exceed delta
-        return stakes.on(_delta_terms(log_odds, epsilon)).refutes_too_small(delta)
-
     def is_too_large(epsilon: float) -> bool:  # delta(eps) is proven to be below delta
         return stakes.on(_delta_terms(log_odds, epsilon)).refutes_too_large(delta)
 
-    low = last_true(is_too_small, 0.0, largest)
+    # It is too small where delta(eps) is proven to exceed delta.
+    low = last_true(lambda one: stakes.on(_delta_terms(log_odds, one)).refutes_too_small(delta), 0.0, largest)
     high = 0.0 if is_too_large(0.0) else math.inf
     if high > 0 and is_too_large(largest):
         high = -last_true(lambda number: is_too_large(-number), -largest, -low)

@@ -32,8 +32,7 @@ SMALLEST_SIGNAL = 1e-9
 class InnovationGroup:
     """The innovations of the worlds with one bit."""
 
-    # Number of innovations. With fewer than 2 nothing is tested: the moments read 0, 1, 0, the z-scores 0, p 1.
-    count: int
+    count: int  # how many. With fewer than 2 nothing is tested: the moments read 0, 1, 0, the z-scores 0, p 1
     mean: float  # of all innovations; 0 expected
     variance: float  # of all innovations; 1 expected
     serial_correlation: float  # between consecutive rounds of the same world; 0 expected
@@ -65,7 +64,9 @@ class InnovationCheck:
 
 
 def innovations(increments: Floats, signal: Floats, bits: NDArray[np.integer] | Flags) -> Floats:
-    """Return (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, with - for bit 1 and + for bit 0.
+    """Return (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, with - for bit 1 and + for bit 0, shape (worlds, rounds).
+
+    They are NaN where mu_i is under `SMALLEST_SIGNAL`: such a round tells nothing.
 
     Parameters
     ----------
@@ -74,11 +75,6 @@ def innovations(increments: Floats, signal: Floats, bits: NDArray[np.integer] | 
         must be the numbers that the insider computed: differences of cumulated log-odds lose small ones.
     signal, bits
         mu_i = Delta_i / sigma_i, shape (worlds, rounds), finite and at least 0; 1 or True where D was used, (worlds,).
-
-    Returns
-    -------
-    array
-        Shape (worlds, rounds), NaN where mu_i is under `SMALLEST_SIGNAL`: such a round tells nothing.
 
     Raises
     ------
@@ -166,6 +162,8 @@ def _log_odds_density(log_odds: ArrayLike, law: LogOddsLaw) -> Floats:
 def belief_density(belief: ArrayLike, laws: Mapping[int, LogOddsLaw], prior: float = 0.5, share: float = 0.5) -> Floats:
     """Return the density of the final belief in the dataset that was really used.
 
+    Change of variables: with l = logit(belief), the density is that of l times dl/dbelief = 1 / (belief (1 - belief)).
+
     Parameters
     ----------
     belief, laws
@@ -174,10 +172,6 @@ def belief_density(belief: ArrayLike, laws: Mapping[int, LogOddsLaw], prior: flo
     prior, share
         Belief in D before the first release; share of the worlds that used D, which matters only where the two laws are
         no mirror images or the prior is not 1/2.
-
-    Notes
-    -----
-    Change of variables: with l = logit(belief), the density is that of l times dl/dbelief = 1 / (belief (1 - belief)).
     """
     point, shift = np.asarray(belief, dtype=np.float64), float(logit(prior))
     with_d = _log_odds_density(logit(point) - shift, laws[1])
@@ -202,10 +196,9 @@ def belief_grid(laws: Mapping[int, LogOddsLaw], prior: float = 0.5, points: int 
 
     Parameters
     ----------
-    laws
-        Laws of the log-odds of D, by the secret bit.
-    prior, points, tail
-        Prior probability of D, how many beliefs, and the probability that may lie beyond each end.
+    laws, prior, points, tail
+        Laws of the log-odds of D, by the secret bit; the prior probability of D; how many beliefs; and the probability
+        that may lie beyond each end.
     """
     shift, tails = float(logit(prior)), [tail, 1 - tail]
     ends = np.concatenate([laws[1].quantile(tails) + shift, -laws[0].quantile(tails) - shift])

@@ -42,8 +42,7 @@ class Measured:
 
     members: Flags  # whether D was used, bool (worlds,): the column of the differing unit in the run's membership
     increments: Floats  # what each round added to the log-odds of D against D', float64 (worlds, rounds), finite
-    # ||f_i(D) - f_i(D')|| that the insider computed, float64 (worlds, rounds), finite and at least 0.
-    sensitivity: Floats
+    sensitivity: Floats  # ||f_i(D) - f_i(D')|| that the insider computed, float64 (worlds, rounds), finite, at least 0
     sigma: Floats  # the standard deviation of the noise that the claim states, float64 (worlds, rounds), positive
     noise_multiplier: float  # z of the claim, positive: it allows no sensitivity above sigma / z
     # What was measured of the noise, (worlds, rounds), opened: with the true side alone. None where nothing was.
@@ -212,9 +211,4 @@ TESTS: dict[TestName, Test] = {}
 
 def of_family(name: TestName) -> Callable[[Test], Test]:
     """Return what declares a function to be a test of the family; it may raise `NotOffered`."""
-
-    def declared(test: Test) -> Test:
-        TESTS[name] = test
-        return test
-
-    return declared
+    return lambda test: TESTS.setdefault(name, test)

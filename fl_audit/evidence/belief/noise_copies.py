@@ -208,10 +208,11 @@ def shifted_copies(measured: Measured) -> TestResult:
     shifts = int(np.count_nonzero(usable))
     number, worst = float(counts[at]), float(counts[usable].min())
     log_p = math.log(2 * shifts) + _product_log_tail(float(size[at]), number)
-    worlds, rounds, places = (_signed(at[0], sums.shape[0]), _signed(at[1], sums.shape[1]), int(at[2]))
+    # Along worlds and rounds the shifts stand in the order of a transform.
+    worlds, rounds = (int(_order((size + 1) // 2)[one]) for one, size in zip(at[:2], sums.shape[:2], strict=True))
     critical = -float(ndtri(TestName.SHIFTED_COPIES.level / (2 * shifts)))
     p_value, limit = math.exp(float(np.minimum(0.0, log_p))), (critical + 1.2816) / math.sqrt(worst)
-    place, more = f"{worlds:+d} worlds, {rounds:+d} rounds and {places:+d} coordinates", {"shifts": shifts}
+    place, more = f"{worlds:+d} worlds, {rounds:+d} rounds and {int(at[2]):+d} coordinates", {"shifts": shifts}
     mean = float(sums[at]) / number
     return TestResult(TestName.SHIFTED_COPIES, float(size[at]), p_value, mean, 0.0, limit, place, more)
 
@@ -242,10 +243,6 @@ def _shifted_sums(values: Floats) -> tuple[Floats, Floats]:
 def _order(count: int) -> Integers:
     """Return shifts in the order of a transform: 0, 1, ..., count - 1, -(count - 1), ..., -1."""
     return np.concatenate([np.arange(count), np.arange(1 - count, 0)])
-
-
-def _signed(index: np.intp, size: int) -> int:
-    return int(index) if index <= size // 2 else int(index) - size
 
 
 def _product_log_tail(size: float, count: float) -> float:

@@ -70,7 +70,7 @@ def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
     Parameters
     ----------
     found, confidence
-        The sum of squares over the claimed variance, with its degrees of freedom; above 0 and below 1.
+        The sum of squares over the claimed variance, with its freedom; and the confidence, above 0 and below 1.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def epsilon_lower_bound_from_noise(measured: Measured, confidence: float, claim:
     Parameters
     ----------
     measured, confidence
-        The run, without innovations of which the bound is 0; above 0 and below 1.
+        The run, without innovations of which the bound is 0; and the confidence, above 0 and below 1.
     claim
         What is promised of which releases, with Gaussian noise.
     """

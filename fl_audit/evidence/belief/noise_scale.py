@@ -206,10 +206,8 @@ def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, mis
 
     Parameters
     ----------
-    name, missing
-        Which test it is, and why there is no sum where there is none.
-    found
-        The sums over the claimed variance by their places, or a single one.
+    name, found, missing
+        Which test it is; the sums over the claimed variance by their places, or a single one; and why there is none.
     """
     found = {"": found} if isinstance(found, SquareSum) else found or {}
     only_if(bool(found), missing)

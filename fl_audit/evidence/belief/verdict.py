@@ -152,7 +152,8 @@ def judge_scores(
     """Return whether scores contradict the promise, by a bound that assumes nothing, and the noise if it is known.
 
     What the bound can find depends on how far the scores separate, and nothing says how far they would under less
-    noise. So scores alone are never consistent: whether a breach would have been found is said by the noise.
+    noise. So scores alone are never consistent: whether a breach would have been found is said by the noise. Violated
+    is the promise where the lower bound at the level passes its epsilon; otherwise `judged_with_noise` says more.
 
     Parameters
     ----------
@@ -163,11 +164,6 @@ def judge_scores(
         Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
     noise
         The noise along the contribution in question in every world; None where nobody can work it out.
-
-    Returns
-    -------
-    Judgement
-        Violated where the lower bound at the level passes the promised epsilon; otherwise as `judged_with_noise` says.
 
     Raises
     ------
@@ -191,17 +187,14 @@ def judge_scores(
 def judged_with_noise(alone: Judgement, noise: NoiseAlong | None, guarantee: Guarantee) -> Judgement:
     """Return what one test and the noise along what is in question say together.
 
+    The promise is violated by either, or where the size of the noise tells members from others. Otherwise all is
+    consistent where so little noise that epsilon is 1.5 times the promised one would have been found, or inconclusive.
+
     Parameters
     ----------
     alone, noise, guarantee
         What the one test says by itself, at its share of the level; that noise in every world, None where nobody can
         work it out; and the promise.
-
-    Returns
-    -------
-    Judgement
-        Violated by either, or where the size of the noise tells members from others; otherwise consistent where so
-        little noise that epsilon is 1.5 times the promised one would have been found, and inconclusive where not.
     """
     if noise is None:
         return alone

@@ -54,8 +54,7 @@ class LowerBound:
     limit_meaning: str  # which of the two, in words
     members: int  # number of scores, those that chose the threshold included
     nonmembers: int  # likewise
-    # What speaks against the assumption or limits the bound, in words; empty where nothing was found.
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # what speaks against the assumption or limits the bound, in words; may be empty
 
     def __str__(self) -> str:
         return (
@@ -78,16 +77,10 @@ class LowerBound:
 
 def bound_json(bound: LowerBound) -> dict[str, Any]:
     """Return a lower bound as JSON values; infinite numbers are None."""
-    return {
-        "epsilon": finite(bound.epsilon),
-        "delta": bound.delta,
-        "method": str(bound.method),
-        "confidence": bound.confidence,
-        "limit_of_detection": finite(bound.limit_of_detection),
-        "limit_meaning": bound.limit_meaning,
-        "assumption": bound.assumption,
-        "warnings": list(bound.warnings),
-    }
+    head = {"epsilon": finite(bound.epsilon), "delta": bound.delta, "method": str(bound.method)}
+    limit = {"limit_of_detection": finite(bound.limit_of_detection), "limit_meaning": bound.limit_meaning}
+    said = {"assumption": bound.assumption, "warnings": list(bound.warnings)}
+    return head | {"confidence": bound.confidence} | limit | said
 
 
 def epsilon_lower_bound(
@@ -105,8 +98,8 @@ def epsilon_lower_bound(
         Scores of the games in which D and D' were used, floats, shapes (n1,) and (n0,), at least one each, no NaN.
         Infinite ones are kept by all methods but `gaussian-shift`. With a single score in a group the bound is 0.
     delta, confidence, method
-        At least 0, below 1, but `gdp` and `gaussian-shift` refuse 0, where a Gaussian mechanism's epsilon is infinite;
-        above 0.5, below 1; and how the bound is found.
+        Delta is at least 0, below 1, but `gdp` and `gaussian-shift` refuse 0, where a Gaussian mechanism's epsilon is
+        infinite; the confidence is above 0.5, below 1; and the method is how the bound is found.
 
     Raises
     ------

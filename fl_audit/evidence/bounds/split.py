@@ -28,7 +28,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats, Integers
 
@@ -114,8 +113,11 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
     orders = [np.argsort(bits.random_raw(int(size)), kind="stable") for size in sizes]
     values = np.arange(len(counts), dtype=np.float64)
     groups = [np.repeat(values, counts[:, column]) for column in (0, 1)]
-    if break_ties:
-        groups = _without_ties(groups, bits.random_raw(int(sizes.sum())))
+    if break_ties:  # scores become their places in one order, equal ones by lot; each group keeps its own order
+        together = np.concatenate(groups)
+        places = np.empty(together.size)
+        places[np.lexsort((bits.random_raw(int(sizes.sum())), together))] = np.arange(together.size)
+        groups = [places[: groups[0].size], places[groups[0].size :]]
     first, second = (
         (np.sort(group[order[:cut]]), np.sort(group[order[cut:]]))
         for group, order, cut in zip(groups, orders, map(number_that_chooses, sizes.tolist()), strict=True)
@@ -131,11 +133,3 @@ def _canonical(members: Floats, nonmembers: Floats) -> Integers:
     table = np.stack([np.bincount(part, minlength=values.size) for part in parts], axis=1).astype("<i8")
     variants = (table, table[:, ::-1], table[::-1], table[::-1, ::-1])
     return min((np.ascontiguousarray(one) for one in variants), key=lambda one: one.tobytes())
-
-
-def _without_ties(groups: list[Floats], lots: NDArray[np.uint64]) -> list[Floats]:
-    """Return the places of all scores in one order, equal ones by lot; each group in its own order as before."""
-    together = np.concatenate(groups)
-    places = np.empty(together.size)
-    places[np.lexsort((lots, together))] = np.arange(together.size)
-    return [places[: groups[0].size], places[groups[0].size :]]

@@ -207,14 +207,9 @@ def measure_membership(run: FinishedRun, _: Findings) -> MembershipNumbers | Non
     mean = mean_advantage(worlds[_COLUMNS[0]].to_numpy(dtype=np.float64), facts.confidence)
     record = empirical_advantage(worlds[_COLUMNS[1]].to_numpy() == worlds["bit"].to_numpy(), facts.confidence)
     bounds, limit = (None, None) if promise is None else (membership_bounds(promise), promise.advantage_bound_exact)
-    return MembershipNumbers(mean, record, bounds, limit, _lower_bound(run))
-
-
-def _lower_bound(run: FinishedRun) -> LowerBound | None:
-    """Return what the losses of the differing record prove: an audit of the final model alone."""
-    promise, worlds = run.facts.guarantee, run.tables.worlds
-    if promise is None or _SCORE not in worlds or run.bits.all() or not run.bits.any():
-        return None
-    scores = worlds[_SCORE].to_numpy(dtype=np.float64)
-    members, others = scores[run.bits], scores[~run.bits]
-    return epsilon_lower_bound(members, others, promise.delta, run.facts.confidence, BoundMethod.ORDER_STATISTIC)
+    proven = None
+    if promise is not None and _SCORE in worlds and run.bits.any() and not run.bits.all():
+        scores = worlds[_SCORE].to_numpy(dtype=np.float64)  # losses of the differing record: of the final model alone
+        groups, method = (scores[run.bits], scores[~run.bits]), BoundMethod.ORDER_STATISTIC
+        proven = epsilon_lower_bound(*groups, promise.delta, facts.confidence, method)
+    return MembershipNumbers(mean, record, bounds, limit, proven)

@@ -30,8 +30,7 @@ class EmpiricalNumbers:
     from_belief: EpsilonInterval
     from_advantage: EpsilonInterval
     decisive: Judgement  # what the verdict rests on
-    # The lower bound by every method that applies to the insider's log-odds; none where a group has no world.
-    bounds: tuple[LowerBound, ...]
+    bounds: tuple[LowerBound, ...]  # by every method that fits the insider's log-odds; none where a group has no world
 
     @property
     def intervals(self) -> dict[str, EpsilonInterval]:

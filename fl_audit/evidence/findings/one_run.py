@@ -33,8 +33,7 @@ class OneRunNumbers:
     worlds: int  # how many trainings there were
     held: int  # in how many the lower bound of mu was at or below `mu_true`
     mean_mu_lower: float  # of all trainings
-    # What the accountant of the canaries' client says that it has spent, where clients train privately.
-    epsilon_told: float | None = None
+    epsilon_told: float | None = None  # what the accountant of the canaries' client counted, where it trains privately
 
     @property
     def tells_too_little(self) -> bool:

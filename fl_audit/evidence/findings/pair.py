@@ -37,8 +37,7 @@ class PairNumbers:
 
     advantage: MeanInterval  # the insider's expected advantage
     counted: AdvantageEstimate  # the advantage that was counted, beside it
-    # Epsilon of the pair at the promised delta; None where one kind of world is missing.
-    epsilon: expected.PairInterval | None
+    epsilon: expected.PairInterval | None  # of the pair at the promised delta; None where one kind of world is missing
     curve: tuple[CurvePoint, ...]  # delta(epsilon) of the pair; empty likewise, or with few worlds
     calibration: Calibration  # whether the beliefs agree with what was true
 

@@ -39,8 +39,7 @@ class PromiseNumbers:
 
     guarantee: Guarantee | None  # the promise; None where nothing was promised
     rounds: int  # k, number of releases after the initial model
-    # Probability with which a unit takes part in a round, or a record in a step of its client's private training.
-    sampling_rate: float
+    sampling_rate: float  # chance of a unit to be in a round, or of a record in a step of its client's private training
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `guarantee`; what was not promised is None."""

@@ -39,8 +39,7 @@ class ModelNumbers:
 
     test_accuracy: float  # share of right predictions on test records, mean over worlds
     test_auroc: float  # area under the ROC on test records, mean over worlds; NaN where there is none
-    # What the same training without privacy is worth; None where no such run was named.
-    unprotected: Unprotected | None = None
+    unprotected: Unprotected | None = None  # the same training without privacy; None where no such run was named
     commonest: float | None = None  # what naming the most frequent class is worth; None where it is not known
 
     def to_json(self) -> dict[str, Any]:

@@ -100,8 +100,7 @@ class Achieved:
     # The epsilon that its scores prove, from one target of every world; None where its worlds were each other's shadows
     # and none were kept apart.
     bound: LowerBound | None
-    # The epsilon that the first world proves by itself; None of who knows other coins of it.
-    one_run: OneRunBound | None
+    one_run: OneRunBound | None  # the epsilon that the first world alone proves; None of who knows other coins of it
     # The same by the whole trade-off curve of (epsilon, delta)-DP, from the same guesses; each bound holds by itself.
     by_tradeoff: OneRunBound | None = None
 
@@ -119,8 +118,8 @@ def achieved_by_attack(
         The same where some worlds were shadows alone, which are NaN; all scores, if the attack has no shadows; None
         where no worlds were kept apart.
     membership, delta, confidence, knows_coins
-        Which targets were in, in which worlds; of the bounds, from 0 to below 1, and above 0.5 and below 1; and whether
-        the attacker of a world knows some of its coins, so that its guesses are no test of a single run.
+        Which targets were in, in which worlds; delta of the bounds, from 0 to below 1, and their confidence, above 0.5
+        and below 1; and whether the attacker of a world knows some of its coins: its guesses then test no single run.
     """
     has_shadows = apart is not scores
     rates = membership_rates(scores, membership, _draws(), confidence, shadows_of_each_other=has_shadows)

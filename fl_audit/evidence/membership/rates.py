@@ -110,12 +110,26 @@ def membership_rates(
 ) -> MembershipRates:
     """Return what an attack achieves, with intervals over worlds.
 
+    The half-width is the largest of three: the distances to the two quantiles of the bootstrap, and t standard errors.
+    t is the quantile of Student's law with W - 1 degrees of freedom for W worlds, the standard error that of the
+    bootstrap times sqrt(W / (W - 1)), and the quantiles are taken at Phi of the product, further out than the
+    confidence says (Hesterberg 2015, What teachers should know about the bootstrap, section 3.5).
+
+    The factor of the square root of 2: where nothing leaks, what an attack on world w takes from world v is to first
+    order a product of both worlds' chance, h(w, v), and the attack on v takes h(v, w) from w. For online LiRA they are
+    equal, so that every pair of worlds counts twice: the variance of the mean over worlds is twice what worlds drawn
+    again by themselves show. More than that it cannot be, by the inequality of Cauchy and Schwarz. Where something
+    leaks, each world's own chance weighs more, and the interval is wider than it need be. Attacked worlds that are
+    nobody's shadows (`shadows` of the attacks) need no factor.
+
+    Held against coins in `experiments.studies.coverage`.
+
     Parameters
     ----------
     scores
         Higher for a likelier member, no NaN, shape (worlds, targets); 2 worlds or more.
     membership, generator, resamples
-        Which targets were in, in which worlds; draws the worlds of each resample; and how many, at least 100.
+        Which targets were in, in which worlds; what draws the worlds of each resample; and how many, at least 100.
     confidence
         Confidence of the four intervals together, above 0.5 and below 1: each leaves out a quarter of the level
         (Bonferroni).
@@ -131,22 +145,6 @@ def membership_rates(
     InputError
         If shapes do not fit, a score is NaN, a number is out of its range, there are no members or no others, or no
         world has both.
-
-    Notes
-    -----
-    The half-width is the largest of three: the distances to the two quantiles of the bootstrap, and t standard errors.
-    t is the quantile of Student's law with W - 1 degrees of freedom for W worlds, the standard error that of the
-    bootstrap times sqrt(W / (W - 1)), and the quantiles are taken at Phi of the product, further out than the
-    confidence says (Hesterberg 2015, What teachers should know about the bootstrap, section 3.5).
-
-    The factor of the square root of 2: where nothing leaks, what an attack on world w takes from world v is to first
-    order a product of both worlds' chance, h(w, v), and the attack on v takes h(v, w) from w. For online LiRA they are
-    equal, so that every pair of worlds counts twice: the variance of the mean over worlds is twice what worlds drawn
-    again by themselves show. More than that it cannot be, by the inequality of Cauchy and Schwarz. Where something
-    leaks, each world's own chance weighs more, and the interval is wider than it need be. Attacked worlds that are
-    nobody's shadows (`shadows` of the attacks) need no factor.
-
-    Held against coins in `experiments.studies.coverage`.
     """
     values = _checked(scores, membership)
     worlds = membership.worlds
@@ -160,11 +158,14 @@ def membership_rates(
     step = max(1, _CELLS_AT_ONCE // ranked.top)
     drawn = np.concatenate([ranked.rates(weights[start : start + step]) for start in range(0, resamples, step)])
     stretch = math.sqrt(2) if shadows_of_each_other else 1.0
-    half = stretch * _half_widths(drawn, point, worlds, (1 - confidence) / point.size)
+    level = (1 - confidence) / point.size
+    reach = math.sqrt(worlds / (worlds - 1)) * float(stdtrit(worlds - 1, 1 - level / 2))
+    below, above = np.nanquantile(drawn, [float(ndtr(-reach)), 1 - float(ndtr(-reach))], axis=0)
+    half = stretch * np.maximum(reach * np.nanstd(drawn, axis=0), np.maximum(point - below, above - point))
     low, high = np.clip(point - half, 0, 1), np.clip(point + half, 0, 1)
     auc, tpr_0001, tpr_001, balanced = (Interval(*map(float, one)) for one in zip(point, low, high, strict=True))
     if of_insiders:
-        auc = _share_of(_areas_between_worlds(values, membership), (1 - confidence) / point.size)
+        auc = _share_of(_areas_between_worlds(values, membership), level)
     members = int(membership.is_in.sum())
     return MembershipRates(auc, tpr_0001, tpr_001, balanced, confidence, worlds, members, values.size - members)
 
@@ -209,15 +210,6 @@ def _share_of(values: Floats, level: float) -> Interval:
     low = float(betaincinv(right, wrong + 1, level / 2)) if right > 0 else 0.0
     high = float(betaincinv(right + 1, wrong, 1 - level / 2)) if wrong > 0 else 1.0
     return Interval(share, low, high)
-
-
-def _half_widths(drawn: Floats, point: Floats, worlds: int, level: float) -> Floats:
-    """Return half the width of each interval at a level, from resampled figures (resamples, figures)."""
-    reach = math.sqrt(worlds / (worlds - 1)) * float(stdtrit(worlds - 1, 1 - level / 2))
-    tail = float(ndtr(-reach))
-    low, high = np.nanquantile(drawn, [tail, 1 - tail], axis=0)
-    widest = np.maximum(reach * np.nanstd(drawn, axis=0), np.maximum(point - low, high - point))
-    return np.asarray(widest, dtype=np.float64)
 
 
 class _Ranked:

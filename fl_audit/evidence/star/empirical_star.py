@@ -131,9 +131,9 @@ def empirical_epsilon_star(
     member_losses, population_losses
         As for `parametric_epsilon_star`, but one loss of each is enough.
     delta, cut
-        From 0 to below 1; from 0 to below 0.5. A threshold counts if its FPR and FNR both lie above `cut` and below
-        1 - `cut`; at 0 all count. Where the losses offer no such threshold (the two sets do not overlap, or are
-        constant) all count as well, because leaving all of them out would hide a perfect attack.
+        Delta is from 0 to below 1, the cut from 0 to below 0.5. A threshold counts if its FPR and FNR both lie above
+        `cut` and below 1 - `cut`; at 0 all count. Where the losses offer no such threshold (the two sets do not
+        overlap, or are constant) all count as well, because leaving all of them out would hide a perfect attack.
 
     Raises
     ------

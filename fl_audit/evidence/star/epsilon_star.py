@@ -46,8 +46,7 @@ class StarSettings:
     """Which Epsilon* is asked for."""
 
     delta: float  # from 0 to below 1
-    # From 0 to below 0.5. Thresholds with an error rate below `cut` or above 1 - `cut` are left out; 0 leaves out none.
-    cut: float = 0.0
+    cut: float = 0.0  # from 0 to below 0.5: error rates below it or above 1 - `cut` are left out; 0 leaves out none
 
     def __post_init__(self) -> None:
         require_star_delta(self.delta)

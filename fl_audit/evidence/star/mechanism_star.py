@@ -57,10 +57,8 @@ class MechanismStar:
     mean_of_models: float  # mean of the Epsilon* of the models; at least 0
     models: int  # number of models
     delta: float  # the delta at which all of them hold
-    # Lower confidence bound on the mechanism's epsilon, at least 0; None where exact laws were given.
-    lower_bound: float | None = None
-    # Least probability with which the mechanism's epsilon is at or above `lower_bound`; None without one.
-    confidence: float | None = None
+    lower_bound: float | None = None  # lower confidence bound on its epsilon, at least 0; None where laws were given
+    confidence: float | None = None  # least probability with which its epsilon reaches `lower_bound`; None without one
 
 
 def mechanism_star_gaussian(
@@ -148,8 +146,8 @@ def mechanism_lower_bound(
         records, and each must have its own sample from the same source: with one training set, or one sample, for all
         of them the bound is not valid.
     delta, confidence
-        From 0 to below 1; and least probability with which the mechanism's epsilon is at or above the bound, above 0
-        and below 1.
+        Delta, from 0 to below 1; and the least probability with which the mechanism's epsilon is at or above the bound,
+        above 0 and below 1.
 
     Raises
     ------
