@@ -82,8 +82,7 @@ class RunFacts:
 
         Correlated noise is whitened, and a whitened round holds the contributions of earlier rounds too.
         """
-        law = self.game.law
-        if not law.adds_noise:
+        if not (law := self.game.law).adds_noise:
             return self.global_sensitivity
         return self.global_sensitivity * (self.faced_multiplier / law.round_multiplier(self.game.standpoint))
 
@@ -132,8 +131,7 @@ class FinishedRun:
     @property
     def chosen_releases(self) -> tuple[int, int] | None:
         """First and last of the releases that early stopping chose as final models; None without early stopping."""
-        table = self.tables.worlds
-        if "chosen_release" not in table:
+        if "chosen_release" not in (table := self.tables.worlds):
             return None
         return int(table["chosen_release"].min()), int(table["chosen_release"].max())
 
@@ -178,8 +176,7 @@ class FinishedRun:
     @property
     def can_compare_targets(self) -> bool:
         """Whether attacks can be measured: there are two worlds, and one has a member and another target."""
-        table = self.tables.targets
-        if table is None or self.worlds < 2:
+        if (table := self.tables.targets) is None or self.worlds < 2:
             return False
         inside = table.groupby("world")["is_in"].agg(["any", "all"])
         return bool((inside["any"] & ~inside["all"]).any())
@@ -302,8 +299,7 @@ class FinishedRun:
 
         Empty where no such law is known.
         """
-        promise = self.facts.guarantee
-        if promise is None or not self.facts.game.law.weighs_exactly:
+        if (promise := self.facts.guarantee) is None or not self.facts.game.law.weighs_exactly:
             return {}
         truths = {1: Truth.PRESENT, 0: Truth.ABSENT}
         events, adjacency = promise.claim.events, promise.adjacency

@@ -54,11 +54,9 @@ class LiveNumbers:
     finding: OneRunFinding  # what all whole rounds certify to who looks once, at a time chosen beforehand
     belief_lower: float  # the belief that the noise so certified lets an insider reach: beside `promise.belief_bound`
     looks: tuple[Look, ...]  # the declared looks that have taken place, in order
-    # `last`, `released`: number of the last round that was kept, whole or not, and how many were kept; with those that
-    # were set aside of a training that was carried on from a model of its own.
-    last: int
-    released: int
-    carried_on: int  # how many these are
+    last: int  # number of the last round that was kept, whole or not
+    released: int  # how many rounds were kept, with those that were set aside
+    carried_on: int  # how many were set aside, of a training that was carried on from a model of its own
     misnamed: tuple[int, ...]  # numbers of canaries that two clients sent in one round, or that nobody watches
     misfits: tuple[Misfit, ...]  # canaries whose rounds do not count, and why
     doubts: Doubts  # what keeps that which was found from being `consistent`

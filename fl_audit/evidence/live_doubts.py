@@ -160,8 +160,7 @@ def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relat
     What is sent along other directions has mean 0 along theirs. So what is out scores 0 on average if nothing is sent,
     and lies half of what shows of mu below if its opposite is: either is held to Student's t, at 1 in 1,000.
     """
-    out = scores[coins == 0]
-    if out.size < 2:
+    if (out := scores[coins == 0]).size < 2:
         return False
     degrees, root = out.size - 1 + decoys.size, sqrt(out.size)
     squares = float(out.size * np.var(out) + np.sum(np.square(decoys)))

@@ -260,11 +260,9 @@ def likeness(true: Floats32, drawn: Floats32, population: Floats32) -> Likeness:
         If shapes differ.
     """
     shapes = {true.shape[1:], drawn.shape[1:], population.shape[1:]}
-    require(
-        true.shape == drawn.shape and len(shapes) == 1,
-        f"pictures have shapes {true.shape}, {drawn.shape} and {population.shape}: accepted are drawings of each true "
-        "picture, and others of their shape",
-    )
+    alike, seen = true.shape == drawn.shape and len(shapes) == 1, f"{true.shape}, {drawn.shape} and {population.shape}"
+    accepted = "drawings of each true picture, and others of their shape"
+    require(alike, f"pictures have shapes {seen}: accepted are {accepted}")
     error = np.square(true.astype(np.float64) - drawn).reshape(len(true), -1).mean(axis=1)
     with np.errstate(divide="ignore"):
         psnr = -10 * np.log10(error)

@@ -151,8 +151,7 @@ class Provenance:
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> "Provenance":
         """Return what was stored; KeyError, TypeError or ValueError says that it is something else."""
-        sessions = tuple(Session(**session) for session in stored["sessions"])
-        if not sessions:
+        if not (sessions := tuple(Session(**session) for session in stored["sessions"])):
             raise ValueError("no session was noted")
         for session in sessions:
             datetime.fromisoformat(session.began)

@@ -163,9 +163,8 @@ def _limit(sizes: list[tuple[int, int]], critical: float) -> float:
 
     def short(share: float) -> float:
         first, second = share / (2 - share) - share**2, 2 * share**2 / (1 + share) - share**2
-        variance = sum(
-            one * other * (share * (1 - share) + (one - 1) * first + (other - 1) * second) for one, other in sizes
-        )
+        alone = share * (1 - share)
+        variance = sum(one * other * (alone + (one - 1) * first + (other - 1) * second) for one, other in sizes)
         return share - float(ndtri(DETECTION_POWER)) * math.sqrt(max(0.0, variance)) / pairs - critical
 
     return float(brentq(short, critical, 1.0)) if short(1.0) > 0 else 1.0

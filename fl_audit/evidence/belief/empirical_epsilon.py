@@ -160,8 +160,7 @@ def advantage_interval(wins: int, worlds: int, delta: float, confidence: float) 
     """
     ends = clopper_pearson(wins, worlds, confidence)
     epsilons = [epsilon_from_measured_advantage(2 * p - 1, delta) for p in (ends[0], wins / worlds, ends[1])]
-    note = (
-        "Clopper-Pearson interval of the share of games won, through Eq. (6) of the paper, which describes noise "
-        "calibrated by Eq. (1): elsewhere it is no interval of the mechanism's epsilon."
-    )
+    said = "Clopper-Pearson interval of the share of games won, through Eq. (6) of the paper"
+    other = "elsewhere it is no interval of the mechanism's epsilon"
+    note = f"{said}, which describes noise calibrated by Eq. (1): {other}."
     return EpsilonInterval(epsilons[1], epsilons[0], epsilons[2], confidence, note)

@@ -156,8 +156,7 @@ def epsilon_lower_bound_from_noise(measured: Measured, confidence: float, claim:
     claim
         What is promised of which releases, with Gaussian noise.
     """
-    found = record_squares(measured)
-    if found is None:
+    if (found := record_squares(measured)) is None:
         return 0.0
     if found.value == 0:
         return math.inf

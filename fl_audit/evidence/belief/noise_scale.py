@@ -164,10 +164,8 @@ def noise_place(measured: Measured) -> TestResult:
     """
     worlds, rounds, _ = measured.sample.shape
     squares = np.sum(np.square(measured.sample), axis=(0, 1))
-    found = {
-        f"coordinate {number} ({tensor})": _summed(value, worlds * rounds)
-        for (number, tensor), value in zip(measured.noise.places, squares, strict=True)
-    }
+    places = zip(measured.noise.places, squares, strict=True)
+    found = {f"coordinate {number} ({tensor})": _summed(value, worlds * rounds) for (number, tensor), value in places}
     sums = measured.noise.strides[measured.sampled_worlds][:, :, 0].sum(axis=(0, 1))
     for name, size, value in zip(*_classes(measured), sums, strict=True):
         if size > 1:
@@ -304,8 +302,7 @@ def _p_value(one: _Side, other: _Side) -> float:
     (value, freedom), (against, others) = _total(one), _total(other)
     if value <= 0 and against <= 0:
         return 1.0
-    uneven = _uneven_p(one, other)
-    if uneven is not None:
+    if (uneven := _uneven_p(one, other)) is not None:
         return uneven
     if against <= 0:
         return 0.0
@@ -318,8 +315,7 @@ def _uneven_p(one: _Side, other: _Side) -> float | None:
 
     Cube roots of mean squares are nearly normal with a known spread (Wilson and Hilferty 1931).
     """
-    rest = one[0].size + other[0].size - 2
-    if rest < 1:
+    if (rest := one[0].size + other[0].size - 2) < 1:
         return None
     means, precisions, squares = [], [], 0.0
     for sums, freedom in (one, other):

@@ -141,16 +141,13 @@ def low_bits(measured: Measured) -> TestResult:
     sums, counts = measured.noise.low_bits[:, :, 0], measured.noise.low_bits_count[:, :, 0]
     known = ~np.isnan(sums)
     total, count = np.where(known, sums, 0.0).sum(axis=(0, 1)), np.where(known, counts, 0).sum(axis=(0, 1))
-    offered = {
-        kind: float(total[at]) / math.sqrt(count[at] / 2)
-        for at, kind in enumerate(LOW_BITS_KINDS)
-        if count[at] >= _FEWEST_COORDINATES
-    }
+    kinds = [at for at in range(len(LOW_BITS_KINDS)) if count[at] >= _FEWEST_COORDINATES]
+    offered = {LOW_BITS_KINDS[at]: float(total[at]) / math.sqrt(count[at] / 2) for at in kinds}
     only_if(bool(offered), Missing.ROUNDING)
     kind, largest = max(offered.items(), key=lambda item: item[1])
     place = LOW_BITS_KINDS.index(kind)
     reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.LOW_BITS.level / len(offered)))
-    fewest = float(min(count[LOW_BITS_KINDS.index(name)] for name in offered))
+    fewest = float(min(count[at] for at in kinds))
     p_value, limit = of_looks(len(offered), float(ndtr(-largest))), min(1.0, reach / math.sqrt(2 * fewest))
     mean = float(total[place] / count[place])
     return TestResult(TestName.LOW_BITS, largest, p_value, mean, promised=0.0, limit=limit, place=kind)
@@ -162,10 +159,8 @@ class _Look:
 
     unit: str  # in units of what the values and frequencies are
     values: Floats  # the noise
-    # `lowest`, `highest`: below the lowest frequency normal noise shows itself, above the highest the rounding of
-    # 32-bit numbers does.
-    lowest: float
-    highest: float
+    lowest: float  # the lowest frequency: below it normal noise shows itself
+    highest: float  # the highest: above it the rounding of 32-bit numbers does
 
 
 @of_family(TestName.GRID)

@@ -45,11 +45,9 @@ class Judgement:
     tests: tuple[TestResult, ...]  # every test that was made, in the order of their declaration
     not_offered: tuple[tuple[TestName, Missing], ...]  # the tests that have nothing to say about this run, and why
     noise: estimates.NoiseEstimate  # how much noise there is over what was promised
-    # `epsilon_lower_bound`, `epsilon_lower_bound_at_level`: lower bounds on epsilon, at the promise's delta, that hold
-    # with `confidence`, the configured one, and with 1 - `level`, under `assumption`.
-    epsilon_lower_bound: float
-    epsilon_lower_bound_at_level: float
-    confidence: float
+    epsilon_lower_bound: float  # a lower bound at the promise's delta that holds with `confidence` under `assumption`
+    epsilon_lower_bound_at_level: float  # likewise with 1 - `level`
+    confidence: float  # the configured one
     method: str  # how the lower bound is found, in plain English
     assumption: str  # what the lower bound rests on, in plain English
     # Smallest true epsilon, at the promise's delta, that would be called violated with probability 0.9 by the test that

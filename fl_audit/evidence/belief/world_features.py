@@ -72,8 +72,7 @@ def direction_features(measured: Measured) -> Features:
         directions["along the gradients"] = measured.residuals.gradient / measured.sigma
     features: Features = {}
     for number, (name, values) in enumerate(directions.items()):
-        unknown = np.isnan(values)
-        if unknown.all():
+        if (unknown := np.isnan(values)).all():
             continue
         drawn = generator(seed, Purpose.DISTINGUISHER, client=number + 1).standard_normal(values.shape)
         # Noise above the promise is no breach, so what stands for unknown noise is as large as the rest of it.
@@ -165,8 +164,7 @@ def _lag_features(values: Floats) -> Features:
 def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Features:
     """Return what repeats within a world: rounds, coordinates, neighbours and single values."""
     features = _lag_features(values)
-    first = np.flatnonzero(neighbours)
-    if first.size:
+    if (first := np.flatnonzero(neighbours)).size:
         left, right = values[:, :, first], values[:, :, first + 1]
         count = math.sqrt(left[0].size)
         features["correlation of neighbouring coordinates"] = np.einsum("wrs,wrs->w", left, right) / count
@@ -200,8 +198,7 @@ def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
     steps = {}
     for look, (finest, coarsest) in limits.items():
         for kind, declared in _GRIDS.items():
-            fine = [step for step in declared if 4 * finest <= step <= coarsest]
-            if fine:
+            if fine := [step for step in declared if 4 * finest <= step <= coarsest]:
                 steps[f"{kind} grid {look}"] = look == "as such", fine[0]
     return steps
 

@@ -249,10 +249,8 @@ def _gaussian_tradeoff_warnings(members: Floats, nonmembers: Floats) -> tuple[st
     found = list(_repeated(members, nonmembers, "the log-odds of a Gaussian mechanism do not"))
     distance = _bend(np.sort(members), np.sort(nonmembers))
     if abs(distance) > -float(ndtri(_FALSE_ALARM / 2)):
-        found.append(
-            f"the trade-off that the scores show is not Gaussian ({abs(distance):.1f} standard errors): if they are "
-            "the best scores of the mechanism, the bound may certify too much"
-        )
+        seen = f"the trade-off that the scores show is not Gaussian ({abs(distance):.1f} standard errors)"
+        found.append(f"{seen}: if they are the best scores of the mechanism, the bound may certify too much")
     return tuple(found)
 
 

@@ -118,10 +118,8 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
         places = np.empty(together.size)
         places[np.lexsort((bits.random_raw(int(sizes.sum())), together))] = np.arange(together.size)
         groups = [places[: groups[0].size], places[groups[0].size :]]
-    first, second = (
-        (np.sort(group[order[:cut]]), np.sort(group[order[cut:]]))
-        for group, order, cut in zip(groups, orders, map(number_that_chooses, sizes.tolist()), strict=True)
-    )
+    cuts = zip(groups, orders, map(number_that_chooses, sizes.tolist()), strict=True)
+    first, second = ((np.sort(group[order[:cut]]), np.sort(group[order[cut:]])) for group, order, cut in cuts)
     return ScoreSplit(ScorePart(first[0], second[0]), ScorePart(first[1], second[1]), values=len(counts))
 
 

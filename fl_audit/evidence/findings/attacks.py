@@ -35,10 +35,8 @@ class AttackNumbers:
     # AUC that the insiders' signal-to-noise ratios lead to, were these fixed; None without insider, or where rounds are
     # sampled in secret.
     insider_auc: float | None
-    # `largest_auc`, `largest_order`: AUC that the promise allows to an insider, who is compared over worlds, and to an
-    # attacker who is shown a member and another of the same world; None without a promise.
-    largest_auc: float | None
-    largest_order: float | None
+    largest_auc: float | None  # AUC that is allowed to an insider, who is compared over worlds; None without a promise
+    largest_order: float | None  # that of an attacker who is shown a member and another of the same world; likewise
     # The largest TPR at 0.1 % and at 1 % false alarms, and the largest balanced accuracy, that the promise allows.
     largest_rates: tuple[float | None, float | None, float | None]
 

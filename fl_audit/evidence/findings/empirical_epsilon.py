@@ -63,18 +63,15 @@ def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalNumbers 
     if promise is None or verdict is None or verdict.judgement is None or not run.has_insider:
         return None
     confidence, won, law = run.facts.confidence, int(run.tables.worlds["won"].sum()), run.facts.game.law
-    mu, bounds, has_law = promise.mu if run.has_normal_final_law else None, tuple[LowerBound, ...](), law.weighs_exactly
+    mu, bounds = promise.mu if run.has_normal_final_law else None, tuple[LowerBound, ...]()
+    shown = estimates.sensitivity_interval(run.accounted_signal, promise.claim) if law.weighs_exactly else None
+    believed = estimates.belief_interval(run.towards_truth, confidence, mu)
+    counted = estimates.advantage_interval(won, run.worlds, promise.delta, confidence)
     if run.bits.any() and not run.bits.all():
         scores = run.log_odds[run.bits], run.log_odds[~run.bits]
         known = ScoreLaw.ANY if mu is None else ScoreLaw.NORMAL_EQUAL_SPREAD
         bounds = all_bounds(*scores, promise.delta, confidence, known)
-    return EmpiricalNumbers(
-        estimates.sensitivity_interval(run.accounted_signal, promise.claim) if has_law else None,
-        estimates.belief_interval(run.towards_truth, confidence, mu),
-        estimates.advantage_interval(won, run.worlds, promise.delta, confidence),
-        verdict.judgement,
-        bounds,
-    )
+    return EmpiricalNumbers(shown, believed, counted, verdict.judgement, bounds)
 
 
 @dataclass(frozen=True)
@@ -108,8 +105,7 @@ def measure_scores(run: FinishedRun, _: Findings) -> ScoreNumbers | None:
 
 
 def _of_each(run: FinishedRun) -> dict[int, AreaUnderCurve]:
-    table = run.tables.insiders
-    if table is None:
+    if (table := run.tables.insiders) is None:
         return {}
     by_client = table.pivot(index="world", columns="insider", values="score").loc[run.tables.worlds["world"]]
     scores = {int(str(client)): column.to_numpy(dtype=np.float64) for client, column in by_client.items()}

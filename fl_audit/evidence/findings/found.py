@@ -13,7 +13,6 @@ class Findable(Protocol):
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries of `summary.json` by their names at its top level."""
-        ...
 
 
 Numbers = TypeVar("Numbers")

@@ -30,8 +30,7 @@ class InsiderNumbers:
 
 def measure_insider(run: FinishedRun, _: Findings) -> InsiderNumbers | None:
     """Return what the insider achieved; None without a promise or an insider."""
-    promise = run.facts.guarantee
-    if promise is None or not run.has_insider:
+    if (promise := run.facts.guarantee) is None or not run.has_insider:
         return None
     # The promise bounds the log-odds; at a prior of 1/2 this counts the beliefs beyond the bound.
     limit = logit(promise.belief_bound) - logit(promise.prior)
@@ -99,11 +98,9 @@ class InnovationNumbers:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `innovations`."""
-        names = ("count", "mean", "variance", "serial_correlation")
-        groups = [
-            {"bit": bit} | {name: getattr(group, name) for name in names} | {"ks_p": group.ks_p_value}
-            for bit, group in self.groups
-        ]
+        groups, names = [], ("count", "mean", "variance", "serial_correlation")
+        for bit, group in self.groups:
+            groups.append({"bit": bit} | {name: getattr(group, name) for name in names} | {"ks_p": group.ks_p_value})
         return {"innovations": {"holds": self.check.holds, "rounds_left_out": self.check.left_out, "groups": groups}}
 
     @property

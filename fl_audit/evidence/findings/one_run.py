@@ -57,9 +57,8 @@ def measure_one_run(run: FinishedRun, _: Findings) -> OneRunNumbers | None:
     claim = _claim_of_canaries(run, facts)
     each = [_certified(run, one, claim, run.facts.confidence) for _, one in table.groupby("world", sort=True)]
     lower = np.array([one.mu_lower for one in each])
-    return OneRunNumbers(
-        each[0], facts.mu, len(each), int((lower <= facts.mu).sum()), float(lower.mean()), _told(run, facts, claim)
-    )
+    held, mean = int((lower <= facts.mu).sum()), float(lower.mean())
+    return OneRunNumbers(each[0], facts.mu, len(each), held, mean, _told(run, facts, claim))
 
 
 def judge_canaries(run: FinishedRun) -> Judgement | None:

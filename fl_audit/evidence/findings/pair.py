@@ -43,17 +43,11 @@ class PairNumbers:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `pair`."""
-        advantage, epsilon, beliefs = self.advantage, self.epsilon, json_of(self.calibration)
+        mean, beliefs = self.advantage, json_of(self.calibration)
         beliefs.pop("confidence")
-        return {
-            "pair": {
-                "advantage": _interval_json(advantage.mean, advantage),
-                "advantage_standard_error": finite(advantage.standard_error),
-                "epsilon": None if epsilon is None else _interval_json(epsilon.value, epsilon),
-                "delta_of_epsilon": json_of(self.curve),
-                "calibration": beliefs,
-            }
-        }
+        told = {"advantage": _interval_json(mean.mean, mean), "advantage_standard_error": finite(mean.standard_error)}
+        told |= {"epsilon": None if self.epsilon is None else _interval_json(self.epsilon.value, self.epsilon)}
+        return {"pair": told | {"delta_of_epsilon": json_of(self.curve), "calibration": beliefs}}
 
 
 def _interval_json(value: float, found: MeanInterval | expected.PairInterval) -> dict[str, Any]:

@@ -166,10 +166,9 @@ class ClippingNumbers:
 
     first_norm: float  # norm of the first round
     last_norm: float  # median over worlds of the norm of the last one
-    # Noise multipliers of the sum of updates, of the count of those within the norm, and of both releases together.
-    sum_noise_multiplier: float
-    count_noise_multiplier: float
-    noise_multiplier: float
+    sum_noise_multiplier: float  # of the sum of updates
+    count_noise_multiplier: float  # of the count of updates within the norm
+    noise_multiplier: float  # of both releases together
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `clipping`."""
@@ -291,8 +290,7 @@ def measured_advantage(of_first: Floats, of_second: Floats, confidence: float) -
 
 def measure_record_promise(run: FinishedRun, _: Findings) -> RecordPromise | None:
     """Return what each record is promised by itself; None where records are not randomised."""
-    claim = run.facts.record_claim
-    if claim is None:
+    if (claim := run.facts.record_claim) is None:
         return None
     randomiser, shape = claim.randomiser, claim.shape
     counted, whole = pure_epsilon(randomiser.counted_events(shape)), pure_epsilon(randomiser.whole_events(shape))

@@ -23,10 +23,8 @@ class StarNumbers:
     max: float  # the largest, likewise
     delta: float  # at which it was computed
     cut: float  # error rates beyond it were left out
-    # `untrained_mean`, `untrained_max`: the same of the initial models, which cannot leak: what chance alone reaches
-    # with so many losses. NaN where it was not computed for them.
-    untrained_mean: float
-    untrained_max: float
+    untrained_mean: float  # mean of the initial models, which cannot leak: what chance alone reaches; NaN where unknown
+    untrained_max: float  # the largest of them, likewise
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `epsilon_star`."""

@@ -24,10 +24,9 @@ class VerdictNumbers:
     # its speed was not noted or no number of worlds would do.
     seconds_needed: float | None = None
     promised: float = math.inf  # the promised epsilon; infinite where nothing was promised
-    # `missing_anywhere`, `missing_at_unit`: share of the noise that, if it were missing, would have been found in 9 of
-    # 10 runs: everywhere, or just where it hides the differing unit. None where that could not be measured.
+    # Share of the noise that, if it were missing, would have been found in 9 of 10 runs; None if not measured.
     missing_anywhere: float | None = None
-    missing_at_unit: float | None = None
+    missing_at_unit: float | None = None  # the same just where it hides the differing unit
 
     @property
     def judged(self) -> Judgement:

@@ -55,8 +55,7 @@ def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:
     """
     alarms = np.asarray(fpr, dtype=np.float64)
     require(bool(((alarms >= 0) & (alarms <= 1)).all()), f"FPR is {alarms}: accepted are numbers from 0 to 1")
-    mu = profile.gaussian_mu
-    if mu is not None:
+    if (mu := profile.gaussian_mu) is not None:
         return np.asarray(ndtr(ndtri(alarms) + mu), dtype=np.float64)
     return 1 - _Tradeoff(profile).missed(alarms)
 
@@ -79,8 +78,7 @@ def largest_auc(profile: PrivacyProfile) -> float:
     >>> round(largest_auc(profile), 9)  # a coin that tells the truth with probability 3/4
     0.75
     """
-    mu = profile.gaussian_mu
-    if mu is not None:
+    if (mu := profile.gaussian_mu) is not None:
         return float(ndtr(mu / math.sqrt(2)))
     curve = _Tradeoff(profile)
     return 1 - float(np.trapezoid(curve.missed(curve.corners), curve.corners))
@@ -99,8 +97,7 @@ def largest_order(profile: PrivacyProfile) -> float:
     InputError
         If there is so little noise that a grid cannot hold the losses.
     """
-    mu = profile.gaussian_mu
-    if mu is not None:
+    if (mu := profile.gaussian_mu) is not None:
         return float(ndtr(mu))
     curve = _Tradeoff(profile)
     alarms, found = curve.corners, 1 - curve.missed(curve.corners)

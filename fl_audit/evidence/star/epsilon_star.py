@@ -74,10 +74,8 @@ def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_leas
     """
     members = _checked_losses(member_losses, "member losses", at_least)
     population = _checked_losses(population_losses, "population losses", at_least)
-    require(
-        members.shape[:-1] == population.shape[:-1],
-        f"member losses have leading axes {members.shape[:-1]}: accepted are {population.shape[:-1]}, the population's",
-    )
+    axes, others = members.shape[:-1], population.shape[:-1]
+    require(axes == others, f"member losses have leading axes {axes}: accepted are {others}, the population's")
     return members, population
 
 

@@ -69,10 +69,8 @@ def gather(member_losses: Floats, population_losses: Floats) -> tuple[LossCells,
     own = np.diff(counts.members, prepend=0)
     ends = np.flatnonzero(counts.last) + 1
     if counts.thresholds.size > _ALL_APART:
-        wanted = [
-            np.searchsorted(ranks, _tail_ranks(total, _CELL_FINENESS), side="left") + 1
-            for ranks, total in ((counts.members, counts.member_total), (counts.population, counts.population_total))
-        ]
+        sets = ((counts.members, counts.member_total), (counts.population, counts.population_total))
+        wanted = [np.searchsorted(ranks, _tail_ranks(total, _CELL_FINENESS), side="left") + 1 for ranks, total in sets]
         # A cell ends where its last value does, so that equal losses stay together.
         ends = np.unique(ends[np.searchsorted(ends, np.concatenate([*wanted, [counts.thresholds.size]]))])
     starts = np.concatenate([[0], ends[:-1]])

@@ -196,10 +196,8 @@ def _warnings(
         if np.ptp(each) == 0:
             found.append(f"all losses of {name} are equal: their law says nothing about other records")
     if math.isinf(value) and laws is not None and delta == 0:
-        found.append(
-            "unbounded: at delta 0 two different normal laws have no largest ratio; "
-            f"epsilon_star_within_cut leaves out error rates beyond {cut:g} and 1 - {cut:g}"
-        )
+        instead = f"epsilon_star_within_cut leaves out error rates beyond {cut:g} and 1 - {cut:g}"
+        found.append(f"unbounded: at delta 0 two different normal laws have no largest ratio; {instead}")
     elif math.isinf(value) and method is StarMethod.EMPIRICAL:
         found.append("unbounded: a threshold tells more than delta of one set apart without an error")
     elif math.isinf(value):
@@ -220,8 +218,7 @@ def _poor_fit(
     components = min(law.components, mixtures.MOST_COMPONENTS)
     if size < FEW or np.unique(used).size < FEW:
         return []
-    p_value = mixtures.ks_check(used, components, size, rng)
-    if p_value > _POOR_FIT:
+    if (p_value := mixtures.ks_check(used, components, size, rng)) > _POOR_FIT:
         return []
     advice = "; compare --method mixture and empirical" if method is StarMethod.PARAMETRIC else ""
     kind = "a normal" if components == 1 else f"a mixture of {components} normals"
