@@ -171,13 +171,15 @@ class Drawn:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `pictures`."""
-        told = []
+        told = list[dict[str, Any]]()
         for number, one in enumerate(self.drawings):
-            level, found = one.level, one.likeness
-            psnr = {"psnr": finite(float(found.psnr.mean())), "psnr_worst": finite(found.worst(found.psnr))}
+            level, found, psnr = one.level, one.likeness, one.likeness.psnr
+            of_psnr: dict[str, Any] = {"psnr": finite(float(psnr.mean())), "psnr_worst": finite(found.worst(psnr))}
             names = {"candidates": found.candidates, "guesses": one.guesses, "bound": level.bound}
             ssim = {"ssim": float(found.ssim.mean()), "ssim_worst": found.worst(found.ssim), "own": number == self.own}
-            told.append(psnr | {"epsilon": finite(level.epsilon)} | names | {"named": float(found.named.mean())} | ssim)
+            told.append(
+                of_psnr | {"epsilon": finite(level.epsilon)} | names | {"named": float(found.named.mean())} | ssim
+            )
         return {"pictures": told}
 
 
