@@ -175,11 +175,10 @@ class Drawn:
         for number, one in enumerate(self.drawings):
             level, found, psnr = one.level, one.likeness, one.likeness.psnr
             of_psnr: dict[str, Any] = {"psnr": finite(float(psnr.mean())), "psnr_worst": finite(found.worst(psnr))}
-            names = {"candidates": found.candidates, "guesses": one.guesses, "bound": level.bound}
+            among = {"epsilon": finite(level.epsilon), "candidates": found.candidates, "guesses": one.guesses}
+            named = {"bound": level.bound, "named": float(found.named.mean())}
             ssim = {"ssim": float(found.ssim.mean()), "ssim_worst": found.worst(found.ssim), "own": number == self.own}
-            told.append(
-                of_psnr | {"epsilon": finite(level.epsilon)} | names | {"named": float(found.named.mean())} | ssim
-            )
+            told.append(of_psnr | among | named | ssim)
         return {"pictures": told}
 
 

@@ -82,10 +82,8 @@ def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ..
 
     Parameters
     ----------
-    table, column
-        With the columns `round` and `column`, whose quantiles are wanted, a row for each world and round.
-    levels
-        Which quantiles, each from 0 to 1.
+    table, column, levels
+        A table with a row for each world and round; its column whose quantiles are wanted; and which, from 0 to 1.
     """
     finite = table[np.isfinite(table[column].to_numpy(dtype=np.float64, na_value=np.nan))]
     by_round = finite.groupby("round")[column]

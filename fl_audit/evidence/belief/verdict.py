@@ -150,8 +150,8 @@ def judge_scores(
     """Return whether scores contradict the promise, by a bound that assumes nothing, and the noise if it is known.
 
     What the bound can find depends on how far the scores separate, and nothing says how far they would under less
-    noise. So scores alone are never consistent: whether a breach would have been found is said by the noise. Violated
-    is the promise where the lower bound at the level passes its epsilon; otherwise `judged_with_noise` says more.
+    noise. So scores alone are never consistent: whether a breach would have been found is said by the noise. The
+    promise is broken where the lower bound at the level passes its epsilon; otherwise `judged_with_noise` says more.
 
     Parameters
     ----------

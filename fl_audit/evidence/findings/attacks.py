@@ -16,7 +16,7 @@ from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.evidence.membership.achieved import Achieved, achieved_by_attack, achieved_by_insiders
 from fl_audit.evidence.membership.limits import largest_auc, largest_order, largest_tpr
 from fl_audit.game.membership import Membership
-from fl_audit.privacy.guarantee import Guarantee, MembershipBounds, membership_bounds
+from fl_audit.privacy.guarantee import MembershipBounds, membership_bounds
 
 SCORE, APART = "score_", "apart_"
 """Before the name of an attack, the columns of its scores: with all other worlds as shadows, and with some apart."""
@@ -95,16 +95,13 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AttackNumbers | None:
         known = None if is_secret else _auc_of_signals(column("mu"), membership)
     if not achieved:
         return None
-    profile = None if promise is None else promise.claim.profile
-    auc, order = (None, None) if profile is None else (largest_auc(profile), largest_order(profile))
-    return AttackNumbers(achieved, worlds, membership.targets, known, auc, order, _largest_rates(promise))
-
-
-def _largest_rates(promise: Guarantee | None) -> tuple[float | None, float | None, float | None]:
+    found = (achieved, worlds, membership.targets, known)
     if promise is None:
-        return None, None, None
+        return AttackNumbers(*found, None, None, (None, None, None))
+    auc, order = largest_auc(promise.claim.profile), largest_order(promise.claim.profile)
     at_0001, at_001 = largest_tpr(promise.claim.profile, np.array([1e-3, 1e-2]))
-    return float(at_0001), float(at_001), (1 + promise.advantage_bound_exact) / 2
+    rates = (float(at_0001), float(at_001), (1 + promise.advantage_bound_exact) / 2)
+    return AttackNumbers(*found, auc, order, rates)
 
 
 def _auc_of_signals(mu: Floats, membership: Membership) -> float | None:

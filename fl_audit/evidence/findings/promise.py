@@ -79,7 +79,7 @@ class OtherPromises:
 
     @property
     def accountant(self) -> Accountant:
-        """Who accounts for the other promises, where the run's own accountant bounds no belief its neighbour."""
+        """Who accounts for the other promises: another where the run's own accountant bounds no belief."""
         own = self.claim.accountant
         return Accountant.RDP_CLASSIC if own is Accountant.RDP else own
 

@@ -40,10 +40,9 @@ def hull_interval(value: float, draws: Floats, confidence: float) -> tuple[float
 
     Parameters
     ----------
-    value, draws
-        The estimate, at least 0, finite; bootstrap estimates, shape (replicates,), which may be infinite.
-    confidence
-        Above 0 and below 1.
+    value, draws, confidence
+        The estimate, at least 0, finite; bootstrap estimates, shape (replicates,), which may be infinite; and the
+        confidence of the interval, above 0 and below 1.
     """
     side = (1 - confidence) / 2
     low, high = (float(np.quantile(draws, p, method="inverted_cdf")) for p in (side, 1 - side))
