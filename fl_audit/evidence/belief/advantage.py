@@ -37,6 +37,8 @@ class MeanInterval:
 def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, largest: float = 1.0) -> MeanInterval:
     """Return the mean of independent bounded numbers and the betting interval of its expectation.
 
+    Parameters
+    ----------
     values
         Independent and alike, or at least with the same expectation given those before; shape (n,), n at least 1, all
         from `smallest` to `largest`. Their order matters a little to the interval, never to its coverage.

@@ -118,6 +118,8 @@ def _offered(tests: Mapping[TestName, Callable[[], TestResult]]) -> _Tested:
 def judge(measured: Measured, guarantee: Guarantee, confidence: float) -> Judgement:
     """Return whether what the insider measured contradicts the promise.
 
+    Parameters
+    ----------
     measured, guarantee
         The run with the claimed noise; and the promise, of Gaussian noise. Epsilon follows from the noise by the law of
         its claim, sampling included.

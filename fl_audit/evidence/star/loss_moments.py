@@ -86,6 +86,8 @@ def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMomen
 
     Where all scores of a model are equal, the mean is exactly their value and the squares are exactly 0.
 
+    Parameters
+    ----------
     losses, low, high
         At least 0, finite, shape (..., n), n at least 0; and ends of the range by which losses are normalised, shapes
         (...). Losses beyond the range are clipped to it.
