@@ -9,7 +9,7 @@ scores and measure on the others (`split`); they depend on ranks alone and keep 
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +52,8 @@ class LowerBound:
     # true epsilon that would be certified to exceed 0 with probability 0.9; infinite where nothing can be detected.
     limit_of_detection: float
     limit_meaning: str  # which of the two, in words
-    members: int  # number of scores, those that chose the threshold included
-    nonmembers: int  # likewise
+    members: int  # number of scores of members, those that chose the threshold included
+    nonmembers: int  # number of scores of nonmembers, those that chose it included
     warnings: tuple[str, ...] = ()  # what speaks against the assumption or limits the bound, in words; may be empty
 
     def __str__(self) -> str:
@@ -123,12 +123,17 @@ def epsilon_lower_bound(
     if method.needs is not ScoreLaw.ANY:
         reason = "at 0 the epsilon of a Gaussian mechanism is infinite"
         require(delta > 0, f"delta is {delta}: accepted by {method} are numbers above 0 and below 1; {reason}")
-    if method is BoundMethod.GAUSSIAN_SHIFT:
-        epsilon = gdp_epsilon(delta, gaussian_shift(members, nonmembers, confidence).low)
-        warnings = _normality_warnings(members, nonmembers)
-    else:
-        epsilon = _by_threshold(method, members, nonmembers, delta, level)
-        warnings = _gaussian_tradeoff_warnings(members, nonmembers) if method is BoundMethod.GDP else ()
+    match method:
+        case BoundMethod.CLOPPER_PEARSON | BoundMethod.ORDER_STATISTIC | BoundMethod.BAYES:
+            epsilon, warnings = _by_threshold(method, members, nonmembers, delta, level), tuple[str, ...]()
+        case BoundMethod.GDP:
+            epsilon = _by_threshold(method, members, nonmembers, delta, level)
+            warnings = _gaussian_tradeoff_warnings(members, nonmembers)
+        case BoundMethod.GAUSSIAN_SHIFT:
+            epsilon = gdp_epsilon(delta, gaussian_shift(members, nonmembers, confidence).low)
+            warnings = _normality_warnings(members, nonmembers)
+        case _:
+            assert_never(method)
     n1, n0 = int(members.size), int(nonmembers.size)
     limit = bound_limit(method, n1, n0, delta, confidence)
     meaning = _DETECTABLE if method is BoundMethod.GAUSSIAN_SHIFT else _CEILING
@@ -191,7 +196,8 @@ def _checked(scores: NDArray[np.floating], who: str) -> Floats:
     require(array.ndim == 1, f"scores of {who} have {array.ndim} axes: accepted is one axis")
     require(array.size > 0, f"scores of {who} are empty: accepted is at least one score")
     wrong = np.flatnonzero(np.isnan(array))
-    require(not wrong.size, f"score {next(iter(wrong), None)} of {who} is nan: accepted are numbers")
+    if wrong.size:
+        require(False, f"score {wrong[0]} of {who} is nan: accepted are numbers")
     return array
 
 

@@ -1,6 +1,7 @@
 """The methods of lower bounds by name, what each assumes, and what may be known of scores."""
 
 from enum import StrEnum
+from typing import assert_never
 
 
 class ScoreLaw(StrEnum):
@@ -49,8 +50,15 @@ class BoundMethod(StrEnum):
     @property
     def needs(self) -> ScoreLaw:
         """Return what must be known of the scores for the bound to be valid."""
-        laws = {BoundMethod.GDP: ScoreLaw.GAUSSIAN_TRADEOFF, BoundMethod.GAUSSIAN_SHIFT: ScoreLaw.NORMAL_EQUAL_SPREAD}
-        return laws.get(self, ScoreLaw.ANY)
+        match self:
+            case BoundMethod.GDP:
+                return ScoreLaw.GAUSSIAN_TRADEOFF
+            case BoundMethod.GAUSSIAN_SHIFT:
+                return ScoreLaw.NORMAL_EQUAL_SPREAD
+            case BoundMethod.CLOPPER_PEARSON | BoundMethod.ORDER_STATISTIC | BoundMethod.BAYES:
+                return ScoreLaw.ANY
+            case _:
+                assert_never(self)
 
     def is_valid_under(self, law: ScoreLaw) -> bool:
         """Return whether its assumption holds for scores of which this is known."""
