@@ -14,7 +14,7 @@ from fl_audit.confidence.shift import gaussian_shift
 from fl_audit.errors import InputError
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds, bound_limit, epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
-from fl_audit.evidence.bounds.thresholds import Counts, _gdp_mu, bound_of
+from fl_audit.evidence.bounds.thresholds import Counts, bound_of, gdp_mu
 from fl_audit.privacy.gaussian import gdp_epsilon
 
 Array = NDArray[np.float64]
@@ -76,7 +76,7 @@ def test_gdp_covers_exactly_by_another_quadrature(n1: int, n0: int, rank: int, m
     low, high = 0, n1 + 1
     while high - low > 1:
         middle = (low + high) // 2
-        above = _gdp_mu(Counts(middle, n1, rank - 1, n0), level) > mu
+        above = gdp_mu(Counts(middle, n1, rank - 1, n0), level) > mu
         low, high = (low, middle) if above else (middle, high)
     if high <= n1:
         assert at_least(high) <= level * 1.0001

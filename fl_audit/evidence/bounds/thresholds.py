@@ -58,8 +58,10 @@ class Counts:
 
     hits: int  # scores of the first group above the threshold
     first: int  # all scores of the first group
-    alarms: int  # hits of the reference; k - 1 for `ORDER_STATISTIC` and `GDP`, whose threshold is its k-th largest
-    second: int  # all scores of the reference
+    # Scores of the reference group above the threshold: k - 1 for `ORDER_STATISTIC` and `GDP`, whose threshold is its
+    # k-th largest score.
+    alarms: int
+    second: int  # all scores of the reference group
 
 
 _Rules = tuple[Floats, Floats, Integers]
@@ -207,14 +209,21 @@ def _probit_variance(share: Floats, size: int) -> Floats:
     return np.asarray(share * (1 - share) / (size * density**2))
 
 
-def _gdp_mu(counts: Counts, level: float) -> float:
-    """Return the lower confidence bound of mu from the first group's scores above the reference's k-th largest."""
-    # Under mu-GDP every event has TPR <= Phi(Phi^-1(FPR) + mu) (Dong, Roth & Su 2022, definition 2.6). The FPR at the
-    # k-th largest of n scores is Beta(k, n - k + 1) whatever their law (ties only lower it), and given the threshold
-    # the hits are binomial. So the probability of so many hits is at most the mean of
-    # P(Binomial(n1, Phi(Phi^-1(V) + mu)) >= hits) over that beta law: an exact p-value, without sharing the level
-    # between both error rates, and the bound is the mu at which it equals the level. The shift of two Clopper-Pearson
-    # bounds at half the level each, Phi^-1(TPR_low) - Phi^-1(FPR_high), is valid, too, and smaller.
+def gdp_mu(counts: Counts, level: float) -> float:
+    """Return the lower confidence bound of mu from the first group's scores above the reference's k-th largest.
+
+    Under mu-GDP every event has TPR <= Phi(Phi^-1(FPR) + mu) (Dong, Roth & Su 2022, definition 2.6). The FPR at the
+    k-th largest of n scores is Beta(k, n - k + 1) whatever their law (ties only lower it), and given the threshold the
+    hits are binomial. So the probability of so many hits is at most the mean of
+    P(Binomial(n1, Phi(Phi^-1(V) + mu)) >= hits) over that beta law: an exact p-value, without sharing the level between
+    both error rates, and the bound is the mu at which it equals the level. The shift of two Clopper-Pearson bounds at
+    half the level each, Phi^-1(TPR_low) - Phi^-1(FPR_high), is valid, too, and smaller.
+
+    Parameters
+    ----------
+    counts, level
+        What was measured, of a rank that was fixed before; and the level, 1 - confidence.
+    """
     if counts.hits == 0:
         return 0.0
     tpr, law = _laws_of_rank(counts)
@@ -280,6 +289,6 @@ _CHOICES: dict[BoundMethod, Callable[[ScoreSplit, float, float], _Rules]] = {
 _BOUNDS: dict[BoundMethod, Callable[[Counts, float, float], float]] = {
     BoundMethod.CLOPPER_PEARSON: _clopper_pearson,
     BoundMethod.ORDER_STATISTIC: _order_statistic,
-    BoundMethod.GDP: lambda counts, delta, level: gdp_epsilon(delta, _gdp_mu(counts, level)),
+    BoundMethod.GDP: lambda counts, delta, level: gdp_epsilon(delta, gdp_mu(counts, level)),
     BoundMethod.BAYES: _bayes,
 }
