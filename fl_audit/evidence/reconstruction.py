@@ -32,7 +32,7 @@ def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
     ----------
     log_likelihood, truth
         Log-likelihood of everything that was seen, for each candidate, up to a constant in each world, (worlds,
-        candidates); number of the true candidate, from 0, (worlds,).
+        candidates); and the number of the true candidate, from 0, (worlds,).
 
     Raises
     ------
@@ -76,7 +76,6 @@ def judge_hits(
         The noise along the contribution of the candidate that was in, in every world; None where nobody can work it
         out. How often the attack would be right under less noise depends on how candidates lie to each other, and is
         not known: whether a breach would have been found is said by the noise.
-
     """
     bound = guarantee.reconstruction_bound(chance)
     assert bound is not None, "the game of reconstruction has global noise"
@@ -84,8 +83,10 @@ def judge_hits(
     limit, share = _share_found(worlds, bound), hits / worlds
     test = TestResult(TestName.CANDIDATES, float(hits), p_value, share, bound, limit, more={"worlds": worlds})
     low, at_level = (epsilon_of_hits(hits, worlds, chance, guarantee.delta, p) for p in (confidence, 1 - test.level))
-    said = (confidence, "clopper-pearson", "The candidates were as likely as was said, and nothing else is assumed.")
-    alone = judged_by_one(test, (low, at_level), said, Missing.CANDIDATES_ALONE)
+    method, assumption = "clopper-pearson", "The candidates were as likely as was said, and nothing else is assumed."
+    alone = judged_by_one(
+        test, (low, at_level), Missing.CANDIDATES_ALONE, confidence=confidence, method=method, assumption=assumption
+    )
     return judged_with_noise(alone, noise, guarantee)
 
 
@@ -145,8 +146,8 @@ class Level:
         Parameters
         ----------
         epsilon, mu, chance
-            The first two as they are kept; and the chance with which the true one is named where nothing is seen, above
-            0, at most 1.
+            Epsilon and mu as they are kept; and the chance with which the true one is named where nothing is seen,
+            above 0, at most 1.
         """
         return cls(epsilon, mu, float(ndtr(mu + ndtri(chance))))
 
@@ -171,15 +172,23 @@ class Drawn:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `pictures`."""
-        told = list[dict[str, Any]]()
-        for number, one in enumerate(self.drawings):
-            level, found, psnr = one.level, one.likeness, one.likeness.psnr
-            of_psnr: dict[str, Any] = {"psnr": finite(float(psnr.mean())), "psnr_worst": finite(found.worst(psnr))}
-            among = {"epsilon": finite(level.epsilon), "candidates": found.candidates, "guesses": one.guesses}
-            named = {"bound": level.bound, "named": float(found.named.mean())}
-            ssim = {"ssim": float(found.ssim.mean()), "ssim_worst": found.worst(found.ssim), "own": number == self.own}
-            told.append(of_psnr | among | named | ssim)
+        told = [_entry(one) | {"own": number == self.own} for number, one in enumerate(self.drawings)]
         return {"pictures": told}
+
+
+def _entry(drawing: Drawing) -> dict[str, Any]:
+    level, found = drawing.level, drawing.likeness
+    return {
+        "psnr": finite(float(found.psnr.mean())),
+        "psnr_worst": finite(found.worst(found.psnr)),
+        "epsilon": finite(level.epsilon),
+        "candidates": found.candidates,
+        "guesses": drawing.guesses,
+        "bound": level.bound,
+        "named": float(found.named.mean()),
+        "ssim": float(found.ssim.mean()),
+        "ssim_worst": found.worst(found.ssim),
+    }
 
 
 @dataclass(frozen=True)
@@ -207,11 +216,14 @@ def drawings(
 
     Parameters
     ----------
-    shared, victims, others, levels
-        How the pictures of an owner become an update, with a clipping norm where there is noise; whose pictures; what
-        the attacker has of the population; and the noise.
-    draws, descent, on_step
-        Generator of each level's noise and starts, by its number; as for `descended`.
+    shared
+        How the pictures of an owner become an update; with a clipping norm where there is noise.
+    victims, others, levels
+        Whose pictures, what the attacker has of the population, and the noise.
+    draws
+        Generator of each level's noise and starts, by its number.
+    descent, on_step
+        As for `descended`.
     """
     updates, each = shared.of_many(victims.pictures, victims.labels), victims.pictures.shape[1]
     true, candidates = victims.pictures.cpu().numpy(), victims.candidates.cpu().numpy()
@@ -269,7 +281,7 @@ def likeness(true: Floats32, drawn: Floats32, population: Floats32) -> Likeness:
         psnr = -10 * np.log10(error)
     pairs = [(prepare(one[None], _SSIM), prepare(other[None], _SSIM)) for one, other in zip(true, drawn, strict=True)]
     ssim = np.array([1 - exact_block(one, other, _SSIM)[0, 0] for one, other in pairs])
-    # What is named is nearer to its own picture than to every other one, by squared error.
+    # A drawing names its own picture where it is nearer to it than to every other one, by squared error.
     flat, others = (one.reshape(len(one), -1).astype(np.float64) for one in (drawn, population))
     apart = np.square(flat).sum(1)[:, None] - 2 * flat @ others.T + np.square(others).sum(1)
     named = error * flat.shape[1] < apart.min(axis=1, initial=np.inf)

@@ -46,7 +46,7 @@ class Judgement:
     not_offered: tuple[tuple[TestName, Missing], ...]  # the tests that have nothing to say about this run, and why
     noise: estimates.NoiseEstimate  # how much noise there is over what was promised
     epsilon_lower_bound: float  # a lower bound at the promise's delta that holds with `confidence` under `assumption`
-    epsilon_lower_bound_at_level: float  # likewise with 1 - `level`
+    epsilon_lower_bound_at_level: float  # the same, but it holds with 1 - `level`
     confidence: float  # the configured one
     method: str  # how the lower bound is found, in plain English
     assumption: str  # what the lower bound rests on, in plain English
@@ -147,19 +147,24 @@ def judge(measured: Measured, guarantee: Guarantee, confidence: float) -> Judgem
 
 
 def judge_scores(
-    members: Floats, nonmembers: Floats, guarantee: Guarantee, confidence: float, noise: NoiseAlong | None = None
+    member_scores: Floats,
+    nonmember_scores: Floats,
+    guarantee: Guarantee,
+    confidence: float,
+    noise: NoiseAlong | None = None,
 ) -> Judgement:
     """Return whether scores contradict the promise, by a bound that assumes nothing, and the noise if it is known.
 
     What the bound can find depends on how far the scores separate, and nothing says how far they would under less
     noise. So scores alone are never consistent: whether a breach would have been found is said by the noise. The
-    promise is broken where the lower bound at the level passes its epsilon; otherwise `judged_with_noise` says more.
+    promise is violated where the lower bound at the level passes its epsilon, otherwise as `judged_with_noise` says.
 
     Parameters
     ----------
-    members, nonmembers, guarantee
-        Final scores of the worlds with D and with D', higher where the insider rather believes in D; and the promise,
-        of any kind of noise.
+    member_scores, nonmember_scores
+        Final scores of the worlds with D and with D', higher where the insider rather believes in D.
+    guarantee
+        The promise, of any kind of noise.
     confidence
         Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
     noise
@@ -170,17 +175,19 @@ def judge_scores(
     InputError
         If a score is not a number or the confidence is out of its range.
     """
-    scores = np.asarray(members, dtype=np.float64), np.asarray(nonmembers, dtype=np.float64)
+    scores = np.asarray(member_scores, dtype=np.float64), np.asarray(nonmember_scores, dtype=np.float64)
     sizes, delta = (scores[0].size, scores[1].size), guarantee.delta
-    method, level = BoundMethod.ORDER_STATISTIC, TestName.SCORES.level
+    rule, level = BoundMethod.ORDER_STATISTIC, TestName.SCORES.level
     low, at_level, ceiling = 0.0, 0.0, 0.0
     if min(sizes) > 0:
-        low, at_level = (epsilon_lower_bound(*scores, delta, one, method).epsilon for one in (confidence, 1 - level))
-        ceiling = bound_limit(method, *sizes, delta, 1 - level)
+        low, at_level = (epsilon_lower_bound(*scores, delta, one, rule).epsilon for one in (confidence, 1 - level))
+        ceiling = bound_limit(rule, *sizes, delta, 1 - level)
     # The p-value is not computed, only on which side of the level it lies.
     p_value, more = 0.0 if at_level > guarantee.epsilon else 1.0, {"delta": delta, "ceiling": ceiling}
     test = TestResult(TestName.SCORES, at_level, p_value, measured=at_level, promised=guarantee.epsilon, more=more)
-    alone = judged_by_one(test, (low, at_level), (confidence, method, method.assumption), Missing.SCORES_ALONE)
+    alone = judged_by_one(
+        test, (low, at_level), Missing.SCORES_ALONE, confidence=confidence, method=str(rule), assumption=rule.assumption
+    )
     return judged_with_noise(alone, noise, guarantee)
 
 
@@ -188,7 +195,8 @@ def judged_with_noise(alone: Judgement, noise: NoiseAlong | None, guarantee: Gua
     """Return what one test and the noise along what is in question say together.
 
     The promise is violated by either, or where the size of the noise tells members from others. Otherwise all is
-    consistent where so little noise that epsilon is 1.5 times the promised one would have been found, or inconclusive.
+    consistent where so little noise that epsilon is 1.5 times the promised one would have been found, and inconclusive
+    where not.
 
     Parameters
     ----------
@@ -214,21 +222,28 @@ def judged_with_noise(alone: Judgement, noise: NoiseAlong | None, guarantee: Gua
 
 
 def judged_by_one(
-    test: TestResult, bounds: tuple[float, float], said: tuple[float, str, str], missing: Missing | None = None
+    test: TestResult,
+    lower_bounds: tuple[float, float],
+    missing: Missing | None = None,
+    *,
+    confidence: float,
+    method: str,
+    assumption: str,
 ) -> Judgement:
     """Return what one test says by itself, where the family has nothing to say, and of a breach finds nothing for sure.
 
     Parameters
     ----------
-    test, bounds, said
-        The test; lower bounds on epsilon with the confidence and with 1 - `FAMILY_LEVEL`; and the confidence, the
-        method and the assumption, as of `Judgement`.
+    test, lower_bounds
+        The test, and lower bounds on epsilon with `confidence` and with 1 - `FAMILY_LEVEL`.
     missing
         Why no test of the family is offered; None names none.
+    confidence, method, assumption
+        The confidence, how the lower bound is found and what it rests on: the fields of `Judgement` of these names.
     """
-    not_offered, (confidence, method, assumption) = [(name, missing) for name in FAMILY if missing is not None], said
+    not_offered = () if missing is None else tuple((name, missing) for name in FAMILY)
     nothing = estimates.estimate_noise(confidence)
-    return Judgement((test,), tuple(not_offered), nothing, *bounds, confidence, str(method), assumption)
+    return Judgement((test,), not_offered, nothing, *lower_bounds, confidence, method, assumption)
 
 
 def verdict_on(is_broken: bool, is_conclusive: bool) -> Verdict:

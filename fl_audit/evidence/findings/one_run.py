@@ -87,8 +87,8 @@ def judge_canaries(run: FinishedRun) -> Judgement | None:
     promised, more = promise.epsilon if told is None else min(promise.epsilon, told), {"delta": promise.delta}
     lower, p_value = at_level.epsilon_lower, 0.0 if is_broken else 1.0
     test = TestResult(TestName.CANARIES, lower, p_value, lower, promised, limit, more=more)
-    said = (run.facts.confidence, str(TestName.CANARIES), at_level.method.assumption)
-    judged = judged_by_one(test, (bound.epsilon_lower, lower), said)
+    bounds, method, assumption = (bound.epsilon_lower, lower), str(TestName.CANARIES), at_level.method.assumption
+    judged = judged_by_one(test, bounds, confidence=run.facts.confidence, method=method, assumption=assumption)
     return replace(judged, limit_of_detection=limit, conclusive=is_conclusive)
 
 
