@@ -211,4 +211,9 @@ TESTS: dict[TestName, Test] = {}
 
 def of_family(name: TestName) -> Callable[[Test], Test]:
     """Return what declares a function to be a test of the family; it may raise `NotOffered`."""
-    return lambda test: TESTS.setdefault(name, test)
+
+    def declared(test: Test) -> Test:
+        TESTS[name] = test
+        return test
+
+    return declared

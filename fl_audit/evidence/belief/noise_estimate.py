@@ -70,7 +70,8 @@ def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
     Parameters
     ----------
     found, confidence
-        The sum of squares over the claimed variance, with its freedom; and the confidence, above 0 and below 1.
+        The sum of squares over the claimed variance, with its degrees of freedom; and the confidence, above 0 and below
+        1.
 
     Raises
     ------
@@ -98,9 +99,10 @@ def estimate_noise(
 
     Parameters
     ----------
-    confidence, total, along, tensors
-        Confidence of the intervals, above 0 and below 1; the noise over all directions but the record's, along it, and
-        on each tensor, None where it was not measured.
+    confidence
+        Confidence of the intervals, above 0 and below 1.
+    total, along, tensors
+        The noise over all directions but the record's, along it, and on each tensor; None where it was not measured.
 
     Raises
     ------
@@ -151,16 +153,18 @@ def epsilon_lower_bound_from_noise(measured: Measured, confidence: float, claim:
 
     Parameters
     ----------
-    measured, confidence
-        The run, without innovations of which the bound is 0; and the confidence, above 0 and below 1.
+    measured
+        The run; without innovations the bound is 0.
+    confidence
+        Confidence of the bound, above 0 and below 1.
     claim
         What is promised of which releases, with Gaussian noise.
     """
     if (found := record_squares(measured)) is None:
         return 0.0
+    lowest = chi_square_quantile(1 - confidence, found.freedom)
     if found.value == 0:
         return math.inf
-    lowest = chi_square_quantile(1 - confidence, found.freedom)
     profile = claim.with_noise(math.sqrt(found.value / lowest)).profile
     if profile.gaussian_mu is not None:
         return profile.epsilon(claim.delta)
@@ -189,7 +193,7 @@ def epsilon_limit(count: int, worlds: int, level: float, promise: Guarantee) -> 
     count, worlds
         Number of innovations, from 0, and of worlds, from 1, which need not have been played yet.
     level, promise
-        Level of the test, above 0 and below 1; what is promised, and of which releases.
+        Level of the test, above 0 and below 1; and what is promised, of which releases.
     """
     if count == 0:
         return EpsilonLimit(math.inf, False, None)

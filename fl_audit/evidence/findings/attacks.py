@@ -36,7 +36,7 @@ class AttackNumbers:
     # sampled in secret.
     insider_auc: float | None
     largest_auc: float | None  # AUC that is allowed to an insider, who is compared over worlds; None without a promise
-    largest_order: float | None  # that of an attacker who is shown a member and another of the same world; likewise
+    largest_order: float | None  # the same of an attacker who is shown a member and another of the same world
     # The largest TPR at 0.1 % and at 1 % false alarms, and the largest balanced accuracy, that the promise allows.
     largest_rates: tuple[float | None, float | None, float | None]
 
@@ -95,13 +95,13 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AttackNumbers | None:
         known = None if is_secret else _auc_of_signals(column("mu"), membership)
     if not achieved:
         return None
-    found = (achieved, worlds, membership.targets, known)
     if promise is None:
-        return AttackNumbers(*found, None, None, (None, None, None))
-    auc, order = largest_auc(promise.claim.profile), largest_order(promise.claim.profile)
-    at_0001, at_001 = largest_tpr(promise.claim.profile, np.array([1e-3, 1e-2]))
+        return AttackNumbers(achieved, worlds, membership.targets, known, None, None, (None, None, None))
+    profile = promise.claim.profile
+    auc, order = largest_auc(profile), largest_order(profile)
+    at_0001, at_001 = largest_tpr(profile, np.array([1e-3, 1e-2]))
     rates = (float(at_0001), float(at_001), (1 + promise.advantage_bound_exact) / 2)
-    return AttackNumbers(*found, auc, order, rates)
+    return AttackNumbers(achieved, worlds, membership.targets, known, auc, order, rates)
 
 
 def _auc_of_signals(mu: Floats, membership: Membership) -> float | None:
@@ -204,7 +204,7 @@ def measure_membership(run: FinishedRun, _: Findings) -> MembershipNumbers | Non
     bounds, limit = (None, None) if promise is None else (membership_bounds(promise), promise.advantage_bound_exact)
     proven = None
     if promise is not None and _SCORE in worlds and run.bits.any() and not run.bits.all():
-        scores = worlds[_SCORE].to_numpy(dtype=np.float64)  # losses of the differing record: of the final model alone
+        scores = worlds[_SCORE].to_numpy(dtype=np.float64)  # the record's losses: an audit of the final model alone
         groups, method = (scores[run.bits], scores[~run.bits]), BoundMethod.ORDER_STATISTIC
         proven = epsilon_lower_bound(*groups, promise.delta, facts.confidence, method)
     return MembershipNumbers(mean, record, bounds, limit, proven)

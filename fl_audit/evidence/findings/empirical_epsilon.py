@@ -62,15 +62,15 @@ def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalNumbers 
     promise, verdict = run.facts.guarantee, findings.find(VerdictNumbers)
     if promise is None or verdict is None or verdict.judgement is None or not run.has_insider:
         return None
-    confidence, won, law = run.facts.confidence, int(run.tables.worlds["won"].sum()), run.facts.game.law
-    mu, bounds = promise.mu if run.has_normal_final_law else None, tuple[LowerBound, ...]()
-    shown = estimates.sensitivity_interval(run.accounted_signal, promise.claim) if law.weighs_exactly else None
-    believed = estimates.belief_interval(run.towards_truth, confidence, mu)
-    counted = estimates.advantage_interval(won, run.worlds, promise.delta, confidence)
+    confidence, wins, bounds = run.facts.confidence, int(run.tables.worlds["won"].sum()), tuple[LowerBound, ...]()
+    is_exact, is_normal = run.facts.game.law.weighs_exactly, run.has_normal_final_law
+    shown = estimates.sensitivity_interval(run.accounted_signal, promise.claim) if is_exact else None
+    believed = estimates.belief_interval(run.towards_truth, confidence, promise.mu if is_normal else None)
+    counted = estimates.advantage_interval(wins, run.worlds, promise.delta, confidence)
     if run.bits.any() and not run.bits.all():
         scores = run.log_odds[run.bits], run.log_odds[~run.bits]
-        known = ScoreLaw.ANY if mu is None else ScoreLaw.NORMAL_EQUAL_SPREAD
-        bounds = all_bounds(*scores, promise.delta, confidence, known)
+        law = ScoreLaw.NORMAL_EQUAL_SPREAD if is_normal else ScoreLaw.ANY
+        bounds = all_bounds(*scores, promise.delta, confidence, law)
     return EmpiricalNumbers(shown, believed, counted, verdict.judgement, bounds)
 
 

@@ -43,9 +43,10 @@ class PairNumbers:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `pair`."""
-        mean, beliefs = self.advantage, json_of(self.calibration)
+        found, beliefs = self.advantage, json_of(self.calibration)
         beliefs.pop("confidence")
-        told = {"advantage": _interval_json(mean.mean, mean), "advantage_standard_error": finite(mean.standard_error)}
+        error = finite(found.standard_error)
+        told = {"advantage": _interval_json(found.mean, found), "advantage_standard_error": error}
         told |= {"epsilon": None if self.epsilon is None else _interval_json(self.epsilon.value, self.epsilon)}
         return {"pair": told | {"delta_of_epsilon": json_of(self.curve), "calibration": beliefs}}
 
@@ -77,10 +78,11 @@ def measure_pair(run: FinishedRun, findings: Findings) -> PairNumbers | None:
 
 def _curve(run: FinishedRun, promised: float) -> tuple[CurvePoint, ...]:
     """Return delta(epsilon) at even steps from 0 to a little beyond what was promised or seen."""
-    seen, points = float(np.quantile(np.abs(run.log_odds), 0.9)), []
+    odds, bits, confidence, points = run.log_odds, run.bits, run.facts.confidence, []
+    seen = float(np.quantile(np.abs(odds), 0.9))
     for epsilon in np.linspace(0.0, min(promised, seen) or 1.0, CURVE_POINTS).tolist():
-        asked = (run.log_odds, run.bits, epsilon, run.facts.confidence)
-        told, counted = expected.delta_from_beliefs(*asked), expected.counted_delta(*asked)
+        told = expected.delta_from_beliefs(odds, bits, epsilon, confidence)
+        counted = expected.counted_delta(odds, bits, epsilon, confidence)
         points.append(CurvePoint(epsilon, told.value, told.low, told.high, counted.value, counted.low, counted.high))
     return tuple(points)
 

@@ -106,7 +106,12 @@ class Achieved:
 
 
 def achieved_by_attack(
-    scores: Floats, apart: Floats | None, membership: Membership, delta: float, confidence: float, knows_coins: bool
+    scores: Floats,
+    apart: Floats | None,
+    membership: Membership,
+    delta: float,
+    confidence: float,
+    knows_coins: bool = False,
 ) -> Achieved:
     """Return what an attack on models achieved.
 
@@ -117,9 +122,11 @@ def achieved_by_attack(
     apart
         The same where some worlds were shadows alone, which are NaN; all scores, if the attack has no shadows; None
         where no worlds were kept apart.
-    membership, delta, confidence, knows_coins
+    membership, delta, confidence
         Which targets were in, in which worlds; delta of the bounds, from 0 to below 1, and their confidence, above 0.5
-        and below 1; and whether the attacker of a world knows some of its coins: its guesses then test no single run.
+        and below 1.
+    knows_coins
+        Whether the attacker of a world knows some of its coins, so that its guesses are no test of a single run.
     """
     has_shadows = apart is not scores
     rates = membership_rates(scores, membership, _draws(), confidence, shadows_of_each_other=has_shadows)
@@ -168,8 +175,8 @@ def relative_tradeoff(auc_without: float, auc: float, accuracy_without: float, a
     Parameters
     ----------
     auc_without, auc, accuracy_without, accuracy
-        Area under the ROC of a membership attack on the model without differential privacy, and with it; and their
-        test accuracies; all from 0 to 1.
+        Area under the ROC of a membership attack on the model without differential privacy, and with it; and the test
+        accuracies of these models; all from 0 to 1.
     classes
         Number of classes, at least 2; 1 / classes is the accuracy of guessing.
 
