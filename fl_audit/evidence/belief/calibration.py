@@ -52,9 +52,11 @@ def calibration(
     Parameters
     ----------
     log_odds, members
-        Log-odds of D against D', without a prior, and whether D was used, shape (worlds,), at least one world.
-    confidence, prior
-        Confidence of the intervals of the bins, above 0 and below 1; and the prior by which the insider guesses.
+        Log-odds of D against D', without a prior, and whether D was used; both of shape (worlds,), at least one world.
+    confidence
+        Confidence of the intervals of the bins, above 0 and below 1.
+    prior
+        The prior belief in D by which the insider guesses.
     coin
         Probability with which the challenger uses D: beliefs are taken at this prior, at which alone they can be
         calibrated.
@@ -107,6 +109,15 @@ def _poisson_binomial(chances: Floats) -> Floats:
 
 def _bin(beliefs: Floats, members: Flags, confidence: float) -> ReliabilityBin:
     worlds, count = int(beliefs.size), int(np.count_nonzero(members))
-    interval, p_value = clopper_pearson(count, worlds, confidence), _poisson_binomial_p(count, beliefs)
-    lowest, highest, mean = float(beliefs.min()), float(beliefs.max()), float(beliefs.mean())
-    return ReliabilityBin(lowest, highest, worlds, count, mean, count / worlds, *interval, p_value)
+    low, high = clopper_pearson(count, worlds, confidence)
+    return ReliabilityBin(
+        lowest=float(beliefs.min()),
+        highest=float(beliefs.max()),
+        worlds=worlds,
+        members=count,
+        mean_belief=float(beliefs.mean()),
+        share=count / worlds,
+        low=low,
+        high=high,
+        p_value=_poisson_binomial_p(count, beliefs),
+    )

@@ -32,13 +32,13 @@ SMALLEST_SIGNAL = 1e-9
 class InnovationGroup:
     """The innovations of the worlds with one bit."""
 
-    count: int  # how many. With fewer than 2 nothing is tested: the moments read 0, 1, 0, the z-scores 0, p 1
+    count: int  # how many; with fewer than 2 nothing is tested: the moments read 0, 1, 0, the z-scores 0, p 1
     mean: float  # of all innovations; 0 expected
     variance: float  # of all innovations; 1 expected
     serial_correlation: float  # between consecutive rounds of the same world; 0 expected
     mean_z: float  # distance of the mean from what is expected, in standard errors
-    variance_z: float  # of the variance
-    serial_correlation_z: float  # of the serial correlation
+    variance_z: float  # the same of the variance
+    serial_correlation_z: float  # the same of the serial correlation
     ks_p_value: float  # of the Kolmogorov-Smirnov test against N(0, 1)
 
     @property
@@ -73,8 +73,10 @@ def innovations(increments: Floats, signal: Floats, bits: NDArray[np.integer] | 
     increments
         L_i - L_{i-1}, what every round added to the log-odds of D against D', shape (worlds, rounds), finite. They
         must be the numbers that the insider computed: differences of cumulated log-odds lose small ones.
-    signal, bits
-        mu_i = Delta_i / sigma_i, shape (worlds, rounds), finite and at least 0; 1 or True where D was used, (worlds,).
+    signal
+        mu_i = Delta_i / sigma_i, shape (worlds, rounds), finite and at least 0.
+    bits
+        1 or True where D was used, shape (worlds,).
 
     Raises
     ------
@@ -134,8 +136,16 @@ def _group(values: Floats) -> InnovationGroup:
     products = (values[:, :-1] - mean) * (values[:, 1:] - mean)
     pairs = products[~np.isnan(products)]  # of consecutive rounds within worlds
     correlation = float(np.mean(pairs)) / variance if pairs.size and variance else 0.0
-    z = mean * math.sqrt(count), (variance - 1) * math.sqrt((count - 1) / 2), correlation * math.sqrt(pairs.size)
-    return InnovationGroup(count, mean, variance, correlation, *z, float(kstest(used, "norm").pvalue))
+    return InnovationGroup(
+        count=count,
+        mean=mean,
+        variance=variance,
+        serial_correlation=correlation,
+        mean_z=mean * math.sqrt(count),
+        variance_z=(variance - 1) * math.sqrt((count - 1) / 2),
+        serial_correlation_z=correlation * math.sqrt(pairs.size),
+        ks_p_value=float(kstest(used, "norm").pvalue),
+    )
 
 
 def _log_odds_density(log_odds: ArrayLike, law: LogOddsLaw) -> Floats:
@@ -167,11 +177,11 @@ def belief_density(belief: ArrayLike, laws: Mapping[int, LogOddsLaw], prior: flo
     Parameters
     ----------
     belief, laws
-        Where to evaluate, strictly between 0 and 1; and laws of the final log-odds of D against D', where D was used
-        (1) and where it was not (0).
+        Where to evaluate, strictly between 0 and 1; and the laws of the final log-odds of D against D', where D was
+        used (1) and where it was not (0).
     prior, share
-        Belief in D before the first release; share of the worlds that used D, which matters only where the two laws are
-        no mirror images or the prior is not 1/2.
+        Belief in D before the first release; and the share of the worlds that used D, which matters only where the two
+        laws are no mirror images or the prior is not 1/2.
     """
     point, shift = np.asarray(belief, dtype=np.float64), float(logit(prior))
     with_d = _log_odds_density(logit(point) - shift, laws[1])
@@ -213,8 +223,8 @@ def belief_band(mu: float, rounds: int, bit: int, prior: float = 0.5, level: flo
     Parameters
     ----------
     mu, rounds, bit
-        Gaussian-DP parameter of all rounds together, of which each has mu / sqrt(rounds); their number; and 1 where D
-        was used, 0 where D' was.
+        Gaussian-DP parameter of all rounds together, of which each has mu / sqrt(rounds); the number of rounds; and
+        the secret bit, 1 where D was used and 0 where D' was.
     prior, level
         Belief in D before the first release, and share of the worlds inside the band at each round.
     """

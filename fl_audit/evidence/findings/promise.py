@@ -39,7 +39,8 @@ class PromiseNumbers:
 
     guarantee: Guarantee | None  # the promise; None where nothing was promised
     rounds: int  # k, number of releases after the initial model
-    sampling_rate: float  # chance of a unit to be in a round, or of a record in a step of its client's private training
+    # Probability with which a unit takes part in a round, or a record in a step of its client's private training.
+    sampling_rate: float
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `guarantee`; what was not promised is None."""
@@ -182,8 +183,13 @@ def measure_clipping(run: FinishedRun, _: Findings) -> ClippingNumbers | None:
         return None
     last = rounds.loc[rounds["round"] == rounds["round"].max(), NORM_COLUMN]
     z, standpoint = run.facts.faced_multiplier, run.facts.game.standpoint
-    norms = law.clipping_norm, float(last.median())
-    return ClippingNumbers(*norms, z, z * law.clipping.bit_noise, law.promised_multiplier(standpoint))
+    return ClippingNumbers(
+        first_norm=law.clipping_norm,
+        last_norm=float(last.median()),
+        sum_noise_multiplier=z,
+        count_noise_multiplier=z * law.clipping.bit_noise,
+        noise_multiplier=law.promised_multiplier(standpoint),
+    )
 
 
 ACCOUNTANT = "pure epsilon"  # sums the epsilons of independent releases; there is no delta
@@ -293,9 +299,14 @@ def measure_record_promise(run: FinishedRun, _: Findings) -> RecordPromise | Non
     if (claim := run.facts.record_claim) is None:
         return None
     randomiser, shape = claim.randomiser, claim.shape
-    counted, whole = pure_epsilon(randomiser.counted_events(shape)), pure_epsilon(randomiser.whole_events(shape))
-    pair = None if claim.pair is None else _pair(claim, claim.pair, run)
-    return RecordPromise(randomiser, randomiser.epsilon, _counted(claim), counted, whole, pair)
+    return RecordPromise(
+        randomiser=randomiser,
+        epsilon=randomiser.epsilon,
+        counted=_counted(claim),
+        counted_epsilon=pure_epsilon(randomiser.counted_events(shape)),
+        whole_epsilon=pure_epsilon(randomiser.whole_events(shape)),
+        pair=None if claim.pair is None else _pair(claim, claim.pair, run),
+    )
 
 
 def _counted(claim: RecordClaim) -> int:

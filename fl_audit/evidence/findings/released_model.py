@@ -20,11 +20,11 @@ class StarNumbers:
     """Epsilon* of the final releases."""
 
     mean: float  # over the worlds, in nats; infinite or NaN where it was not determined
-    max: float  # the largest, likewise
+    max: float  # the largest over the worlds; infinite or NaN where it was not determined
     delta: float  # at which it was computed
     cut: float  # error rates beyond it were left out
     untrained_mean: float  # mean of the initial models, which cannot leak: what chance alone reaches; NaN where unknown
-    untrained_max: float  # the largest of them, likewise
+    untrained_max: float  # the largest of the initial models; NaN where unknown
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `epsilon_star`."""
@@ -62,8 +62,14 @@ def measure_star(run: FinishedRun, _: Findings) -> StarNumbers | None:
         return None
     values, releases = run.tables.worlds["epsilon_star"], run.tables.releases
     untrained = releases.loc[releases["round"] == 0, "epsilon_star"]
-    final, initial = (float(values.mean()), float(values.max())), (float(untrained.mean()), float(untrained.max()))
-    return StarNumbers(*final, run.facts.star.delta, run.facts.star.cut, *initial)
+    return StarNumbers(
+        mean=float(values.mean()),
+        max=float(values.max()),
+        delta=run.facts.star.delta,
+        cut=run.facts.star.cut,
+        untrained_mean=float(untrained.mean()),
+        untrained_max=float(untrained.max()),
+    )
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ class VerdictNumbers:
     # its speed was not noted or no number of worlds would do.
     seconds_needed: float | None = None
     promised: float = math.inf  # the promised epsilon; infinite where nothing was promised
-    # Share of the noise that, if it were missing, would have been found in 9 of 10 runs; None if not measured.
+    # Share of the noise that would have been found in 9 of 10 runs if it were missing everywhere; None if not measured.
     missing_anywhere: float | None = None
-    missing_at_unit: float | None = None  # the same just where it hides the differing unit
+    missing_at_unit: float | None = None  # the same, if it were missing just where it hides the differing unit
 
     @property
     def judged(self) -> Judgement:

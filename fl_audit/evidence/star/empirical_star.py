@@ -28,8 +28,8 @@ class ThresholdCounts:
     """How many losses of either set lie at or below each threshold, which takes those for members."""
 
     thresholds: Floats  # all losses of both sets in order, shape (..., thresholds)
-    members: Integers  # number of losses at or below each threshold, same shape
-    population: Integers  # likewise
+    members: Integers  # number of members' losses at or below each threshold, same shape
+    population: Integers  # the same of the population
     # Whether the threshold is the last of several equal ones. Only there do the counts include all losses of that
     # value, so only there are they the counts of a rule that somebody could apply.
     last: Flags
@@ -212,8 +212,13 @@ def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> Loss
     mean = members.mean(axis=-1, keepdims=True)
     advantage = np.asarray((members <= mean).mean(axis=-1) - (population <= mean).mean(axis=-1), dtype=np.float64)
     gap = np.asarray(population.mean(axis=-1) - mean[..., 0], dtype=np.float64)
-    rates = _tpr_at_fpr(counts, 0.001), _tpr_at_fpr(counts, 0.01)
-    return LossAttacks(area_under_roc(counts), *rates, advantage, gap)
+    return LossAttacks(
+        auc=area_under_roc(counts),
+        tpr_at_fpr_0001=_tpr_at_fpr(counts, 0.001),
+        tpr_at_fpr_001=_tpr_at_fpr(counts, 0.01),
+        yeom_advantage=advantage,
+        loss_gap=gap,
+    )
 
 
 def _tpr_at_fpr(counts: ThresholdCounts, fpr: float) -> Floats:
