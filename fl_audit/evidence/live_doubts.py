@@ -67,7 +67,7 @@ def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -
         How many clients answered beside those that send canaries, or how many times the heaviest client; and how many
         canaries there are: half of them are sent, or all where one is replaced by its opposite.
     size, is_replaced
-        d, the number of parameters, at least 1; and whether the promise is about a client that is replaced, so that the
+        The number of parameters d, at least 1; and whether the promise is about a client that is replaced, so that the
         sensitivity is 2 C, and not C.
     """
     sent, unit = (canaries, 2) if is_replaced else (canaries / 2, 1)
@@ -96,7 +96,7 @@ def dilution(squared: float, claimed: float, found: float, low: float, sizes: tu
 
 
 def _stands_out_too_little(shown: float, found: float, sizes: tuple[float, float], level: float) -> bool:
-    """Return whether so low an estimate is less likely than the level if as much of mu shows as should; see above."""
+    """Return whether so low an estimate has a smaller probability than the level if mu shows as much as it should."""
     root, degrees = sizes
     return degrees >= 2 and found * root < noncentral_t_quantile(level, degrees, shown * root)
 

@@ -83,7 +83,7 @@ def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ..
     Parameters
     ----------
     table, column, levels
-        A table with a row for each world and round; its column whose quantiles are wanted; and which, from 0 to 1.
+        A table with a row for each world and round; its column whose quantiles are wanted; and which, each 0 to 1.
     """
     finite = table[np.isfinite(table[column].to_numpy(dtype=np.float64, na_value=np.nan))]
     by_round = finite.groupby("round")[column]

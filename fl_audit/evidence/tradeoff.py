@@ -13,7 +13,7 @@ from fl_audit.errors import require
 
 
 def convex_frontier(risk: ArrayLike, utility: ArrayLike) -> Integers:
-    """Return the strategies on the convex Pareto frontier by their numbers, ascending in risk and in utility.
+    """Return the strategies on the convex Pareto frontier by their indices, ascending in risk and in utility.
 
     A strategy is on it if no mixture of others has at most its risk and at least its utility, and is better in one of
     both; a strategy on the line between two neighbours of the frontier is. Of equal strategies the first is taken.
@@ -21,7 +21,8 @@ def convex_frontier(risk: ArrayLike, utility: ArrayLike) -> Integers:
     Parameters
     ----------
     risk, utility
-        Of each point, finite, shape (n,), n at least 1. Their units do not matter: a linear map changes nothing.
+        Risk and utility of each point, finite, shape (n,), n at least 1. Their units do not matter: a linear map
+        changes nothing.
 
     Raises
     ------

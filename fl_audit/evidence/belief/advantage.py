@@ -42,8 +42,10 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
     values
         Independent and alike, or at least with the same expectation given those before; shape (n,), n at least 1, all
         from `smallest` to `largest`. Their order matters a little to the interval, never to its coverage.
-    confidence, smallest, largest
-        The confidence is above 0 and below 1; no number can be below `smallest`, or above `largest`, which is larger.
+    confidence
+        Confidence of the interval, above 0 and below 1.
+    smallest, largest
+        No number can be below `smallest`, or above `largest`, which is larger.
 
     Raises
     ------
@@ -136,7 +138,7 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[flo
     Parameters
     ----------
     successes, trials
-        How many trials succeeded, from 0 to `trials`, of how many, at least 1.
+        How many trials succeeded, from 0 to `trials`; and the number of trials, at least 1.
     confidence
         Least probability with which the interval covers, above 0 and below 1; each side has half of the rest.
 
@@ -166,9 +168,10 @@ def empirical_advantage(won: Flags, confidence: float) -> AdvantageEstimate:
 
     Parameters
     ----------
-    won, confidence
-        Whether the insider guessed right, shape (worlds,), at least one world; least probability with which the
-        interval covers, above 0 and below 1.
+    won
+        Whether the insider guessed right, shape (worlds,), at least one world.
+    confidence
+        Least probability with which the interval covers, above 0 and below 1.
 
     Raises
     ------
@@ -198,24 +201,26 @@ def mean_advantage(advantages: Floats, confidence: float) -> MeanAdvantage:
     Worlds are independent given D, D' and the population sample, and the interval is about these: it covers the mean
     over bits, initial weights and noise. How much another D or another sample would change lies outside it.
 
-    By betting (`mean_interval`). Student's interval is narrower, by a third to a half with 300 worlds of 10 to 100
-    records, and untrue where advantages are rare: of 5 worlds of 2 records each it covered 8 %.
+    The interval comes from betting (`mean_interval`). Student's interval is narrower, by a third to a half with 300
+    worlds of 10 to 100 records, and untrue where advantages are rare: of 5 worlds of 2 records each it covered 8 %.
+
+    Parameters
+    ----------
+    advantages
+        TPR - FPR per world, from -1 to 1, shape (worlds,), at least one world.
+    confidence
+        Confidence of the interval, above 0 and below 1.
+
+    Raises
+    ------
+    InputError
+        If there is no world or a number is out of its range.
 
     Examples
     --------
     >>> found = mean_advantage(np.tile([0.1, 0.2, 0.3], 100), 0.95)
     >>> round(found.advantage, 4), round(found.low, 2), round(found.high, 2)
     (0.2, 0.18, 0.22)
-
-    Parameters
-    ----------
-    advantages, confidence
-        TPR - FPR per world, from -1 to 1, shape (worlds,), at least one world; and the confidence, above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If there is no world or a number is out of its range.
     """
     require(advantages.size >= 1, "number of worlds is 0: accepted are whole numbers from 1")
     found = mean_interval(advantages, confidence, -1.0, 1.0)
@@ -228,7 +233,7 @@ def most_wins(worlds: int, largest_advantage: float, level: float) -> int:
     Parameters
     ----------
     worlds, largest_advantage
-        Games played, at least 1, each decided by a fair coin; the largest advantage that the promise allows, 0 to 1.
+        Games played, at least 1, each decided by a fair coin; and the largest advantage that is allowed, from 0 to 1.
     level
         Largest probability with which more games may be won, above 0 and below 1.
 

@@ -108,7 +108,7 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
     ----------
     log_odds, confidence
         Log-odds of the dataset that was really used, without a prior, shape (worlds,), finite; and the confidence,
-        above 0, below 1.
+        above 0 and below 1.
     mu
         Square root of the sum of (Delta_i / sigma_i)^2 where it is the same in every world (local scaling), else None.
 
@@ -144,8 +144,10 @@ def advantage_interval(wins: int, worlds: int, delta: float, confidence: float) 
 
     Parameters
     ----------
-    wins, worlds, delta, confidence
-        Games that the insider won, and games that were played; delta of Eq. (6) and the confidence, above 0, below 1.
+    wins, worlds
+        Games that the insider won, and games that were played.
+    delta, confidence
+        Delta of Eq. (6), and the confidence of the interval, both above 0 and below 1.
 
     Raises
     ------
@@ -160,7 +162,8 @@ def advantage_interval(wins: int, worlds: int, delta: float, confidence: float) 
     """
     ends = clopper_pearson(wins, worlds, confidence)
     epsilons = [epsilon_from_measured_advantage(2 * p - 1, delta) for p in (ends[0], wins / worlds, ends[1])]
-    said = "Clopper-Pearson interval of the share of games won, through Eq. (6) of the paper"
-    other = "elsewhere it is no interval of the mechanism's epsilon"
-    note = f"{said}, which describes noise calibrated by Eq. (1): {other}."
+    note = (
+        "Clopper-Pearson interval of the share of games won, through Eq. (6) of the paper, which describes noise "
+        "calibrated by Eq. (1): elsewhere it is no interval of the mechanism's epsilon."
+    )
     return EpsilonInterval(epsilons[1], epsilons[0], epsilons[2], confidence, note)

@@ -37,10 +37,12 @@ def chance_of_being_right(log_odds: Floats, prior: float = 0.5, coin: float = 0.
     ----------
     log_odds
         Log-odds of D against D', without a prior, shape (worlds,).
-    prior, coin
-        The insider's belief in D before anything is seen: it guesses D where its posterior odds favour D. And the
-        probability with which the challenger really uses D; where it differs from the prior, the insider guesses by its
-        prior and is right by the coin, so the probability can lie under 1/2. Both above 0 and below 1.
+    prior
+        The insider's belief in D before anything is seen; it guesses D where its posterior odds favour D. Above 0 and
+        below 1.
+    coin
+        Probability with which the challenger really uses D, above 0 and below 1. Where it differs from the prior, the
+        insider guesses by its prior and is right by the coin, so the probability can lie under 1/2.
 
     Raises
     ------
@@ -102,7 +104,7 @@ def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confide
     Parameters
     ----------
     log_odds, members
-        Log-odds of D against D', without a prior, and whether D was used, (worlds,); at least one world of each kind.
+        Log-odds of D against D', without a prior, and whether D was used, both (worlds,); a world of each kind or more.
     epsilon, confidence
         Epsilon is finite and at least 0, the confidence above 0 and below 1: half of the rest is for each direction.
 
@@ -183,11 +185,13 @@ def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tupl
     largest = min(_LARGEST_EPSILON, max(0.0, float(log_odds.max())))
     stakes = Bets.of(_foreseen_terms(log_odds, delta), confidence)
 
+    def is_too_small(epsilon: float) -> bool:  # delta(eps) is proven to exceed delta
+        return stakes.on(_delta_terms(log_odds, epsilon)).refutes_too_small(delta)
+
     def is_too_large(epsilon: float) -> bool:  # delta(eps) is proven to be below delta
         return stakes.on(_delta_terms(log_odds, epsilon)).refutes_too_large(delta)
 
-    # It is too small where delta(eps) is proven to exceed delta.
-    low = last_true(lambda one: stakes.on(_delta_terms(log_odds, one)).refutes_too_small(delta), 0.0, largest)
+    low = last_true(is_too_small, 0.0, largest)
     high = 0.0 if is_too_large(0.0) else math.inf
     if high > 0 and is_too_large(largest):
         high = -last_true(lambda number: is_too_large(-number), -largest, -low)

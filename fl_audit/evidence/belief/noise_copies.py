@@ -38,8 +38,8 @@ class LikestPair:
     """The two noise vectors that are most alike."""
 
     cosine: float  # absolute value of the cosine between them
-    first: int  # number of the one
-    second: int  # number of the other
+    first: int  # number of the one vector
+    second: int  # number of the other vector
     pairs: int  # how many pairs were compared
 
 
@@ -119,7 +119,7 @@ def _likest(
     name: TestName, found: LikestPair, dimensions: int, promised: float, limit: float, place: str, more: dict[str, int]
 ) -> TestResult:
     """Return the test of the largest absolute cosine of all pairs."""
-    # That one of all pairs is so much alike, each with the probability of the tail.
+    # The probability that at least one of all pairs is so much alike, each with the probability of the tail.
     tail = _cosine_tail(found.cosine, dimensions)
     p_value = -math.expm1(found.pairs * math.log1p(-tail)) if tail < 1 else 1.0
     return TestResult(name, found.cosine, p_value, found.cosine, promised, limit, place, more)
@@ -209,7 +209,7 @@ def shifted_copies(measured: Measured) -> TestResult:
     number, worst = float(counts[at]), float(counts[usable].min())
     log_p = math.log(2 * shifts) + _product_log_tail(float(size[at]), number)
     # Along worlds and rounds the shifts stand in the order of a transform.
-    worlds, rounds = (int(_order((size + 1) // 2)[one]) for one, size in zip(at[:2], sums.shape[:2], strict=True))
+    worlds, rounds = (int(_order((one + 1) // 2)[index]) for index, one in zip(at[:2], sums.shape[:2], strict=True))
     critical = -float(ndtri(TestName.SHIFTED_COPIES.level / (2 * shifts)))
     p_value, limit = math.exp(float(np.minimum(0.0, log_p))), (critical + 1.2816) / math.sqrt(worst)
     place, more = f"{worlds:+d} worlds, {rounds:+d} rounds and {int(at[2]):+d} coordinates", {"shifts": shifts}

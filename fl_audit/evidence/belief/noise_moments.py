@@ -150,6 +150,7 @@ def serial_correlation(measured: Measured) -> TestResult:
     """
     only_if(measured.rounds >= 2, Missing.ONE_ROUND)
     sample = measured.even_sample
+    # The noise of each round along that of the round before, where there was some.
     before, after = sample[:, :-1], sample[:, 1:]
     lengths = np.linalg.norm(before, axis=-1)
     some = lengths > 0

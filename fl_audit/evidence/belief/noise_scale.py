@@ -205,7 +205,8 @@ def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, mis
     Parameters
     ----------
     name, found, missing
-        Which test it is; the sums over the claimed variance by their places, or a single one; and why there is none.
+        Which test it is; the sums over the claimed variance by their places, or a single sum; and the reason to give
+        where there is no sum.
     """
     found = {"": found} if isinstance(found, SquareSum) else found or {}
     only_if(bool(found), missing)

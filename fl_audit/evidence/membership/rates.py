@@ -43,7 +43,7 @@ class RocCurve:
     """The corners of the ROC of all scores together; straight lines join them where scores are equal."""
 
     fpr: Floats  # share of others at or above each threshold, ascending from 0 to 1, shape (corners,)
-    tpr: Floats  # share of members, likewise
+    tpr: Floats  # share of members at or above each threshold, as `fpr`
 
     @property
     def area(self) -> float:
@@ -77,8 +77,8 @@ class MembershipRates:
     balanced_accuracy: Interval
     confidence: float  # that all four intervals hold together, approximately: they come from a bootstrap
     worlds: int  # how many there were
-    members: int  # counted over worlds
-    others: int  # likewise
+    members: int  # members counted over worlds
+    others: int  # others counted over worlds
 
 
 def roc_curve(scores: ArrayLike, membership: Membership) -> RocCurve:
@@ -129,7 +129,8 @@ def membership_rates(
     scores
         Higher for a likelier member, no NaN, shape (worlds, targets); 2 worlds or more.
     membership, generator, resamples
-        Which targets were in, in which worlds; what draws the worlds of each resample; and how many, at least 100.
+        Which targets were in, in which worlds; what draws the worlds of each resample; and how many resamples there
+        are, at least 100.
     confidence
         Confidence of the four intervals together, above 0.5 and below 1: each leaves out a quarter of the level
         (Bonferroni).

@@ -87,8 +87,8 @@ def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float
     Parameters
     ----------
     losses, low, high
-        At least 0, finite, shape (..., n); and smallest and largest loss of members and population together, shapes
-        (...). Where these are equal every loss normalises to 0.
+        The losses, at least 0, finite, shape (..., n); and the smallest and largest loss of members and population
+        together, shapes (...). Where these two are equal every loss normalises to 0.
     shift
         Positive; it keeps the exponential below 1, where the logit would be infinite.
 
@@ -176,7 +176,7 @@ def epsilon_star_gaussian(
     unbounded = ~same & (constant | ((delta == 0) & np.isinf(reach)))
     plain = ~same & ~unbounded
     found = np.where(unbounded, np.inf, 0.0)
-    # Of both orders, upper and lower tails.
+    # Epsilon* is the largest over both orders of the two laws, and over upper and lower tails.
     gap, one, zero = mean_0[plain] - mean_1[plain], std_1[plain], std_0[plain]
     offset = np.stack([gap / one, -gap / one, -gap / zero, gap / zero])
     spread = np.stack([zero / one, zero / one, one / zero, one / zero])

@@ -34,7 +34,7 @@ class LossRange(_Summary):
 
     count: Floats  # number of records (...)
     low: Floats  # smallest loss (...), at least 0; 0 where there is no record
-    high: Floats  # largest loss (...), likewise
+    high: Floats  # largest loss (...), at least 0; 0 where there is no record
 
     @property
     def is_sound(self) -> bool:
@@ -89,8 +89,8 @@ def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMomen
     Parameters
     ----------
     losses, low, high
-        At least 0, finite, shape (..., n), n at least 0; and ends of the range by which losses are normalised, shapes
-        (...). Losses beyond the range are clipped to it.
+        The losses, at least 0, finite, shape (..., n), n at least 0; and the ends of the range by which losses are
+        normalised, shapes (...). Losses beyond the range are clipped to it.
     """
     values = np.asarray(losses, dtype=np.float64)
     shape = values.shape[:-1]

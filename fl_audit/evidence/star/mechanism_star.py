@@ -173,6 +173,7 @@ def mechanism_lower_bound(
 
     def over(epsilon: float) -> float:
         """Return how far the log of the average winnings, over tails, ranks and stakes, lies above what refutes it."""
+        # `beyond` are the members' rates, shape (tails, models, ranks), and `most` what is allowed at each rank.
         most = np.minimum(np.exp(epsilon) * fpr + delta, 1 - math.exp(-epsilon) * (1 - delta - fpr))
         gains = np.log1p(_STAKES * (beyond / np.minimum(most, 1.0) - 1)[..., None]).sum(axis=1)
         return float(logsumexp(gains) - math.log(gains.size)) - needed

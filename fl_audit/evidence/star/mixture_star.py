@@ -67,8 +67,8 @@ def epsilon_star_mixtures(
     require_cut(cut)
     require_number("tolerance is", tolerance, "positive numbers")
     tables = [np.stack([law.weights, law.means, law.stds]) for law in (members, population)]
-    one_way, other_way = (table[:, np.lexsort(table)] for table in tables)
-    if np.array_equal(one_way, other_way):
+    own, others = (table[:, np.lexsort(table)] for table in tables)  # components in one order, to compare both laws
+    if np.array_equal(own, others):
         return CertifiedStar(0.0, 0.0)
     limits = threshold_limits(members, population, cut) or (-math.inf, math.inf)
     if delta == 0 and not all(map(math.isfinite, limits)) and not _tails_agree(members, population):

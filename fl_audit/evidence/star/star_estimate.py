@@ -46,7 +46,7 @@ class StarEstimate:
     interval: tuple[float, float]  # lower and upper end of the confidence interval; see `intervals`
     confidence: float  # confidence of the interval
     cut: float  # error rates below `cut` or above 1 - `cut` were left out of `epsilon_star_within_cut`
-    epsilon_star_within_cut: float  # over the thresholds within the cut; over all where there is none, see `warnings`
+    epsilon_star_within_cut: float  # Epsilon* over the thresholds within the cut; over all if none is, see `warnings`
     members: int  # number of losses of members
     population: int  # of the population
     attacks: LossAttacks  # what simple attacks on the losses achieve
@@ -104,8 +104,8 @@ def estimate_epsilon_star(
     method
         How error rates are found. `mixture` fits at most 10,000 scores of a set, drawn at random.
     confidence, cut
-        Confidence of the interval, above 0 and below 1; and the cut, from 0 to below 0.5, where None means
-        0.001 for `empirical`, as in the paper, and 1e-6 otherwise.
+        Confidence of the interval, above 0 and below 1; and the cut, from 0 to below 0.5, where None means 0.001 for
+        `empirical`, as in the paper, and 1e-6 otherwise.
     shift
         As for `parametric_epsilon_star`.
 
