@@ -33,29 +33,9 @@ if TYPE_CHECKING:
     )
     from fl_audit.privacy.guarantee import Guarantee, guarantee
 
-__all__ = [
-    "Accountant",
-    "Adjacency",
-    "Claim",
-    "GaussianRelease",
-    "Guarantee",
-    "InputError",
-    "LaplaceRelease",
-    "RandomizedResponse",
-    "Run",
-    "RunError",
-    "SampledGaussianRelease",
-    "Verdict",
-    "account",
-    "calibrate",
-    "epsilon_star",
-    "gaussian_rounds",
-    "guarantee",
-    "lower_bound",
-    "one_run_bound",
-    "read_run",
-    "run_audit",
-]
+__all__ = ["Accountant", "Adjacency", "Claim", "Guarantee", "Verdict", "account", "calibrate", "guarantee"]
+__all__ += ["GaussianRelease", "LaplaceRelease", "RandomizedResponse", "SampledGaussianRelease", "gaussian_rounds"]
+__all__ += ["InputError", "Run", "RunError", "epsilon_star", "lower_bound", "one_run_bound", "read_run", "run_audit"]
 
 _NAMES = {
     "adjacency": "Adjacency",
@@ -76,8 +56,7 @@ _HOMES = {name: f"fl_audit.{module}" for module, names in _NAMES.items() for nam
 def __getattr__(name: str) -> object:
     """Load a public name when it is first used: torch alone would cost every command seconds."""
     if name == "__version__":
-        # Read when it is asked for: what is installed is looked up on the disk.
-        return version("fl-audit")
+        return version("fl-audit")  # what is installed is looked up on the disk
     if name not in _HOMES:
         raise AttributeError(f"module 'fl_audit' has no attribute {name!r}")
     found: object = getattr(import_module(_HOMES[name]), name)

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import assert_never
 
 
 class Unit(StrEnum):
@@ -47,13 +46,7 @@ class Adjacency(StrEnum):
         >>> Adjacency.REPLACE_RECORD.sensitivity_of_sum(3.0)
         6.0
         """
-        match self.relation:
-            case Relation.ADD_REMOVE:
-                return norm
-            case Relation.REPLACE:
-                return 2 * norm
-            case _:
-                assert_never(self.relation)
+        return norm if self.relation is Relation.ADD_REMOVE else 2 * norm
 
 
 @dataclass(frozen=True)

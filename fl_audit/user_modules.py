@@ -9,6 +9,7 @@ import pickle
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from importlib.abc import InspectLoader, MetaPathFinder
@@ -45,13 +46,11 @@ def search_last(directory: Path) -> None:
     Wherever it stood in `sys.path` before, it stands last now; the directory of fl_audit itself stays where it is.
     """
     place = directory.resolve()
-    if _searched == [str(place)] and sys.path[-1] == str(place):
-        return
+    is_last = _searched == [str(place)] and sys.path[-1] == str(place)
     _searched[:] = [str(place)]
-    if place == _OWN_ROOT:
-        return
-    others = [entry for entry in sys.path if Path(entry or ".").resolve() != place]
-    sys.path[:] = [*others, str(place)]
+    if not is_last and place != _OWN_ROOT:
+        others = [entry for entry in sys.path if Path(entry or ".").resolve() != place]
+        sys.path[:] = [*others, str(place)]
 
 
 def import_user_module(name: str) -> ModuleType:
@@ -97,8 +96,8 @@ def require_unmoved(name: str, what: str) -> None:
     name, what
         What a configuration names, and what it should be, "data set" or "model".
     """
-    found = MOVED.get((what, name))
-    require(found is None, f"{what} is {name!r}, which moved to the reproduction of its paper: accepted is {found!r}")
+    now = MOVED.get((what, name))
+    require(now is None, f"{what} is {name!r}, which moved to the reproduction of its paper: accepted is {now!r}")
 
 
 def title_of_named(name: str) -> str:
@@ -212,55 +211,38 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 @dataclass(frozen=True)
-class SentModule:
-    """A module on its way."""
+class SentModules(MetaPathFinder, InspectLoader):
+    """Modules on their way; when this is called in another process, it finds and loads them there."""
 
-    path: str  # where its file is on the machine that it comes from
-    source: str  # its text
-
-    @property
-    def is_package(self) -> bool:
-        """Whether it is the file of a package."""
-        return Path(self.path).name == "__init__.py"
-
-
-@dataclass(frozen=True)
-class SentModules:
-    """Modules on their way; when this is called in another process, they can be imported there."""
-
-    modules: dict[str, SentModule]  # by their dotted names
+    modules: dict[str, tuple[Path, str]]  # by dotted name, the file on the machine that it comes from, and its text
 
     def __call__(self) -> None:
         """Let this process import them; what it may have itself of the same names is passed over."""
-        known = any(isinstance(finder, _Finder) and finder.modules == self.modules for finder in sys.meta_path)
-        if self.modules and not known:
-            sys.meta_path.insert(0, _Finder(self.modules))
-
-
-class _Finder(MetaPathFinder, InspectLoader):
-    """Finds and loads modules that were sent."""
-
-    def __init__(self, modules: dict[str, SentModule]) -> None:
-        self.modules = modules
+        if self.modules and self not in sys.meta_path:
+            sys.meta_path.insert(0, self)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        """Return how a module that was sent is loaded, None for others; see `MetaPathFinder`."""
         if fullname not in self.modules:
             return None
-        found = self.modules[fullname]
-        within = [str(Path(found.path).parent)] if found.is_package else None
-        return spec_from_file_location(fullname, found.path, loader=self, submodule_search_locations=within)
+        file, _ = self.modules[fullname]
+        within = [str(file.parent)] if self.is_package(fullname) else None
+        return spec_from_file_location(fullname, file, loader=self, submodule_search_locations=within)
 
     def is_package(self, fullname: str) -> bool:
-        return self.modules[fullname].is_package
+        """Whether a module is the file of a package."""
+        return self.modules[fullname][0].name == "__init__.py"
 
     def get_source(self, fullname: str) -> str:
-        return self.modules[fullname].source
+        """Return the text of a module."""
+        return self.modules[fullname][1]
 
     def get_code(self, fullname: str) -> CodeType:
-        found = self.modules[fullname]
-        return self.source_to_code(found.source, found.path)
+        """Return the code of a module, which knows its file."""
+        file, source = self.modules[fullname]
+        return self.source_to_code(source, str(file))
 
 
 def sent_modules(names: Iterable[str]) -> SentModules:
@@ -271,16 +253,16 @@ def sent_modules(names: Iterable[str]) -> SentModules:
     """
     tops = {name.partition(":")[0].partition(".")[0] for name in names if ":" in name}
     tops = {top for top in tops if top.isidentifier()} - set(OWN_PACKAGES)
-    directories = {_directory(top) for top in tops} - {None}
-    files = [(directory, file) for directory in directories if directory for file in _files(directory)]
-    modules = {_name(directory, file): SentModule(str(file), source) for directory, file in files
-               if (source := _source(file)) is not None}  # fmt: skip
-    size = sum(len(module.source) for module in modules.values())
-    require(
-        size <= _MOST_CHARACTERS,
-        f"the modules beside {', '.join(sorted(tops))} are {size:,} characters: accepted are {_MOST_CHARACTERS:,}, so "
-        "keep them in a directory of their own",
-    )
+    modules = dict[str, tuple[Path, str]]()
+    for directory in {directory for top in tops if (directory := _directory(top)) is not None}:
+        for file in _files(directory):
+            *packages, last = file.relative_to(directory).with_suffix("").parts
+            with suppress(OSError, SyntaxError, UnicodeDecodeError):  # nothing that was imported
+                name = ".".join(packages if last == "__init__" else (*packages, last))
+                modules[name] = file, decode_source(file.read_bytes())
+    size, beside = sum(len(source) for _, source in modules.values()), ", ".join(sorted(tops))
+    accepted = f"accepted are {_MOST_CHARACTERS:,}, so keep them in a directory of their own"
+    require(size <= _MOST_CHARACTERS, f"the modules beside {beside} are {size:,} characters: {accepted}")
     return SentModules(modules)
 
 
@@ -300,15 +282,3 @@ def _files(directory: Path) -> list[Path]:
     packages = {name for name in list(sys.modules) if "." not in name and (directory / name).is_dir()}
     within = [file for name in sorted(packages - set(OWN_PACKAGES)) for file in (directory / name).rglob("*.py")]
     return [*directory.glob("*.py"), *within]
-
-
-def _name(directory: Path, file: Path) -> str:
-    parts = file.relative_to(directory).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def _source(file: Path) -> str | None:
-    try:
-        return decode_source(file.read_bytes())
-    except (OSError, SyntaxError, UnicodeDecodeError):  # nothing that was imported
-        return None
