@@ -8,66 +8,40 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fl_audit.arrays import Floats, finite
+from fl_audit.canaries import tradeoff
 from fl_audit.canaries.cosines import from_final_model
 from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.canaries.order_statistic import order_statistic_mu
-from fl_audit.canaries.tradeoff import (
-    Guesses,
-    checked_scores,
-    guesses_of_scores,
-    steinke_epsilon,
-    tradeoff_epsilon,
-    tradeoff_mu,
-)
+from fl_audit.canaries.tradeoff import Guesses
 from fl_audit.confidence.shift import detectable_shift, gaussian_shift
 from fl_audit.errors import InputError, as_floats, choice, require, require_number
 from fl_audit.notebook import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
 
-_SMALLEST_DIMENSION = 1000  # from here on the cosine of random directions is normal for all purposes
-_CEILING = "the bound if every guess had been right"
-_DETECTED = "the smallest true epsilon that would be certified to exceed 0 with probability 0.9"
-
 
 @dataclass(frozen=True)
 class OneRunBound:
-    """A lower bound from one run and what a reader needs to weigh it.
+    """A lower bound from one run and what a reader needs to weigh it."""
 
-    Parameters
-    ----------
-    method
-        How it was computed.
-    epsilon
-        The bound on epsilon at `delta`, at least 0; 0 certifies nothing.
-    mu
-        The bound on mu of Gaussian DP, at least 0: a mechanism that is mu-GDP has at least this mu, under the same
-        assumption. None from `steinke`.
-    delta
-        The bound is on epsilon at this delta.
-    confidence
-        Probability with which epsilon is at least the bound, or more, where the assumption holds.
-    limit_of_detection
-        A **ceiling**: the bound if every guess had been right. `shift` and `cosines` have none; there it is the
-        smallest true epsilon that would be certified to exceed 0 with probability 0.9.
-    guesses
-        What was counted; `shift` and `cosines` guess none of the coins.
-    estimate
-        An estimate of epsilon at delta that has no confidence, from `cosines`; otherwise None.
-    """
-
-    method: OneRunMethod
-    epsilon: float
+    method: OneRunMethod  # how it was computed
+    epsilon: float  # the bound on epsilon at `delta`, at least 0; 0 certifies nothing
+    # The bound on mu of Gaussian DP, at least 0: a mechanism that is mu-GDP has at least this mu, under the same
+    # assumption. None from `steinke`.
     mu: float | None
     delta: float
-    confidence: float
+    confidence: float  # probability with which epsilon is at least the bound, or more, where the assumption holds
+    # A **ceiling**: the bound if every guess had been right. `shift` and `cosines` have none; there it is the smallest
+    # true epsilon that would be certified to exceed 0 with probability 0.9.
     limit_of_detection: float
-    guesses: Guesses
-    estimate: float | None = None
+    guesses: Guesses  # what was counted; `shift` and `cosines` guess none of the coins
+    estimate: float | None = None  # of epsilon at delta, without a confidence, from `cosines`; otherwise None
 
     @property
     def limit_meaning(self) -> str:
         """What `limit_of_detection` is, in words."""
-        return _CEILING if self.method.guesses else _DETECTED
+        if self.method.guesses:
+            return "the bound if every guess had been right"
+        return "the smallest true epsilon that would be certified to exceed 0 with probability 0.9"
 
     def __str__(self) -> str:
         return (
@@ -107,23 +81,14 @@ class OneRunBound:
 def bound_of_guesses(
     guesses: Guesses, delta: float, confidence: float = 0.95, method: OneRunMethod = OneRunMethod.TRADE_OFF
 ) -> OneRunBound:
-    """Return the bound from guesses that were counted already.
+    """Return the bound from guesses that were counted already; `InputError` for a number that is out of its range.
 
     Parameters
     ----------
-    guesses
-        What was counted; their number was fixed beforehand.
-    delta
-        At least 0 and below 1; above 0 for `order-statistic`.
-    confidence
-        Above 0.5, below 1.
-    method
-        One that counts guesses.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range, or the method needs scores.
+    guesses, method
+        What was counted, whose number was fixed beforehand; one of the methods that count guesses.
+    delta, confidence
+        At least 0 and below 1, above 0 for `order-statistic`; above 0.5, below 1.
 
     Examples
     --------
@@ -183,24 +148,22 @@ def one_run_bound(
     (4.19, 200)
     """
     method = choice(OneRunMethod, "method", method)
-    values, tossed = checked_scores(as_floats("scores", scores), coins)
+    values, tossed = tradeoff.checked_scores(as_floats("scores", scores), coins)
     require_number("delta is", delta)
     _require_confidence(confidence)
-    for name, given, owner in (
-        ("decoys", np.size(decoys) > 0, OneRunMethod.SHIFT),
-        ("dimension", dimension is not None, OneRunMethod.COSINES),
-    ):
-        require(method is owner or not given, f"{name} with {method}: accepted with {owner} alone")
+    shift, cosines = OneRunMethod.SHIFT, OneRunMethod.COSINES
+    require(method is shift or np.size(decoys) == 0, f"decoys with {method}: accepted with {shift} alone")
+    require(method is cosines or dimension is None, f"dimension with {method}: accepted with {cosines} alone")
     if not method.guesses:
         require(guessed is None, f"guesses are {guessed}: {method} counts none")
         _require_positive(delta, method)
-        if method is OneRunMethod.COSINES:
+        if method is cosines:
             return _by_cosines(values[tossed], dimension, delta, confidence)
         return _by_shift(values[tossed], np.append(values[~tossed], np.ravel(decoys)), values.size, delta, confidence)
     number = max(2, round(method.usual_share * values.size)) if guessed is None else guessed
     accepted = 2 <= number <= values.size
     require(accepted, f"guesses are {number} about {values.size} coins: accepted are numbers from 2 to the coins")
-    guesses = guesses_of_scores(values, tossed, (number + 1) // 2, number // 2)
+    guesses = tradeoff.guesses_of_scores(values, tossed, (number + 1) // 2, number // 2)
     return bound_of_guesses(guesses, delta, confidence, method)
 
 
@@ -225,9 +188,9 @@ def _by_cosines(sent: Floats, dimension: int | None, delta: float, confidence: f
 def _epsilon_and_mu(guesses: Guesses, delta: float, level: float, method: OneRunMethod) -> tuple[float, float | None]:
     match method:
         case OneRunMethod.STEINKE:
-            return steinke_epsilon(guesses, delta, level), None
+            return tradeoff.steinke_epsilon(guesses, delta, level), None
         case OneRunMethod.TRADE_OFF:
-            return tradeoff_epsilon(guesses, delta, level), tradeoff_mu(guesses, level)
+            return tradeoff.tradeoff_epsilon(guesses, delta, level), tradeoff.tradeoff_mu(guesses, level)
         case OneRunMethod.ORDER_STATISTIC:
             _require_positive(delta, method)
             mu = order_statistic_mu(guesses, level)

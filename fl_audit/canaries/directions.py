@@ -29,12 +29,7 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int, world: 
     seed, round, canary, dimension
         The canaries' secret, from 0 to 2**64 - 1; their numbers, at least 0; number of parameters, at least 1.
     world
-        Which of many simulated trainings.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
+        Which of many simulated trainings. `InputError` if a number is out of its range.
     """
     require_number("dimension is", dimension, "whole numbers from 1")
     key = generator(seed, Purpose.CANARY_DIRECTION, world=world, round=round, client=canary)
@@ -49,11 +44,6 @@ def canary_coin(seed: int, round: int, canary: int, world: int = 0) -> bool:
     ----------
     seed, round, canary, world
         As for `canary_direction`.
-
-    Raises
-    ------
-    InputError
-        If the seed is out of its range.
     """
     return bool(generator(seed, Purpose.CANARY_COIN, world=world, round=round, client=canary).random() < 0.5)
 
@@ -79,12 +69,7 @@ def canary_update(direction: Floats, clipping_norm: float) -> Floats32:
     ----------
     direction, clipping_norm
         Norm 1, shape (dimension,); the norm to which updates of this round are clipped, above 0: the one of the
-        settings, or with adaptive clipping the one that the server has announced.
-
-    Raises
-    ------
-    InputError
-        If the clipping norm is not positive and finite.
+        settings, or with adaptive clipping the one that the server has announced. `InputError` unless it is finite.
     """
     require_number("clipping norm is", clipping_norm, "positive finite numbers")
     return (direction * (clipping_norm * _PASSES)).astype(np.float32)
@@ -96,12 +81,8 @@ def canary_score(release: ArrayLike, direction: Floats) -> float:
     Parameters
     ----------
     release, direction
-        What the round released, or the difference of two successive models, any scale, and a direction: (dimension,).
-
-    Raises
-    ------
-    InputError
-        If the shapes differ or the release is not finite.
+        What the round released, or the difference of two successive models, any scale and finite, and a direction: of
+        one shape, (dimension,); or `InputError`.
     """
     seen = np.asarray(release, dtype=np.float64)
     require(seen.shape == direction.shape, f"release has shape {seen.shape}: accepted is {direction.shape}")

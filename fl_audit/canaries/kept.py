@@ -66,19 +66,16 @@ class Watch:
 
         Parameters
         ----------
-        server_round
-            The round, from 1.
+        server_round, present
+            The round, from 1, and the canaries whose clients answered.
         before, after
             Tensors of the model before the round and after it, in their order. They are read only here, where failing
             ends nothing.
-        present
-            The canaries whose clients answered.
         others
             How many other clients answered: their updates may hide noise that is missing. None where that is not seen,
             and `others` of the watch counts.
-        norm, run
+        norm, run, models_only
             To which the strategy clips in this round, and the number of Flower's run; None where that is not known.
-        models_only
             Whether a client watches, who sees the models alone.
         """
         with ends_nothing(f"round {server_round}"):
@@ -86,11 +83,9 @@ class Watch:
             released = _change(*models)
             if not released.any():
                 return
-            directions = (
-                canary_direction(self.directions, server_round, one, released.size)
-                for one in range(self.canaries + DECOYS)
-            )
-            scores = tuple(canary_score(released, one) for one in directions)
+            numbers = range(self.canaries + DECOYS)
+            drawn = (canary_direction(self.directions, server_round, one, released.size) for one in numbers)
+            scores = tuple(canary_score(released, one) for one in drawn)
             kept = KeptRound(
                 server_round, tuple(sorted(present, key=lambda one: one.number)), scores,
                 self.others if others is None else others, released.size, norm, fingerprint(self.directions), run,
@@ -106,13 +101,13 @@ class Watch:
         if kept.models_only and self._is_there(kept):
             return
         _set_aside(self.directory, kept)
+        path = self.directory / _PROMISE
         if self.terms is not None:
-            path = self.directory / _PROMISE
             ours = self.terms.to_json() | {"delta": self.delta, "canaries": self.canaries}
-            is_ours = not path.is_file() or json.loads(path.read_text(encoding="utf-8")) == ours
-            is_first = not any(self.directory.glob("round-*.json"))
+            is_ours = path.is_file() and json.loads(path.read_text(encoding="utf-8")) == ours
+            is_first = not path.is_file() or not any(self.directory.glob("round-*.json"))
             require(is_ours or is_first, f"{path} states another promise than that of this watch: accepted is the same")
-            if not is_ours or not path.is_file():
+            if not is_ours:
                 _write(path, ours)
         _write(self.directory / _file_of(kept.number), asdict(kept))
 
@@ -143,22 +138,15 @@ def ends_nothing(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class KeptPromise:
-    """What the training of a directory promises."""
+    """What the training of a directory promises; `terms`, `delta` and `canaries` are as for `Watch`."""
 
-    # `terms`, `delta`, `canaries`: as for `Watch`.
     terms: TrainingTerms
     delta: float
     canaries: int
 
 
 def kept_promise(directory: Path) -> KeptPromise:
-    """Return what the training promises whose rounds are kept in a directory.
-
-    Raises
-    ------
-    InputError
-        If no promise lies there, or it is damaged.
-    """
+    """Return what the training promises whose rounds are kept in a directory; `InputError` if none can be read."""
     path = directory / _PROMISE
     require(path.is_file(), f"{path} is missing: accepted are directories in which a `Watch` with terms keeps rounds")
     with stored_in(path, "promise of a training that canaries watch") as stored:
@@ -168,13 +156,7 @@ def kept_promise(directory: Path) -> KeptPromise:
 
 
 def seed_in(path: Path) -> int:
-    """Return the seed that a text file holds: one whole number from 0 to 2**64 - 1.
-
-    Raises
-    ------
-    InputError
-        If there is none.
-    """
+    """Return the seed that a text file holds: one whole number from 0 to 2**64 - 1; `InputError` if there is none."""
     try:
         seed = int(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

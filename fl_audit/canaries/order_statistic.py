@@ -41,12 +41,7 @@ def order_statistic_p_value(guesses: Guesses, mu: float) -> float:
     Parameters
     ----------
     guesses, mu
-        What was counted; mu is at least 0.
-
-    Raises
-    ------
-    InputError
-        If mu is out of its range.
+        What was counted; mu is at least 0, or `InputError`.
 
     Examples
     --------

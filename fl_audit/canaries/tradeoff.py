@@ -1,7 +1,6 @@
 """One-run auditing of any mechanism: lower bounds from right guesses, of epsilon alone and of a whole trade-off curve.
 
-What is asked of coins and guesses stands in `guesses`; nothing is asked of the mechanism besides: what it says of
-different coins may depend on each other in any way.
+Nothing is asked of the mechanism: what it says of different coins may depend on each other in any way.
 
 **Steinke, Nasr & Jagielski 2023.** Under (epsilon, delta)-DP no more of r guesses can be right, in law, than if each
 was right with probability q = e^epsilon / (1 + e^epsilon), up to the mistakes that delta allows. That treats every
@@ -78,18 +77,12 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
 
     Parameters
     ----------
-    scores
-        Higher for a likelier member, no NaN, any shape; of one world, or of several that are counted as one run.
-    is_in
-        The coins, bool, same shape.
+    scores, is_in
+        Higher for a likelier member, no NaN, any shape, of one world, or of several that are counted as one run; and
+        the coins, bool, same shape. `InputError` for others.
     positive, negative
         How many scores to call members, and not members, at least 0 and together at most the number of scores. They
         must be chosen before the scores are seen: a choice of the best of several is no bound.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit, a score is NaN, or the numbers are out of range.
 
     Examples
     --------
@@ -120,12 +113,8 @@ def checked_scores(scores: ArrayLike, is_in: ArrayLike) -> tuple[Floats, Flags]:
     Parameters
     ----------
     scores, is_in
-        Numbers of one shape: scores, larger where "in" is likelier, and the coins, bool or 0 and 1.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit, coins are neither bool nor 0 and 1, there is no score, or one is NaN.
+        Numbers of one shape, at least one: scores, larger where "in" is likelier, not NaN; and the coins, bool or 0 and
+        1.
     """
     values, coins = np.asarray(scores, dtype=np.float64).ravel(), np.asarray(is_in).ravel()
     require(np.shape(scores) == np.shape(is_in), f"coins have shape {np.shape(is_in)}: accepted is {np.shape(scores)}")
@@ -153,12 +142,7 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
     Parameters
     ----------
     guesses, epsilon, delta
-        What was counted; at least 0; at least 0, below 1.
-
-    Raises
-    ------
-    InputError
-        If epsilon is below 0.
+        What was counted; at least 0; at least 0, below 1; or `InputError`.
     """
     require_number("epsilon is", epsilon, "numbers from 0")
     require_number("delta is", delta, "numbers from 0 to below 1")
@@ -177,11 +161,6 @@ def steinke_epsilon(guesses: Guesses, delta: float, level: float) -> float:
     ----------
     guesses, delta, level
         What was counted; as for `tradeoff_epsilon`.
-
-    Raises
-    ------
-    InputError
-        If delta is out of its range.
     """
     require_number("delta is", delta, "numbers from 0 to below 1")
     if guesses.right == 0:
@@ -252,12 +231,7 @@ def tradeoff_epsilon(guesses: Guesses, delta: float, level: float) -> float:
     Parameters
     ----------
     guesses, delta, level
-        As for `tradeoff_mu`; delta is at least 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If delta is out of its range.
+        As for `tradeoff_mu`; delta is at least 0 and below 1, or `InputError`.
     """
     require_number("delta is", delta, "numbers from 0 to below 1")
     return _largest_rejected(guesses, lambda epsilon: approximate_inverse(epsilon, delta), _LARGEST_EPSILON, level)
