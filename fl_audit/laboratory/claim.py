@@ -26,12 +26,8 @@ class StatedClaim:
 
     There are two kinds. A pair of `epsilon` and `delta` promises (epsilon, delta)-DP over all rounds together. A
     `noise_multiplier` promises that the whole is no easier to tell than so many rounds of a Gaussian mechanism with
-    this noise over its sensitivity: a whole curve of epsilon over delta, and so a stricter promise.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range, the adjacency has another name, or not exactly one kind of promise is given.
+    this noise over its sensitivity: a whole curve of epsilon over delta, and so a stricter promise. `InputError` if a
+    number is out of its range, the adjacency has another name, or not exactly one kind of promise is given.
 
     Examples
     --------
