@@ -24,14 +24,13 @@ def _sentence(numbers: NoiseNumbers, contents: RunContents) -> str:
     main = numbers.main
     if main is None:
         return ""
-    ratio, confidence = _ratio_text(*main), percent(numbers.estimate.confidence)
-    everywhere = math.isfinite(numbers.estimate.ratio)
+    everywhere, aside = math.isfinite(numbers.estimate.ratio), _row("all", main, "").aside
     where = "" if everywhere else f", just where it has to hide the {contents.words.one},"
-    text = (
-        f"The noise that this federation really adds{where} is {ratio} times what was promised"
-        f"{_row('all', main, '').aside}; the range in brackets holds with {confidence} confidence."
-    )
-    return f"{text} {excess_text(numbers.judgement)}".strip()
+    return (
+        f"The noise that this federation really adds{where} is {_ratio_text(*main)} times what was promised{aside}; "
+        f"the range in brackets holds with {percent(numbers.estimate.confidence)} confidence. "
+        f"{excess_text(numbers.judgement)}"
+    ).strip()
 
 
 def _row(name: str, noise: Sequence[float], basis: str, confidence: float | None = None) -> Row:
@@ -43,12 +42,9 @@ def _rows(numbers: NoiseNumbers, contents: RunContents) -> list[Row]:
     found, one = numbers.estimate, contents.words.one
     beside = f"what a release has beside both sums, where it does not hide the {one}; {_EXACT}"
     along = f"what a release has beside its sum, where it hides the {one}; {_EXACT}"
-    rows = [
-        _row("Noise, measured over promised", (found.ratio, found.low, found.high), beside, found.confidence),
-        _row(f"Noise where it hides the {one}", (found.along_record, found.along_low, found.along_high), along,
-             found.confidence),
-    ]  # fmt: skip
-    return [row for row in rows if math.isfinite(row.value)]
+    total, hiding = (found.ratio, found.low, found.high), (found.along_record, found.along_low, found.along_high)
+    names = ("Noise, measured over promised", total, beside), (f"Noise where it hides the {one}", hiding, along)
+    return [_row(*each, found.confidence) for each in names if math.isfinite(each[1][0])]
 
 
 def _tables(numbers: NoiseNumbers, _: RunContents) -> list[Table]:
@@ -61,19 +57,13 @@ def _tables(numbers: NoiseNumbers, _: RunContents) -> list[Table]:
 
 
 def excess_text(found: Judgement) -> str:
-    """Return what noise above the promise costs, in a sentence; nothing where there is none beyond doubt.
-
-    Where the noise depends on the secret such a surplus is not harmless, and the sentence says so.
-    """
+    """Return what noise above the promise costs, in a sentence; nothing where there is none beyond doubt."""
     if found.noise.excess is None:
         return ""
     if depends_on_secret(found):
         return "That is no harmless surplus, for its size depends on the secret."
-    spare = percent(1 - 1 / found.noise.excess)
-    return (
-        f"More than was promised breaks no promise; it gives accuracy away, for {spare} less noise would keep the "
-        "promise too."
-    )
+    less = f"{percent(1 - 1 / found.noise.excess)} less noise would keep the promise too"
+    return f"More than was promised breaks no promise; it gives accuracy away, for {less}."
 
 
 def _said(numbers: NoiseNumbers, run: FinishedRun) -> Mapping[str, Any]:
@@ -141,9 +131,8 @@ def _draw_interval(axes: Axes, height: int, interval: Sequence[float], marker: s
 
 
 NOISE = Section(
-    name="noise", title="The noise that is really added", numbers=NoiseNumbers, measure=measure_noise, keys=("noise",),
-    on_page=True, sentence=_sentence, rows=_rows, tables=_tables,
-    picture=Picture("The noise, measured over promised", _noise_figure, _caption, lambda numbers,
-            _: numbers.main is not None),
-    said=_said,
+    "noise", "The noise that is really added", NoiseNumbers, measure_noise, keys=("noise",), on_page=True,
+    sentence=_sentence, rows=_rows, tables=_tables,
+    picture=Picture("The noise, measured over promised", _noise_figure, _caption,
+                    applies=lambda numbers, _: numbers.main is not None), said=_said,
 )  # fmt: skip

@@ -67,8 +67,7 @@ def _broken(contents: RunContents) -> str:
     kinds = {told.kind: uncapital(told.words.breach) for told in told_too}
     named = list(kinds.values())[::-1][:_MOST_NAMED]
     also = f" Also: {'; '.join(named)}." if named else ""
-    count = f" {plural(len(others) + 1, 'test')} failed." if others else ""
-    return f"{first.sentence}{also}{count}"
+    return f"{first.sentence}{also}" + (f" {plural(len(others) + 1, 'test')} failed." if others else "")
 
 
 def _too_little(numbers: VerdictNumbers) -> str:
@@ -109,17 +108,14 @@ def worlds_needed_text(numbers: VerdictNumbers) -> str:
 def _limits(contents: RunContents) -> str:
     """Return which share of the noise could not be missing without being found, in a sentence; or what scores show."""
     numbers, unit = verdict_of(contents), contents.words.one
-    anywhere, at_unit = (
-        None if share is None else percent(float(f"{share:.2g}"))
-        for share in (numbers.missing_anywhere, numbers.missing_at_unit)
-    )
+    shares = (numbers.missing_anywhere, numbers.missing_at_unit)
+    anywhere, at_unit = (None if share is None else percent(float(f"{share:.2g}")) for share in shares)
     if at_unit is None:
         return ""
     if anywhere is None:
         return f"Had {at_unit} of the noise been missing where it hides the {unit}, we would have found it."
-    return (
-        f"Had {anywhere} of the noise been missing we would have found it, or {at_unit} just where it hides the {unit}."
-    )
+    just = f"{at_unit} just where it hides the {unit}"
+    return f"Had {anywhere} of the noise been missing we would have found it, or {just}."
 
 
 def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
@@ -148,9 +144,9 @@ def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
         case _:
             assert_never(numbers.verdict)
     text += _looks_text(numbers.judgement, contents.facts)
-    if contents.facts.game.law.is_private_release:
-        return text
-    return f"{text} The models of this run are test pieces and must not be handed out: their noise depends on the data."
+    if not contents.facts.game.law.is_private_release:
+        text += " The models of this run are test pieces and must not be handed out: their noise depends on the data."
+    return text
 
 
 def _alarms(found: Judgement, facts: RunFacts) -> str:
@@ -180,14 +176,11 @@ def _scope(numbers: VerdictNumbers, facts: RunFacts) -> str:
     """Return what the verdict covers and what not, in plain English, as `summary.json` has it."""
     found, promise = numbers.judgement, facts.guarantee
     if found is None or promise is None:
-        why = (
-            "The models were trained without clipping and noise: nothing was promised."
-            if promise is None
-            else "No insider took part, so nothing was held against the promise."
-        )
-        return (
-            f"{why} What was measured of the released models, from their outputs and losses, is no test of a promise."
-        )
+        why = "No insider took part, so nothing was held against the promise."
+        if promise is None:
+            why = "The models were trained without clipping and noise: nothing was promised."
+        seen = "What was measured of the released models, from their outputs and losses"
+        return f"{why} {seen}, is no test of a promise."
     if numbers.judges_canaries:
         covers = (
             "A verdict covers this training and this seed (the challenger's secret) only, and what canaries see: how "
@@ -212,10 +205,10 @@ def _cohort_text(facts: RunFacts) -> str:
     cohorts = facts.game.law.participation
     if not isinstance(cohorts, FixedCohort) or cohorts.first is None:
         return ""
-    often, rounds = cohorts.participations(facts.game.rounds), facts.game.rounds
+    rounds = f"{cohorts.participations(facts.game.rounds):,} of {plural(facts.game.rounds, 'round')}"
     return (
         " The differing client stands first in the public order of cohorts, by construction, so that it takes part in "
-        f"{often:,} of {plural(rounds, 'round')}: no client takes part more often."
+        f"{rounds}: no client takes part more often."
     )
 
 
@@ -240,11 +233,10 @@ def _detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> st
         f"noise keeps {kept:.3g} ({law_in_words(promise.claim)}, delta {promise.delta:g}) and "
         f"{promise.epsilon:.3g} is promised."
     )
-    worlds = plural(found.worlds_needed, "world")
+    worlds, breach = plural(found.worlds_needed, "world"), f"find a breach of {BREACH:g} times the promise."
     if found.conclusive:
-        return f"{said} {worlds} would be enough to find a breach of {BREACH:g} times the promise."
-    more = f"{worlds} with as many rounds would find a breach of {BREACH:g} times the promise."
-    return f"{said} That is too little to tell: {more}"
+        return f"{said} {worlds} would be enough to {breach}"
+    return f"{said} That is too little to tell: {worlds} with as many rounds would {breach}"
 
 
 def _coins_text(run: FinishedRun) -> str:
@@ -283,6 +275,6 @@ def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
 
 
 VERDICT = Section(
-    name="verdict", title="The tests of the promise", numbers=VerdictNumbers, measure=measure_verdict,
-    keys=("verdict", "scope", "looks"), on_page=True, sentence=_sentence, tables=_tables, said=_said,
+    "verdict", "The tests of the promise", VerdictNumbers, measure_verdict, keys=("verdict", "scope", "looks"),
+    on_page=True, sentence=_sentence, tables=_tables, said=_said,
 )  # fmt: skip
