@@ -19,12 +19,8 @@ _MOST_NUMBERED = 5  # more rounds or canaries are not listed
 
 def live_lines(numbers: LiveNumbers) -> list[str]:
     """Return what a terminal says of what is known now."""
-    facts = (f"{fact.name}: {fact.value} ({fact.note})" for fact in _facts(numbers))
-    return [
-        f"{numbers.verdict}: {_progress(numbers)}. {_opening(numbers)}",
-        *(f"* {one}" for one in facts),
-        f"* Next: {_next(numbers)}",
-    ]
+    facts = [f"* {fact.name}: {fact.value} ({fact.note})" for fact in _facts(numbers)]
+    return [f"{numbers.verdict}: {_progress(numbers)}. {_opening(numbers)}", *facts, f"* Next: {_next(numbers)}"]
 
 
 def write_live_page(numbers: LiveNumbers, path: Path) -> Path:
@@ -35,7 +31,7 @@ def write_live_page(numbers: LiveNumbers, path: Path) -> Path:
     numbers, path
         What is known now, and where to.
     """
-    facts = "\n".join(fact_html(fact) for fact in _facts(numbers))
+    facts = "\n".join(map(fact_html, _facts(numbers)))
     page = html_page(
         title=f"Live audit: {numbers.verdict}",
         heading="One training as its own audit",
@@ -51,19 +47,15 @@ def write_live_page(numbers: LiveNumbers, path: Path) -> Path:
 
 
 def _assumption(numbers: LiveNumbers) -> str:
-    taken = (
-        (
-            numbers.knows_others,
-            "How many other clients answered was not seen: it is taken that their updates do not lie over the noise.",
-        ),
-        (
-            numbers.doubts.knows_canaries,
-            "What canaries send where they are out, and with which coins, was not noted: it is taken to be as the "
-            "promise and the coins have it, as far as the scores do not speak against it.",
-        ),
-        (numbers.knows_weights, "What replies weigh was not seen: none is taken to outweigh a canary."),
-    )
-    unseen = "".join(f" {text}" for is_known, text in taken if not is_known)
+    unseen = ""
+    if not numbers.knows_others:
+        unseen += " How many other clients answered was not seen:"
+        unseen += " it is taken that their updates do not lie over the noise."
+    if not numbers.doubts.knows_canaries:
+        unseen += " What canaries send where they are out, and with which coins, was not noted: it is taken to be as"
+        unseen += " the promise and the coins have it, as far as the scores do not speak against it."
+    if not numbers.knows_weights:
+        unseen += " What replies weigh was not seen: none is taken to outweigh a canary."
     return f"{numbers.finding.method.assumption}{unseen}{_light(numbers)}"
 
 

@@ -5,7 +5,6 @@ Everything goes through matplotlib's object-oriented interface, so drawing leave
 
 import io
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any, Literal
@@ -200,8 +199,7 @@ def markers_for(points: int) -> dict[str, Any]:
 
 def span(*groups: ArrayLike) -> tuple[float, float]:
     """Return the smallest and the largest finite value of all groups, (0, 1) where there is none."""
-    parts: Sequence[np.ndarray[Any, Any]] = [np.ravel(np.asarray(group, dtype=np.float64)) for group in groups]
-    values = np.concatenate(parts)
+    values: Floats = np.concatenate([np.ravel(np.asarray(group, dtype=np.float64)) for group in groups])
     values = values[np.isfinite(values)]
     return (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
 

@@ -38,9 +38,17 @@ def number_text(value: object, digits: int = 4) -> str:
         case Integral():
             return f"{int(value):,}"
         case Real():
-            return _float_text(float(value), digits)
+            number = float(value)
         case _:
             return str(value)
+    if math.isnan(number):
+        return MISSING
+    if math.isinf(number):
+        return "unbounded" if number > 0 else "minus unbounded"
+    if number != 0 and not 1e-4 <= abs(number) < 1e6:
+        mantissa, exponent = f"{number:.{digits - 1}e}".split("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+    return f"{number:.{digits}g}" if abs(number) < 10 ** (digits - 1) else f"{number:,.1f}"
 
 
 def percent(share: float | None) -> str:
@@ -83,17 +91,6 @@ def plural(count: int, one: str, many: str | None = None) -> str:
         How many; the noun in the singular, and in the plural, where None adds an s to `one`.
     """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
-def _float_text(value: float, digits: int) -> str:
-    if math.isnan(value):
-        return MISSING
-    if math.isinf(value):
-        return "unbounded" if value > 0 else "minus unbounded"
-    if value != 0 and not 1e-4 <= abs(value) < 1e6:
-        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
-    return f"{value:.{digits}g}" if abs(value) < 10 ** (digits - 1) else f"{value:,.1f}"
 
 
 def capital(text: str) -> str:
