@@ -70,10 +70,8 @@ def import_user_module(name: str) -> ModuleType:
         other = place_of(top)
         if theirs is not None and other is not None and Path(other).resolve() != Path(theirs).resolve():
             whose = "fl_audit has a package of this name" if top in OWN_PACKAGES else f"this name is taken by {other}"
-            raise InputError(
-                f"module {top!r} in {directory} cannot be imported, because {whose}: accepted are other names, so "
-                f"rename {theirs}"
-            )
+            what = f"module {top!r} in {directory} cannot be imported, because {whose}"
+            raise InputError(f"{what}: accepted are other names, so rename {theirs}")
     return importlib.import_module(name)
 
 

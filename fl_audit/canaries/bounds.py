@@ -119,10 +119,9 @@ def one_run_bound(
         Higher for a likelier member, no NaN, any shape; of one training, or of several counted as one run.
     coins
         Which canaries were in, bool or 0 and 1, same shape: independent fair coins.
-    delta
-        At least 0 and below 1; above 0 for all but `trade-off` and `steinke`.
-    confidence
-        Above 0.5, below 1.
+    delta, confidence
+        The bound is on epsilon at this delta, at least 0 and below 1, above 0 for all but `trade-off` and `steinke`; it
+        holds with this confidence, above 0.5 and below 1.
     method
         `trade-off` and `steinke` hold whatever the mechanism; the others only where their assumption does: one that
         leaks coins together breaks them.

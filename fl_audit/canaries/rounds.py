@@ -43,9 +43,7 @@ class CanaryNote:
     size: int | None = None  # number of parameters that it is spread over
     norm: float | None = None  # its norm in this round
     node: str | None = None  # who sent it, as the server knows
-    weight: float | None = (
-        None  # what its reply weighs in the average over what the heaviest does, from 0 to 1, likewise
-    )
+    weight: float | None = None  # what its reply weighs in the average over what the heaviest does, from 0 to 1
 
     def __str__(self) -> str:
         """Return what the note says, as it travels; what the server knows is known without it."""
@@ -204,10 +202,9 @@ def kept_round(path: Path) -> KeptRound:
         require(bool(np.isfinite(scores).all()), "scores are not finite")
         others, size, run = (_told(int, stored.get(name)) for name in ("others", "size", "run"))
         directions, before, after = (_told(str, stored.get(name)) for name in ("directions", "before", "after"))
-        norm = _told(float, stored.get("norm"))
+        norm, present = _told(float, stored.get("norm")), tuple(map(_note_of_json, stored["present"]))
         fits = (others is None or others >= 0, size is None or size >= 1, norm is None or 0 < norm < inf)
         require(all(fits), f"others are {others}, size is {size}, norm is {norm}")
-        present = tuple(map(_note_of_json, stored["present"]))
         seen = (scores, others, size, norm, directions, run, stored.get("models_only") is True, before, after)
         return KeptRound(int(stored["number"]), present, *seen)
 

@@ -62,11 +62,9 @@ class StatedClaim:
     @property
     def mu(self) -> float | None:
         """The Gaussian-DP parameter of a claim about Gaussian noise; None of the other kind."""
-        if self.noise_multiplier is None:
-            return None
         from fl_audit.privacy.gaussian import gaussian_mu
 
-        return gaussian_mu(self.noise_multiplier, self.rounds)
+        return None if self.noise_multiplier is None else gaussian_mu(self.noise_multiplier, self.rounds)
 
     @property
     def allowed_mu(self) -> float:

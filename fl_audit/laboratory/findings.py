@@ -87,13 +87,11 @@ class Finding:
     @property
     def cause(self) -> str:
         """Why games were told, in a sentence or two."""
-        said = [self.attempt.cause] if self.attempt.cause else []
-        if self.noise is not None and self.noise.ratio > 1 and self.noise.mu_low > self.noise.claimed_mu:
-            said.append(
-                f"There is {self.noise.ratio:.1f} times too little noise for what one of them can change (mu "
-                f"{self.noise.mu:.2f}, claimed {self.noise.claimed_mu:.2f})."
-            )
-        return " ".join(said) or f"What told is {self.attempt.lead.group}."
+        said, noise = self.attempt.cause, self.noise
+        if noise is not None and noise.ratio > 1 and noise.mu_low > noise.claimed_mu:
+            what = f"There is {noise.ratio:.1f} times too little noise for what one of them can change"
+            said += f" {what} (mu {noise.mu:.2f}, claimed {noise.claimed_mu:.2f})."
+        return said.strip() or f"What told is {self.attempt.lead.group}."
 
 
 def findings(trial: Trial, words: Mapping[str, str], mends: Mapping[str, str]) -> tuple[Finding, ...]:
@@ -146,8 +144,8 @@ def untried_words(trial: Trial, most: int = 3) -> str:
     """
     said = []
     for why, kinds in not_tried(trial).items():
-        named = ", ".join(f"'{kind}'" for kind in kinds[:most])
-        said.append(f"{named}{f' and {len(kinds) - most} more' if len(kinds) > most else ''} ({why})")
+        more = f" and {len(kinds) - most} more" if len(kinds) > most else ""
+        said.append(", ".join(f"'{kind}'" for kind in kinds[:most]) + f"{more} ({why})")
     return f"Not tried: {'; '.join(said)}." if said else ""
 
 

@@ -160,10 +160,8 @@ def sketch(shapes: Mapping[str, tuple[int, ...]]) -> Sketch:
     stops, names = np.cumsum(sizes), list(shapes)
     groups = np.array_split(np.arange(len(sizes)), min(_PARTS, len(sizes)))
     ends = [(group[0], group[-1]) for group in groups]
-    parts = tuple(
-        (names[a] if a == z else f"{names[a]} to {names[z]}", slice(int(stops[a] - sizes[a]), int(stops[z])))
-        for a, z in ends
-    )
+    called = [names[a] if a == z else f"{names[a]} to {names[z]}" for a, z in ends]
+    parts = tuple(zip(called, [slice(int(stops[a] - sizes[a]), int(stops[z])) for a, z in ends], strict=True))
     total = int(stops[-1])
     draws = generator(0, Purpose.PUBLIC_DIRECTIONS, client=total)
     sets = draws.integers(_PUBLIC, size=total)

@@ -241,10 +241,8 @@ def insider_text(facts: RunFacts) -> str:
     """Return who the strongest insider is, for a reader who knows nothing of it."""
     standpoint = facts.game.standpoint
     if standpoint.place is Place.SERVER:
-        return (
-            "the server itself, which already knows everything except that one answer and sees what each participant "
-            "sends"
-        )
+        knows = "the server itself, which already knows everything except that one answer"
+        return f"{knows} and sees what each participant sends"
     beside = ["sees all that is shared during training"]
     if facts.game.law.clients_add_noise:
         others = f" and that of {plural(standpoint.colluders, 'other')}" if standpoint.colluders else ""

@@ -31,16 +31,11 @@ def write_live_page(numbers: LiveNumbers, path: Path) -> Path:
     numbers, path
         What is known now, and where to.
     """
-    facts = "\n".join(map(fact_html, _facts(numbers)))
-    page = html_page(
-        title=f"Live audit: {numbers.verdict}",
-        heading="One training as its own audit",
-        subtitle=str(numbers.promise.claim),
-        opening=_opening(numbers),
-        body=f'<dl class="facts">\n{facts}\n</dl>\n{_table(numbers)}<p>{_assumption(numbers)}</p>',
-        banner=verdict_banner(numbers.verdict, _progress(numbers)),
-        step=_next(numbers),
-    )
+    facts, about = "\n".join(map(fact_html, _facts(numbers))), "One training as its own audit"
+    body = f'<dl class="facts">\n{facts}\n</dl>\n{_table(numbers)}<p>{_assumption(numbers)}</p>'
+    words = (f"Live audit: {numbers.verdict}", about, str(numbers.promise.claim), _opening(numbers), body)
+    banner = verdict_banner(numbers.verdict, _progress(numbers))
+    page = html_page(*words, banner=banner, step=_next(numbers))
     with whole_file(path) as file:
         file.write_text(page, encoding="utf-8")
     return path
@@ -84,12 +79,11 @@ def _progress(numbers: LiveNumbers) -> str:
 
 def _opening(numbers: LiveNumbers) -> str:
     found, promise = numbers.finding, numbers.promise
-    at = f"at delta {number_text(promise.delta, 3)}"
+    lower, at = number_text(found.epsilon_lower, 3), f"at delta {number_text(promise.delta, 3)}"
     return (
-        f"With noise as weak as the canaries certify, the training tells an epsilon of at least "
-        f"{number_text(found.epsilon_lower, 3)} {at} ({percent(found.confidence)} confidence in one look that was "
-        "chosen beforehand, and less for who looks again); "
-        f"{number_text(promise.epsilon, 3)} is promised."
+        f"With noise as weak as the canaries certify, the training tells an epsilon of at least {lower} {at} "
+        f"({percent(found.confidence)} confidence in one look that was chosen beforehand, and less for who looks "
+        f"again); {number_text(promise.epsilon, 3)} is promised."
     )
 
 
@@ -112,10 +106,8 @@ def _facts(numbers: LiveNumbers) -> tuple[Fact, ...]:
 def _next(numbers: LiveNumbers) -> str:
     match numbers.verdict:
         case Verdict.VIOLATED if numbers.is_overrun:
-            return (
-                f"Stop the training: {plural(numbers.released, 'round')} were released where "
-                f"{numbers.promise.rounds:,} are promised, and every further one spends more."
-            )
+            where = f"{plural(numbers.released, 'round')} were released where {numbers.promise.rounds:,} are promised"
+            return f"Stop the training: {where}, and every further one spends more."
         case Verdict.VIOLATED:
             return (
                 "Stop the training and hand out none of its models. Hold the standard deviation that is really added "
@@ -140,10 +132,8 @@ def _next(numbers: LiveNumbers) -> str:
         case Verdict.INCONCLUSIVE:
             if numbers.is_promising:
                 return f"Look again after {numbers.rounds_needed:,} whole rounds: these could not have told."
-            return (
-                "Send more canaries in the next training: with so few, not even all of its rounds can tell "
-                f"{BREACH:g} times the promise.{_light(numbers)}"
-            )
+            few = "with so few, not even all of its rounds can tell"
+            return f"Send more canaries in the next training: {few} {BREACH:g} times the promise.{_light(numbers)}"
         case Verdict.NOT_AUDITED | Verdict.NO_PROMISE:
             raise AssertionError("a watched training has a promise and is audited")
         case _:

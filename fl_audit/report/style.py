@@ -144,7 +144,7 @@ def whole_number_axis(axes: Axes, low: int, high: int) -> None:
     step = max(1, int(np.ceil((high - low) / 10)))
     step = next((nice for nice in (1, 2, 5, 10, 20, 25, 50, 100) if nice >= step), step)
     ticks = [tick for tick in range(low, high + 1) if tick % step == 0] or [low]
-    margin = max(0.5, 0.02 * (high - low)) if high == low else max(0.2, 0.02 * (high - low))
+    margin = 0.5 if high == low else max(0.2, 0.02 * (high - low))
     axes.set_xticks(ticks)
     axes.set_xlim(low - margin, high + margin)
 

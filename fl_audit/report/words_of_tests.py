@@ -1,8 +1,9 @@
 """The tests of a promise in words: one table of what each asks, measured, would have found, and what to do about it."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from fl_audit.arrays import finite
@@ -27,9 +28,8 @@ class TestWords:
 
     title: str  # what it looks at
     breach: str  # what it has found where the promise is broken, for a reader who does not know the test
-    # `measured`, `promised`: what was measured, and what the claim says of it.
-    measured: str
-    promised: str
+    measured: str  # what was measured
+    promised: str  # what the claim says of it
     limit: str  # what would have been found in 9 of 10 runs
     remedy: str  # where to look for the cause
 
@@ -269,25 +269,14 @@ MISSING_WORDS = {
 """Why a test has nothing to say about a run."""
 
 
-_SMALLEST_P = 1e-300
-
-
 class _Number(float):
     """A number that a template formats by the name of a way to write it."""
 
     def __format__(self, way: str) -> str:
-        value = float(self)
-        match way:
-            case "percent":
-                return percent(value)
-            case "times":
-                return times(value)
-            case "signed":
-                return f"{value:+.3f}"
-            case "count":
-                return f"{value:,.0f}"
-            case _:
-                return number_text(value, 3)
+        ways: dict[str, Callable[[float], str]] = {
+            "percent": percent, "times": times, "signed": "{:+.3f}".format, "count": "{:,.0f}".format
+        }  # fmt: skip
+        return ways.get(way, partial(number_text, digits=3))(float(self))
 
 
 @dataclass(frozen=True)
@@ -318,13 +307,11 @@ class ToldTest:
         if self.test.name not in OF_NOISE:
             words = self.words
             return f"{words.breach}: we measured {words.measured}; the promise was {words.promised}."
-        where = {
-            TestName.NOISE_TOTAL: "",
-            TestName.NOISE_ALONG_RECORD: f", just where it has to hide the {self.unit.one}",
-            TestName.NOISE_TENSOR: f", on the tensor '{self.test.place}'",
-        }
+        where = f", on the tensor '{self.test.place}'" if self.test.name is TestName.NOISE_TENSOR else ""
+        if self.test.name is TestName.NOISE_ALONG_RECORD:
+            where = f", just where it has to hide the {self.unit.one}"
         share = "half" if abs(self.test.statistic - 0.5) < 0.005 else percent(self.test.statistic)
-        return f"The noise is {share} of what was promised{where[self.test.name]}."
+        return f"The noise is {share} of what was promised{where}."
 
     @property
     def kind(self) -> str:
@@ -365,7 +352,7 @@ def broken_tests(found: Judgement | None, unit: UnitWords) -> list[ToldTest]:
 
 def p_text(p_value: float) -> str:
     """Return a p-value, which is never 0: only too small to be written."""
-    return f"{p_value:.2g}" if p_value >= _SMALLEST_P else "under 1e-300"
+    return f"{p_value:.2g}" if p_value >= 1e-300 else "under 1e-300"
 
 
 def p_as_chance(p_value: float) -> str:

@@ -165,10 +165,9 @@ def warnings_of(contents: RunContents) -> list[str]:
     facts, promise = contents.facts, contents.facts.guarantee
     lines = [not_private_label(facts)] if not facts.game.law.is_private_release else []
     if promise is not None and promise.delta * facts.units >= LARGE_DELTA:
-        lines.append(
-            f"Delta {number_text(promise.delta, 3)} is large for {facts.units:,} {contents.words.many}: to publish "
-            f"{number_text(promise.delta * facts.units, 2)} of them, drawn by lot, would keep the promise"
-        )
+        large = f"Delta {number_text(promise.delta, 3)} is large for {facts.units:,} {contents.words.many}"
+        some = f"{number_text(promise.delta * facts.units, 2)} of them, drawn by lot"
+        lines.append(f"{large}: to publish {some}, would keep the promise")
     return lines
 
 
@@ -266,9 +265,7 @@ def _row_html(row: _Row, end: float | None, mark: float | None) -> str:
         drawn += f'<i class="line" style="left:{100 / end:.2f}%"></i>'
         if mark is not None:
             drawn += f'<i class="kept" style="left:{100 * mark / end:.2f}%"></i>'
-    name, said = (
-        f'<span class="{kind}">{escape(text)}</span>' for kind, text in (("name", row.name), ("said", row.words))
-    )
+    name, said = f'<span class="name">{escape(row.name)}</span>', f'<span class="said">{escape(row.words)}</span>'
     return f'<div class="row">{name}<span class="track">{drawn}</span>{said}</div>'
 
 
@@ -299,10 +296,8 @@ def _of_verdict(numbers: VerdictNumbers) -> str:
 def _of_accountant(kept: float, promise: Guarantee) -> str:
     """Say where a breach begins, where the accountant promises more epsilon than the claimed noise gives away."""
     how = "exactly" if promise.claim.profile.gaussian_mu is not None else "at most"
-    return (
-        f"A breach begins at the dotted mark, what the claimed noise gives away, {how} {number_text(kept, 3)}; "
-        f"{promise.accountant} counts it as {number_text(promise.epsilon, 3)}."
-    )
+    begins = f"A breach begins at the dotted mark, what the claimed noise gives away, {how} {number_text(kept, 3)}"
+    return f"{begins}; {promise.accountant} counts it as {number_text(promise.epsilon, 3)}."
 
 
 _WIDEST_NAME = 30

@@ -99,9 +99,11 @@ def _accounts_by_renyi(contents: RunContents) -> bool:
 
 
 def _attacks_by(*names: str) -> Callable[[RunContents], bool]:
-    return lambda contents: (
-        (found := contents.find(AttackNumbers)) is not None and any(name in found.achieved for name in names)
-    )
+    def is_used(contents: RunContents) -> bool:
+        found = contents.find(AttackNumbers)
+        return found is not None and any(name in found.achieved for name in names)
+
+    return is_used
 
 
 _PAPERS: tuple[tuple[str, str, str, Callable[[RunContents], bool]], ...] = (
@@ -184,14 +186,8 @@ def render_html(
         f'<p class="notice"><strong>Simulation.</strong> {escape(SIMULATION_NOTICE)}</p>',
         _appendix(contents, figures) if with_appendix else "",
     ]
-    return html_page(
-        title=f"Privacy audit: {game.data.title}, {title_of_named(game.model)}",
-        heading="Privacy audit report",
-        subtitle=_subtitle(contents),
-        opening="",
-        body="\n".join(part for part in body if part),
-        footer="From this run's own files.",
-    )
+    title, inside = f"Privacy audit: {game.data.title}, {title_of_named(game.model)}", "\n".join(filter(None, body))
+    return html_page(title, "Privacy audit report", _subtitle(contents), "", inside, "From this run's own files.")
 
 
 def paragraphs(contents: RunContents) -> list[str]:
@@ -268,11 +264,8 @@ def _row_cells(row: Row) -> tuple[Any, ...]:
 
 def _configuration(contents: RunContents) -> str:
     lines = "".join(f"<div><span></span>{name}</div>" for name in ("Name", "Date", "Signature"))
-    tables = "".join(map(_table, law_tables(contents.facts)))
-    return (
-        f'<h2 id="configuration">Configuration</h2>\n<div class="small-print">{tables}</div>\n'
-        f'<div class="sign-off">{lines}</div>'
-    )
+    tables = f'<div class="small-print">{"".join(map(_table, law_tables(contents.facts)))}</div>'
+    return f'<h2 id="configuration">Configuration</h2>\n{tables}\n<div class="sign-off">{lines}</div>'
 
 
 def _appendix(contents: RunContents, figures: dict[str, str]) -> str:
@@ -295,10 +288,8 @@ def _inside(section: Section[Any], numbers: Any, contents: RunContents, figures:
     """Return all that a section has beside what stands on the page; nothing for nothing."""
     on_page = _stands_on_page(contents, section)
     text = "" if on_page else section.sentence(numbers, contents)
-    rows = [
-        (*_row_cells(row), f"{row.basis}. Reading: {row.reading}." if row.aside else row.basis)
-        for row in section.rows(numbers, contents)
-    ]
+    found = [(row, f". Reading: {row.reading}." if row.aside else "") for row in section.rows(numbers, contents)]
+    rows = [(*_row_cells(row), row.basis + reading) for row, reading in found]
     body = [
         f'<p class="notice">{ON_ITS_WORD}</p>' if section.trusts and _is_broken(contents) else "",
         f"<p>{escape(text)}</p>" if text else "",
@@ -306,7 +297,7 @@ def _inside(section: Section[Any], numbers: Any, contents: RunContents, figures:
         _rows_table((*_ROW_COLUMNS, "What it rests on"), rows),
         *map(_table, section.tables(numbers, contents)),
     ]
-    return "\n".join(part for part in body if part)
+    return "\n".join(filter(None, body))
 
 
 def _table(table: Table) -> str:

@@ -152,10 +152,9 @@ $body
 def banner_html(banner: Banner) -> str:
     """Return the verdict of a page in large letters."""
     kind, sign, _ = banner.look.value
-    return (
-        f'<section class="verdict {kind}" aria-label="Verdict"><span class="sign" aria-hidden="true">{sign}</span>'
-        f'<div><h2 class="word">{escape(banner.word)}</h2><p>{escape(banner.line)}</p></div></section>'
-    )
+    shown = f'<span class="sign" aria-hidden="true">{sign}</span>'
+    said = f'<div><h2 class="word">{escape(banner.word)}</h2><p>{escape(banner.line)}</p></div>'
+    return f'<section class="verdict {kind}" aria-label="Verdict">{shown}{said}</section>'
 
 
 def next_html(step: str) -> str:
@@ -197,14 +196,7 @@ def html_page(
         The verdict above the first paragraph; None where the body has its own.
     """
     plain = {"title": title, "heading": heading, "subtitle": subtitle, "footer": f"{_written_by()} {footer}".strip()}
-    first = (
-        "" if banner is None else banner_html(banner),
-        f'<p class="opening">{escape(opening, quote=False)}</p>' if opening else "",
-        next_html(step) if step else "",
-    )
-    return _SHELL.substitute(
-        style=STYLESHEET,
-        opening="\n".join(part for part in first if part),
-        body=body,
-        **{name: escape(text, quote=False) for name, text in plain.items()},
-    )
+    said = f'<p class="opening">{escape(opening, quote=False)}</p>' if opening else ""
+    parts = (banner and banner_html(banner), said, step and next_html(step))
+    told = {name: escape(text, quote=False) for name, text in plain.items()}
+    return _SHELL.substitute(told, style=STYLESHEET, opening="\n".join(part for part in parts if part), body=body)

@@ -49,10 +49,8 @@ def _auc_row(name: str, numbers: evidence.AttackNumbers) -> Row:
 
 def _sentence(numbers: evidence.AttackNumbers, contents: RunContents) -> str:
     words = contents.words
-    tossed = (
-        f"In {plural(numbers.worlds, 'training')} we tossed a coin for each of {plural(numbers.targets, words.one)}"
-    )
-    text = f"{tossed}, and trained with those that won."
+    worlds, targets = plural(numbers.worlds, "training"), plural(numbers.targets, words.one)
+    text = f"In {worlds} we tossed a coin for each of {targets}, and trained with those that won."
     if numbers.outsiders:
         name, found = max(numbers.outsiders.items(), key=lambda one: one[1].rates.auc.value)
         several = len(numbers.outsiders) > 1

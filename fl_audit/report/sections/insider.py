@@ -102,7 +102,12 @@ def _beliefs_figure(figure: Figure, numbers: evidence.InsiderNumbers, contents: 
         highest = max(top, min(float(density.max()), 2.5 * top) if top else float(density.max()))
     axes.set_xlim(0.0, 1.0)  # the same in every report
     axes.set_ylim(0, 1.1 * highest or 1.0)  # every belief at an end, and no density between
-    _draw_bounds(axes, contents)
+    bounds = facts.belief_bounds
+    of_d = "" if math.isclose(bounds[0], bounds[1]) else " for D"
+    axes.axvline(bounds[1], label=f"promised limit{of_d} {percent(bounds[1])}", **LIMIT)
+    if of_d:
+        axes.axvline(bounds[0], label=f"promised limit for D' {percent(bounds[0])}", **LIMIT | {"linestyle": ":"})
+    axes.axvspan(max(bounds.values()), 1.0, facecolor="none", edgecolor=MUTED, hatch="...", linewidth=0, alpha=0.35)
     title, x_name = "How sure the insider became of the truth", "Belief in the data set really used (probability)"
     y_name = "Density (share of worlds\nper unit of probability)"
     if not highest:
@@ -127,16 +132,6 @@ def _draw_beliefs(axes: Axes, beliefs: Floats) -> float:
         beliefs, bins=list(bins), density=True, color=style.fill, edgecolor=style.colour, linewidth=0.6, label=label
     )
     return float(np.max(np.asarray(heights, dtype=np.float64)))
-
-
-def _draw_bounds(axes: Axes, contents: RunContents) -> None:
-    bounds = contents.facts.belief_bounds
-    if math.isclose(bounds[0], bounds[1]):
-        axes.axvline(bounds[1], label=f"promised limit {percent(bounds[1])}", **LIMIT)
-    else:
-        axes.axvline(bounds[1], label=f"promised limit for D {percent(bounds[1])}", **LIMIT)
-        axes.axvline(bounds[0], label=f"promised limit for D' {percent(bounds[0])}", **LIMIT | {"linestyle": ":"})
-    axes.axvspan(max(bounds.values()), 1.0, facecolor="none", edgecolor=MUTED, hatch="...", linewidth=0, alpha=0.35)
 
 
 INSIDER = Section(

@@ -184,6 +184,7 @@ def _origin_tables(numbers: OriginNumbers, _: RunContents) -> list[Table]:
 
 def _origin_rows(found: Provenance) -> tuple[tuple[str, str], ...]:
     first, *later = found.sessions
+    gone_on = [(one.began, one.command or _NO_COMMAND, _pairs(one.versions), _pairs(one.hardware)) for one in later]
     again = (
         f"{first.command} with the same file and versions; or the settings below, written to a file. The secret coins "
         "and the noise are drawn anew, so counts differ as their intervals say. Whoever holds challenger/ of this run "
@@ -195,11 +196,10 @@ def _origin_rows(found: Provenance) -> tuple[tuple[str, str], ...]:
         ("Commit of the sources", first.commit or "not under version control"),
         ("Versions", _pairs(first.versions)),
         ("Machine", _pairs(first.hardware)),
-        *(("Gone on with", "; ".join((one.began, one.command or _NO_COMMAND, _pairs(one.versions),
-                                      _pairs(one.hardware)))) for one in later),
+        *(("Gone on with", "; ".join(parts)) for parts in gone_on),
         ("Fingerprint of the data (SHA-256)", found.data or _NOT_TOLD),
         ("To make it again", "Not noted." if first.command is None else again),
-    )  # fmt: skip
+    )
 
 
 def _pairs(values: Any) -> str:

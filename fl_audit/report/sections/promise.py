@@ -81,12 +81,10 @@ def _rows(numbers: evidence.PromiseNumbers, contents: RunContents) -> list[Row]:
     always = f"for a {contents.words.one} that takes part every time; " * facts.is_amplified
     exact = "delta(0) of the loss distribution" if facts.is_amplified else "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)"
     prior = f"prior belief {percent(facts.prior)}"
-    fixed = adaptive = "quantile of the law of the log-odds; passed with probability at most delta"
-    if promise.accountant in (Accountant.RDP_CLASSIC, Accountant.RDP):
-        fixed = adaptive = (
-            "prior odds times exp(epsilon of rdp-classic), Eq. (5); passed with probability at most delta"
-        )
-    elif promise.claim.sensitivities is not Sensitivities.FIXED:
+    by_renyi = promise.accountant in (Accountant.RDP_CLASSIC, Accountant.RDP)
+    how = "prior odds times exp(epsilon of rdp-classic), Eq. (5)" if by_renyi else "quantile of the law of the log-odds"
+    fixed = adaptive = f"{how}; passed with probability at most delta"
+    if not by_renyi and promise.claim.sensitivities is not Sensitivities.FIXED:
         adaptive = "follows from delta(epsilon) at all smaller epsilons, so it holds whatever earlier releases decide"
     return [
         Row("Epsilon (nats)", promise.epsilon, f"over all rounds, at the delta below, {by}; {between}"),
@@ -283,10 +281,8 @@ def _pair_rows(numbers: evidence.RecordPromise, pair: evidence.PairPromise) -> l
     formula = "P(B > d/2) - P(B < d/2), B binomial over the d features that differ"
     method = formula if pair.is_exact else "total variation, from a pessimistic privacy loss distribution"
     how, what = f"{method}; {between}; both records are known", f"Advantage on one randomised record{bound}"
-    rows = [
-        Row(f"Epsilon of the pair{bound} (nats)", pair.epsilon, f"largest log-odds, {between}"),
-        Row(what, pair.advantage, how),
-    ]
+    rows = [Row(f"Epsilon of the pair{bound} (nats)", pair.epsilon, f"largest log-odds, {between}")]
+    rows.append(Row(what, pair.advantage, how))
     if (measured := pair.measured) is not None:
         basis = (
             "share of worlds in which the log-odds named the record that was randomised, less the share in which they "

@@ -144,17 +144,15 @@ def _inversion_sentence(numbers: Drawn, contents: RunContents) -> str:
 
 def _inversion_tables(numbers: Drawn, _: RunContents) -> list[Table]:
     columns = ("Noise", "PSNR in dB", "best 1 %", "SSIM", "best 1 % ", "Named by the drawing", "Allowed")
-    rows = tuple(
-        (
-            _epsilon(one, place == numbers.own),
-            *(f"{value:.1f}" for value in (one.likeness.psnr.mean(), one.likeness.worst(one.likeness.psnr))),
-            *(f"{value:.2f}" for value in (one.likeness.ssim.mean(), one.likeness.worst(one.likeness.ssim))),
-            percent(float(one.likeness.named.mean())),
-            percent(round(one.level.bound, 4)),
-        )
-        for place, one in enumerate(numbers.drawings)
-    )
-    return [Table("What is drawn of records that were used, mean and the 1 % that were drawn best", columns, rows)]
+    rows = []
+    for place, one in enumerate(numbers.drawings):
+        found = one.likeness
+        psnr = (f"{value:.1f}" for value in (found.psnr.mean(), found.worst(found.psnr)))
+        ssim = (f"{value:.2f}" for value in (found.ssim.mean(), found.worst(found.ssim)))
+        named, allowed = percent(float(found.named.mean())), percent(round(one.level.bound, 4))
+        rows.append((_epsilon(one, place == numbers.own), *psnr, *ssim, named, allowed))
+    title = "What is drawn of records that were used, mean and the 1 % that were drawn best"
+    return [Table(title, columns, tuple(rows))]
 
 
 def _inversion_caption(numbers: Drawn, _: RunContents) -> str:

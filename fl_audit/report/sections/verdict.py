@@ -11,20 +11,10 @@ from fl_audit.evidence.findings.verdict import VerdictNumbers, measure_verdict
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
 from fl_audit.mechanisms.contribution import FixedCohort
 from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.report import wording
 from fl_audit.report.finding import RunContents, Section, Table, TableLook
 from fl_audit.report.page.markup import Banner, verdict_banner
-from fl_audit.report.wording import (
-    DASH,
-    UnitWords,
-    capital,
-    duration,
-    number_text,
-    one_in,
-    percent,
-    plural,
-    uncapital,
-    unit_words,
-)
+from fl_audit.report.wording import UnitWords, capital, number_text, one_in, percent, plural
 from fl_audit.report.words_of_tests import MISSING_WORDS, ToldTest, broken_tests, p_text, title_of
 
 _MOST_NAMED = 2  # other kinds of breach that are named beside the first one
@@ -64,7 +54,7 @@ def _broken(contents: RunContents) -> str:
     # Noise of another size fails the tests of its shape too, which look at it in units of the promised one.
     follows = OF_SHAPE if first.test.name is TestName.NOISE_TOTAL else ()
     told_too = [told for told in reversed(others) if told.kind != first.kind and told.test.name not in follows]
-    kinds = {told.kind: uncapital(told.words.breach) for told in told_too}
+    kinds = {told.kind: wording.uncapital(told.words.breach) for told in told_too}
     named = list(kinds.values())[::-1][:_MOST_NAMED]
     also = f" Also: {'; '.join(named)}." if named else ""
     return f"{first.sentence}{also}" + (f" {plural(len(others) + 1, 'test')} failed." if others else "")
@@ -99,7 +89,7 @@ def worlds_needed_text(numbers: VerdictNumbers) -> str:
         return "More worlds can show a breach; no number of them shows by such scores alone that there is none."
     if found is None or found.worlds_needed is None:
         return "No number of worlds would find a breach here: choose another one to protect (neighbour in [audit])."
-    time = "" if numbers.seconds_needed is None else f", about {duration(numbers.seconds_needed)} here,"
+    time = "" if numbers.seconds_needed is None else f", about {wording.duration(numbers.seconds_needed)} here,"
     worlds = plural(found.worlds_needed, "world")
     breach = f"a breach of {BREACH:g} times the promise" if numbers.promised > 0 else "two thirds of the noise"
     return f"{worlds}{time} would find {breach}."
@@ -197,7 +187,8 @@ def _scope(numbers: VerdictNumbers, facts: RunFacts) -> str:
             "challenger's secret) only; other neighbours, other data and other seeds were not tried."
             f"{_cohort_text(facts)}"
         )
-    return f"{covers} {_detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
+    seen = _detection_text(found, promise, wording.unit_words(facts.relation))
+    return f"{covers} {seen} A smaller breach may pass."
 
 
 def _cohort_text(facts: RunFacts) -> str:
@@ -263,7 +254,7 @@ def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
     columns = ("Test of", "Finding", "Measured", "Promised", "Would have been found", "p-value", "Its level")
     rows = tuple(
         (told.title, "BROKEN" if told.test.violated else "kept", told.words.measured, told.words.promised,
-         told.words.limit or DASH, p_text(told.test.p_value), f"{told.test.level:.3g}")
+         told.words.limit or wording.DASH, p_text(told.test.p_value), f"{told.test.level:.3g}")
         for told in (ToldTest(test, words) for test in found.tests)
     )  # fmt: skip
     any_of = "any of them" if len(rows) > 1 else "it"
