@@ -222,7 +222,13 @@ class SentModules(MetaPathFinder, InspectLoader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return how a module that was sent is loaded, None for others; see `MetaPathFinder`."""
+        """Return how a module that was sent is loaded, None for others.
+
+        Parameters
+        ----------
+        fullname, path, target
+            Its dotted name, and what Python's import system passes besides, which is not needed here.
+        """
         if fullname not in self.modules:
             return None
         file, _ = self.modules[fullname]
