@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import assert_never
 
 
 class Unit(StrEnum):
@@ -46,7 +47,13 @@ class Adjacency(StrEnum):
         >>> Adjacency.REPLACE_RECORD.sensitivity_of_sum(3.0)
         6.0
         """
-        return norm if self.relation is Relation.ADD_REMOVE else 2 * norm
+        match self.relation:
+            case Relation.ADD_REMOVE:
+                return norm
+            case Relation.REPLACE:
+                return 2 * norm
+            case _:
+                assert_never(self.relation)
 
 
 @dataclass(frozen=True)

@@ -88,16 +88,23 @@ def noise_source_text(facts: RunFacts) -> str:
                 "times the variance"
             )
         case noises.CorrelatedGaussian() as added:
-            over, is_tree = f"over {plural(added.rounds, 'round')}", added.matrix is StrategyKind.TREE
-            matrix = "the binary tree" if is_tree else f"a banded matrix with {plural(added.bands, 'band')}"
-            (event,) = facts.game.law.events(facts.game.rounds, facts.game.standpoint)
-            assert isinstance(event, GaussianRelease), "all rounds of correlated noise are one release"
-            return (
-                f"correlated over rounds: the server adds it, by {matrix} {over}; all rounds together have "
-                f"{number_text(event.sensitivity, 3)} times the sensitivity of one contribution"
-            )
+            return f"correlated over rounds: the server adds it, {_matrix_text(facts, added)}"
         case _:
             assert_never(facts.game.law.noise)
+
+
+def _matrix_text(facts: RunFacts, noise: noises.CorrelatedGaussian) -> str:
+    match noise.matrix:
+        case StrategyKind.TREE:
+            matrix = f"by the binary tree over {plural(noise.rounds, 'round')}"
+        case StrategyKind.BANDED:
+            matrix = f"by a banded matrix with {plural(noise.bands, 'band')} over {plural(noise.rounds, 'round')}"
+        case _:
+            assert_never(noise.matrix)
+    (event,) = facts.game.law.events(facts.game.rounds, facts.game.standpoint)
+    assert isinstance(event, GaussianRelease), "all rounds of correlated noise are one release"
+    times = number_text(event.sensitivity, 3)
+    return f"{matrix}; all rounds together have {times} times the sensitivity of one contribution"
 
 
 def multiplier_text(facts: RunFacts) -> str:

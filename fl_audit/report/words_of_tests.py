@@ -1,9 +1,8 @@
 """The tests of a promise in words: one table of what each asks, measured, would have found, and what to do about it."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from fl_audit.arrays import finite
@@ -273,10 +272,18 @@ class _Number(float):
     """A number that a template formats by the name of a way to write it."""
 
     def __format__(self, way: str) -> str:
-        ways: dict[str, Callable[[float], str]] = {
-            "percent": percent, "times": times, "signed": "{:+.3f}".format, "count": "{:,.0f}".format
-        }  # fmt: skip
-        return ways.get(way, partial(number_text, digits=3))(float(self))
+        value = float(self)
+        match way:
+            case "percent":
+                return percent(value)
+            case "times":
+                return times(value)
+            case "signed":
+                return f"{value:+.3f}"
+            case "count":
+                return f"{value:,.0f}"
+            case _:
+                return number_text(value, 3)
 
 
 @dataclass(frozen=True)
@@ -307,11 +314,13 @@ class ToldTest:
         if self.test.name not in OF_NOISE:
             words = self.words
             return f"{words.breach}: we measured {words.measured}; the promise was {words.promised}."
-        where = f", on the tensor '{self.test.place}'" if self.test.name is TestName.NOISE_TENSOR else ""
-        if self.test.name is TestName.NOISE_ALONG_RECORD:
-            where = f", just where it has to hide the {self.unit.one}"
+        where = {
+            TestName.NOISE_TOTAL: "",
+            TestName.NOISE_ALONG_RECORD: f", just where it has to hide the {self.unit.one}",
+            TestName.NOISE_TENSOR: f", on the tensor '{self.test.place}'",
+        }
         share = "half" if abs(self.test.statistic - 0.5) < 0.005 else percent(self.test.statistic)
-        return f"The noise is {share} of what was promised{where}."
+        return f"The noise is {share} of what was promised{where[self.test.name]}."
 
     @property
     def kind(self) -> str:

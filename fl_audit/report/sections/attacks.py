@@ -180,12 +180,12 @@ def _scope_of(facts: RunFacts) -> str:
     )
     if facts.relation.unit is Unit.CLIENT:
         text = f"What is promised to a client holds for each of its records, where these are drawn alike. {text}"
-    if facts.relation.relation is Relation.REPLACE:
-        return text
-    return (
-        f"{text} One of the population in the place of a member is one removed and one added: these bounds count what "
-        "is promised to either twice."
-    )
+    if facts.relation.relation is Relation.ADD_REMOVE:
+        text += (
+            " One of the population in the place of a member is one removed and one added: these bounds count what is "
+            "promised to either twice."
+        )
+    return text
 
 
 def _membership_sentence(numbers: evidence.MembershipNumbers, contents: RunContents) -> str:

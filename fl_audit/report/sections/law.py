@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from datetime import date
-from typing import Any
+from typing import Any, assert_never
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,7 +12,7 @@ from fl_audit.evidence.findings.promise import PromiseNumbers
 from fl_audit.evidence.findings.released_model import OriginNumbers, measure_origin
 from fl_audit.evidence.finished_run import RunFacts
 from fl_audit.evidence.run_tables import NORM_COLUMN, Provenance, quantiles_by_round
-from fl_audit.mechanisms.contribution import FixedCohort, PoissonSampling
+from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.report import law_words
 from fl_audit.report.finding import Picture, RunContents, Section, Table, TableLook
@@ -70,8 +70,11 @@ def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
     """Return all settings as dotted name and JSON text."""
     settings = list[tuple[str, str]]()
     for key, value in section.items():
-        name, text = f"{prefix}{key}", json.dumps(value, ensure_ascii=False, default=str)
-        settings += _flat(value, f"{name}.") if isinstance(value, Mapping) else [(name, text)]
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            settings.extend(_flat(value, f"{name}."))
+        else:
+            settings.append((name, json.dumps(value, ensure_ascii=False, default=str)))
     return settings
 
 
@@ -88,17 +91,27 @@ def _sentence(_: PromiseNumbers, contents: RunContents) -> str:
             f"moves a round by at most {number_text(facts.global_sensitivity, 3)}, all of them together by at most "
             f"{number_text(facts.largest_difference, 3)}."
         )
-    if isinstance(facts.game.law.participation, FixedCohort):
-        parts.append(f"In rounds in which {words.differing} is not in the cohort it changes nothing.")
-    if isinstance(facts.game.law.participation, PoissonSampling):
-        parts.append(f"It is what {words.differing} changes in a round in which it takes part.")
+    match facts.game.law.participation:
+        case FixedCohort():
+            parts.append(f"In rounds in which {words.differing} is not in the cohort it changes nothing.")
+        case PoissonSampling():
+            parts.append(f"It is what {words.differing} changes in a round in which it takes part.")
+        case Everybody():
+            pass
+        case _:
+            assert_never(facts.game.law.participation)
     return " ".join(parts)
 
 
 def _caption(_: PromiseNumbers, contents: RunContents) -> str:
-    scaled = "The noise was scaled to the limit; the gap below it is noise spent on the worst case."
-    if contents.facts.game.law.scaling is NoiseScaling.LOCAL:
-        scaled = "The noise of each round was scaled to this curve."
+    facts = contents.facts
+    match facts.game.law.scaling:
+        case NoiseScaling.LOCAL:
+            scaled = "The noise of each round was scaled to this curve."
+        case NoiseScaling.GLOBAL:
+            scaled = "The noise was scaled to the limit; the gap below it is noise spent on the worst case."
+        case _:
+            assert_never(facts.game.law.scaling)
     return f"How far the {contents.words.sum} moves between the two data sets, at the weights of that round. {scaled}"
 
 
