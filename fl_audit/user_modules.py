@@ -209,44 +209,55 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 @dataclass(frozen=True)
-class SentModules(MetaPathFinder, InspectLoader):
-    """Modules on their way; when this is called in another process, it finds and loads them there."""
+class SentModule:
+    """A module on its way."""
 
-    modules: dict[str, tuple[Path, str]]  # by dotted name, the file on the machine that it comes from, and its text
+    path: str  # where its file is on the machine that it comes from
+    source: str  # its text
+
+    @property
+    def is_package(self) -> bool:
+        """Whether it is the file of a package."""
+        return Path(self.path).name == "__init__.py"
+
+
+@dataclass(frozen=True)
+class SentModules:
+    """Modules on their way; when this is called in another process, they can be imported there."""
+
+    modules: dict[str, SentModule]  # by their dotted names
 
     def __call__(self) -> None:
         """Let this process import them; what it may have itself of the same names is passed over."""
-        if self.modules and self not in sys.meta_path:
-            sys.meta_path.insert(0, self)
+        known = any(isinstance(finder, _Finder) and finder.modules == self.modules for finder in sys.meta_path)
+        if self.modules and not known:
+            sys.meta_path.insert(0, _Finder(self.modules))
+
+
+class _Finder(MetaPathFinder, InspectLoader):
+    """Finds and loads modules that were sent."""
+
+    def __init__(self, modules: dict[str, SentModule]) -> None:
+        self.modules = modules
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return how a module that was sent is loaded, None for others.
-
-        Parameters
-        ----------
-        fullname, path, target
-            Its dotted name, and what Python's import system passes besides, which is not needed here.
-        """
         if fullname not in self.modules:
             return None
-        file, _ = self.modules[fullname]
-        within = [str(file.parent)] if self.is_package(fullname) else None
-        return spec_from_file_location(fullname, file, loader=self, submodule_search_locations=within)
+        found = self.modules[fullname]
+        within = [str(Path(found.path).parent)] if found.is_package else None
+        return spec_from_file_location(fullname, found.path, loader=self, submodule_search_locations=within)
 
     def is_package(self, fullname: str) -> bool:
-        """Whether a module is the file of a package."""
-        return self.modules[fullname][0].name == "__init__.py"
+        return self.modules[fullname].is_package
 
     def get_source(self, fullname: str) -> str:
-        """Return the text of a module."""
-        return self.modules[fullname][1]
+        return self.modules[fullname].source
 
     def get_code(self, fullname: str) -> CodeType:
-        """Return the code of a module, which knows its file."""
-        file, source = self.modules[fullname]
-        return self.source_to_code(source, str(file))
+        found = self.modules[fullname]
+        return self.source_to_code(found.source, found.path)
 
 
 def sent_modules(names: Iterable[str]) -> SentModules:
@@ -257,14 +268,14 @@ def sent_modules(names: Iterable[str]) -> SentModules:
     """
     tops = {name.partition(":")[0].partition(".")[0] for name in names if ":" in name}
     tops = {top for top in tops if top.isidentifier()} - set(OWN_PACKAGES)
-    modules = dict[str, tuple[Path, str]]()
+    modules = dict[str, SentModule]()
     for directory in {directory for top in tops if (directory := _directory(top)) is not None}:
         for file in _files(directory):
             *packages, last = file.relative_to(directory).with_suffix("").parts
             with suppress(OSError, SyntaxError, UnicodeDecodeError):  # nothing that was imported
                 name = ".".join(packages if last == "__init__" else (*packages, last))
-                modules[name] = file, decode_source(file.read_bytes())
-    size, beside = sum(len(source) for _, source in modules.values()), ", ".join(sorted(tops))
+                modules[name] = SentModule(str(file), decode_source(file.read_bytes()))
+    size, beside = sum(len(module.source) for module in modules.values()), ", ".join(sorted(tops))
     accepted = f"accepted are {_MOST_CHARACTERS:,}, so keep them in a directory of their own"
     require(size <= _MOST_CHARACTERS, f"the modules beside {beside} are {size:,} characters: {accepted}")
     return SentModules(modules)
