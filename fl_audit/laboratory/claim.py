@@ -26,8 +26,12 @@ class StatedClaim:
 
     There are two kinds. A pair of `epsilon` and `delta` promises (epsilon, delta)-DP over all rounds together. A
     `noise_multiplier` promises that the whole is no easier to tell than so many rounds of a Gaussian mechanism with
-    this noise over its sensitivity: a whole curve of epsilon over delta, and so a stricter promise. `InputError` if a
-    number is out of its range, the adjacency has another name, or not exactly one kind of promise is given.
+    this noise over its sensitivity: a whole curve of epsilon over delta, and so a stricter promise.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range, the adjacency has another name, or not exactly one kind of promise is given.
 
     Examples
     --------
@@ -62,9 +66,11 @@ class StatedClaim:
     @property
     def mu(self) -> float | None:
         """The Gaussian-DP parameter of a claim about Gaussian noise; None of the other kind."""
+        if self.noise_multiplier is None:
+            return None
         from fl_audit.privacy.gaussian import gaussian_mu
 
-        return None if self.noise_multiplier is None else gaussian_mu(self.noise_multiplier, self.rounds)
+        return gaussian_mu(self.noise_multiplier, self.rounds)
 
     @property
     def allowed_mu(self) -> float:

@@ -177,9 +177,11 @@ def could_find(trial: Trial) -> float:
 
     At least 1; infinite where these numbers of games find none.
     """
-    tries = [(one.lead.limit, int(one.share_of_games * one.games), 1 - one.confidence) for one in trial.attempts]
-    least = min((least_shift(*one) for one in tries), default=math.inf)
-    return max(1.0, least / max(trial.claim.allowed_mu, 1e-300))
+    reaches = [
+        least_shift(attempt.lead.limit, int(attempt.share_of_games * attempt.games), 1 - attempt.confidence)
+        for attempt in trial.attempts
+    ]
+    return max(1.0, min(reaches, default=math.inf) / max(trial.claim.allowed_mu, 1e-300))
 
 
 _UNREFUTED = {
@@ -304,8 +306,11 @@ def _noise_reading(claim: StatedClaim, attempt: Attempt, confidence: float = 0.9
     p_value = float(normaltest(residual).pvalue) if np.ptp(residual) > 0 else 0.0
     if not p_value >= _NORMAL_LEVEL:
         return None
-    shift, spread = float(abs(one.mean() - zero.mean())), float(residual.std(ddof=2))
-    return NoiseReading(shift, spread, *strength(one, zero, confidence), confidence, claim.allowed_mu, p_value)
+    estimate = strength(one, zero, confidence)
+    return NoiseReading(
+        shift=float(abs(one.mean() - zero.mean())), spread=float(residual.std(ddof=2)), mu=estimate.shift,
+        mu_low=estimate.low, confidence=confidence, claimed_mu=claim.allowed_mu, p_value=p_value,
+    )  # fmt: skip
 
 
 def strength(one: Floats, zero: Floats, confidence: float) -> ShiftEstimate:

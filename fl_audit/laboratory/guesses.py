@@ -32,6 +32,8 @@ def guess_trial(
 ) -> Trial:
     """Hold a claim against games that were played one after the other.
 
+    Raises `InputError` if there are too few games, or the confidence is out of its range.
+
     Parameters
     ----------
     claim, kind
@@ -90,15 +92,15 @@ def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -
     """Return a lower bound on epsilon at delta from right guesses of fair coins, at least 0; 0 certifies nothing.
 
     The share of right guesses that is certain by Clopper & Pearson, put into the limit on it under (epsilon, delta)-DP:
-    epsilon = ln((share - delta) / (1 - share)).
+    epsilon = ln((share - delta) / (1 - share)). Raises `InputError` if there is no guess, or more are right than there
+    are.
 
     Parameters
     ----------
     right, guesses
-        How many guesses were right, at least 0, and how many there were, at least 1 and at least `right`; or
-        `InputError`.
+        How many guesses were right, at least 0, and how many there were, at least 1 and at least `right`.
     delta, confidence
-        At least 0 and below 1; above 0.5 and below 1.
+        The delta of the bound, at least 0 and below 1; and its confidence, above 0.5 and below 1.
 
     Examples
     --------

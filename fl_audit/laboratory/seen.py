@@ -49,10 +49,10 @@ class Games:
     direction: Floats
     others: Floats
     own: Floats
-    contributed: Flags  # as of `Seen`, (games,)
-    has_release: Flags  # likewise
+    contributed: Flags  # as of `Seen`, bool (games,)
+    has_release: Flags  # as of `Seen`, bool (games,)
     numbers: Floats  # shape (games, names); NaN where a number was missing
-    names: tuple[str, ...]  # of the numbers
+    names: tuple[str, ...]  # names of the numbers, shape (names,)
     refused: Flags  # whether the mechanism refused to go on, bool (games,)
     tensors: tuple[tuple[str, slice], ...]  # name and slice of the parameters of every tensor
 
@@ -110,7 +110,7 @@ class Sketch:
 
     parts: tuple[tuple[str, slice], ...]  # name and slice of every tensor, or of neighbouring ones together
     sets: Integers  # to which set a parameter belongs, shape (parameters,)
-    signs: Floats  # with which sign, likewise
+    signs: Floats  # with which sign it counts there, shape (parameters,)
     shown: Integers  # places of the values that are kept, shape (at most 64,)
 
     @property
@@ -153,7 +153,8 @@ class Sketch:
 def sketch(shapes: Mapping[str, tuple[int, ...]]) -> Sketch:
     """Return the sketch of models with such tensors; it is the same in every process.
 
-    The tensors stand in the order in which they are flattened. `InputError` if there is no parameter.
+    The tensors stand in the order in which they are flattened; there is at least one. Raises `InputError` if there is
+    no parameter.
     """
     sizes = [int(np.prod(shape)) for shape in shapes.values()]
     require(sum(sizes) > 0, "a model without parameters cannot be watched: accepted is at least one")

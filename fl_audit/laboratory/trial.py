@@ -38,7 +38,10 @@ CHUNK = 20
 
 @dataclass(frozen=True)
 class Budget:
-    """How many games are played; `InputError` for numbers that are no multiples of `CHUNK`, or other shares."""
+    """How many games are played.
+
+    Raises `InputError` if a number of games is no multiple of `CHUNK`, or the shares do not add up to 1.
+    """
 
     pilot: int = 400  # games that look for leads, of every kind that is looked at closely
     stages: tuple[int, ...] = (1000, 3000, 8000)  # games that try one lead, stage by stage
@@ -78,7 +81,7 @@ class Attempt:
     games: int  # how many games were played at this stage
     share_of_games: float  # the share of them in which a model was released and the differing contribution arrived
     right: int  # how many of them were guessed right, with a threshold learned before
-    scores: Floats  # shape (games,)
+    scores: Floats  # the score of each game, shape (games,)
     present: Flags  # whether D was played, shape (games,)
     along: Floats  # what was released along the differing contribution, summed over rounds, shape (games,)
     lines: tuple[str, ...]  # the lines of the transcript that tell most
@@ -97,7 +100,7 @@ class Refusal:
     kind: str  # the kind of game
     said: str  # what was raised, in one line
     share_present: float  # share of games refused where D was played
-    share_absent: float  # the same where D' was
+    share_absent: float  # share of games refused where D' was played
     is_allowed: bool  # whether the input was malformed, so that refusing it is right
 
 
@@ -125,11 +128,11 @@ class Trial:
     # The attempt that looked at nothing but low bits, None if no such lead seemed to break the claim. Where it does,
     # floating-point arithmetic leaks: a claim about real numbers does not cover that, and the verdict leaves it out.
     floating: Attempt | None = None
-    # Kinds of games.
-    unplayed: tuple[str, ...] = ()  # the time was too short to play any
-    untried: tuple[str, ...] = ()  # the time was too short to try their leads on fresh games
-    passed_over: tuple[str, ...] = ()  # they seemed to break the claim, and others did more, which had the fresh games
-    silent: tuple[str, ...] = ()  # nothing was released, or what differs never arrived
+    unplayed: tuple[str, ...] = ()  # kinds of games for which the time was too short to play any
+    untried: tuple[str, ...] = ()  # kinds for which the time was too short to try their leads on fresh games
+    # Kinds of games that seemed to break the claim, and for which the budget had no fresh games: others did more.
+    passed_over: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()  # kinds without a single game: nothing was released, or what differs never arrived
     refused: tuple[str, ...] = ()  # kinds of which every game was refused, though the input was an ordinary one
     # The attempt that breaks the claim for who knows what all others sent, where the claim covers no such observer and
     # no other attempt breaks it.
@@ -156,13 +159,16 @@ def put_on_trial(
 
     Parameters
     ----------
-    claim, kinds, play
-        The claim; kinds of games, by name; plays games, and raises `OutOfTimeError` when there is no time for more.
+    claim, kinds
+        The claim; kinds of games, by name.
+    play
+        Plays games; raises `OutOfTimeError` when there is no time for more.
     malformed, said
         Kinds whose inputs may be refused; what the mechanism said last when it refused a kind.
-    budget, confidence, tell
-        How many games, None for the usual number; probability with which a claim that holds is not called violated,
-        above 0.5 and below 1; takes progress.
+    budget
+        How many games; None for the usual number.
+    confidence, tell
+        Probability with which a claim that holds is not called violated, above 0.5 and below 1; takes progress.
     """
     budget = budget or Budget()
     refusals, entirely = list[Refusal](), set[str]()
@@ -289,10 +295,13 @@ def attempt_of(
     games, present, lessons
         All games, whether D was played, and how many of them, at the beginning, do not count.
     """
-    counted, there = games.taken(slice(lessons, None)), present[lessons:]
-    numbers = (len(scores), counted.share_of_games(there), int(right.sum()))
-    why = telling_lines(games, present, lead.group), cause_of(games, present, lead.group)
-    return Attempt(lead, bound, confidence, ceiling, *numbers, scores, there, along(counted), *why)
+    counted = games.taken(slice(lessons, None))
+    return Attempt(
+        lead=lead, bound=bound, confidence=confidence, ceiling=ceiling, games=len(scores),
+        share_of_games=counted.share_of_games(present[lessons:]), right=int(right.sum()), scores=scores,
+        present=present[lessons:], along=along(counted), lines=telling_lines(games, present, lead.group),
+        cause=cause_of(games, present, lead.group),
+    )  # fmt: skip
 
 
 def verdict_of(attempts: Sequence[Attempt]) -> Verdict:
