@@ -28,13 +28,13 @@ class OneRunBound:
     # The bound on mu of Gaussian DP, at least 0: a mechanism that is mu-GDP has at least this mu, under the same
     # assumption. None from `steinke`.
     mu: float | None
-    delta: float
+    delta: float  # the bound is on epsilon at this delta
     confidence: float  # probability with which epsilon is at least the bound, or more, where the assumption holds
     # A **ceiling**: the bound if every guess had been right. `shift` and `cosines` have none; there it is the smallest
     # true epsilon that would be certified to exceed 0 with probability 0.9.
     limit_of_detection: float
     guesses: Guesses  # what was counted; `shift` and `cosines` guess none of the coins
-    estimate: float | None = None  # of epsilon at delta, without a confidence, from `cosines`; otherwise None
+    estimate: float | None = None  # an estimate of epsilon at delta that has no confidence, from `cosines` alone
 
     @property
     def limit_meaning(self) -> str:
@@ -81,14 +81,20 @@ class OneRunBound:
 def bound_of_guesses(
     guesses: Guesses, delta: float, confidence: float = 0.95, method: OneRunMethod = OneRunMethod.TRADE_OFF
 ) -> OneRunBound:
-    """Return the bound from guesses that were counted already; `InputError` for a number that is out of its range.
+    """Return the bound from guesses that were counted already.
 
     Parameters
     ----------
     guesses, method
-        What was counted, whose number was fixed beforehand; one of the methods that count guesses.
+        What was counted, after the number of guesses was fixed beforehand; and a method that counts guesses.
     delta, confidence
-        At least 0 and below 1, above 0 for `order-statistic`; above 0.5, below 1.
+        The delta of the bound, at least 0 and below 1, above 0 for `order-statistic`; and its confidence, above 0.5 and
+        below 1.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range, or the method needs scores.
 
     Examples
     --------

@@ -32,8 +32,8 @@ class OneRunFinding:
     # `mu_lower` stands for: at least so much noise is missing, or this much epsilon is spent.
     epsilon_lower: float
     epsilon_claimed: float  # the same for the claim as it stands
-    delta: float  # of the bounds, as the confidence
-    confidence: float
+    delta: float  # the bounds are on epsilon at this delta
+    confidence: float  # probability with which the bounds hold where the assumption does
     method: OneRunMethod  # of the bound; `method.assumption` says what it rests on
 
     @property
@@ -61,9 +61,11 @@ def certify(
     coins, claim
         Which canaries were in, bool, same shape; what the training promises, whose first event is the noisy sum of a
         round: Gaussian, with or without sampling.
-    confidence, method
-        Above 0.5, below 1; any method but `steinke`, which knows no mu, declared before the scores are seen. The
-        default asks for scores along random directions under Gaussian noise.
+    confidence
+        Above 0.5, below 1.
+    method
+        Any but `steinke`, which knows no mu; declared before the scores are seen. The default asks for scores along
+        random directions under Gaussian noise.
     decoys
         Scores of random directions that nobody sent, of the same rounds, for `shift`: with them a canary that is in is
         told from far more that are out. Only where a client comes or goes: where one is replaced, what is out was sent
@@ -97,9 +99,12 @@ def certify(
         if bound.mu is None:
             raise InputError(f"method is {method}: accepted are those that bound mu")
         mu_lower, epsilon = bound.mu, bound.epsilon
-    whole_training = over_the_training(claim, mu_lower * multiplier), over_the_training(claim, 1.0)
-    found = (max(0.0, estimate.shift), mu_lower, 1 / multiplier, epsilon, *whole_training, claim.delta, confidence)
-    return OneRunFinding(shape[1], shape[0], *found, method)
+    return OneRunFinding(
+        canaries=shape[1], rounds=shape[0],
+        mu=max(0.0, estimate.shift), mu_lower=mu_lower, mu_claimed=1 / multiplier, epsilon_round=epsilon,
+        epsilon_lower=over_the_training(claim, mu_lower * multiplier), epsilon_claimed=over_the_training(claim, 1.0),
+        delta=claim.delta, confidence=confidence, method=method,
+    )  # fmt: skip
 
 
 def over_the_training(claim: Claim, excess: float) -> float:

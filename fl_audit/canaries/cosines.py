@@ -32,20 +32,25 @@ class CosineFinding:
     epsilon: float  # the paper's estimate at `delta`; it has no confidence
     epsilon_lower: float  # the lower bound at `delta`, at least 0
     mu: float  # the mean cosine in units of 1 / sqrt(d), of the training, at least 0
-    mu_lower: float  # the lower bound of it, at least 0
-    canaries: int  # how many were counted
-    rounds: int  # of which they were; one where only the final model is seen
+    mu_lower: float  # the lower bound of that mean, at least 0
+    delta: float  # of the estimate and of the bound
+    confidence: float  # of the bounds
+    canaries: int  # how many canaries were counted
+    rounds: int  # in how many rounds each was counted; one where only the final model is seen
 
 
 def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidence: float = 0.95) -> CosineFinding:
     """Return what the cosines of sent canaries with one release, or with the final model's change, say.
 
+    Raises `InputError` if a number is out of its range.
+
     Parameters
     ----------
     cosines, dimension
-        From -1 to 1, shape (canaries,), at least two; d, at least 1000; or `InputError`.
+        The cosines, from -1 to 1, shape (canaries,), at least two of them; and d, the number of parameters, at least
+        1000.
     delta, confidence
-        Above 0, below 1; above 0.5, below 1; or `InputError`.
+        The delta of the bound, above 0 and below 1; and its confidence, above 0.5 and below 1.
     """
     seen = _scaled(cosines, dimension, confidence, axes=1)
     require_delta(delta)
@@ -59,13 +64,14 @@ def from_all_iterates(
     """Return what the cosines of sent canaries with all releases say, each canary being sent in every round.
 
     The estimate compares each direction's largest cosine, as in the paper. The bound is one on the mean of a round,
-    composed over the rounds: sqrt(rounds) times its mu.
+    composed over the rounds: sqrt(rounds) times its mu. Raises `InputError` if shapes do not fit or a number is out of
+    its range.
 
     Parameters
     ----------
     cosines, unsent
-        From -1 to 1, shape (rounds, canaries), at least two canaries; those of directions that nobody sent, shape
-        (rounds, any number from two); or `InputError`.
+        The cosines of the canaries, from -1 to 1, shape (rounds, canaries), at least two canaries; and those of
+        directions that nobody sent, shape (rounds, any number from two).
     dimension, delta, confidence
         As for `from_final_model`.
     """
@@ -82,10 +88,14 @@ def from_all_iterates(
 def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
     """Return the epsilon at delta between N(0, 1) and N(mean, spread^2), the larger of both directions.
 
+    Raises `InputError` if the spread is not positive and finite, or delta is out of its range.
+
     Parameters
     ----------
-    mean, spread, delta
-        Finite; above 0 and finite, or `InputError`; above 0, below 1.
+    mean, spread
+        Of the second normal law: its mean, finite, and its standard deviation, above 0 and finite.
+    delta
+        Above 0, below 1.
 
     Examples
     --------
@@ -136,7 +146,10 @@ def _finding(estimate: float, seen: Floats, delta: float, confidence: float) -> 
     rounds, number, mean = math.sqrt(seen.shape[0]), seen.size, float(seen.mean())
     low = mean - float(stdtrit(number - 1, confidence)) * float(seen.std(ddof=1)) / math.sqrt(number)
     mu, mu_lower = max(0.0, mean * rounds), max(0.0, low * rounds)
-    return CosineFinding(estimate, gdp_epsilon(delta, mu_lower), mu, mu_lower, seen.shape[1], seen.shape[0])
+    return CosineFinding(
+        epsilon=estimate, epsilon_lower=gdp_epsilon(delta, mu_lower), mu=mu, mu_lower=mu_lower, delta=delta,
+        confidence=confidence, canaries=seen.shape[1], rounds=seen.shape[0],
+    )  # fmt: skip
 
 
 def _scaled(cosines: ArrayLike, dimension: int, confidence: float, axes: int) -> Floats:

@@ -66,16 +66,20 @@ class Watch:
 
         Parameters
         ----------
-        server_round, present
-            The round, from 1, and the canaries whose clients answered.
+        server_round
+            The round, from 1.
         before, after
             Tensors of the model before the round and after it, in their order. They are read only here, where failing
             ends nothing.
+        present
+            The canaries whose clients answered.
         others
             How many other clients answered: their updates may hide noise that is missing. None where that is not seen,
             and `others` of the watch counts.
-        norm, run, models_only
-            To which the strategy clips in this round, and the number of Flower's run; None where that is not known.
+        norm, run
+            The norm to which the strategy clips in this round, and the number of Flower's run; None where that is not
+            known.
+        models_only
             Whether a client watches, who sees the models alone.
         """
         with ends_nothing(f"round {server_round}"):
@@ -146,7 +150,10 @@ class KeptPromise:
 
 
 def kept_promise(directory: Path) -> KeptPromise:
-    """Return what the training promises whose rounds are kept in a directory; `InputError` if none can be read."""
+    """Return what the training promises whose rounds are kept in a directory.
+
+    Raises `InputError` if no promise lies there, or it is damaged.
+    """
     path = directory / _PROMISE
     require(path.is_file(), f"{path} is missing: accepted are directories in which a `Watch` with terms keeps rounds")
     with stored_in(path, "promise of a training that canaries watch") as stored:
@@ -156,7 +163,7 @@ def kept_promise(directory: Path) -> KeptPromise:
 
 
 def seed_in(path: Path) -> int:
-    """Return the seed that a text file holds: one whole number from 0 to 2**64 - 1; `InputError` if there is none."""
+    """Return the seed, a whole number from 0 to 2**64 - 1, that a text file holds; raises `InputError` for none."""
     try:
         seed = int(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

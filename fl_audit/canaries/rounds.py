@@ -43,7 +43,8 @@ class CanaryNote:
     size: int | None = None  # number of parameters that it is spread over
     norm: float | None = None  # its norm in this round
     node: str | None = None  # who sent it, as the server knows
-    weight: float | None = None  # what its reply weighs in the average over what the heaviest does, from 0 to 1
+    # As the server knows: what its reply weighs in the average, over what the heaviest of the round does, from 0 to 1.
+    weight: float | None = None
 
     def __str__(self) -> str:
         """Return what the note says, as it travels; what the server knows is known without it."""
@@ -196,15 +197,16 @@ def stored_in(path: Path, what: str) -> Iterator[Any]:
 
 
 def kept_round(path: Path) -> KeptRound:
-    """Return the round that a file holds; `InputError` if it cannot be read."""
+    """Return the round that a file holds; raises `InputError` if it cannot be read."""
     with stored_in(path, "round that canaries kept") as stored:
         scores = tuple(map(float, stored["scores"]))
         require(bool(np.isfinite(scores).all()), "scores are not finite")
         others, size, run = (_told(int, stored.get(name)) for name in ("others", "size", "run"))
         directions, before, after = (_told(str, stored.get(name)) for name in ("directions", "before", "after"))
-        norm, present = _told(float, stored.get("norm")), tuple(map(_note_of_json, stored["present"]))
+        norm = _told(float, stored.get("norm"))
         fits = (others is None or others >= 0, size is None or size >= 1, norm is None or 0 < norm < inf)
         require(all(fits), f"others are {others}, size is {size}, norm is {norm}")
+        present = tuple(map(_note_of_json, stored["present"]))
         seen = (scores, others, size, norm, directions, run, stored.get("models_only") is True, before, after)
         return KeptRound(int(stored["number"]), present, *seen)
 
@@ -218,13 +220,12 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], list[
     """Return the rounds that count, in which every canary answered once, and all that were kept, in order.
 
     Where two clients send one canary, it weighs twice what one client may; and one that is not watched may stand out
-    along the direction of a decoy.
+    along the direction of a decoy. Raises `InputError` if a file cannot be read, or no round was whole.
 
     Parameters
     ----------
     directory, canaries
-        Where rounds are kept, and how many canaries there are, at least 1. `InputError` if a file cannot be read, or no
-        round was whole.
+        Where rounds are kept, and how many canaries there are, at least 1.
     """
     found, every = _kept_rounds(directory), tuple(range(canaries))
     whole = [one for one in found if one.numbers == every and len(one.scores) == canaries + DECOYS]
@@ -240,15 +241,16 @@ def fitting_rounds(
 ) -> tuple[list[KeptRound], tuple[Misfit, ...]]:
     """Return those of some rounds whose canaries are what the promise and the coins ask for, and what does not fit.
 
+    Raises `InputError` if no round is left.
+
     Parameters
     ----------
     rounds, terms, coin_seed
-        What was kept, what the training promises, and the secret of the clients that carry canaries. `InputError` if no
-        round is left.
+        What was kept, what the training promises, and the secret of the clients that carry canaries.
     """
     coins = fingerprint(coin_seed)
     each = [(one, _misfits(one, terms, coins)) for one in rounds]
-    wrong = {misfit for _, found in each for misfit in found}
+    wrong = dict.fromkeys(misfit for _, found in each for misfit in found)
     order = tuple(sorted(wrong, key=lambda one: (one.number, one.node or "", one.what)))
     fitting = [one for one, found in each if not found]
     require(bool(fitting), f"no round counts: {in_words(order)}: accepted are canaries of one setting")

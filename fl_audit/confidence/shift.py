@@ -67,8 +67,11 @@ def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: 
     confidence
         0.5 or more, below 1.
 
-    `InputError` if one is out of its range, or both groups are constant at different values: normal scores are never
-    constant. Two equal constants give 0.
+    Raises
+    ------
+    InputError
+        If a score is not finite, the confidence is out of its range, or both groups are constant at different values
+        (normal scores are never constant; two equal constants give 0).
 
     Examples
     --------
@@ -88,13 +91,14 @@ def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEst
     """Return by how many spreads normal scores grow for each unit of a known number, and its lower confidence bound.
 
     `gaussian_shift` for members that are in by known parts: least squares with a constant, whose studentised slope is
-    noncentral t with n - 2 degrees of freedom. Parts of 0 and 1 give its shift and bound.
+    noncentral t with n - 2 degrees of freedom. Parts of 0 and 1 give its shift and bound. Raises `InputError` if shapes
+    differ, a number is not finite, or the confidence is out of its range.
 
     Parameters
     ----------
     parts, scores, confidence
-        How much of a member each score holds, at least 0, and the scores, finite, shapes (n,); 0.5 or more, below 1; or
-        `InputError`.
+        How much of a member each score holds, at least 0, and the scores, finite, both of shape (n,); and the
+        confidence of the bound, 0.5 or more and below 1.
     """
     require_number("confidence is", confidence, "numbers from 0.5 to below 1")
     held, values = _checked(parts, "parts"), _checked(scores, "canaries")
@@ -129,15 +133,17 @@ def _root_of_sizes(n1: int, n0: int) -> float:
 def detectable_shift(n1: int, n0: int, promised_mu: float, level: float, power: float = 0.9) -> float:
     """Return the smallest true mu whose lower bound exceeds a promised mu with a given probability.
 
-    The limit of detection of a verdict: a smaller breach may well pass.
+    The limit of detection of a verdict: a smaller breach may well pass. Raises `InputError` if a number is out of its
+    range.
 
     Parameters
     ----------
     n1, n0
         Numbers of members' and of nonmembers' scores. Fewer than 2 detect nothing: infinity.
-    promised_mu, level, power
-        The mu that may not be exceeded, at least 0; 1 - confidence of the lower bound, above 0 and at most 0.5;
-        probability of detection, from 0.5 to below 1; or `InputError`.
+    promised_mu, level
+        The mu that may not be exceeded, at least 0; 1 - confidence of the lower bound, above 0 and at most 0.5.
+    power
+        Probability of detection, from 0.5 to below 1.
 
     Examples
     --------
