@@ -33,9 +33,29 @@ if TYPE_CHECKING:
     )
     from fl_audit.privacy.guarantee import Guarantee, guarantee
 
-__all__ = ["Accountant", "Adjacency", "Claim", "Guarantee", "Verdict", "account", "calibrate", "guarantee"]
-__all__ += ["GaussianRelease", "LaplaceRelease", "RandomizedResponse", "SampledGaussianRelease", "gaussian_rounds"]
-__all__ += ["InputError", "Run", "RunError", "epsilon_star", "lower_bound", "one_run_bound", "read_run", "run_audit"]
+__all__ = [
+    "Accountant",
+    "Adjacency",
+    "Claim",
+    "GaussianRelease",
+    "Guarantee",
+    "InputError",
+    "LaplaceRelease",
+    "RandomizedResponse",
+    "Run",
+    "RunError",
+    "SampledGaussianRelease",
+    "Verdict",
+    "account",
+    "calibrate",
+    "epsilon_star",
+    "gaussian_rounds",
+    "guarantee",
+    "lower_bound",
+    "one_run_bound",
+    "read_run",
+    "run_audit",
+]
 
 _NAMES = {
     "adjacency": "Adjacency",

@@ -96,8 +96,6 @@ def _checks(accepted: str) -> tuple[Callable[[Any], bool], ...]:
 def require_number(said: str, value: object, accepted: str = "numbers") -> None:
     """Raise `InputError` unless a value is a number of the kind that words describe: so check and message agree.
 
-    Texts, None and NaN are none.
-
     Parameters
     ----------
     said, value
@@ -105,6 +103,11 @@ def require_number(said: str, value: object, accepted: str = "numbers") -> None:
     accepted
         What the message ends with: "numbers", with "whole", "finite" or "positive" before it, and after it a range, by
         "above", "from", "below" and "to".
+
+    Raises
+    ------
+    InputError
+        If it is none, such as a text, None or NaN.
 
     Examples
     --------
@@ -158,7 +161,7 @@ def in_percent(number: float) -> str:
 
 
 def choice(choices: type[Choice], what: str, name: object) -> Choice:
-    """Return the member of an enumeration that has a name; `InputError` if none has.
+    """Return the member of an enumeration that has a name; raises `InputError` if none has it.
 
     Parameters
     ----------

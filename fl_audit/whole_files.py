@@ -87,7 +87,7 @@ def require_sealed(directory: Path) -> None:
     """Refuse a run of which a file is not what the run wrote: configuration, provenance or summary.
 
     This finds edits and damage, not the forgery of somebody who writes the seals anew. A run without seals, of an
-    earlier version, is accepted.
+    earlier version, is accepted. Raises `InputError` if such a file was changed, or the seals are damaged.
     """
     path = directory / SEALS
     if not path.exists():

@@ -120,9 +120,10 @@ def calibrate(
     >>> round(promise.noise_multiplier, 2)
     9.95
     """
-    named = {"belief": belief, "advantage": advantage, "epsilon": epsilon, "reconstruction": reconstruction}
-    named |= {"candidates": candidates, "singling-out": singling_out, "population-share": population_share}
-    target = one_target(named)
+    target = one_target({
+        "belief": belief, "advantage": advantage, "epsilon": epsilon, "reconstruction": reconstruction,
+        "candidates": candidates, "singling-out": singling_out, "population-share": population_share,
+    })  # fmt: skip
     events = gaussian_rounds(1.0, rounds, sampling_rate)
     claim = Claim(adjacency, events, delta, prior, accountant, sensitivities)
     return guarantee(claim.with_noise(noise_multiplier_for(target, claim)))
@@ -194,6 +195,7 @@ def epsilon_star(
     InputError
         If a loss is negative or not finite, or a number is out of its range.
     """
-    generator, chosen = rng or np.random.default_rng(0), choice(StarMethod, "method", method)
+    generator = np.random.default_rng(0) if rng is None else rng
+    chosen = choice(StarMethod, "method", method)
     members, population = as_floats("member losses", member_losses), as_floats("population losses", population_losses)
     return estimate_epsilon_star(members, population, delta, generator, chosen, confidence)

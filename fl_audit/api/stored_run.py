@@ -31,16 +31,27 @@ class RunFigure:
 class Run:
     """A finished run.
 
+    Parameters
+    ----------
+    path
+        Directory of the run.
+    summary
+        The content of `summary.json`: every number of the report, by finding.
+    tables
+        One row a world, a round of a world, a release, and what else was looked at; see `RunTables`.
+    configuration
+        The resolved configuration by section, without the challenger's seed.
+
     Examples
     --------
     >>> run = read_run("runs/first")  # doctest: +SKIP
     >>> run.verdict, run.summary["guarantee"]["epsilon"], run.worlds["belief"].max()  # doctest: +SKIP
     """
 
-    path: Path  # directory of the run
-    summary: Mapping[str, Any]  # the content of `summary.json`: every number of the report, by finding
-    tables: RunTables  # one row a world, a round of a world, a release, and what else was looked at
-    configuration: Mapping[str, Mapping[str, Any]]  # the resolved one by section, without the challenger's seed
+    path: Path
+    summary: Mapping[str, Any]
+    tables: RunTables
+    configuration: Mapping[str, Mapping[str, Any]]
 
     @property
     def verdict(self) -> Verdict:

@@ -71,7 +71,7 @@ class Row:
     value: Any  # the number itself; None where it was not determined
     basis: str = ""  # how it was found, by whom it is accounted for, what it assumes
     low: float | None = None  # lower end of its interval; None where there is none, or no limit
-    high: float | None = None  # upper end of it, likewise
+    high: float | None = None  # upper end of its interval; None where there is none, or no limit
     confidence: float | None = None  # the least probability with which the interval covers; None where there is none
     limit: float | None = None  # what the promise allows; None where the promise says nothing of it
     is_least: bool = False  # whether the promise allows no less than `limit`, and not no more

@@ -31,11 +31,17 @@ def write_live_page(numbers: LiveNumbers, path: Path) -> Path:
     numbers, path
         What is known now, and where to.
     """
-    facts, about = "\n".join(map(fact_html, _facts(numbers))), "One training as its own audit"
+    facts = "\n".join(map(fact_html, _facts(numbers)))
     body = f'<dl class="facts">\n{facts}\n</dl>\n{_table(numbers)}<p>{_assumption(numbers)}</p>'
-    words = (f"Live audit: {numbers.verdict}", about, str(numbers.promise.claim), _opening(numbers), body)
-    banner = verdict_banner(numbers.verdict, _progress(numbers))
-    page = html_page(*words, banner=banner, step=_next(numbers))
+    page = html_page(
+        title=f"Live audit: {numbers.verdict}",
+        heading="One training as its own audit",
+        subtitle=str(numbers.promise.claim),
+        opening=_opening(numbers),
+        body=body,
+        banner=verdict_banner(numbers.verdict, _progress(numbers)),
+        step=_next(numbers),
+    )
     with whole_file(path) as file:
         file.write_text(page, encoding="utf-8")
     return path

@@ -146,7 +146,7 @@ class UnitWords:
     """The nouns and phrases of one neighbouring relation, used wherever a report names the unit."""
 
     one: str  # the unit in the singular
-    many: str  # in the plural
+    many: str  # the unit in the plural
     differing: str  # the unit in which D and D' differ, as captions and tables call it
     sum: str  # what a round adds up
     measure: str  # in which units that sum is measured

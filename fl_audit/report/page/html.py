@@ -186,8 +186,14 @@ def render_html(
         f'<p class="notice"><strong>Simulation.</strong> {escape(SIMULATION_NOTICE)}</p>',
         _appendix(contents, figures) if with_appendix else "",
     ]
-    title, inside = f"Privacy audit: {game.data.title}, {title_of_named(game.model)}", "\n".join(filter(None, body))
-    return html_page(title, "Privacy audit report", _subtitle(contents), "", inside, "From this run's own files.")
+    return html_page(
+        title=f"Privacy audit: {game.data.title}, {title_of_named(game.model)}",
+        heading="Privacy audit report",
+        subtitle=_subtitle(contents),
+        opening="",
+        body="\n".join(filter(None, body)),
+        footer="From this run's own files.",
+    )
 
 
 def paragraphs(contents: RunContents) -> list[str]:

@@ -42,9 +42,12 @@ def _rows(numbers: NoiseNumbers, contents: RunContents) -> list[Row]:
     found, one = numbers.estimate, contents.words.one
     beside = f"what a release has beside both sums, where it does not hide the {one}; {_EXACT}"
     along = f"what a release has beside its sum, where it hides the {one}; {_EXACT}"
-    total, hiding = (found.ratio, found.low, found.high), (found.along_record, found.along_low, found.along_high)
-    names = ("Noise, measured over promised", total, beside), (f"Noise where it hides the {one}", hiding, along)
-    return [_row(*each, found.confidence) for each in names if math.isfinite(each[1][0])]
+    rows = [
+        _row("Noise, measured over promised", (found.ratio, found.low, found.high), beside, found.confidence),
+        _row(f"Noise where it hides the {one}", (found.along_record, found.along_low, found.along_high), along,
+             found.confidence),
+    ]  # fmt: skip
+    return [row for row in rows if math.isfinite(row.value)]
 
 
 def _tables(numbers: NoiseNumbers, _: RunContents) -> list[Table]:
@@ -57,7 +60,10 @@ def _tables(numbers: NoiseNumbers, _: RunContents) -> list[Table]:
 
 
 def excess_text(found: Judgement) -> str:
-    """Return what noise above the promise costs, in a sentence; nothing where there is none beyond doubt."""
+    """Return what noise above the promise costs, in a sentence; nothing where there is none beyond doubt.
+
+    Where the noise depends on the secret such a surplus is not harmless, and the sentence says so.
+    """
     if found.noise.excess is None:
         return ""
     if depends_on_secret(found):
