@@ -76,8 +76,7 @@ _HOMES = {name: f"fl_audit.{module}" for module, names in _NAMES.items() for nam
 def __getattr__(name: str) -> object:
     """Load a public name when it is first used: torch alone would cost every command seconds."""
     if name == "__version__":
-        # Read when it is asked for: what is installed is looked up on the disk.
-        return version("fl-audit")
+        return version("fl-audit")  # what is installed is looked up on the disk
     if name not in _HOMES:
         raise AttributeError(f"module 'fl_audit' has no attribute {name!r}")
     found: object = getattr(import_module(_HOMES[name]), name)

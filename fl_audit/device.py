@@ -17,8 +17,6 @@ def require_device(device: Device) -> None:
     # Commands that only name devices would wait for it.
     import torch
 
-    require(
-        device is Device.CPU or torch.cuda.is_available(),
-        f"device is {str(device)!r}, but torch {torch.__version__} finds none on this machine: accepted is 'cpu', or a "
-        "build of torch for the graphics card",
-    )
+    is_there = device is Device.CPU or torch.cuda.is_available()
+    what = f"device is {str(device)!r}, but torch {torch.__version__} finds none on this machine"
+    require(is_there, f"{what}: accepted is 'cpu', or a build of torch for the graphics card")

@@ -161,9 +161,7 @@ def in_percent(number: float) -> str:
 
 
 def choice(choices: type[Choice], what: str, name: object) -> Choice:
-    """Return the member of an enumeration that has a name.
-
-    `InputError` if none has.
+    """Return the member of an enumeration that has a name; raises `InputError` if none has it.
 
     Parameters
     ----------

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from fl_audit.errors import require
 
 _LARGEST = 1e12
-_BISECTIONS = 40
 
 
 def largest_kept(kept: Callable[[float], bool], start: float) -> float:
@@ -109,15 +108,9 @@ def bracketed_root(function: Callable[[float], float], low: float, high: float, 
         along, up = (newest - other) / (before - other), (at_newest - at_other) / (at_before - at_other)
         share = 0.5
         if up * up < along and (1 - up) ** 2 < 1 - along:
+            back, ahead = before - newest, other - newest
             share = at_newest / (at_other - at_newest) * at_before / (at_other - at_before)
-            share += (
-                (before - newest)
-                / (other - newest)
-                * at_newest
-                / (at_before - at_newest)
-                * at_other
-                / (at_before - at_other)
-            )
+            share += back / ahead * at_newest / (at_before - at_newest) * at_other / (at_before - at_other)
         share = min(1 - near, max(near, share))
 
 
@@ -166,7 +159,7 @@ def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
     return low + bisect_left(range(low, high), True, key=holds)
 
 
-def last_true(holds: Callable[[float], bool], low: float, high: float, bisections: int = _BISECTIONS) -> float:
+def last_true(holds: Callable[[float], bool], low: float, high: float, bisections: int = 40) -> float:
     """Return where something stops to hold from one number to another; the first one where it never holds.
 
     Parameters

@@ -9,6 +9,7 @@ import pickle
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from importlib.abc import InspectLoader, MetaPathFinder
@@ -45,13 +46,11 @@ def search_last(directory: Path) -> None:
     Wherever it stood in `sys.path` before, it stands last now; the directory of fl_audit itself stays where it is.
     """
     place = directory.resolve()
-    if _searched == [str(place)] and sys.path[-1] == str(place):
-        return
+    is_last = _searched == [str(place)] and sys.path[-1] == str(place)
     _searched[:] = [str(place)]
-    if place == _OWN_ROOT:
-        return
-    others = [entry for entry in sys.path if Path(entry or ".").resolve() != place]
-    sys.path[:] = [*others, str(place)]
+    if not is_last and place != _OWN_ROOT:
+        others = [entry for entry in sys.path if Path(entry or ".").resolve() != place]
+        sys.path[:] = [*others, str(place)]
 
 
 def import_user_module(name: str) -> ModuleType:
@@ -71,10 +70,8 @@ def import_user_module(name: str) -> ModuleType:
         other = place_of(top)
         if theirs is not None and other is not None and Path(other).resolve() != Path(theirs).resolve():
             whose = "fl_audit has a package of this name" if top in OWN_PACKAGES else f"this name is taken by {other}"
-            raise InputError(
-                f"module {top!r} in {directory} cannot be imported, because {whose}: accepted are other names, so "
-                f"rename {theirs}"
-            )
+            what = f"module {top!r} in {directory} cannot be imported, because {whose}"
+            raise InputError(f"{what}: accepted are other names, so rename {theirs}")
     return importlib.import_module(name)
 
 
@@ -97,8 +94,8 @@ def require_unmoved(name: str, what: str) -> None:
     name, what
         What a configuration names, and what it should be, "data set" or "model".
     """
-    found = MOVED.get((what, name))
-    require(found is None, f"{what} is {name!r}, which moved to the reproduction of its paper: accepted is {found!r}")
+    now = MOVED.get((what, name))
+    require(now is None, f"{what} is {name!r}, which moved to the reproduction of its paper: accepted is {now!r}")
 
 
 def title_of_named(name: str) -> str:
@@ -271,16 +268,16 @@ def sent_modules(names: Iterable[str]) -> SentModules:
     """
     tops = {name.partition(":")[0].partition(".")[0] for name in names if ":" in name}
     tops = {top for top in tops if top.isidentifier()} - set(OWN_PACKAGES)
-    directories = {_directory(top) for top in tops} - {None}
-    files = [(directory, file) for directory in directories if directory for file in _files(directory)]
-    modules = {_name(directory, file): SentModule(str(file), source) for directory, file in files
-               if (source := _source(file)) is not None}  # fmt: skip
-    size = sum(len(module.source) for module in modules.values())
-    require(
-        size <= _MOST_CHARACTERS,
-        f"the modules beside {', '.join(sorted(tops))} are {size:,} characters: accepted are {_MOST_CHARACTERS:,}, so "
-        "keep them in a directory of their own",
-    )
+    modules = dict[str, SentModule]()
+    for directory in {directory for top in tops if (directory := _directory(top)) is not None}:
+        for file in _files(directory):
+            *packages, last = file.relative_to(directory).with_suffix("").parts
+            with suppress(OSError, SyntaxError, UnicodeDecodeError):  # nothing that was imported
+                name = ".".join(packages if last == "__init__" else (*packages, last))
+                modules[name] = SentModule(str(file), decode_source(file.read_bytes()))
+    size, beside = sum(len(module.source) for module in modules.values()), ", ".join(sorted(tops))
+    accepted = f"accepted are {_MOST_CHARACTERS:,}, so keep them in a directory of their own"
+    require(size <= _MOST_CHARACTERS, f"the modules beside {beside} are {size:,} characters: {accepted}")
     return SentModules(modules)
 
 
@@ -300,15 +297,3 @@ def _files(directory: Path) -> list[Path]:
     packages = {name for name in list(sys.modules) if "." not in name and (directory / name).is_dir()}
     within = [file for name in sorted(packages - set(OWN_PACKAGES)) for file in (directory / name).rglob("*.py")]
     return [*directory.glob("*.py"), *within]
-
-
-def _name(directory: Path, file: Path) -> str:
-    parts = file.relative_to(directory).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def _source(file: Path) -> str | None:
-    try:
-        return decode_source(file.read_bytes())
-    except (OSError, SyntaxError, UnicodeDecodeError):  # nothing that was imported
-        return None

@@ -35,35 +35,21 @@ def whole_file(path: Path, private: bool = False) -> Iterator[Path]:
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     temporary.unlink(missing_ok=True)
     try:
-        permissions = _created(temporary, 0o600 if private else 0o666)
+        temporary.touch(0o600 if private else 0o666, exist_ok=False)
+        permissions = stat.S_IMODE(temporary.stat().st_mode)  # what the system granted of those
         yield temporary
         # Some writers make the file anew, with permissions of their own.
         temporary.chmod(permissions)
         os.replace(temporary, path)
     except Exception as error:
-        if (number := _number_of(error)) is None:
-            raise
         # Writers name their temporary file, or none, and some say it in words of their own.
+        named = re.search(r"os error (\d+)", str(error))
+        number = error.errno if isinstance(error, OSError) else int(named[1]) if named else None
+        if number is None:
+            raise
         raise OSError(number, os.strerror(number), str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _number_of(error: Exception) -> int | None:
-    """Return the number of the system's error that made a writer fail, None where it was something else."""
-    if isinstance(error, OSError):
-        return error.errno
-    named = re.search(r"os error (\d+)", str(error))
-    return None if named is None else int(named.group(1))
-
-
-def _created(path: Path, wanted: int) -> int:
-    """Create an empty file, and return the permissions that the system granted of those that were wanted."""
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, wanted)
-    try:
-        return stat.S_IMODE(os.fstat(descriptor).st_mode)
-    finally:
-        os.close(descriptor)
 
 
 def remove_halves(directory: Path) -> None:
@@ -101,12 +87,7 @@ def require_sealed(directory: Path) -> None:
     """Refuse a run of which a file is not what the run wrote: configuration, provenance or summary.
 
     This finds edits and damage, not the forgery of somebody who writes the seals anew. A run without seals, of an
-    earlier version, is accepted.
-
-    Raises
-    ------
-    InputError
-        If one was changed.
+    earlier version, is accepted. Raises `InputError` if such a file was changed, or the seals are damaged.
     """
     path = directory / SEALS
     if not path.exists():
@@ -116,11 +97,9 @@ def require_sealed(directory: Path) -> None:
     require(well_formed, f"{path} is damaged: it holds no digests of files of a run")
     for name, digests in seals.items():
         place = directory / name
-        if place.is_file() and hashlib.sha256(place.read_bytes()).hexdigest() not in digests:
-            raise InputError(
-                f"{place} is not what the run wrote: it was edited or damaged; bring the original back, or carry the "
-                "run out anew"
-            )
+        as_written = not place.is_file() or hashlib.sha256(place.read_bytes()).hexdigest() in digests
+        mend = "it was edited or damaged; bring the original back, or carry the run out anew"
+        require(as_written, f"{place} is not what the run wrote: {mend}")
 
 
 def read_summary(directory: Path) -> dict[str, Any]:

@@ -5,16 +5,15 @@ of fl_audit even where the caller has a `server.py` or a directory `experiments`
 """
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from importlib.metadata import entry_points
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from fl_audit.api.stored_run import Run, read_run
@@ -86,8 +85,10 @@ def run_audit(
     directory = Path("runs") / f"audit-{datetime.now():%Y%m%d-%H%M%S}" if out is None else Path(out)
     given = {"--out": directory, "--engine": engine, "--ray-address": ray_address, "--data-dir": data_dir}
     flags = [word for name, value in given.items() if value is not None for word in (name, str(value))]
+    for section, keys in (settings or {}).items():
+        flags += [word for key, value in keys.items() for word in ("--set", f"{section}.{key}={_toml(value)}")]
     with _file_of(config) as path:
-        _carry_out([str(path), *flags, *_overrides(settings or {}), *(["--resume"] if resume else [])], progress)
+        _carry_out([str(path), *flags, *(["--resume"] if resume else [])], progress)
     return read_run(directory)
 
 
@@ -117,25 +118,16 @@ def _carry_out(arguments: Sequence[str], progress: Callable[[str], None] | None)
         raise error(said.removeprefix("fl-audit: "))
 
 
-def _overrides(settings: Settings) -> list[str]:
-    """Return `--set` flags."""
-    pairs = [f"{section}.{key}={_toml(value)}" for section, keys in settings.items() for key, value in keys.items()]
-    return [word for pair in pairs for word in ("--set", pair)]
-
-
 @contextmanager
 def _file_of(config: str | Path | Settings) -> Iterator[Path]:
     """Give the file of a configuration; settings are written to one, with paths from the working directory."""
     if isinstance(config, str | Path):
         yield Path(config)
         return
-    place = Path(tempfile.mkdtemp(prefix="fl-audit-"))
-    try:
-        path = place / "audit.toml"
+    with TemporaryDirectory(prefix="fl-audit-", ignore_cleanup_errors=True) as place:
+        path = Path(place, "audit.toml")
         path.write_text(_written(config), encoding="utf-8")
         yield path
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
 
 
 _PATHS = ("data-dir", "path", "test-path", "images", "labels", "test-images", "test-labels", "weights")

@@ -86,9 +86,8 @@ class Run:
 
     def _repr_html_(self) -> str:
         """Return the verdict and the main numbers for a notebook."""
-        return html_table(
-            _rows(self.summary), f"{capital(str(self.verdict))}: {self.path.name}", [self.summary["scope"]]
-        )
+        title = f"{capital(str(self.verdict))}: {self.path.name}"
+        return html_table(_rows(self.summary), title, [self.summary["scope"]])
 
     def __repr__(self) -> str:
         rows = "".join(f"\n  {name}: {value}" for name, value in _rows(self.summary))
@@ -104,20 +103,16 @@ def read_run(path: str | Path) -> Run:
         If it holds no finished run, or a file of it is damaged.
     """
     directory = Path(path)
-    summary = read_summary(directory)
-    stored = read_json(directory / "public" / "configuration.json")
-    require(
-        isinstance(stored, dict) and isinstance(stored.get("configuration"), dict),
-        f"{directory / 'public' / 'configuration.json'} holds no configuration of a run",
-    )
+    summary, place = read_summary(directory), directory / "public" / "configuration.json"
+    stored = read_json(place)
+    is_there = isinstance(stored, dict) and isinstance(stored.get("configuration"), dict)
+    require(is_there, f"{place} holds no configuration of a run")
     return Run(directory, summary, _tables(directory), stored["configuration"])
 
 
 def _tables(directory: Path) -> RunTables:
     paths = {field.name: directory / f"{field.name}.parquet" for field in fields(RunTables)}
-    missing = [
-        path.name for name, path in paths.items() if name in ("worlds", "rounds", "releases") and not path.is_file()
-    ]
+    missing = [path.name for name in ("worlds", "rounds", "releases") if not (path := paths[name]).is_file()]
     require(not missing, f"{directory} lacks {', '.join(missing)}: accepted is the directory of a finished run")
     try:
         return RunTables(**{name: pd.read_parquet(path) for name, path in paths.items() if path.is_file()})
@@ -129,14 +124,8 @@ def _tables(directory: Path) -> RunTables:
 
 def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the main numbers that a run has, in words."""
-
-    def of(section: str, key: str) -> Any:
-        return (summary.get(section) or {}).get(key)
-
-    rows = (
-        ("promised epsilon", "guarantee", "epsilon"),
-        ("at delta", "guarantee", "delta"),
-        ("worlds", "insider", "worlds"),
-    )
-    told = [(name, number_text(value, 3)) for name, section, key in rows if (value := of(section, key)) is not None]
+    promise, insider = (summary.get(section) or {} for section in ("guarantee", "insider"))
+    numbers = {"promised epsilon": promise.get("epsilon"), "at delta": promise.get("delta")}
+    numbers["worlds"] = insider.get("worlds")
+    told = [(name, number_text(value, 3)) for name, value in numbers.items() if value is not None]
     return told + [(row["name"], finding_text(row)) for row in summary.get("findings", [])]

@@ -8,66 +8,40 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fl_audit.arrays import Floats, finite
+from fl_audit.canaries import tradeoff
 from fl_audit.canaries.cosines import from_final_model
 from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.canaries.order_statistic import order_statistic_mu
-from fl_audit.canaries.tradeoff import (
-    Guesses,
-    checked_scores,
-    guesses_of_scores,
-    steinke_epsilon,
-    tradeoff_epsilon,
-    tradeoff_mu,
-)
+from fl_audit.canaries.tradeoff import Guesses
 from fl_audit.confidence.shift import detectable_shift, gaussian_shift
 from fl_audit.errors import InputError, as_floats, choice, require, require_number
 from fl_audit.notebook import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
 
-_SMALLEST_DIMENSION = 1000  # from here on the cosine of random directions is normal for all purposes
-_CEILING = "the bound if every guess had been right"
-_DETECTED = "the smallest true epsilon that would be certified to exceed 0 with probability 0.9"
-
 
 @dataclass(frozen=True)
 class OneRunBound:
-    """A lower bound from one run and what a reader needs to weigh it.
+    """A lower bound from one run and what a reader needs to weigh it."""
 
-    Parameters
-    ----------
-    method
-        How it was computed.
-    epsilon
-        The bound on epsilon at `delta`, at least 0; 0 certifies nothing.
-    mu
-        The bound on mu of Gaussian DP, at least 0: a mechanism that is mu-GDP has at least this mu, under the same
-        assumption. None from `steinke`.
-    delta
-        The bound is on epsilon at this delta.
-    confidence
-        Probability with which epsilon is at least the bound, or more, where the assumption holds.
-    limit_of_detection
-        A **ceiling**: the bound if every guess had been right. `shift` and `cosines` have none; there it is the
-        smallest true epsilon that would be certified to exceed 0 with probability 0.9.
-    guesses
-        What was counted; `shift` and `cosines` guess none of the coins.
-    estimate
-        An estimate of epsilon at delta that has no confidence, from `cosines`; otherwise None.
-    """
-
-    method: OneRunMethod
-    epsilon: float
+    method: OneRunMethod  # how it was computed
+    epsilon: float  # the bound on epsilon at `delta`, at least 0; 0 certifies nothing
+    # The bound on mu of Gaussian DP, at least 0: a mechanism that is mu-GDP has at least this mu, under the same
+    # assumption. None from `steinke`.
     mu: float | None
-    delta: float
-    confidence: float
+    delta: float  # the bound is on epsilon at this delta
+    confidence: float  # probability with which epsilon is at least the bound, or more, where the assumption holds
+    # A **ceiling**: the bound if every guess had been right. `shift` and `cosines` have none; there it is the smallest
+    # true epsilon that would be certified to exceed 0 with probability 0.9.
     limit_of_detection: float
-    guesses: Guesses
-    estimate: float | None = None
+    guesses: Guesses  # what was counted; `shift` and `cosines` guess none of the coins
+    estimate: float | None = None  # an estimate of epsilon at delta that has no confidence, from `cosines` alone
 
     @property
     def limit_meaning(self) -> str:
         """What `limit_of_detection` is, in words."""
-        return _CEILING if self.method.guesses else _DETECTED
+        if self.method.guesses:
+            return "the bound if every guess had been right"
+        return "the smallest true epsilon that would be certified to exceed 0 with probability 0.9"
 
     def __str__(self) -> str:
         return (
@@ -111,14 +85,11 @@ def bound_of_guesses(
 
     Parameters
     ----------
-    guesses
-        What was counted; their number was fixed beforehand.
-    delta
-        At least 0 and below 1; above 0 for `order-statistic`.
-    confidence
-        Above 0.5, below 1.
-    method
-        One that counts guesses.
+    guesses, method
+        What was counted, after the number of guesses was fixed beforehand; and a method that counts guesses.
+    delta, confidence
+        The delta of the bound, at least 0 and below 1, above 0 for `order-statistic`; and its confidence, above 0.5 and
+        below 1.
 
     Raises
     ------
@@ -154,10 +125,9 @@ def one_run_bound(
         Higher for a likelier member, no NaN, any shape; of one training, or of several counted as one run.
     coins
         Which canaries were in, bool or 0 and 1, same shape: independent fair coins.
-    delta
-        At least 0 and below 1; above 0 for all but `trade-off` and `steinke`.
-    confidence
-        Above 0.5, below 1.
+    delta, confidence
+        The bound is on epsilon at this delta, at least 0 and below 1, above 0 for all but `trade-off` and `steinke`; it
+        holds with this confidence, above 0.5 and below 1.
     method
         `trade-off` and `steinke` hold whatever the mechanism; the others only where their assumption does: one that
         leaks coins together breaks them.
@@ -183,24 +153,22 @@ def one_run_bound(
     (4.19, 200)
     """
     method = choice(OneRunMethod, "method", method)
-    values, tossed = checked_scores(as_floats("scores", scores), coins)
+    values, tossed = tradeoff.checked_scores(as_floats("scores", scores), coins)
     require_number("delta is", delta)
     _require_confidence(confidence)
-    for name, given, owner in (
-        ("decoys", np.size(decoys) > 0, OneRunMethod.SHIFT),
-        ("dimension", dimension is not None, OneRunMethod.COSINES),
-    ):
-        require(method is owner or not given, f"{name} with {method}: accepted with {owner} alone")
+    shift, cosines = OneRunMethod.SHIFT, OneRunMethod.COSINES
+    require(method is shift or np.size(decoys) == 0, f"decoys with {method}: accepted with {shift} alone")
+    require(method is cosines or dimension is None, f"dimension with {method}: accepted with {cosines} alone")
     if not method.guesses:
         require(guessed is None, f"guesses are {guessed}: {method} counts none")
         _require_positive(delta, method)
-        if method is OneRunMethod.COSINES:
+        if method is cosines:
             return _by_cosines(values[tossed], dimension, delta, confidence)
         return _by_shift(values[tossed], np.append(values[~tossed], np.ravel(decoys)), values.size, delta, confidence)
     number = max(2, round(method.usual_share * values.size)) if guessed is None else guessed
     accepted = 2 <= number <= values.size
     require(accepted, f"guesses are {number} about {values.size} coins: accepted are numbers from 2 to the coins")
-    guesses = guesses_of_scores(values, tossed, (number + 1) // 2, number // 2)
+    guesses = tradeoff.guesses_of_scores(values, tossed, (number + 1) // 2, number // 2)
     return bound_of_guesses(guesses, delta, confidence, method)
 
 
@@ -225,9 +193,9 @@ def _by_cosines(sent: Floats, dimension: int | None, delta: float, confidence: f
 def _epsilon_and_mu(guesses: Guesses, delta: float, level: float, method: OneRunMethod) -> tuple[float, float | None]:
     match method:
         case OneRunMethod.STEINKE:
-            return steinke_epsilon(guesses, delta, level), None
+            return tradeoff.steinke_epsilon(guesses, delta, level), None
         case OneRunMethod.TRADE_OFF:
-            return tradeoff_epsilon(guesses, delta, level), tradeoff_mu(guesses, level)
+            return tradeoff.tradeoff_epsilon(guesses, delta, level), tradeoff.tradeoff_mu(guesses, level)
         case OneRunMethod.ORDER_STATISTIC:
             _require_positive(delta, method)
             mu = order_statistic_mu(guesses, level)

@@ -20,9 +20,8 @@ from fl_audit.privacy.gaussian import gdp_epsilon
 class OneRunFinding:
     """What the canaries of one training say of it."""
 
-    # `canaries`, `rounds`: how many there were, and in how many rounds they were scored.
-    canaries: int
-    rounds: int
+    canaries: int  # how many there were
+    rounds: int  # in how many rounds they were scored
     # An estimate of a client's mu in one round that it takes part in: the distance of the mean scores over their
     # spread, at least 0. It is marked by its assumption alone, not by a confidence.
     mu: float
@@ -33,9 +32,8 @@ class OneRunFinding:
     # `mu_lower` stands for: at least so much noise is missing, or this much epsilon is spent.
     epsilon_lower: float
     epsilon_claimed: float  # the same for the claim as it stands
-    # `delta`, `confidence`: of the bounds.
-    delta: float
-    confidence: float
+    delta: float  # the bounds are on epsilon at this delta
+    confidence: float  # probability with which the bounds hold where the assumption does
     method: OneRunMethod  # of the bound; `method.assumption` says what it rests on
 
     @property
@@ -85,10 +83,9 @@ def certify(
     shape = np.shape(scores)
     require(len(shape) == 2, f"scores have shape {shape}: accepted is (rounds, canaries)")
     values, tossed = checked_scores(scores, coins)
-    first = claim.events[0]
-    multiplier = first.noise_multiplier
+    multiplier = claim.events[0].noise_multiplier
     if multiplier is None:
-        raise InputError(f"the claim releases {first}: accepted are rounds with Gaussian noise")
+        raise InputError(f"the claim releases {claim.events[0]}: accepted are rounds with Gaussian noise")
     comparable = np.size(decoys) == 0 or claim.adjacency.relation is Relation.ADD_REMOVE
     require(comparable, f"decoys under {claim.adjacency}: accepted are none, since canaries that are out are sent too")
     others = np.asarray(decoys, dtype=np.float64).ravel()
@@ -103,18 +100,11 @@ def certify(
             raise InputError(f"method is {method}: accepted are those that bound mu")
         mu_lower, epsilon = bound.mu, bound.epsilon
     return OneRunFinding(
-        canaries=shape[1],
-        rounds=shape[0],
-        mu=max(0.0, estimate.shift),
-        mu_lower=mu_lower,
-        mu_claimed=1 / multiplier,
-        epsilon_round=epsilon,
-        epsilon_lower=over_the_training(claim, mu_lower * multiplier),
-        epsilon_claimed=over_the_training(claim, 1.0),
-        delta=claim.delta,
-        confidence=confidence,
-        method=method,
-    )
+        canaries=shape[1], rounds=shape[0],
+        mu=max(0.0, estimate.shift), mu_lower=mu_lower, mu_claimed=1 / multiplier, epsilon_round=epsilon,
+        epsilon_lower=over_the_training(claim, mu_lower * multiplier), epsilon_claimed=over_the_training(claim, 1.0),
+        delta=claim.delta, confidence=confidence, method=method,
+    )  # fmt: skip
 
 
 def over_the_training(claim: Claim, excess: float) -> float:

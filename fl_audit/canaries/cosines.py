@@ -22,8 +22,7 @@ from fl_audit.errors import require, require_number
 from fl_audit.privacy.gaussian import gdp_epsilon, require_delta
 from fl_audit.search import falling_root
 
-SMALLEST_DIMENSION = 1000
-"""From here on the cosine of random directions is normal for all purposes."""
+_SMALLEST_DIMENSION = 1000  # from here on the cosine of random directions is normal for all purposes
 
 
 @dataclass(frozen=True)
@@ -32,36 +31,26 @@ class CosineFinding:
 
     epsilon: float  # the paper's estimate at `delta`; it has no confidence
     epsilon_lower: float  # the lower bound at `delta`, at least 0
-    # `mu`, `mu_lower`: the mean cosine in units of 1 / sqrt(d), and the lower bound of it: of the training. Both at
-    # least 0.
-    mu: float
-    mu_lower: float
-    # `delta`, `confidence`: of the bound.
-    delta: float
-    confidence: float
-    # `canaries`, `rounds`: what was counted; one round where only the final model is seen.
-    canaries: int
-    rounds: int
+    mu: float  # the mean cosine in units of 1 / sqrt(d), of the training, at least 0
+    mu_lower: float  # the lower bound of that mean, at least 0
+    delta: float  # of the estimate and of the bound
+    confidence: float  # of the bounds
+    canaries: int  # how many canaries were counted
+    rounds: int  # in how many rounds each was counted; one where only the final model is seen
 
 
 def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidence: float = 0.95) -> CosineFinding:
     """Return what the cosines of sent canaries with one release, or with the final model's change, say.
 
+    Raises `InputError` if a number is out of its range.
+
     Parameters
     ----------
-    cosines
-        From -1 to 1, shape (canaries,), at least two.
-    dimension
-        d, at least 1000.
-    delta
-        Above 0, below 1.
-    confidence
-        Above 0.5, below 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
+    cosines, dimension
+        The cosines, from -1 to 1, shape (canaries,), at least two of them; and d, the number of parameters, at least
+        1000.
+    delta, confidence
+        The delta of the bound, above 0 and below 1; and its confidence, above 0.5 and below 1.
     """
     seen = _scaled(cosines, dimension, confidence, axes=1)
     require_delta(delta)
@@ -74,25 +63,17 @@ def from_all_iterates(
 ) -> CosineFinding:
     """Return what the cosines of sent canaries with all releases say, each canary being sent in every round.
 
+    The estimate compares each direction's largest cosine, as in the paper. The bound is one on the mean of a round,
+    composed over the rounds: sqrt(rounds) times its mu. Raises `InputError` if shapes do not fit or a number is out of
+    its range.
+
     Parameters
     ----------
-    cosines
-        From -1 to 1, shape (rounds, canaries), at least two canaries.
-    unsent
-        Those of directions that nobody sent, shape (rounds, any number from two).
+    cosines, unsent
+        The cosines of the canaries, from -1 to 1, shape (rounds, canaries), at least two canaries; and those of
+        directions that nobody sent, shape (rounds, any number from two).
     dimension, delta, confidence
         As for `from_final_model`.
-
-    Returns
-    -------
-    CosineFinding
-        The estimate compares each direction's largest cosine, as in the paper. The bound is one on the mean of a
-        round, composed over the rounds: sqrt(rounds) times its mu.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit or a number is out of its range.
     """
     seen, other = (_scaled(one, dimension, confidence, axes=2) for one in (cosines, unsent))
     require_delta(delta)
@@ -107,19 +88,14 @@ def from_all_iterates(
 def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
     """Return the epsilon at delta between N(0, 1) and N(mean, spread^2), the larger of both directions.
 
+    Raises `InputError` if the spread is not positive and finite, or delta is out of its range.
+
     Parameters
     ----------
-    mean
-        Finite.
-    spread
-        Above 0.
+    mean, spread
+        Of the second normal law: its mean, finite, and its standard deviation, above 0 and finite.
     delta
         Above 0, below 1.
-
-    Raises
-    ------
-    InputError
-        If the spread is not positive and finite.
 
     Examples
     --------
@@ -167,12 +143,13 @@ def _mass(low: float, high: float) -> float:
 
 def _finding(estimate: float, seen: Floats, delta: float, confidence: float) -> CosineFinding:
     """Return the finding with the bound on the mean of all rounds and canaries, shape (rounds, canaries)."""
-    rounds, number = math.sqrt(seen.shape[0]), seen.size
-    mean = float(seen.mean())
+    rounds, number, mean = math.sqrt(seen.shape[0]), seen.size, float(seen.mean())
     low = mean - float(stdtrit(number - 1, confidence)) * float(seen.std(ddof=1)) / math.sqrt(number)
     mu, mu_lower = max(0.0, mean * rounds), max(0.0, low * rounds)
-    bound = gdp_epsilon(delta, mu_lower)
-    return CosineFinding(estimate, bound, mu, mu_lower, delta, confidence, seen.shape[1], seen.shape[0])
+    return CosineFinding(
+        epsilon=estimate, epsilon_lower=gdp_epsilon(delta, mu_lower), mu=mu, mu_lower=mu_lower, delta=delta,
+        confidence=confidence, canaries=seen.shape[1], rounds=seen.shape[0],
+    )  # fmt: skip
 
 
 def _scaled(cosines: ArrayLike, dimension: int, confidence: float, axes: int) -> Floats:
@@ -182,7 +159,7 @@ def _scaled(cosines: ArrayLike, dimension: int, confidence: float, axes: int) ->
     accepted = "(canaries,)" if axes == 1 else "(rounds, canaries)"
     require(fits, f"cosines have shape {values.shape}: accepted is {accepted}, two canaries or more")
     require(bool((np.abs(values) <= 1).all()), "cosines leave -1 to 1 or are NaN: accepted are numbers from -1 to 1")
-    enough = dimension >= SMALLEST_DIMENSION
-    require(enough, f"dimension is {dimension}: accepted are whole numbers from {SMALLEST_DIMENSION}")
+    enough, accepted = dimension >= _SMALLEST_DIMENSION, f"whole numbers from {_SMALLEST_DIMENSION}"
+    require(enough, f"dimension is {dimension}: accepted are {accepted}")
     require_number("confidence is", confidence, "numbers above 0.5 and below 1")
     return values * math.sqrt(dimension)

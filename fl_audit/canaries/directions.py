@@ -24,17 +24,15 @@ _PASSES = 1 - 2.0**-20  # share of the clipping norm that a canary takes: what f
 def canary_direction(seed: int, round: int, canary: int, dimension: int, world: int = 0) -> Floats:
     """Return the direction of one canary in one round, uniform on the unit sphere, shape (dimension,).
 
+    Raises `InputError` if a number is out of its range.
+
     Parameters
     ----------
     seed, round, canary, dimension
-        The canaries' secret, from 0 to 2**64 - 1; their numbers, at least 0; number of parameters, at least 1.
+        The canaries' secret, from 0 to 2**64 - 1; the number of the round and that of the canary, each at least 0; and
+        how many parameters there are, at least 1.
     world
         Which of many simulated trainings.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
     """
     require_number("dimension is", dimension, "whole numbers from 1")
     key = generator(seed, Purpose.CANARY_DIRECTION, world=world, round=round, client=canary)
@@ -45,15 +43,12 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int, world: 
 def canary_coin(seed: int, round: int, canary: int, world: int = 0) -> bool:
     """Return whether a canary is in, in one round: a fair coin, independent of all others.
 
+    Raises `InputError` if the seed is out of its range.
+
     Parameters
     ----------
     seed, round, canary, world
         As for `canary_direction`.
-
-    Raises
-    ------
-    InputError
-        If the seed is out of its range.
     """
     return bool(generator(seed, Purpose.CANARY_COIN, world=world, round=round, client=canary).random() < 0.5)
 
@@ -73,18 +68,14 @@ def canary_coins(seed: int, rounds: ArrayLike, canaries: int) -> Flags:
 def canary_update(direction: Floats, clipping_norm: float) -> Floats32:
     """Return the largest update along a direction that clipping leaves as it is, also after rounding.
 
-    Its norm lies between (1 - 2e-6) times the clipping norm and the clipping norm.
+    Its norm lies between (1 - 2e-6) times the clipping norm and the clipping norm. Raises `InputError` if the clipping
+    norm is not positive and finite.
 
     Parameters
     ----------
     direction, clipping_norm
         Norm 1, shape (dimension,); the norm to which updates of this round are clipped, above 0: the one of the
         settings, or with adaptive clipping the one that the server has announced.
-
-    Raises
-    ------
-    InputError
-        If the clipping norm is not positive and finite.
     """
     require_number("clipping norm is", clipping_norm, "positive finite numbers")
     return (direction * (clipping_norm * _PASSES)).astype(np.float32)
@@ -93,15 +84,13 @@ def canary_update(direction: Floats, clipping_norm: float) -> Floats32:
 def canary_score(release: ArrayLike, direction: Floats) -> float:
     """Return the inner product of what was released with a canary's direction, higher where the canary was in.
 
+    Raises `InputError` if the shapes differ or the release is not finite.
+
     Parameters
     ----------
     release, direction
-        What the round released, or the difference of two successive models, any scale, and a direction: (dimension,).
-
-    Raises
-    ------
-    InputError
-        If the shapes differ or the release is not finite.
+        What the round released, or the difference of two successive models, finite, on any scale; and the canary's
+        direction. Both have shape (dimension,).
     """
     seen = np.asarray(release, dtype=np.float64)
     require(seen.shape == direction.shape, f"release has shape {seen.shape}: accepted is {direction.shape}")

@@ -77,7 +77,8 @@ class Watch:
             How many other clients answered: their updates may hide noise that is missing. None where that is not seen,
             and `others` of the watch counts.
         norm, run
-            To which the strategy clips in this round, and the number of Flower's run; None where that is not known.
+            The norm to which the strategy clips in this round, and the number of Flower's run; None where that is not
+            known.
         models_only
             Whether a client watches, who sees the models alone.
         """
@@ -86,11 +87,9 @@ class Watch:
             released = _change(*models)
             if not released.any():
                 return
-            directions = (
-                canary_direction(self.directions, server_round, one, released.size)
-                for one in range(self.canaries + DECOYS)
-            )
-            scores = tuple(canary_score(released, one) for one in directions)
+            numbers = range(self.canaries + DECOYS)
+            drawn = (canary_direction(self.directions, server_round, one, released.size) for one in numbers)
+            scores = tuple(canary_score(released, one) for one in drawn)
             kept = KeptRound(
                 server_round, tuple(sorted(present, key=lambda one: one.number)), scores,
                 self.others if others is None else others, released.size, norm, fingerprint(self.directions), run,
@@ -106,13 +105,13 @@ class Watch:
         if kept.models_only and self._is_there(kept):
             return
         _set_aside(self.directory, kept)
+        path = self.directory / _PROMISE
         if self.terms is not None:
-            path = self.directory / _PROMISE
             ours = self.terms.to_json() | {"delta": self.delta, "canaries": self.canaries}
-            is_ours = not path.is_file() or json.loads(path.read_text(encoding="utf-8")) == ours
-            is_first = not any(self.directory.glob("round-*.json"))
+            is_ours = path.is_file() and json.loads(path.read_text(encoding="utf-8")) == ours
+            is_first = not path.is_file() or not any(self.directory.glob("round-*.json"))
             require(is_ours or is_first, f"{path} states another promise than that of this watch: accepted is the same")
-            if not is_ours or not path.is_file():
+            if not is_ours:
                 _write(path, ours)
         _write(self.directory / _file_of(kept.number), asdict(kept))
 
@@ -143,9 +142,8 @@ def ends_nothing(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class KeptPromise:
-    """What the training of a directory promises."""
+    """What the training of a directory promises; `terms`, `delta` and `canaries` are as for `Watch`."""
 
-    # `terms`, `delta`, `canaries`: as for `Watch`.
     terms: TrainingTerms
     delta: float
     canaries: int
@@ -154,10 +152,7 @@ class KeptPromise:
 def kept_promise(directory: Path) -> KeptPromise:
     """Return what the training promises whose rounds are kept in a directory.
 
-    Raises
-    ------
-    InputError
-        If no promise lies there, or it is damaged.
+    Raises `InputError` if no promise lies there, or it is damaged.
     """
     path = directory / _PROMISE
     require(path.is_file(), f"{path} is missing: accepted are directories in which a `Watch` with terms keeps rounds")
@@ -168,13 +163,7 @@ def kept_promise(directory: Path) -> KeptPromise:
 
 
 def seed_in(path: Path) -> int:
-    """Return the seed that a text file holds: one whole number from 0 to 2**64 - 1.
-
-    Raises
-    ------
-    InputError
-        If there is none.
-    """
+    """Return the seed, a whole number from 0 to 2**64 - 1, that a text file holds; raises `InputError` for none."""
     try:
         seed = int(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -20,7 +20,7 @@ class OneRunMethod(StrEnum):
 
     @property
     def assumption(self) -> str:
-        """Return what the bound rests on, in words."""
+        """What the bound rests on, in words."""
         return _ASSUMPTIONS[self]
 
     @property

@@ -38,15 +38,12 @@ _NEGLECTED = 1e-14  # probability at either end of the law of B that the integra
 def order_statistic_p_value(guesses: Guesses, mu: float) -> float:
     """Return the probability of guesses so good where each coin is told by N(0, 1) against N(mu, 1), from 0 to 1.
 
+    Raises `InputError` if mu is out of its range.
+
     Parameters
     ----------
     guesses, mu
-        What was counted; mu is at least 0.
-
-    Raises
-    ------
-    InputError
-        If mu is out of its range.
+        What was counted; and mu of Gaussian DP, at least 0.
 
     Examples
     --------

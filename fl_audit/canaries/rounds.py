@@ -38,15 +38,12 @@ class CanaryNote:
 
     number: int  # which canary, from 0
     is_replaced: bool | None = None  # whether its opposite is sent where it is out, and not nothing
-    # `coins`, `directions`: fingerprints of the seeds that it has.
-    coins: str | None = None
-    directions: str | None = None
-    # `size`, `norm`: number of parameters that it is spread over, and its norm in this round.
-    size: int | None = None
-    norm: float | None = None
-    # `node`, `weight`: as the server knows them, who sent it, and what its reply weighs in the average over what the
-    # heaviest of the round does, from 0 to 1.
-    node: str | None = None
+    coins: str | None = None  # fingerprint of its seed of coins
+    directions: str | None = None  # fingerprint of its seed of directions
+    size: int | None = None  # number of parameters that it is spread over
+    norm: float | None = None  # its norm in this round
+    node: str | None = None  # who sent it, as the server knows
+    # As the server knows: what its reply weighs in the average, over what the heaviest of the round does, from 0 to 1.
     weight: float | None = None
 
     def __str__(self) -> str:
@@ -102,16 +99,14 @@ class KeptRound:
     number: int  # the round, from 1
     present: tuple[CanaryNote, ...]  # the canaries whose clients answered, by number
     scores: tuple[float, ...]  # of the canaries, then of decoys
-    # `others`, `size`: how many other clients answered, None where it was not seen, and the number of parameters.
-    others: int | None = None
-    size: int | None = None
+    others: int | None = None  # how many other clients answered; None where it was not seen
+    size: int | None = None  # the number of parameters
     norm: float | None = None  # to which the strategy clips in this round; None where it does not say
     directions: str | None = None  # fingerprint of the seed of the observer's directions
     run: int | None = None  # Flower's run
     models_only: bool = False  # whether a client has kept it, who sees the models alone
-    # `before`, `after`: digests of the models before the round and after it.
-    before: str | None = None
-    after: str | None = None
+    before: str | None = None  # digest of the model before the round
+    after: str | None = None  # digest of the model after it
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -165,21 +160,20 @@ def in_words(wrong: tuple[Misfit, ...]) -> str:
     return "; ".join(map(str, wrong[:_NAMED])) + more
 
 
-def _misfits(kept: KeptRound, terms: TrainingTerms, coins: str) -> tuple[Misfit, ...]:
+def _misfits(kept: KeptRound, terms: TrainingTerms, coins: str) -> list[Misfit]:
     """Return what does not fit in a round with coins of a fingerprint; what nobody said of a canary is passed over."""
     is_replaced = terms.adjacency.relation is Relation.REPLACE
-    found = []
+    found = list[Misfit]()
     for one in kept.present:
-        norm = None if one.norm is None or kept.norm is None else one.norm >= _ROUNDED * kept.norm
         fits = {
             Mismatch.COINS: one.coins is None or one.coins == coins,
             Mismatch.OUT: one.is_replaced in (None, is_replaced),
             Mismatch.DIRECTIONS: one.directions in (None, kept.directions),
             Mismatch.SIZE: one.size in (None, kept.size),
-            Mismatch.NORM: norm is not False,
+            Mismatch.NORM: one.norm is None or kept.norm is None or one.norm >= _ROUNDED * kept.norm,
         }
         found += [Misfit(one.number, one.node, what) for what, does in fits.items() if not does]
-    return tuple(found)
+    return found
 
 
 @contextmanager
@@ -203,13 +197,7 @@ def stored_in(path: Path, what: str) -> Iterator[Any]:
 
 
 def kept_round(path: Path) -> KeptRound:
-    """Return the round that a file holds.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read.
-    """
+    """Return the round that a file holds; raises `InputError` if it cannot be read."""
     with stored_in(path, "round that canaries kept") as stored:
         scores = tuple(map(float, stored["scores"]))
         require(bool(np.isfinite(scores).all()), "scores are not finite")
@@ -232,21 +220,15 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], list[
     """Return the rounds that count, in which every canary answered once, and all that were kept, in order.
 
     Where two clients send one canary, it weighs twice what one client may; and one that is not watched may stand out
-    along the direction of a decoy.
+    along the direction of a decoy. Raises `InputError` if a file cannot be read, or no round was whole.
 
     Parameters
     ----------
     directory, canaries
         Where rounds are kept, and how many canaries there are, at least 1.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be read, or no round was whole.
     """
-    found = _kept_rounds(directory)
-    all_of_them = tuple(range(canaries))
-    whole = [one for one in found if one.numbers == all_of_them and len(one.scores) == canaries + DECOYS]
+    found, every = _kept_rounds(directory), tuple(range(canaries))
+    whole = [one for one in found if one.numbers == every and len(one.scores) == canaries + DECOYS]
     wrong = misnamed(found, canaries)
     named = f" once each, since clients name {', '.join(map(str, wrong))} twice or beside them" if wrong else ""
     what = f"{directory} holds no round in which {canaries} canaries answered{named}"
@@ -259,23 +241,20 @@ def fitting_rounds(
 ) -> tuple[list[KeptRound], tuple[Misfit, ...]]:
     """Return those of some rounds whose canaries are what the promise and the coins ask for, and what does not fit.
 
+    Raises `InputError` if no round is left.
+
     Parameters
     ----------
     rounds, terms, coin_seed
         What was kept, what the training promises, and the secret of the clients that carry canaries.
-
-    Raises
-    ------
-    InputError
-        If none is left.
     """
     coins = fingerprint(coin_seed)
     each = [(one, _misfits(one, terms, coins)) for one in rounds]
-    wrong = {misfit: None for _, found in each for misfit in found}
-    order = sorted(wrong, key=lambda one: (one.number, one.node or "", one.what))
+    wrong = dict.fromkeys(misfit for _, found in each for misfit in found)
+    order = tuple(sorted(wrong, key=lambda one: (one.number, one.node or "", one.what)))
     fitting = [one for one, found in each if not found]
-    require(bool(fitting), f"no round counts: {in_words(tuple(order))}: accepted are canaries of one setting")
-    return fitting, tuple(order)
+    require(bool(fitting), f"no round counts: {in_words(order)}: accepted are canaries of one setting")
+    return fitting, order
 
 
 def misnamed(rounds: Iterable[KeptRound], canaries: int) -> tuple[int, ...]:

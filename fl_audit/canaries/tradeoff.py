@@ -1,7 +1,6 @@
 """One-run auditing of any mechanism: lower bounds from right guesses, of epsilon alone and of a whole trade-off curve.
 
-What is asked of coins and guesses stands in `guesses`; nothing is asked of the mechanism besides: what it says of
-different coins may depend on each other in any way.
+Nothing is asked of the mechanism: what it says of different coins may depend on each other in any way.
 
 **Steinke, Nasr & Jagielski 2023.** Under (epsilon, delta)-DP no more of r guesses can be right, in law, than if each
 was right with probability q = e^epsilon / (1 + e^epsilon), up to the mistakes that delta allows. That treats every
@@ -74,22 +73,17 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
 
     Of equal scores a lot takes one for the higher, so that nothing is told by the order in which canaries are listed;
     it follows from all scores, and the coins do not touch it. Of the coins between, the higher half is called `in`.
-    Where all scores are equal, half of the guesses, and of the others, count as right.
+    Where all scores are equal, half of the guesses, and of the others, count as right. Raises `InputError` if shapes do
+    not fit, a score is NaN, or the numbers are out of range.
 
     Parameters
     ----------
-    scores
-        Higher for a likelier member, no NaN, any shape; of one world, or of several that are counted as one run.
-    is_in
-        The coins, bool, same shape.
+    scores, is_in
+        The scores, higher for a likelier member, no NaN, any shape, of one world, or of several that are counted as one
+        run; and the coins, bool, same shape.
     positive, negative
         How many scores to call members, and not members, at least 0 and together at most the number of scores. They
         must be chosen before the scores are seen: a choice of the best of several is no bound.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit, a score is NaN, or the numbers are out of range.
 
     Examples
     --------
@@ -117,15 +111,12 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
 def checked_scores(scores: ArrayLike, is_in: ArrayLike) -> tuple[Floats, Flags]:
     """Return scores and coins along one axis, or refuse them.
 
+    Raises `InputError` if shapes do not fit, coins are neither bool nor 0 and 1, there is no score, or one is NaN.
+
     Parameters
     ----------
     scores, is_in
         Numbers of one shape: scores, larger where "in" is likelier, and the coins, bool or 0 and 1.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit, coins are neither bool nor 0 and 1, there is no score, or one is NaN.
     """
     values, coins = np.asarray(scores, dtype=np.float64).ravel(), np.asarray(is_in).ravel()
     require(np.shape(scores) == np.shape(is_in), f"coins have shape {np.shape(is_in)}: accepted is {np.shape(scores)}")
@@ -147,18 +138,15 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
     """Return a bound on the probability of so many right guesses under (epsilon, delta)-DP, from 0 to 1.
 
     Source: Steinke, Nasr & Jagielski 2023, theorem 5.2. With q = e^epsilon / (1 + e^epsilon), beta = P(Bin(r, q) >= v)
-    and alpha = max over i of P(v > Bin(r, q) >= v - i) / i, i from 1 to m, the value is
-    min(1, beta + 2 m delta alpha). Beyond i = v the probability grows no more, so i stops there.
+    and alpha = max over i of P(v > Bin(r, q) >= v - i) / i, i from 1 to m, the value is min(1, beta + 2 m delta alpha).
+    Beyond i = v the probability grows no more, so i stops there. Raises `InputError` if epsilon or delta is out of its
+    range.
 
     Parameters
     ----------
     guesses, epsilon, delta
-        What was counted; at least 0; at least 0, below 1.
-
-    Raises
-    ------
-    InputError
-        If epsilon is below 0.
+        What was counted; and the promise that is held against it: epsilon, at least 0, and delta, at least 0 and below
+        1.
     """
     require_number("epsilon is", epsilon, "numbers from 0")
     require_number("delta is", delta, "numbers from 0 to below 1")
@@ -173,15 +161,12 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
 def steinke_epsilon(guesses: Guesses, delta: float, level: float) -> float:
     """Return the smallest epsilon at which the p-value reaches the level, at most 36.
 
+    Raises `InputError` if delta is out of its range.
+
     Parameters
     ----------
     guesses, delta, level
         What was counted; as for `tradeoff_epsilon`.
-
-    Raises
-    ------
-    InputError
-        If delta is out of its range.
     """
     require_number("delta is", delta, "numbers from 0 to below 1")
     if guesses.right == 0:
@@ -249,15 +234,12 @@ def tradeoff_mu(guesses: Guesses, level: float) -> float:
 def tradeoff_epsilon(guesses: Guesses, delta: float, level: float) -> float:
     """Return the lower bound on epsilon at delta from one run, whatever the mechanism, at most 36.
 
+    Raises `InputError` if delta is out of its range.
+
     Parameters
     ----------
     guesses, delta, level
         As for `tradeoff_mu`; delta is at least 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If delta is out of its range.
     """
     require_number("delta is", delta, "numbers from 0 to below 1")
     return _largest_rejected(guesses, lambda epsilon: approximate_inverse(epsilon, delta), _LARGEST_EPSILON, level)

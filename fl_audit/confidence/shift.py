@@ -9,6 +9,7 @@ scipy returns NaN for noncentralities above about 1e5, which are reached where a
 """
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -83,25 +84,21 @@ def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: 
     n1, n0 = int(member.size), int(nonmember.size)
     if min(n1, n0) < 2:
         return ShiftEstimate(0.0, 0.0)
-    shift, root = _studentised(member, nonmember), _root_of_sizes(n1, n0)
-    return _estimate(shift, root, n1 + n0 - 2, confidence)
+    return _estimate(_studentised(member, nonmember), _root_of_sizes(n1, n0), n1 + n0 - 2, confidence)
 
 
 def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEstimate:
     """Return by how many spreads normal scores grow for each unit of a known number, and its lower confidence bound.
 
     `gaussian_shift` for members that are in by known parts: least squares with a constant, whose studentised slope is
-    noncentral t with n - 2 degrees of freedom. Parts of 0 and 1 give its shift and bound.
+    noncentral t with n - 2 degrees of freedom. Parts of 0 and 1 give its shift and bound. Raises `InputError` if shapes
+    differ, a number is not finite, or the confidence is out of its range.
 
     Parameters
     ----------
     parts, scores, confidence
-        How much of a member each score holds, at least 0, and the scores, finite, shapes (n,); 0.5 or more, below 1.
-
-    Raises
-    ------
-    InputError
-        If shapes differ, a number is not finite, or the confidence is out of its range.
+        How much of a member each score holds, at least 0, and the scores, finite, both of shape (n,); and the
+        confidence of the bound, 0.5 or more and below 1.
     """
     require_number("confidence is", confidence, "numbers from 0.5 to below 1")
     held, values = _checked(parts, "parts"), _checked(scores, "canaries")
@@ -136,7 +133,8 @@ def _root_of_sizes(n1: int, n0: int) -> float:
 def detectable_shift(n1: int, n0: int, promised_mu: float, level: float, power: float = 0.9) -> float:
     """Return the smallest true mu whose lower bound exceeds a promised mu with a given probability.
 
-    The limit of detection of a verdict: a smaller breach may well pass.
+    The limit of detection of a verdict: a smaller breach may well pass. Raises `InputError` if a number is out of its
+    range.
 
     Parameters
     ----------
@@ -146,11 +144,6 @@ def detectable_shift(n1: int, n0: int, promised_mu: float, level: float, power: 
         The mu that may not be exceeded, at least 0; 1 - confidence of the lower bound, above 0 and at most 0.5.
     power
         Probability of detection, from 0.5 to below 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
 
     Examples
     --------
@@ -177,34 +170,20 @@ def detectable_slope(root: float, degrees: int, promised_mu: float, level: float
     return max(promised_mu, noncentrality_at(1 - power, critical, degrees) / root)
 
 
-def _nodes() -> tuple[Floats, Floats]:
-    """Return nodes and weights on (0, 1)."""
-    nodes, weights = legendre(200)
-    return (nodes + 1) / 2, weights / 2
-
-
 def _noncentral_t_cdf(t: float, degrees: float, noncentrality: float) -> float:
     """Return P(T <= t) for T = (Z + noncentrality) / S, Z standard normal and S^2 an independent chi^2 / degrees."""
     # One of Z and S is integrated in closed form, the other by quadrature with 200 points. The quadrature is over
     # whichever of the two has the smoother integrand, so that the error stays below 1e-11.
+    nodes, weights = legendre(200)
+    nodes, weights = (nodes + 1) / 2, weights / 2  # on (0, 1)
     if t * t >= 2 * degrees:
-        return _over_normal(t, degrees, noncentrality)
-    return _over_spread(t, degrees, noncentrality)
-
-
-def _over_normal(t: float, degrees: float, noncentrality: float) -> float:
-    """Return Phi(-ncp) + the integral of phi(z) P(S >= (z + ncp) / t) over z > -ncp."""
-    nodes, weights = _nodes()
-    start = max(-_REACH, -noncentrality)
-    z = start + (_REACH - start) * nodes
-    density = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
-    survival = gammaincc(degrees / 2, degrees / 2 * ((z + noncentrality) / t) ** 2)
-    return float(ndtr(-noncentrality) + (_REACH - start) * np.sum(weights * density * survival))
-
-
-def _over_spread(t: float, degrees: float, noncentrality: float) -> float:
-    """Return the mean of Phi(t S - ncp) over the density of S, normalised over the nodes."""
-    nodes, weights = _nodes()
+        # Phi(-ncp) + the integral of phi(z) P(S >= (z + ncp) / t) over z > -ncp.
+        start = max(-_REACH, -noncentrality)
+        z = start + (_REACH - start) * nodes
+        density = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+        survival = gammaincc(degrees / 2, degrees / 2 * ((z + noncentrality) / t) ** 2)
+        return float(ndtr(-noncentrality) + (_REACH - start) * np.sum(weights * density * survival))
+    # The mean of Phi(t S - ncp) over the density of S, normalised over the nodes.
     start, end = _spread_range(degrees)
     s = start + (end - start) * nodes
     log_density = (degrees - 1) * np.log(s) - degrees * (s * s - 1) / 2
@@ -238,7 +217,5 @@ def noncentral_t_quantile(probability: float, degrees: float, noncentrality: flo
     probability, degrees, noncentrality
         Above 0 and below 1; degrees of freedom, at least 2; at least 0, finite.
     """
-    high = noncentrality + _REACH
-    return falling_root(
-        lambda t: probability - _noncentral_t_cdf(t, degrees, noncentrality), high, xtol=1e-13 * high, rtol=1e-13
-    )
+    high, cdf = noncentrality + _REACH, partial(_noncentral_t_cdf, degrees=degrees, noncentrality=noncentrality)
+    return falling_root(lambda t: probability - cdf(t), high, xtol=1e-13 * high, rtol=1e-13)

@@ -1,5 +1,7 @@
 """Why games were told: the cause of a leak and the lines of the transcript that tell, read off what was seen."""
 
+import itertools
+
 import numpy as np
 
 from fl_audit.arrays import Flags, Floats
@@ -65,10 +67,10 @@ def _over_rounds(games: Games, present: Flags) -> str:
             "What one client adds stays in the sum for several rounds, as with momentum before the noise: each round "
             "shows it again, and the noise is for once."
         )
-    if spreads[-1] < 0.9 * spreads[0] and _is_clear(spreads[0], spreads[-1], len(noise)):
-        ratio = spreads[0] / max(spreads[-1], 1e-300)
-        return f"The noise becomes smaller from round to round: in the first it is {ratio:.1f} times that of the last."
-    return ""
+    if not (spreads[-1] < 0.9 * spreads[0] and _is_clear(spreads[0], spreads[-1], len(noise))):
+        return ""
+    ratio = spreads[0] / max(spreads[-1], 1e-300)
+    return f"The noise becomes smaller from round to round: in the first it is {ratio:.1f} times that of the last."
 
 
 def _by_size(games: Games, present: Flags) -> str:
@@ -76,10 +78,10 @@ def _by_size(games: Games, present: Flags) -> str:
     parts = [games.steps[which] for which in (present, ~present)]
     noises = (np.nan_to_num(part - np.nan_to_num(part).mean(axis=0)) for part in parts)
     one, zero = (float(np.sqrt(np.mean(noise**2))) for noise in noises)
-    if _is_clear(one, zero, parts[0].size):
-        ratio = max(one, zero) / min(one, zero)
-        return f"The size of the noise follows from who took part: one way it is {ratio:.2f} times the other."
-    return ""
+    if not _is_clear(one, zero, parts[0].size):
+        return ""
+    ratio = max(one, zero) / min(one, zero)
+    return f"The size of the noise follows from who took part: one way it is {ratio:.2f} times the other."
 
 
 def _where(games: Games, present: Flags) -> str:
@@ -98,9 +100,7 @@ def _where(games: Games, present: Flags) -> str:
 
 def _is_clear(one: float, zero: float, count: int) -> bool:
     """Return whether two spreads of normal numbers differ by more than chance."""
-    if min(one, zero) <= 0:
-        return False
-    return bool(abs(np.log(one / zero)) > _CLEAR / np.sqrt(max(count, 1)))
+    return min(one, zero) > 0 and bool(abs(np.log(one / zero)) > _CLEAR / np.sqrt(max(count, 1)))
 
 
 def telling_lines(games: Games, present: Flags, group: str) -> tuple[str, ...]:
@@ -122,11 +122,8 @@ def telling_lines(games: Games, present: Flags, group: str) -> tuple[str, ...]:
 def _released(games: Games) -> list[tuple[str, Floats]]:
     """Return every released step by name: its round, tensor and place."""
     names = [f"{name}[{place}]" for name, part in games.tensors for place in range(part.stop - part.start)]
-    return [
-        (f"round {round + 1}, step of {name}", games.steps[:, round, column])
-        for round in range(games.steps.shape[1])
-        for column, name in enumerate(names)
-    ]
+    places = itertools.product(range(games.steps.shape[1]), enumerate(names))
+    return [(f"round {at + 1}, step of {name}", games.steps[:, at, column]) for at, (column, name) in places]
 
 
 def _distance(values: Floats, present: Flags) -> float:

@@ -69,8 +69,12 @@ def along(games: Games) -> Floats:
 
 def projections(games: Games) -> Floats:
     """Return the released steps along the unit vector of the difference, shape (games, rounds); NaN counts as 0."""
-    norms = np.linalg.norm(games.direction, axis=2)
-    products = np.sum(np.nan_to_num(games.steps, nan=0.0, posinf=0.0, neginf=0.0) * games.direction, axis=2)
+    return _along(games, np.nan_to_num(games.steps, nan=0.0, posinf=0.0, neginf=0.0))
+
+
+def _along(games: Games, vectors: Floats) -> Floats:
+    """Return vectors of every game and round along the unit vector of the difference, 0 where there is none."""
+    norms, products = np.linalg.norm(games.direction, axis=2), np.sum(vectors * games.direction, axis=2)
     return np.asarray(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0))
 
 
@@ -98,9 +102,7 @@ def _shown(steps: Floats) -> Floats:
 def _beside_others(games: Games) -> Floats:
     """Return, summed over rounds, the released step and the others' mean along the difference, and its length."""
     norms = np.linalg.norm(games.direction, axis=2)
-    others = np.sum(games.others * games.direction, axis=2)
-    beside = np.divide(others, norms, out=np.zeros_like(others), where=norms > 0)
-    return np.stack([along(games), beside.sum(axis=1), norms.sum(axis=1)], axis=1)
+    return np.stack([along(games), _along(games, games.others).sum(axis=1), norms.sum(axis=1)], axis=1)
 
 
 def _sizes(games: Games) -> Floats:

@@ -24,9 +24,8 @@ class NoiseReading:
 
     shift: float  # by how much D is ahead of D', in the model's units
     spread: float  # standard deviation of the noise there
-    # `mu`, `mu_low`: shift over spread, the parameter of a Gaussian mechanism of this strength, and its lower bound.
-    mu: float
-    mu_low: float
+    mu: float  # shift over spread, the parameter of a Gaussian mechanism of this strength
+    mu_low: float  # its lower bound
     confidence: float  # of the bound, if the noise is Gaussian
     claimed_mu: float  # the largest shift over spread that the claim leaves room for, had the noise been Gaussian
     p_value: float  # of the test of normality
@@ -59,14 +58,12 @@ class Finding:
     @property
     def sentence(self) -> str:
         """What was found, in one or two sentences."""
-        attempt = self.attempt
+        attempt, said = self.attempt, _games_words(self.attempt)
         told = (
             f"{attempt.lead.kind} ({self.words}): looking at {attempt.lead.group}, {attempt.right} of "
             f"{attempt.games} games were guessed right ({attempt.right / attempt.games:.1%}; the claim allows "
-            f"{self.claimed_success:.1%})."
-        )
-        if said := _games_words(attempt):
-            told = f"{told} {said[0].upper()}{said[1:]}"
+            f"{self.claimed_success:.1%}). {said[:1].upper()}{said[1:]}"
+        ).strip()
         if not attempt.is_broken:
             return f"{told} {self.shown[0].upper()}{self.shown[1:]}: no contradiction."
         return f"{told} With {attempt.confidence:.1%} confidence {self.shown}; {self.allowed}."
@@ -90,13 +87,11 @@ class Finding:
     @property
     def cause(self) -> str:
         """Why games were told, in a sentence or two."""
-        said = [self.attempt.cause] if self.attempt.cause else []
-        if self.noise is not None and self.noise.ratio > 1 and self.noise.mu_low > self.noise.claimed_mu:
-            said.append(
-                f"There is {self.noise.ratio:.1f} times too little noise for what one of them can change (mu "
-                f"{self.noise.mu:.2f}, claimed {self.noise.claimed_mu:.2f})."
-            )
-        return " ".join(said) or f"What told is {self.attempt.lead.group}."
+        said, noise = self.attempt.cause, self.noise
+        if noise is not None and noise.ratio > 1 and noise.mu_low > noise.claimed_mu:
+            what = f"There is {noise.ratio:.1f} times too little noise for what one of them can change"
+            said += f" {what} (mu {noise.mu:.2f}, claimed {noise.claimed_mu:.2f})."
+        return said.strip() or f"What told is {self.attempt.lead.group}."
 
 
 def findings(trial: Trial, words: Mapping[str, str], mends: Mapping[str, str]) -> tuple[Finding, ...]:
@@ -109,10 +104,8 @@ def findings(trial: Trial, words: Mapping[str, str], mends: Mapping[str, str]) -
     """
     claim, order = trial.claim, list(words)
     ranked = sorted(trial.attempts, key=lambda one: (not one.is_broken, order.index(one.lead.kind) * one.is_broken))
-    return tuple(
-        Finding(one, words[one.lead.kind], mends[one.lead.kind], _noise_reading(claim, one), claim.success)
-        for one in ranked
-    )
+    kinds = [(one, words[one.lead.kind], mends[one.lead.kind]) for one in ranked]
+    return tuple(Finding(one, said, mend, _noise_reading(claim, one), claim.success) for one, said, mend in kinds)
 
 
 def opening(trial: Trial) -> str:
@@ -151,8 +144,8 @@ def untried_words(trial: Trial, most: int = 3) -> str:
     """
     said = []
     for why, kinds in not_tried(trial).items():
-        named = ", ".join(f"'{kind}'" for kind in kinds[:most])
-        said.append(f"{named}{f' and {len(kinds) - most} more' if len(kinds) > most else ''} ({why})")
+        more = f" and {len(kinds) - most} more" if len(kinds) > most else ""
+        said.append(", ".join(f"'{kind}'" for kind in kinds[:most]) + f"{more} ({why})")
     return f"Not tried: {'; '.join(said)}." if said else ""
 
 
@@ -197,16 +190,6 @@ _UNREFUTED = {
 }
 
 
-def _reach_words(trial: Trial) -> str:
-    ratio = could_find(trial)
-    if not math.isfinite(ratio):
-        return "These numbers of games could find mechanisms without noise at best."
-    return (
-        f"Nine of ten such audits find noise that is {ratio:.2g} times too small, where they look; a smaller lack may "
-        "pass."
-    )
-
-
 def claim_words(trial: Trial) -> str:
     """Return what became of the claim, in a sentence that goes on after the verdict."""
     broken = sum(attempt.is_broken for attempt in trial.attempts)
@@ -215,10 +198,14 @@ def claim_words(trial: Trial) -> str:
             ways = "one kind of game" if broken == 1 else f"{broken} kinds of games"
             return f"{ways} told more than the claim allows ({trial.claim.words})."
         case Verdict.CONSISTENT:
-            so_far = "as far as tried, " if not_tried(trial) else ""
+            so_far, ratio = "as far as tried, " if not_tried(trial) else "", could_find(trial)
+            reach = "These numbers of games could find mechanisms without noise at best."
+            if math.isfinite(ratio):
+                often = f"Nine of ten such audits find noise that is {ratio:.2g} times too small, where they look"
+                reach = f"{often}; a smaller lack may pass."
             return (
                 f"{so_far}no game told more than the claim allows ({trial.claim.words}). This is no proof: it covers "
-                f"the games that were played, at their numbers. {_reach_words(trial)}"
+                f"the games that were played, at their numbers. {reach}"
             )
         case Verdict.INCONCLUSIVE if trial.untried or (trial.unplayed and not trial.attempts):
             return f"there was no time for the games that try the leads ({trial.claim.words})."
@@ -248,10 +235,9 @@ def claim_words(trial: Trial) -> str:
 
 def refusal_words(refusal: Refusal) -> str:
     """Return a sentence about what the mechanism refused."""
-    shares = f"{refusal.share_present:.0%} of games with D and {refusal.share_absent:.0%} with D'"
-    if refusal.is_allowed:
-        return f"{refusal.kind}: refused in {shares}, as it may ({refusal.said})."
-    return f"{refusal.kind}: an ordinary input was refused in {shares} ({refusal.said})."
+    shares = f"refused in {refusal.share_present:.0%} of games with D and {refusal.share_absent:.0%} with D'"
+    told = f"{shares}, as it may" if refusal.is_allowed else f"an ordinary input was {shares}"
+    return f"{refusal.kind}: {told} ({refusal.said})."
 
 
 def trial_json(trial: Trial, found: tuple[Finding, ...]) -> dict[str, Any]:
@@ -264,16 +250,12 @@ def trial_json(trial: Trial, found: tuple[Finding, ...]) -> dict[str, Any]:
     trial, found
         A claim and the games that were played about it, and what they showed.
     """
-    worst = trial.worst
+    worst, claim = trial.worst, trial.claim
+    limits = [limit._asdict() for limit in claim.limits]
     return {
         "verdict": str(trial.verdict),
         "lower_bound": None if worst is None else finite(worst.bound),
-        "claim": {
-            "words": trial.claim.words,
-            "adjacency": str(trial.claim.adjacency),
-            "rounds": trial.claim.rounds,
-            "limits": [{"epsilon": limit.epsilon, "delta": limit.delta} for limit in trial.claim.limits],
-        },
+        "claim": {"words": claim.words, "adjacency": str(claim.adjacency), "rounds": claim.rounds, "limits": limits},
         "game": None if worst is None else worst.lead.kind,
         "findings": [_finding_json(finding) for finding in found],
         "could_find_times_too_little_noise": finite(could_find(trial)),
@@ -291,6 +273,10 @@ def trial_json(trial: Trial, found: tuple[Finding, ...]) -> dict[str, Any]:
 
 def _finding_json(finding: Finding) -> dict[str, Any]:
     attempt, reading = finding.attempt, finding.noise
+    gaussian = None
+    if reading is not None:
+        numbers = {name: getattr(reading, name) for name in ("mu", "mu_low", "claimed_mu", "shift", "spread")}
+        gaussian = numbers | {"p_value_normal": reading.p_value}
     return {
         "game": attempt.lead.kind,
         "words": finding.words,
@@ -306,10 +292,7 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
         **{name: getattr(attempt, name) for name in ("games", "share_of_games", "right")},
         "claimed_success": finding.claimed_success,
         "transcript": list(attempt.lines),
-        "if_gaussian": None
-        if reading is None
-        else {name: getattr(reading, name) for name in ("mu", "mu_low", "claimed_mu", "shift", "spread")}
-        | {"p_value_normal": reading.p_value},
+        "if_gaussian": gaussian,
         "usual_mend": finding.mend,
     }
 
@@ -325,14 +308,9 @@ def _noise_reading(claim: StatedClaim, attempt: Attempt, confidence: float = 0.9
         return None
     estimate = strength(one, zero, confidence)
     return NoiseReading(
-        shift=float(abs(one.mean() - zero.mean())),
-        spread=float(residual.std(ddof=2)),
-        mu=estimate.shift,
-        mu_low=estimate.low,
-        confidence=confidence,
-        claimed_mu=claim.allowed_mu,
-        p_value=p_value,
-    )
+        shift=float(abs(one.mean() - zero.mean())), spread=float(residual.std(ddof=2)), mu=estimate.shift,
+        mu_low=estimate.low, confidence=confidence, claimed_mu=claim.allowed_mu, p_value=p_value,
+    )  # fmt: skip
 
 
 def strength(one: Floats, zero: Floats, confidence: float) -> ShiftEstimate:

@@ -7,7 +7,7 @@ a fair coin that nothing else depends on. Under (epsilon, delta)-DP no guess is 
 right guesses is, in law, at most binomial. Nothing else is assumed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.stats import beta
@@ -32,6 +32,8 @@ def guess_trial(
 ) -> Trial:
     """Hold a claim against games that were played one after the other.
 
+    Raises `InputError` if there are too few games, or the confidence is out of its range.
+
     Parameters
     ----------
     claim, kind
@@ -44,40 +46,30 @@ def guess_trial(
     knows_others
         Whether the claim covers an observer who knows what all others sent. If not, what only such a one can tell
         refutes nothing: clients may add the noise in shares, and then theirs are known too.
-
-    Raises
-    ------
-    InputError
-        If there are too few games, or the confidence is out of its range.
     """
     require_number("games are", len(games), f"whole numbers from {LESSONS + 1}")
     require_number("confidence is", confidence, "numbers above 0.5 and below 1")
-    groups = feature_groups(games)
-    low_bits = {name: groups.pop(name) for name in LOW_BITS if name in groups}
-    beside = dict(groups) if BESIDE_OTHERS in groups and not knows_others else {}
-    if beside:
-        del groups[BESIDE_OTHERS]
-    attempt = _guessed(claim, kind, games, present, confidence, groups)
-    knowing = _guessed(claim, kind, games, present, confidence, beside) if beside and not attempt.is_broken else None
+    limit = claim.limits[-1]
+
+    def guessed(groups: dict[str, Floats]) -> Attempt:
+        """Return what guesses by some groups of features come to."""
+        right, scores, group, rule = _guesses(groups, present)
+        bound = guessed_epsilon(int(right.sum()), len(right), limit.delta, confidence)
+        are_games = int(games.taken(slice(LESSONS, None)).share_of_games(present[LESSONS:]) * len(right))
+        ceiling = guessed_epsilon(are_games, are_games, limit.delta, confidence) if are_games else 0.0
+        lead = Lead(kind, group, rule, limit, BoundMethod.CLOPPER_PEARSON, bound - limit.epsilon, 0.0)
+        return attempt_of(lead, bound, ceiling, confidence, right, scores, games, present, LESSONS)
+
+    every = feature_groups(games)
+    low_bits = {name: every.pop(name) for name in LOW_BITS if name in every}
+    by_all = {name: features for name, features in every.items() if knows_others or name != BESIDE_OTHERS}
+    attempt, floating = guessed(by_all), guessed(low_bits)
+    knowing = guessed(every) if len(by_all) < len(every) and not attempt.is_broken else None
     if knowing is not None and not knowing.is_broken:
         knowing = None
-    floating = _guessed(claim, kind, games, present, confidence, low_bits)
     verdict = verdict_of([attempt]) if knowing is None else Verdict.INCONCLUSIVE
     found = floating if floating.is_broken else None
     return Trial(claim, verdict, (attempt,), (), LESSONS, found, knowing=knowing)
-
-
-def _guessed(
-    claim: StatedClaim, kind: str, games: Games, present: Flags, confidence: float, groups: dict[str, Floats]
-) -> Attempt:
-    """Return what guesses by some groups of features come to."""
-    right, scores, group, rule = _guesses(groups, present)
-    count, limit = len(right), claim.limits[-1]
-    bound = guessed_epsilon(int(right.sum()), count, limit.delta, confidence)
-    are_games = int(games.taken(slice(LESSONS, None)).share_of_games(present[LESSONS:]) * count)
-    ceiling = guessed_epsilon(are_games, are_games, limit.delta, confidence) if are_games else 0.0
-    lead = Lead(kind, group, rule, limit, BoundMethod.CLOPPER_PEARSON, bound - limit.epsilon, 0.0)
-    return attempt_of(lead, bound, ceiling, confidence, right, scores, games, present, LESSONS)
 
 
 def most_telling(pilots: Sequence[tuple[Games, Flags]], claim: StatedClaim) -> int:
@@ -88,32 +80,27 @@ def most_telling(pilots: Sequence[tuple[Games, Flags]], claim: StatedClaim) -> i
     pilots, claim
         Games of every way and whether D was played, and the claim.
     """
-    margins = [
-        leads("", games, present, claim.limits, len(games))[0].margin
-        if min(present.sum(), (~present).sum()) >= 4
-        else -np.inf
-        for games, present in pilots
-    ]
-    return int(np.argmax(margins))
+
+    def margin(games: Games, present: Flags) -> float:
+        can_teach = min(present.sum(), (~present).sum()) >= 4
+        return leads("", games, present, claim.limits, len(games))[0].margin if can_teach else -np.inf
+
+    return int(np.argmax([margin(*one) for one in pilots]))
 
 
 def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -> float:
     """Return a lower bound on epsilon at delta from right guesses of fair coins, at least 0; 0 certifies nothing.
 
     The share of right guesses that is certain by Clopper & Pearson, put into the limit on it under (epsilon, delta)-DP:
-    epsilon = ln((share - delta) / (1 - share)).
+    epsilon = ln((share - delta) / (1 - share)). Raises `InputError` if there is no guess, or more are right than there
+    are.
 
     Parameters
     ----------
     right, guesses
         How many guesses were right, at least 0, and how many there were, at least 1 and at least `right`.
     delta, confidence
-        At least 0 and below 1; above 0.5 and below 1.
-
-    Raises
-    ------
-    InputError
-        If there is no guess, or more are right than there are.
+        The delta of the bound, at least 0 and below 1; and its confidence, above 0.5 and below 1.
 
     Examples
     --------
@@ -155,7 +142,9 @@ def _guesses(groups: dict[str, Floats], present: Flags) -> tuple[Flags, Floats, 
     scores = np.zeros((len(names), count))
     rules: dict[str, Rule] = {}
     followed = np.zeros(count, dtype=np.int64)
-    for start, stop in _blocks(count):
+    stop = _BLOCK
+    while stop < count:
+        start, stop = stop, min(count, stop + max(_BLOCK, stop // 10))  # later blocks are longer
         past = present[:start]
         followed[start:stop] = _leader((scores[:, _BLOCK:start] > 0) == past[_BLOCK:])
         if min(np.sum(past), np.sum(~past)) < 2:
@@ -170,15 +159,6 @@ def _guesses(groups: dict[str, Floats], present: Flags) -> tuple[Flags, Floats, 
     group = names[int(np.bincount(followed[LESSONS:]).argmax())]
     nothing: Rule = lambda values: np.zeros(len(values))  # noqa: E731
     return (chosen > 0) == present[LESSONS:], chosen, group, rules.get(group, nothing)
-
-
-def _blocks(count: int) -> Iterator[tuple[int, int]]:
-    """Give the blocks of games that are guessed with the same rules; later ones are longer."""
-    start = _BLOCK
-    while start < count:
-        stop = min(count, start + max(_BLOCK, start // 10))
-        yield start, stop
-        start = stop
 
 
 def _leader(right: Flags) -> int:

@@ -99,7 +99,9 @@ def leads(kind: str, games: Games, present: Flags, limits: tuple[Limit, ...], fr
     limits, fresh
         What follows from the claim; how many games may try a lead: few games prove little at a small delta.
     """
-    teaches = _half(present)
+    teaches = np.zeros(len(present), dtype=bool)  # every second game of either truth
+    for side in (True, False):
+        teaches[np.flatnonzero(present == side)[::2]] = True
     truth, groups = present[~teaches], feature_groups(games)
     ranked = list[tuple[float, Limit, str, Floats]]()
     for group, features in groups.items():
@@ -107,21 +109,13 @@ def leads(kind: str, games: Games, present: Flags, limits: tuple[Limit, ...], fr
         margin, limit = margin_of(scores, truth, limits, fresh // 2)
         ranked.append((margin, limit, group, scores))
     ranked.sort(key=lambda entry: -entry[0])
-    best = [next((entry for entry in ranked if (entry[2] in LOW_BITS) == low), None) for low in (False, True)]
+    best = [[entry for entry in ranked if (entry[2] in LOW_BITS) == low][:1] for low in (False, True)]
     found = []
-    for margin, limit, group, scores in (entry for entry in best if entry is not None):
+    for margin, limit, group, scores in (*best[0], *best[1]):
         rule = learned_rule(groups[group], present)
         threshold = _best_threshold(rule(groups[group]), present)
         found.append(Lead(kind, group, rule, limit, _method(scores, truth, limit.delta), margin, threshold))
     return sorted(found, key=lambda lead: -lead.margin)
-
-
-def _half(present: Flags) -> Flags:
-    """Return a mask of every second game of either truth."""
-    mask = np.zeros(len(present), dtype=bool)
-    for truth in (True, False):
-        mask[np.flatnonzero(present == truth)[::2]] = True
-    return mask
 
 
 def margin_of(scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: int) -> tuple[float, Limit]:
@@ -204,13 +198,12 @@ def least_shift(limit: Limit, games: int, level: float) -> float:
 
 def _cautious_shift(one: Floats, zero: Floats) -> float:
     """Return the shift of two normal laws with this area under the ROC curve, less one standard error."""
-    ordered = rankdata(np.concatenate([one, zero]))
-    pairs = one.size * zero.size
-    area = (ordered[: one.size].sum() - one.size * (one.size + 1) / 2) / pairs
     if np.min(one) > np.max(zero):
         spread = math.sqrt((np.var(one) + np.var(zero)) / 2)
         gap = float(np.mean(one) - np.mean(zero))
         return min(_SURE, gap / spread if spread > gap / _SURE else _SURE)
+    ordered, pairs = rankdata(np.concatenate([one, zero])), one.size * zero.size
+    area = (ordered[: one.size].sum() - one.size * (one.size + 1) / 2) / pairs
     shift = math.sqrt(2) * float(ndtri(min(max(area, 0.5 / pairs), 1 - 0.5 / pairs)))
     return max(0.0, shift - math.sqrt(1 / one.size + 1 / zero.size))
 

@@ -49,9 +49,8 @@ class Games:
     direction: Floats
     others: Floats
     own: Floats
-    # `contributed`, `has_release`: as of `Seen`, bool (games,).
-    contributed: Flags
-    has_release: Flags
+    contributed: Flags  # as of `Seen`, bool (games,)
+    has_release: Flags  # as of `Seen`, bool (games,)
     numbers: Floats  # shape (games, names); NaN where a number was missing
     names: tuple[str, ...]  # names of the numbers, shape (names,)
     refused: Flags  # whether the mechanism refused to go on, bool (games,)
@@ -90,17 +89,14 @@ def stacked(
     if names is None:
         names = tuple(sorted({name for one in seen for name in one.numbers}))
     numbers = np.array([[one.numbers.get(name, np.nan) for name in names] for one in seen], dtype=np.float64)
-
     arrays = {part: np.stack([np.asarray(getattr(one, part), dtype=np.float64) for one in seen]) for part in _ARRAYS}
+    flags = [(one.contributed, one.has_release, one.refusal is not None) for one in seen]
+    contributed, has_release, refused = np.array(flags).T
+    table = numbers.reshape(len(seen), len(names))
     return Games(
-        **arrays,
-        contributed=np.array([one.contributed for one in seen]),
-        has_release=np.array([one.has_release for one in seen]),
-        numbers=numbers.reshape(len(seen), len(names)),
-        names=names,
-        refused=np.array([one.refusal is not None for one in seen]),
+        **arrays, contributed=contributed, has_release=has_release, numbers=table, names=names, refused=refused,
         tensors=tensors,
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -113,18 +109,15 @@ class Sketch:
     """
 
     parts: tuple[tuple[str, slice], ...]  # name and slice of every tensor, or of neighbouring ones together
-    # `sets`, `signs`: to which set a parameter belongs and with which sign, shape (parameters,).
-    sets: Integers
-    signs: Floats
+    sets: Integers  # to which set a parameter belongs, shape (parameters,)
+    signs: Floats  # with which sign it counts there, shape (parameters,)
     shown: Integers  # places of the values that are kept, shape (at most 64,)
 
     @property
     def columns(self) -> tuple[tuple[str, slice], ...]:
         """Names and slices of the columns, as `Games.tensors`."""
-        count = len(self.parts)
-        along = [
-            (f"{name}, along the difference", slice(place, place + 1)) for place, (name, _) in enumerate(self.parts)
-        ]
+        count, names = len(self.parts), (f"{name}, along the difference" for name, _ in self.parts)
+        along = [(name, slice(place, place + 1)) for place, name in enumerate(names)]
         sums = ("the sums of its tensors", slice(count, 2 * count))
         return (*along, sums, ("its sums along public random directions", slice(2 * count, 2 * count + _PUBLIC)))
 
@@ -136,11 +129,9 @@ class Sketch:
         vectors, difference
             Shape (rounds, parameters), and what differs between D and D', likewise; zeros where it is not known.
         """
-        products = [np.sum(vectors[:, part] * difference[:, part], axis=1) for _, part in self.parts]
-        along = [
-            np.divide(product, length, out=np.zeros(len(vectors)), where=length > 0)
-            for product, length in zip(products, self._lengths(difference), strict=True)
-        ]
+        products = np.stack([np.sum(vectors[:, part] * difference[:, part], axis=1) for _, part in self.parts])
+        lengths = np.stack(self._lengths(difference))
+        along = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
         sums = [vectors[:, part].sum(axis=1) for _, part in self.parts]
         counts = np.maximum(np.bincount(self.sets, minlength=_PUBLIC), 1)
         public = [np.bincount(self.sets, self.signs * row, _PUBLIC) / np.sqrt(counts) for row in vectors]
@@ -162,25 +153,16 @@ class Sketch:
 def sketch(shapes: Mapping[str, tuple[int, ...]]) -> Sketch:
     """Return the sketch of models with such tensors; it is the same in every process.
 
-    The tensors stand in the order in which they are flattened; there is at least one.
-
-    Raises
-    ------
-    InputError
-        If there is no parameter.
+    The tensors stand in the order in which they are flattened; there is at least one. Raises `InputError` if there is
+    no parameter.
     """
     sizes = [int(np.prod(shape)) for shape in shapes.values()]
     require(sum(sizes) > 0, "a model without parameters cannot be watched: accepted is at least one")
-    stops = np.cumsum(sizes)
+    stops, names = np.cumsum(sizes), list(shapes)
     groups = np.array_split(np.arange(len(sizes)), min(_PARTS, len(sizes)))
-    names = list(shapes)
-    parts = tuple(
-        (
-            names[group[0]] if len(group) == 1 else f"{names[group[0]]} to {names[group[-1]]}",
-            slice(int(stops[group[0]] - sizes[group[0]]), int(stops[group[-1]])),
-        )
-        for group in groups
-    )
+    ends = [(group[0], group[-1]) for group in groups]
+    called = [names[a] if a == z else f"{names[a]} to {names[z]}" for a, z in ends]
+    parts = tuple(zip(called, [slice(int(stops[a] - sizes[a]), int(stops[z])) for a, z in ends], strict=True))
     total = int(stops[-1])
     draws = generator(0, Purpose.PUBLIC_DIRECTIONS, client=total)
     sets = draws.integers(_PUBLIC, size=total)

@@ -40,10 +40,7 @@ CHUNK = 20
 class Budget:
     """How many games are played.
 
-    Raises
-    ------
-    InputError
-        If a number of games is no multiple of `CHUNK`, or the shares do not add up to 1.
+    Raises `InputError` if a number of games is no multiple of `CHUNK`, or the shares do not add up to 1.
     """
 
     pilot: int = 400  # games that look for leads, of every kind that is looked at closely
@@ -84,9 +81,8 @@ class Attempt:
     games: int  # how many games were played at this stage
     share_of_games: float  # the share of them in which a model was released and the differing contribution arrived
     right: int  # how many of them were guessed right, with a threshold learned before
-    # `scores`, `present`: the scores and what was played, shape (games,).
-    scores: Floats
-    present: Flags
+    scores: Floats  # the score of each game, shape (games,)
+    present: Flags  # whether D was played, shape (games,)
     along: Floats  # what was released along the differing contribution, summed over rounds, shape (games,)
     lines: tuple[str, ...]  # the lines of the transcript that tell most
     cause: str = ""  # why games were told, as far as it can be seen; empty where it cannot
@@ -103,9 +99,8 @@ class Refusal:
 
     kind: str  # the kind of game
     said: str  # what was raised, in one line
-    # `share_present`, `share_absent`: share of games refused where D was played, and where D' was.
-    share_present: float
-    share_absent: float
+    share_present: float  # share of games refused where D was played
+    share_absent: float  # share of games refused where D' was played
     is_allowed: bool  # whether the input was malformed, so that refusing it is right
 
 
@@ -133,14 +128,11 @@ class Trial:
     # The attempt that looked at nothing but low bits, None if no such lead seemed to break the claim. Where it does,
     # floating-point arithmetic leaks: a claim about real numbers does not cover that, and the verdict leaves it out.
     floating: Attempt | None = None
-    # `unplayed`, `untried`: kinds of games for which the time was too short: to play any, and to try their leads on
-    # fresh games.
-    unplayed: tuple[str, ...] = ()
-    untried: tuple[str, ...] = ()
+    unplayed: tuple[str, ...] = ()  # kinds of games for which the time was too short to play any
+    untried: tuple[str, ...] = ()  # kinds for which the time was too short to try their leads on fresh games
     # Kinds of games that seemed to break the claim, and for which the budget had no fresh games: others did more.
     passed_over: tuple[str, ...] = ()
-    # Kinds without a single game: nothing was released, or what differs never arrived.
-    silent: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()  # kinds without a single game: nothing was released, or what differs never arrived
     refused: tuple[str, ...] = ()  # kinds of which every game was refused, though the input was an ordinary one
     # The attempt that breaks the claim for who knows what all others sent, where the claim covers no such observer and
     # no other attempt breaks it.
@@ -198,11 +190,10 @@ def put_on_trial(
         pilots += scout
         if np.any(games.refused):
             one, zero = (float(np.mean(games.refused[which])) for which in (present, ~present))
-            refusal = Refusal(kind, said(kind), one, zero, is_allowed=kind in malformed)
-            refusals.append(refusal)
+            refusals.append(Refusal(kind, said(kind), one, zero, is_allowed=kind in malformed))
             if np.all(games.refused):
                 entirely.add(kind)
-            if refusal.is_allowed or kind in entirely:
+            if kind in malformed or kind in entirely:
                 continue
         if games.share_of_games(present) == 0:
             silent.append(kind)
@@ -278,12 +269,10 @@ def _attempt(lead: Lead, games: Games, present: Flags, confidence: float) -> Att
     # A number that none of these games showed is missing in all of them.
     missing = np.tile([0.0, 1.0], (len(games), 1))
     scores = lead.rule(feature_groups(games).get(lead.group, missing))
-    one, zero, delta = scores[present], scores[~present], lead.limit.delta
-    bound = epsilon_lower_bound(one, zero, delta, confidence, lead.method)
-    share = games.share_of_games(present)
-    ceiling = bound_limit(lead.method, int(share * one.size), int(share * zero.size), delta, confidence)
-    right = (scores > lead.threshold) == present
-    return attempt_of(lead, bound.epsilon, ceiling, confidence, right, scores, games, present)
+    one, zero, share = scores[present], scores[~present], games.share_of_games(present)
+    bound = epsilon_lower_bound(one, zero, lead.limit.delta, confidence, lead.method).epsilon
+    ceiling = bound_limit(lead.method, int(share * one.size), int(share * zero.size), lead.limit.delta, confidence)
+    return attempt_of(lead, bound, ceiling, confidence, (scores > lead.threshold) == present, scores, games, present)
 
 
 def attempt_of(
@@ -308,24 +297,16 @@ def attempt_of(
     """
     counted = games.taken(slice(lessons, None))
     return Attempt(
-        lead=lead,
-        bound=bound,
-        confidence=confidence,
-        ceiling=ceiling,
-        games=len(scores),
-        share_of_games=counted.share_of_games(present[lessons:]),
-        right=int(right.sum()),
-        scores=scores,
-        present=present[lessons:],
-        along=along(counted),
-        lines=telling_lines(games, present, lead.group),
+        lead=lead, bound=bound, confidence=confidence, ceiling=ceiling, games=len(scores),
+        share_of_games=counted.share_of_games(present[lessons:]), right=int(right.sum()), scores=scores,
+        present=present[lessons:], along=along(counted), lines=telling_lines(games, present, lead.group),
         cause=cause_of(games, present, lead.group),
-    )
+    )  # fmt: skip
 
 
 def verdict_of(attempts: Sequence[Attempt]) -> Verdict:
     """Return what some attempts make of a claim."""
     if any(attempt.is_broken for attempt in attempts):
         return Verdict.VIOLATED
-    can = [attempt for attempt in attempts if attempt.ceiling > attempt.lead.limit.epsilon]
+    can = any(attempt.ceiling > attempt.lead.limit.epsilon for attempt in attempts)
     return Verdict.CONSISTENT if can else Verdict.INCONCLUSIVE

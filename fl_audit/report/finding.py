@@ -70,11 +70,9 @@ class Row:
     name: str  # what the number is, with its unit
     value: Any  # the number itself; None where it was not determined
     basis: str = ""  # how it was found, by whom it is accounted for, what it assumes
-    # `low`, `high`, `confidence`: its interval, and the least probability with which that covers; None where there is
-    # none.
-    low: float | None = None
-    high: float | None = None
-    confidence: float | None = None
+    low: float | None = None  # lower end of its interval; None where there is none, or no limit
+    high: float | None = None  # upper end of its interval; None where there is none, or no limit
+    confidence: float | None = None  # the least probability with which the interval covers; None where there is none
     limit: float | None = None  # what the promise allows; None where the promise says nothing of it
     is_least: bool = False  # whether the promise allows no less than `limit`, and not no more
     is_share: bool = False  # whether it reads best as a percentage

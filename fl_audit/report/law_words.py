@@ -5,25 +5,8 @@ from typing import assert_never
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
 from fl_audit.evidence.finished_run import RunFacts
 from fl_audit.learning.local_training import LocalSchedule
-from fl_audit.mechanisms.contribution import (
-    AdaptiveClipping,
-    Everybody,
-    FixedClipping,
-    FixedCohort,
-    LocalTraining,
-    NoClipping,
-    PoissonSampling,
-    PrivateTraining,
-    RecordGradients,
-)
-from fl_audit.mechanisms.noise import (
-    CentralGaussian,
-    CorrelatedGaussian,
-    DistributedGaussian,
-    InsideTraining,
-    LocalGaussian,
-    NoNoise,
-)
+from fl_audit.mechanisms import contribution
+from fl_audit.mechanisms import noise as noises
 from fl_audit.mechanisms.standpoint import Place
 from fl_audit.privacy.events import GaussianRelease
 from fl_audit.privacy.matrices import StrategyKind
@@ -72,11 +55,11 @@ def randomiser_text(randomiser: RecordRandomiser) -> str:
 def contribution_text(facts: RunFacts) -> str:
     """Return what one unit adds to a round."""
     match facts.game.law.contribution:
-        case RecordGradients():
+        case contribution.RecordGradients():
             return "each record its clipped gradient"
-        case LocalTraining(schedule):
+        case contribution.LocalTraining(schedule):
             return f"each client its clipped update after {_schedule_text(schedule)}"
-        case PrivateTraining(schedule):
+        case contribution.PrivateTraining(schedule):
             return f"each client its update after {_schedule_text(schedule)} by DP-SGD, private already"
         case _:
             assert_never(facts.game.law.contribution)
@@ -91,26 +74,26 @@ def _schedule_text(schedule: LocalSchedule) -> str:
 def noise_source_text(facts: RunFacts) -> str:
     """Return who adds which noise."""
     match facts.game.law.noise:
-        case NoNoise():
+        case noises.NoNoise():
             return "none"
-        case InsideTraining():
+        case noises.InsideTraining():
             return "in every step of the clients' training: each client adds it to its own clipped gradients"
-        case CentralGaussian():
+        case noises.CentralGaussian():
             return "central: the server adds it to the sum"
-        case DistributedGaussian(_, clients):
+        case noises.DistributedGaussian(_, clients):
             return f"distributed: each of {clients:,} clients adds 1/{clients:,} of the variance, the server none"
-        case LocalGaussian(_, clients):
+        case noises.LocalGaussian(_, clients):
             return (
                 f"local: each of {clients:,} clients adds all of it to what it sends, so the sum holds {clients:,} "
                 "times the variance"
             )
-        case CorrelatedGaussian() as noise:
-            return f"correlated over rounds: the server adds it, {_matrix_text(facts, noise)}"
+        case noises.CorrelatedGaussian() as added:
+            return f"correlated over rounds: the server adds it, {_matrix_text(facts, added)}"
         case _:
             assert_never(facts.game.law.noise)
 
 
-def _matrix_text(facts: RunFacts, noise: CorrelatedGaussian) -> str:
+def _matrix_text(facts: RunFacts, noise: noises.CorrelatedGaussian) -> str:
     match noise.matrix:
         case StrategyKind.TREE:
             matrix = f"by the binary tree over {plural(noise.rounds, 'round')}"
@@ -127,7 +110,7 @@ def _matrix_text(facts: RunFacts, noise: CorrelatedGaussian) -> str:
 def multiplier_text(facts: RunFacts) -> str:
     """Return what the accountant's noise multiplier is."""
     law = facts.game.law
-    if isinstance(law.noise, CorrelatedGaussian):
+    if isinstance(law.noise, noises.CorrelatedGaussian):
         return "noise standard deviation over the largest difference of all rounds together"
     if law.is_adaptive:
         return "of the sum of updates and the count of short ones together (Andrew et al. 2021, theorem 1)"
@@ -138,14 +121,14 @@ def multiplier_text(facts: RunFacts) -> str:
 def mu_text(facts: RunFacts) -> str:
     """Return how the promised mu follows from the noise multiplier z."""
     law = facts.game.law
-    if isinstance(law.participation, FixedCohort) and not isinstance(law.noise, CorrelatedGaussian):
+    if isinstance(law.participation, contribution.FixedCohort) and not isinstance(law.noise, noises.CorrelatedGaussian):
         return "square root of the rounds in which a client takes part over z"
     match law.noise:
-        case InsideTraining():
+        case noises.InsideTraining():
             return "square root of the most steps that a client takes, over z"
-        case CorrelatedGaussian():
+        case noises.CorrelatedGaussian():
             return "1 over z"
-        case CentralGaussian() | DistributedGaussian() | LocalGaussian() | NoNoise():
+        case noises.CentralGaussian() | noises.DistributedGaussian() | noises.LocalGaussian() | noises.NoNoise():
             return "square root of rounds over z"
         case _:
             assert_never(law.noise)
@@ -162,11 +145,8 @@ def noise_text(facts: RunFacts) -> str:
     if facts.guarantee is not None and facts.is_amplified:
         seen = ", which the insider sees" if facts.game.standpoint.sees_participation else ""
         text += f", {unit_words(facts.relation).many} sampled at rate {facts.guarantee.sampling_rate:g}{seen}"
-    return (
-        text
-        if facts.game.law.is_private_release
-        else f"{text}; noise follows the data, so for this pair of data sets only"
-    )
+    only = "" if facts.game.law.is_private_release else "; noise follows the data, so for this pair of data sets only"
+    return f"{text}{only}"
 
 
 def _of_clients(facts: RunFacts) -> str:
@@ -184,25 +164,28 @@ def _of_clients(facts: RunFacts) -> str:
 def known_noise_text(facts: RunFacts) -> str:
     """Return what part of the noise the insider knows; empty where it can know none."""
     law, standpoint = facts.game.law, facts.game.standpoint
-    if not law.clients_add_noise or isinstance(law.noise, InsideTraining):
+    if not law.clients_add_noise or isinstance(law.noise, noises.InsideTraining):
         return ""
     if standpoint.place is Place.SERVER:
         return "none: the server sees each contribution by itself, with that client's own noise on it"
     others = f" and those of {plural(standpoint.colluders, 'colluder')}" if standpoint.colluders else ""
-    return (
-        f"its own share{others}, {standpoint.known_shares} of {plural(facts.game.clients, 'share')}, which it subtracts"
-    )
+    shares = f"{standpoint.known_shares} of {plural(facts.game.clients, 'share')}"
+    return f"its own share{others}, {shares}, which it subtracts"
 
 
 def participation_text(facts: RunFacts) -> str:
     """Return who takes part in a round, and whether that protects anybody."""
-    one = unit_words(facts.relation).one
+    words = unit_words(facts.relation)
     match facts.game.law.participation:
-        case Everybody():
-            return f"every {one} in every round"
-        case PoissonSampling(rate):
-            return f"each {one} in each round on its own with probability {rate:g}; {_seen_text(facts)}"
-        case FixedCohort() as cohorts:
+        case contribution.Everybody():
+            return f"every {words.one} in every round"
+        case contribution.PoissonSampling(rate):
+            rounds = f"in which rounds {words.differing} does"
+            seen = f"{rounds} is secret, and sampling adds protection"
+            if facts.game.standpoint.sees_participation:
+                seen = f"the insider is told {rounds}: only being left out protects it"
+            return f"each {words.one} in each round on its own with probability {rate:g}; {seen}"
+        case contribution.FixedCohort() as cohorts:
             often = cohorts.participations(facts.game.rounds)
             return (
                 f"cohorts of {cohorts.size:,} of {cohorts.clients:,} clients in a public order: a client takes part in "
@@ -213,21 +196,14 @@ def participation_text(facts: RunFacts) -> str:
             assert_never(facts.game.law.participation)
 
 
-def _seen_text(facts: RunFacts) -> str:
-    rounds = f"in which rounds {unit_words(facts.relation).differing} does"
-    if facts.game.standpoint.sees_participation:
-        return f"the insider is told {rounds}: only being left out protects it"
-    return f"{rounds} is secret, and sampling adds protection"
-
-
 def clipping_text(facts: RunFacts) -> str:
     """Return how long one contribution may be."""
     match facts.game.law.clipping:
-        case NoClipping():
+        case contribution.NoClipping():
             return "none"
-        case FixedClipping(norm):
+        case contribution.FixedClipping(norm):
             return f"fixed norm C = {number_text(norm)}"
-        case AdaptiveClipping() as adaptive:
+        case contribution.AdaptiveClipping() as adaptive:
             return (
                 f"adaptive norm C, {number_text(adaptive.norm)} in the first round; it follows the length that "
                 f"{percent(adaptive.quantile)} of the updates keep within, by a count with noise of its own, and the "
@@ -254,39 +230,26 @@ def standpoint_text(facts: RunFacts) -> str:
 
 def watcher_text(facts: RunFacts) -> str:
     """Return against whom the promise is made, as what follows `nobody who`."""
-    beside = "".join(f" {text}," for text in (_even_text(facts), _telling_text(facts)) if text)
-    return f"watches this training,{beside}" if beside else "watches this training"
-
-
-def _even_text(facts: RunFacts) -> str:
-    """Return who knows a part of the noise and still is promised against."""
-    standpoint, law = facts.game.standpoint, facts.game.law
+    standpoint, law, words = facts.game.standpoint, facts.game.law, unit_words(facts.relation)
+    even = told = ""
     if not law.weighs_exactly or (law.clients_add_noise and standpoint.place is Place.SERVER):
-        return "not even the server that collects what participants send"
-    if not law.clients_add_noise:
-        return ""
-    if standpoint.colluders:
-        return f"even as a participant who knows the noise of {plural(standpoint.colluders, 'other')}"
-    return "even as a participant"
-
-
-def _telling_text(facts: RunFacts) -> str:
-    """Return what is told of who takes part, where rounds are sampled."""
-    if not facts.is_amplified:
-        return ""
-    if facts.game.standpoint.sees_participation:
-        return f"even if told in which rounds that {unit_words(facts.relation).one} takes part"
-    return f"and is not told {unit_words(facts.relation).secret_rounds}"
+        even = " not even the server that collects what participants send,"
+    elif law.clients_add_noise:  # who knows a part of the noise
+        others = f" who knows the noise of {plural(standpoint.colluders, 'other')}" if standpoint.colluders else ""
+        even = f" even as a participant{others},"
+    if facts.is_amplified and standpoint.sees_participation:
+        told = f" even if told in which rounds that {words.one} takes part,"
+    elif facts.is_amplified:
+        told = f" and is not told {words.secret_rounds},"
+    return f"watches this training{',' if even or told else ''}{even}{told}"
 
 
 def insider_text(facts: RunFacts) -> str:
     """Return who the strongest insider is, for a reader who knows nothing of it."""
     standpoint = facts.game.standpoint
     if standpoint.place is Place.SERVER:
-        return (
-            "the server itself, which already knows everything except that one answer and sees what each participant "
-            "sends"
-        )
+        knows = "the server itself, which already knows everything except that one answer"
+        return f"{knows} and sees what each participant sends"
     beside = ["sees all that is shared during training"]
     if facts.game.law.clients_add_noise:
         others = f" and that of {plural(standpoint.colluders, 'other')}" if standpoint.colluders else ""

@@ -19,12 +19,8 @@ _MOST_NUMBERED = 5  # more rounds or canaries are not listed
 
 def live_lines(numbers: LiveNumbers) -> list[str]:
     """Return what a terminal says of what is known now."""
-    facts = (f"{fact.name}: {fact.value} ({fact.note})" for fact in _facts(numbers))
-    return [
-        f"{numbers.verdict}: {_progress(numbers)}. {_opening(numbers)}",
-        *(f"* {one}" for one in facts),
-        f"* Next: {_next(numbers)}",
-    ]
+    facts = [f"* {fact.name}: {fact.value} ({fact.note})" for fact in _facts(numbers)]
+    return [f"{numbers.verdict}: {_progress(numbers)}. {_opening(numbers)}", *facts, f"* Next: {_next(numbers)}"]
 
 
 def write_live_page(numbers: LiveNumbers, path: Path) -> Path:
@@ -35,13 +31,14 @@ def write_live_page(numbers: LiveNumbers, path: Path) -> Path:
     numbers, path
         What is known now, and where to.
     """
-    facts = "\n".join(fact_html(fact) for fact in _facts(numbers))
+    facts = "\n".join(map(fact_html, _facts(numbers)))
+    body = f'<dl class="facts">\n{facts}\n</dl>\n{_table(numbers)}<p>{_assumption(numbers)}</p>'
     page = html_page(
         title=f"Live audit: {numbers.verdict}",
         heading="One training as its own audit",
         subtitle=str(numbers.promise.claim),
         opening=_opening(numbers),
-        body=f'<dl class="facts">\n{facts}\n</dl>\n{_table(numbers)}<p>{_assumption(numbers)}</p>',
+        body=body,
         banner=verdict_banner(numbers.verdict, _progress(numbers)),
         step=_next(numbers),
     )
@@ -51,19 +48,15 @@ def write_live_page(numbers: LiveNumbers, path: Path) -> Path:
 
 
 def _assumption(numbers: LiveNumbers) -> str:
-    taken = (
-        (
-            numbers.knows_others,
-            "How many other clients answered was not seen: it is taken that their updates do not lie over the noise.",
-        ),
-        (
-            numbers.doubts.knows_canaries,
-            "What canaries send where they are out, and with which coins, was not noted: it is taken to be as the "
-            "promise and the coins have it, as far as the scores do not speak against it.",
-        ),
-        (numbers.knows_weights, "What replies weigh was not seen: none is taken to outweigh a canary."),
-    )
-    unseen = "".join(f" {text}" for is_known, text in taken if not is_known)
+    unseen = ""
+    if not numbers.knows_others:
+        unseen += " How many other clients answered was not seen:"
+        unseen += " it is taken that their updates do not lie over the noise."
+    if not numbers.doubts.knows_canaries:
+        unseen += " What canaries send where they are out, and with which coins, was not noted: it is taken to be as"
+        unseen += " the promise and the coins have it, as far as the scores do not speak against it."
+    if not numbers.knows_weights:
+        unseen += " What replies weigh was not seen: none is taken to outweigh a canary."
     return f"{numbers.finding.method.assumption}{unseen}{_light(numbers)}"
 
 
@@ -92,12 +85,11 @@ def _progress(numbers: LiveNumbers) -> str:
 
 def _opening(numbers: LiveNumbers) -> str:
     found, promise = numbers.finding, numbers.promise
-    at = f"at delta {number_text(promise.delta, 3)}"
+    lower, at = number_text(found.epsilon_lower, 3), f"at delta {number_text(promise.delta, 3)}"
     return (
-        f"With noise as weak as the canaries certify, the training tells an epsilon of at least "
-        f"{number_text(found.epsilon_lower, 3)} {at} ({percent(found.confidence)} confidence in one look that was "
-        "chosen beforehand, and less for who looks again); "
-        f"{number_text(promise.epsilon, 3)} is promised."
+        f"With noise as weak as the canaries certify, the training tells an epsilon of at least {lower} {at} "
+        f"({percent(found.confidence)} confidence in one look that was chosen beforehand, and less for who looks "
+        f"again); {number_text(promise.epsilon, 3)} is promised."
     )
 
 
@@ -120,10 +112,8 @@ def _facts(numbers: LiveNumbers) -> tuple[Fact, ...]:
 def _next(numbers: LiveNumbers) -> str:
     match numbers.verdict:
         case Verdict.VIOLATED if numbers.is_overrun:
-            return (
-                f"Stop the training: {plural(numbers.released, 'round')} were released where "
-                f"{numbers.promise.rounds:,} are promised, and every further one spends more."
-            )
+            where = f"{plural(numbers.released, 'round')} were released where {numbers.promise.rounds:,} are promised"
+            return f"Stop the training: {where}, and every further one spends more."
         case Verdict.VIOLATED:
             return (
                 "Stop the training and hand out none of its models. Hold the standard deviation that is really added "
@@ -148,10 +138,8 @@ def _next(numbers: LiveNumbers) -> str:
         case Verdict.INCONCLUSIVE:
             if numbers.is_promising:
                 return f"Look again after {numbers.rounds_needed:,} whole rounds: these could not have told."
-            return (
-                "Send more canaries in the next training: with so few, not even all of its rounds can tell "
-                f"{BREACH:g} times the promise.{_light(numbers)}"
-            )
+            few = "with so few, not even all of its rounds can tell"
+            return f"Send more canaries in the next training: {few} {BREACH:g} times the promise.{_light(numbers)}"
         case Verdict.NOT_AUDITED | Verdict.NO_PROMISE:
             raise AssertionError("a watched training has a promise and is audited")
         case _:

@@ -5,7 +5,6 @@ Everything goes through matplotlib's object-oriented interface, so drawing leave
 
 import io
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any, Literal
@@ -145,7 +144,7 @@ def whole_number_axis(axes: Axes, low: int, high: int) -> None:
     step = max(1, int(np.ceil((high - low) / 10)))
     step = next((nice for nice in (1, 2, 5, 10, 20, 25, 50, 100) if nice >= step), step)
     ticks = [tick for tick in range(low, high + 1) if tick % step == 0] or [low]
-    margin = max(0.5, 0.02 * (high - low)) if high == low else max(0.2, 0.02 * (high - low))
+    margin = 0.5 if high == low else max(0.2, 0.02 * (high - low))
     axes.set_xticks(ticks)
     axes.set_xlim(low - margin, high + margin)
 
@@ -200,8 +199,7 @@ def markers_for(points: int) -> dict[str, Any]:
 
 def span(*groups: ArrayLike) -> tuple[float, float]:
     """Return the smallest and the largest finite value of all groups, (0, 1) where there is none."""
-    parts: Sequence[np.ndarray[Any, Any]] = [np.ravel(np.asarray(group, dtype=np.float64)) for group in groups]
-    values = np.concatenate(parts)
+    values: Floats = np.concatenate([np.ravel(np.asarray(group, dtype=np.float64)) for group in groups])
     values = values[np.isfinite(values)]
     return (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from numbers import Integral, Real
 from typing import Any
 
-from fl_audit.adjacency import Adjacency, Relation, Unit
+from fl_audit.adjacency import Adjacency
 
 MISSING = "not determined"
 DASH = "\N{EN DASH}"
@@ -38,9 +38,17 @@ def number_text(value: object, digits: int = 4) -> str:
         case Integral():
             return f"{int(value):,}"
         case Real():
-            return _float_text(float(value), digits)
+            number = float(value)
         case _:
             return str(value)
+    if math.isnan(number):
+        return MISSING
+    if math.isinf(number):
+        return "unbounded" if number > 0 else "minus unbounded"
+    if number != 0 and not 1e-4 <= abs(number) < 1e6:
+        mantissa, exponent = f"{number:.{digits - 1}e}".split("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+    return f"{number:.{digits}g}" if abs(number) < 10 ** (digits - 1) else f"{number:,.1f}"
 
 
 def percent(share: float | None) -> str:
@@ -83,17 +91,6 @@ def plural(count: int, one: str, many: str | None = None) -> str:
         How many; the noun in the singular, and in the plural, where None adds an s to `one`.
     """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
-def _float_text(value: float, digits: int) -> str:
-    if math.isnan(value):
-        return MISSING
-    if math.isinf(value):
-        return "unbounded" if value > 0 else "minus unbounded"
-    if value != 0 and not 1e-4 <= abs(value) < 1e6:
-        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
-    return f"{value:.{digits}g}" if abs(value) < 10 ** (digits - 1) else f"{value:,.1f}"
 
 
 def capital(text: str) -> str:
@@ -148,9 +145,8 @@ def finding_text(entry: Mapping[str, Any]) -> str:
 class UnitWords:
     """The nouns and phrases of one neighbouring relation, used wherever a report names the unit."""
 
-    # `one`, `many`: the unit in singular and plural.
-    one: str
-    many: str
+    one: str  # the unit in the singular
+    many: str  # the unit in the plural
     differing: str  # the unit in which D and D' differ, as captions and tables call it
     sum: str  # what a round adds up
     measure: str  # in which units that sum is measured
@@ -159,15 +155,14 @@ class UnitWords:
     that: str  # the same as a statement that begins with `that`, of which somebody may be sure
     that_short: str  # how it is repeated, after `sure that`
     not_that: str  # how that statement is denied, after `sure that`
-    # `there`, `not_there`: how a training is told from the other it is compared with: `with the record`, `without it`.
-    there: str
-    not_there: str
+    there: str  # how a training is told from the other it is compared with: `with the record`
+    not_there: str  # how the other is told from it: `without it`
     secret_rounds: str  # what is not told to others where rounds are sampled
 
 
 def unit_words(adjacency: Adjacency) -> UnitWords:
     """Return how a report speaks of the unit of a neighbouring relation."""
-    return _WORDS[adjacency.unit, adjacency.relation]
+    return _WORDS[adjacency]
 
 
 _RECORD = UnitWords(
@@ -201,14 +196,14 @@ _CLIENT = UnitWords(
     secret_rounds="which clients each round used",
 )
 _WORDS = {
-    (Unit.RECORD, Relation.ADD_REMOVE): _RECORD,
-    (Unit.RECORD, Relation.REPLACE): replace(
+    Adjacency.ADD_REMOVE_RECORD: _RECORD,
+    Adjacency.REPLACE_RECORD: replace(
         _RECORD,
         whether="whether one particular record, or another in its place, was used",
         not_there="with the other in its place",
     ),
-    (Unit.CLIENT, Relation.ADD_REMOVE): _CLIENT,
-    (Unit.CLIENT, Relation.REPLACE): replace(
+    Adjacency.ADD_REMOVE_CLIENT: _CLIENT,
+    Adjacency.REPLACE_CLIENT: replace(
         _CLIENT,
         whether="whether one particular client's records or those of a stand-in were used",
         that="the records of one particular client were used",

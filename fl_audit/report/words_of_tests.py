@@ -27,9 +27,8 @@ class TestWords:
 
     title: str  # what it looks at
     breach: str  # what it has found where the promise is broken, for a reader who does not know the test
-    # `measured`, `promised`: what was measured, and what the claim says of it.
-    measured: str
-    promised: str
+    measured: str  # what was measured
+    promised: str  # what the claim says of it
     limit: str  # what would have been found in 9 of 10 runs
     remedy: str  # where to look for the cause
 
@@ -269,9 +268,6 @@ MISSING_WORDS = {
 """Why a test has nothing to say about a run."""
 
 
-_SMALLEST_P = 1e-300
-
-
 class _Number(float):
     """A number that a template formats by the name of a way to write it."""
 
@@ -365,7 +361,7 @@ def broken_tests(found: Judgement | None, unit: UnitWords) -> list[ToldTest]:
 
 def p_text(p_value: float) -> str:
     """Return a p-value, which is never 0: only too small to be written."""
-    return f"{p_value:.2g}" if p_value >= _SMALLEST_P else "under 1e-300"
+    return f"{p_value:.2g}" if p_value >= 1e-300 else "under 1e-300"
 
 
 def p_as_chance(p_value: float) -> str:

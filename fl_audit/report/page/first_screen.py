@@ -61,9 +61,8 @@ def _broken(row: ToldTest) -> Fact:
         where = f" on the tensor '{row.test.place}'" if row.test.name is TestName.NOISE_TENSOR else ""
         return Fact("Noise really added", percent(round(row.test.statistic, 3)), f"of what was promised{where}")
     if row.test.name in (TestName.SCORES, TestName.CANARIES):
-        return Fact(
-            "Epsilon, by scores alone", f"≥ {number_text(row.test.statistic, 3)}", f"promised: {row.words.promised}"
-        )
+        shown = f"≥ {number_text(row.test.statistic, 3)}"
+        return Fact("Epsilon, by scores alone", shown, f"promised: {row.words.promised}")
     return Fact("If the promise were kept", p_as_chance(row.test.p_value), "audits would show so clear a sign")
 
 
@@ -80,14 +79,12 @@ def _promised(contents: RunContents) -> Fact:
         return Fact("Promised of the training", "nothing", "no clipping, no noise; records were randomised before it")
     if promise is None:
         return Fact("Promised", "nothing", "no clipping, no noise")
-    epsilon, delta = number_text(promise.epsilon, 3), number_text(promise.delta, 3)
-    note = f"epsilon {epsilon} at delta {delta} ({promise.accountant})"
+    epsilon, note = number_text(promise.epsilon, 3), f"at delta {number_text(promise.delta, 3)} ({promise.accountant})"
     if promise.noise_multiplier is not None:
         note += f"; noise multiplier {number_text(promise.noise_multiplier, 3)}"
     if promise.belief_bound >= 1:
-        beside = note.removeprefix(f"epsilon {epsilon} ")
-        return Fact("Promised: epsilon at most", epsilon, f"{beside}; so weak that one may become sure")
-    bound = percent(promise.belief_bound)
+        return Fact("Promised: epsilon at most", epsilon, f"{note}; so weak that one may become sure")
+    bound, note = percent(promise.belief_bound), f"epsilon {epsilon} {note}"
     if promise.prior == 0.5:
         return Fact("Promised: nobody is surer than", bound, note)
     other = percent(contents.facts.belief_bounds[0])
@@ -100,23 +97,18 @@ def _insider(contents: RunContents) -> Fact:
     if numbers is not None and promise is not None:
         worlds, wins = numbers.estimate.worlds, numbers.estimate.wins
         most = most_wins(worlds, promise.advantage_bound_exact, FAMILY_LEVEL)
-        note = _allowed(worlds, wins, most, found is not None and bool(found.broken))
+        note = f"a kept promise allows more than {most:,} less than once in {round(1 / FAMILY_LEVEL):,}"
+        if found is not None and found.broken and wins <= most:
+            note = "this count alone would not have shown what broke the promise"
+        elif most >= worlds:
+            note = "so few trials can break no promise this way"
         note += advantage_row(numbers.estimate, contents).aside
         return Fact("The insider was right in", f"{wins:,} of {worlds:,}", note)
     if found is None:
         return Fact("The insider", "not played", "no insider took part")
-    shown = f"≥ {number_text(found.epsilon_lower_bound, 3)}"
-    verdict = verdict_of(contents)
+    shown, verdict = f"≥ {number_text(found.epsilon_lower_bound, 3)}", verdict_of(contents)
     by = "canaries" if verdict.judges_canaries else "first guesses" if verdict.names_candidates else "scores"
     return Fact(f"Epsilon shown by {by}", shown, f"{percent(found.confidence)} confidence")
-
-
-def _allowed(worlds: int, wins: int, most: int, is_broken: bool) -> str:
-    if is_broken and wins <= most:
-        return "this count alone would not have shown what broke the promise"
-    if most >= worlds:
-        return "so few trials can break no promise this way"
-    return f"a kept promise allows more than {most:,} less than once in {round(1 / FAMILY_LEVEL):,}"
 
 
 def _model(contents: RunContents) -> Fact:
@@ -164,10 +156,8 @@ def _after_consistent(contents: RunContents) -> str:
     has_spare = spare is not None and spare.estimate.excess is not None
     excess = "There is more noise than the promise needs: less would keep it too. " if has_spare else ""
     at = "seed in [data]" if contents.facts.game.plays_membership else "neighbour in [audit]"
-    return (
-        f"{device}{excess}Audit other {contents.words.many} too ({at}) and other seeds, for this verdict covers one; "
-        "play more worlds to find smaller breaches."
-    )
+    others = f"Audit other {contents.words.many} too ({at}) and other seeds, for this verdict covers one"
+    return f"{device}{excess}{others}; play more worlds to find smaller breaches."
 
 
 def warnings_of(contents: RunContents) -> list[str]:
@@ -175,10 +165,9 @@ def warnings_of(contents: RunContents) -> list[str]:
     facts, promise = contents.facts, contents.facts.guarantee
     lines = [not_private_label(facts)] if not facts.game.law.is_private_release else []
     if promise is not None and promise.delta * facts.units >= LARGE_DELTA:
-        lines.append(
-            f"Delta {number_text(promise.delta, 3)} is large for {facts.units:,} {contents.words.many}: to publish "
-            f"{number_text(promise.delta * facts.units, 2)} of them, drawn by lot, would keep the promise"
-        )
+        large = f"Delta {number_text(promise.delta, 3)} is large for {facts.units:,} {contents.words.many}"
+        some = f"{number_text(promise.delta * facts.units, 2)} of them, drawn by lot"
+        lines.append(f"{large}: to publish {some}, would keep the promise")
     return lines
 
 
@@ -188,11 +177,9 @@ _LOOSE = 0.97  # an accountant is loose where the claimed noise gives away less 
 
 def first_screen(contents: RunContents) -> str:
     """Return what fits on the first screen, and on the first page of paper, as HTML."""
-    words = banner(contents)
-    facts = "\n".join(fact_html(fact) for fact in facts_of(contents))
-    labels = "".join(
-        f'<p class="label"><span aria-hidden="true">⚠ </span>{escape(line)}</p>\n' for line in warnings_of(contents)
-    )
+    words, sign = banner(contents), '<span aria-hidden="true">⚠ </span>'
+    facts = "\n".join(map(fact_html, facts_of(contents)))
+    labels = "".join(f'<p class="label">{sign}{escape(line)}</p>\n' for line in warnings_of(contents))
     verdict = banner_html(replace(words, word=f"Verdict: {words.word}"))
     return (
         f'<div class="first">\n{verdict}\n{labels}<dl class="facts">\n{facts}\n</dl>\n{gauge_html(contents)}\n'
@@ -203,10 +190,8 @@ def first_screen(contents: RunContents) -> str:
 
 def fact_html(fact: Fact) -> str:
     """Return one number of a first screen."""
-    return (
-        f'<div><dt>{escape(fact.name)}</dt><dd><span class="figure">{escape(fact.value)}</span> '
-        f'<span class="note">{escape(fact.note)}</span></dd></div>'
-    )
+    told = f'<span class="figure">{escape(fact.value)}</span> <span class="note">{escape(fact.note)}</span>'
+    return f"<div><dt>{escape(fact.name)}</dt><dd>{told}</dd></div>"
 
 
 @dataclass(frozen=True)
@@ -231,30 +216,22 @@ def gauge_html(contents: RunContents) -> str:
     if found is None:
         rows = (promised, _Row("Shown", "not measured"), _Row("Findable", "nothing: no insider took part"))
         return _figure(title, rows, _ENDS[0])
-    shown, limit = (_share(epsilon, promise) for epsilon in (found.epsilon_lower_bound, found.limit_of_detection))
+    bound = found.epsilon_lower_bound
+    shown, limit = _share(bound, promise), _share(found.limit_of_detection, promise)
     reach = 1.05 * max(share for share in (1.0, shown, limit) if math.isfinite(share))
     end = next((end for end in _ENDS if end >= reach), _ENDS[-1])
-    kept = _marked(numbers, promise)
-    rows = (promised, _shown_row(numbers, promise, shown), _findable_row(numbers, promise, limit, kept, end))
-    note = " ".join(text for text in (_of_verdict(numbers), _of_accountant(kept, promise)) if text)
-    return _figure(title, rows, end, None if kept is None else _share(kept, promise), note)
-
-
-def _shown_row(numbers: VerdictNumbers, promise: Guarantee, share: float) -> _Row:
-    bound = numbers.judged.epsilon_lower_bound
-    words = f"{number_text(bound, 3)} at least (at {percent(numbers.judged.confidence)})"
     kind = "shown beyond" if numbers.verdict is Verdict.VIOLATED and bound > promise.epsilon else "shown"
-    return _Row("Shown", words, ((kind, 0.0, share),))
-
-
-def _findable_row(numbers: VerdictNumbers, promise: Guarantee, limit: float, kept: float | None, end: float) -> _Row:
-    """Return the row of what would have been found, and of what could not be."""
-    begin = 1.0 if kept is None else _share(kept, promise)
-    most = number_text(numbers.judged.limit_of_detection, 3)
-    if not math.isfinite(limit) or limit <= 0:
-        return _Row("Findable", "nothing could have been found", (("blind", begin, end),))
-    bars = (("blind", begin, limit), ("findable", limit, end))
-    return _Row("Findable", f"{most} or more; a smaller breach may hide", bars)
+    words = f"{number_text(bound, 3)} at least (at {percent(found.confidence)})"
+    # Where the accountant is so loose that it is marked what the claimed noise gives away, a breach begins there.
+    kept = kept_epsilon(promise)
+    mark = None if numbers.judges_scores or _share(kept, promise) > _LOOSE else _share(kept, promise)
+    begin = 1.0 if mark is None else mark
+    findable = _Row("Findable", "nothing could have been found", (("blind", begin, end),))
+    if math.isfinite(limit) and limit > 0:
+        hidden = f"{number_text(found.limit_of_detection, 3)} or more; a smaller breach may hide"
+        findable = _Row("Findable", hidden, (("blind", begin, limit), ("findable", limit, end)))
+    note = f"{_of_verdict(numbers)} {'' if mark is None else _of_accountant(kept, promise)}".strip()
+    return _figure(title, (promised, _Row("Shown", words, ((kind, 0.0, shown),)), findable), end, mark, note)
 
 
 def _share(epsilon: float, promise: Guarantee) -> float:
@@ -262,12 +239,6 @@ def _share(epsilon: float, promise: Guarantee) -> float:
     if promise.epsilon <= 0:
         return 0.0 if epsilon <= 0 else math.inf
     return max(0.0, epsilon / promise.epsilon)
-
-
-def _marked(numbers: VerdictNumbers, promise: Guarantee) -> float | None:
-    """Return what the claimed noise gives away where its accountant is so loose that this is marked, else None."""
-    kept = kept_epsilon(promise)
-    return None if numbers.judges_scores or _share(kept, promise) > _LOOSE else kept
 
 
 def _figure(
@@ -294,10 +265,8 @@ def _row_html(row: _Row, end: float | None, mark: float | None) -> str:
         drawn += f'<i class="line" style="left:{100 / end:.2f}%"></i>'
         if mark is not None:
             drawn += f'<i class="kept" style="left:{100 * mark / end:.2f}%"></i>'
-    return (
-        f'<div class="row"><span class="name">{escape(row.name)}</span><span class="track">{drawn}</span>'
-        f'<span class="said">{escape(row.words)}</span></div>'
-    )
+    name, said = f'<span class="name">{escape(row.name)}</span>', f'<span class="said">{escape(row.words)}</span>'
+    return f'<div class="row">{name}<span class="track">{drawn}</span>{said}</div>'
 
 
 def _axis(end: float) -> str:
@@ -324,15 +293,11 @@ def _of_verdict(numbers: VerdictNumbers) -> str:
     return ""
 
 
-def _of_accountant(kept: float | None, promise: Guarantee) -> str:
+def _of_accountant(kept: float, promise: Guarantee) -> str:
     """Say where a breach begins, where the accountant promises more epsilon than the claimed noise gives away."""
-    if kept is None:
-        return ""
     how = "exactly" if promise.claim.profile.gaussian_mu is not None else "at most"
-    return (
-        f"A breach begins at the dotted mark, what the claimed noise gives away, {how} {number_text(kept, 3)}; "
-        f"{promise.accountant} counts it as {number_text(promise.epsilon, 3)}."
-    )
+    begins = f"A breach begins at the dotted mark, what the claimed noise gives away, {how} {number_text(kept, 3)}"
+    return f"{begins}; {promise.accountant} counts it as {number_text(promise.epsilon, 3)}."
 
 
 _WIDEST_NAME = 30
@@ -348,10 +313,9 @@ def summary_table(contents: RunContents) -> Table:
     *_, style = words.look.value
     table.add_row(Text("Verdict"), Text(words.word, style=style).append(f". {words.line}", style="not bold default"))
     table.add_row(Text("Next"), Text(next_step(contents)))
-    table.add_section()
-    for fact in facts_of(contents):
-        table.add_row(Text(fact.name), Text(f"{fact.value}, {fact.note}"))
-    table.add_section()
-    for row in page_rows(contents):
-        table.add_row(Text(row.name), Text(finding_text(row.to_json())))
+    facts = [(fact.name, f"{fact.value}, {fact.note}") for fact in facts_of(contents)]
+    for rows in (facts, [(row.name, finding_text(row.to_json())) for row in page_rows(contents)]):
+        table.add_section()
+        for name, said in rows:
+            table.add_row(Text(name), Text(said))
     return table

@@ -24,7 +24,7 @@ from fl_audit.report.sections.promise import person_text
 from fl_audit.report.sections.registry import measured, page_rows
 from fl_audit.report.sections.verdict import verdict_of
 from fl_audit.report.style import to_png, to_svg
-from fl_audit.report.wording import Reading, percent, plural
+from fl_audit.report.wording import MISSING, Reading, percent, plural
 from fl_audit.report.words_of_tests import broken_tests
 from fl_audit.user_modules import title_of_named
 
@@ -76,11 +76,7 @@ def _with_own_names(text: str, name: str) -> str:
     """Keep the names that something refers to, made different from those of other figures; drop all others."""
     used = {first or second for first, second in _REFERENCE.findall(text)}
     text = _REFERENCE.sub(lambda found: found[0].replace("#", f"#{name}-"), text)
-
-    def renamed(found: re.Match[str]) -> str:
-        return f' id="{name}-{found[1]}"' if found[1] in used else ""
-
-    return re.sub(r' id="([^"]+)"', renamed, text)
+    return re.sub(r' id="([^"]+)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", text)
 
 
 _IN_CSF = "IEEE Computer Security Foundations Symposium"
@@ -195,18 +191,15 @@ def render_html(
         heading="Privacy audit report",
         subtitle=_subtitle(contents),
         opening="",
-        body="\n".join(part for part in body if part),
+        body="\n".join(filter(None, body)),
         footer="From this run's own files.",
     )
 
 
 def paragraphs(contents: RunContents) -> list[str]:
     """Return the sentences of the findings whose place is the page."""
-    return [
-        text
-        for section, numbers in measured(contents)
-        if _stands_on_page(contents, section) and (text := section.sentence(numbers, contents))
-    ]
+    shown = [(section, numbers) for section, numbers in measured(contents) if _stands_on_page(contents, section)]
+    return [text for section, numbers in shown if (text := section.sentence(numbers, contents))]
 
 
 def _is_broken(contents: RunContents) -> bool:
@@ -242,10 +235,8 @@ def _failed(contents: RunContents) -> str:
     broken = broken_tests(verdict_of(contents).judgement, contents.words)
     if not broken:
         return ""
-    lines = "".join(
-        f"<li><strong>{escape(row.title)}.</strong> {escape(row.sentence)}</li>" for row in broken[:MOST_FAILED]
-    )
-    left = len(broken) - MOST_FAILED
+    told = [f"<strong>{escape(row.title)}.</strong> {escape(row.sentence)}" for row in broken[:MOST_FAILED]]
+    lines, left = "".join(f"<li>{one}</li>" for one in told), len(broken) - MOST_FAILED
     more = f"<p>{plural(left, 'more failed test')} in the appendix.</p>" if left > 0 else ""
     return f'<h2 id="failed">What failed</h2>\n<ul>{lines}</ul>{more}'
 
@@ -262,44 +253,34 @@ def _rows_table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> st
 
 
 def _reading(row: Row, is_broken: bool) -> str:
-    if row.reading is None:
-        return ""
-    return _ALONE if is_broken and row.reading is Reading.WITHIN else str(row.reading)
+    return _ALONE if is_broken and row.reading is Reading.WITHIN else str(row.reading or "")
 
 
 def _row_cells(row: Row) -> tuple[Any, ...]:
-    limit, sign = "", "≥" if row.is_least else "≤"
-    if row.limit is not None:
-        limit = Markup(f"{sign} {value_html(row.limit, row.is_share, row.digits)}")
-    return row.name, Markup(value_html(row.value, row.is_share, row.digits)), _interval(row), limit
-
-
-def _interval(row: Row) -> str:
-    if row.confidence is None:
-        return ""
-    ends = " to ".join(
-        "no limit" if end is None else value_html(end, row.is_share, row.digits) for end in (row.low, row.high)
+    value, low, high, limit = (
+        None if number is None else value_html(number, row.is_share, row.digits)
+        for number in (row.value, row.low, row.high, row.limit)
     )
-    return Markup(f"{ends} at {percent(row.confidence)}" if row.confidence < 1 else ends)
+    interval = f"{low or 'no limit'} to {high or 'no limit'}"
+    if row.confidence is not None and row.confidence < 1:
+        interval += f" at {percent(row.confidence)}"
+    promised = "" if limit is None else Markup(f"{'≥' if row.is_least else '≤'} {limit}")
+    return row.name, Markup(value or MISSING), "" if row.confidence is None else Markup(interval), promised
 
 
 def _configuration(contents: RunContents) -> str:
     lines = "".join(f"<div><span></span>{name}</div>" for name in ("Name", "Date", "Signature"))
-    tables = "".join(map(_table, law_tables(contents.facts)))
-    return (
-        f'<h2 id="configuration">Configuration</h2>\n<div class="small-print">{tables}</div>\n'
-        f'<div class="sign-off">{lines}</div>'
-    )
+    tables = f'<div class="small-print">{"".join(map(_table, law_tables(contents.facts)))}</div>'
+    return f'<h2 id="configuration">Configuration</h2>\n{tables}\n<div class="sign-off">{lines}</div>'
 
 
 def _appendix(contents: RunContents, figures: dict[str, str]) -> str:
     """Return every section with all that it has, folded, under a table of contents."""
     inside = [(section, _inside(section, numbers, contents, figures)) for section, numbers in measured(contents)]
-    told = [(section, html) for section, html in inside if html]
-    contents_list = "".join(f'<li><a href="#{section.name}">{escape(section.title)}</a></li>' for section, _ in told)
+    told = [(section.name, escape(section.title), html) for section, html in inside if html]
+    contents_list = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title, _ in told)
     parts = "\n".join(
-        f'<details><summary>{escape(section.title)}</summary><div id="{section.name}">\n{html}</div></details>'
-        for section, html in told
+        f'<details><summary>{title}</summary><div id="{name}">\n{html}</div></details>' for name, title, html in told
     )
     papers = "\n".join(f"<li>{escape(paper)}</li>" for paper in papers_of(contents))
     return (
@@ -313,10 +294,8 @@ def _inside(section: Section[Any], numbers: Any, contents: RunContents, figures:
     """Return all that a section has beside what stands on the page; nothing for nothing."""
     on_page = _stands_on_page(contents, section)
     text = "" if on_page else section.sentence(numbers, contents)
-    rows = [
-        (*_row_cells(row), f"{row.basis}. Reading: {row.reading}." if row.aside else row.basis)
-        for row in section.rows(numbers, contents)
-    ]
+    found = [(row, f". Reading: {row.reading}." if row.aside else "") for row in section.rows(numbers, contents)]
+    rows = [(*_row_cells(row), row.basis + reading) for row, reading in found]
     body = [
         f'<p class="notice">{ON_ITS_WORD}</p>' if section.trusts and _is_broken(contents) else "",
         f"<p>{escape(text)}</p>" if text else "",
@@ -324,7 +303,7 @@ def _inside(section: Section[Any], numbers: Any, contents: RunContents, figures:
         _rows_table((*_ROW_COLUMNS, "What it rests on"), rows),
         *map(_table, section.tables(numbers, contents)),
     ]
-    return "\n".join(part for part in body if part)
+    return "\n".join(filter(None, body))
 
 
 def _table(table: Table) -> str:

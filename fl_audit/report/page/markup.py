@@ -67,12 +67,11 @@ def html_figure(picture: bytes | str, alternative: str, caption: str, name: str 
         What it shows, plain text, for who cannot see it; HTML, escaped already; and the identifier that links lead to,
         plain text, empty for none.
     """
-    shown = escape(alternative)
+    label, identifier = escape(alternative), f' id="{escape(name)}"' if name else ""
     if isinstance(picture, bytes):
-        shown = f'<img alt="{shown}" src="data:image/png;base64,{base64.b64encode(picture).decode("ascii")}">'
+        shown = f'<img alt="{label}" src="data:image/png;base64,{base64.b64encode(picture).decode("ascii")}">'
     else:
-        shown = picture.replace("$label", shown, 1)
-    identifier = f' id="{escape(name)}"' if name else ""
+        shown = picture.replace("$label", label, 1)
     return f"<figure{identifier}>\n{shown}\n<figcaption>{caption}</figcaption></figure>"
 
 
@@ -97,17 +96,11 @@ def page_table(
         page, none where it leads nowhere.
     """
     targets = list(links) or [""] * len(rows)
-    cells = [
-        [_linked(row[0], target), *(_cell(cell, place in numbers) for place, cell in enumerate(row[1:], start=1))]
-        for row, target in zip(rows, targets, strict=True)
-    ]
+    cells = [[_cell(cell, place in (0, *numbers)) for place, cell in enumerate(row)] for row in rows]
+    for row, target in zip(cells, targets, strict=True):
+        row[0] = Markup(f'<a href="{escape(target)}">{row[0]}</a>') if target else row[0]
     table = html_table(cells, title, columns=columns, look=look)
     return f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(title or "Table")}">{table}</div>\n'
-
-
-def _linked(cell: Any, target: str) -> str:
-    shown = _cell(cell, True)
-    return Markup(f'<a href="{escape(target)}">{shown}</a>') if target else shown
 
 
 def _cell(cell: Any, is_number: bool) -> str:
@@ -159,10 +152,9 @@ $body
 def banner_html(banner: Banner) -> str:
     """Return the verdict of a page in large letters."""
     kind, sign, _ = banner.look.value
-    return (
-        f'<section class="verdict {kind}" aria-label="Verdict"><span class="sign" aria-hidden="true">{sign}</span>'
-        f'<div><h2 class="word">{escape(banner.word)}</h2><p>{escape(banner.line)}</p></div></section>'
-    )
+    shown = f'<span class="sign" aria-hidden="true">{sign}</span>'
+    said = f'<div><h2 class="word">{escape(banner.word)}</h2><p>{escape(banner.line)}</p></div>'
+    return f'<section class="verdict {kind}" aria-label="Verdict">{shown}{said}</section>'
 
 
 def next_html(step: str) -> str:
@@ -204,14 +196,7 @@ def html_page(
         The verdict above the first paragraph; None where the body has its own.
     """
     plain = {"title": title, "heading": heading, "subtitle": subtitle, "footer": f"{_written_by()} {footer}".strip()}
-    first = (
-        "" if banner is None else banner_html(banner),
-        f'<p class="opening">{escape(opening, quote=False)}</p>' if opening else "",
-        next_html(step) if step else "",
-    )
-    return _SHELL.substitute(
-        style=STYLESHEET,
-        opening="\n".join(part for part in first if part),
-        body=body,
-        **{name: escape(text, quote=False) for name, text in plain.items()},
-    )
+    said = f'<p class="opening">{escape(opening, quote=False)}</p>' if opening else ""
+    parts = (banner and banner_html(banner), said, step and next_html(step))
+    told = {name: escape(text, quote=False) for name, text in plain.items()}
+    return _SHELL.substitute(told, style=STYLESHEET, opening="\n".join(part for part in parts if part), body=body)

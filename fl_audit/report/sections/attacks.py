@@ -3,7 +3,6 @@
 The attacks on many targets stand on one axis, from who sees a finished model alone to who knows all but one coin.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,20 +10,9 @@ from matplotlib.figure import Figure
 
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.arrays import finite
-from fl_audit.evidence.findings.attacks import (
-    GUESSED,
-    GUESSED_BLINDLY,
-    GUESSED_BY_LAW,
-    INSIDER,
-    AttackNumbers,
-    AttributeNumbers,
-    MembershipNumbers,
-    measure_attacks,
-    measure_attributes,
-    measure_membership,
-)
+from fl_audit.evidence.findings import attacks as evidence
 from fl_audit.evidence.findings.insider import InsiderNumbers
-from fl_audit.evidence.finished_run import FinishedRun, RunFacts
+from fl_audit.evidence.finished_run import RunFacts
 from fl_audit.evidence.membership.limits import largest_tpr
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.law_words import exact_accountant, noise_text
@@ -41,16 +29,16 @@ _NAMES = {
     "active": "Active insider",
     "lira": "LiRA",
     "rmia": "RMIA",
-    INSIDER: "Insider (exact)",
+    evidence.INSIDER: "Insider (exact)",
 }
 _SMALLEST_RATE = 1e-3
 _RATES_SHOWN = np.concatenate([[0.0], np.logspace(np.log10(_SMALLEST_RATE / 10), 0, 2000)])
 _LOOKS = (("#12426e", "-"), ("#4d7a2a", "--"), ("#7a3b69", "-."), ("#2a7f86", ":"), ("#5c5c5c", (0, (5, 1, 1, 1))))
 
 
-def _auc_row(name: str, numbers: AttackNumbers) -> Row:
+def _auc_row(name: str, numbers: evidence.AttackNumbers) -> Row:
     rates = numbers.achieved[name].rates
-    which, interval = ("one world", "bootstrap") if name != INSIDER else ("different worlds", "jackknife")
+    which, interval = ("one world", "bootstrap") if name != evidence.INSIDER else ("different worlds", "jackknife")
     how = (
         f"share of pairs of {which} that the score puts in order; {interval} interval over worlds, about so sure "
         "together with its rates; worlds are independent; targets of one world share its model"
@@ -59,12 +47,10 @@ def _auc_row(name: str, numbers: AttackNumbers) -> Row:
                numbers.largest_auc_of(name), on_page=True)  # fmt: skip
 
 
-def _sentence(numbers: AttackNumbers, contents: RunContents) -> str:
+def _sentence(numbers: evidence.AttackNumbers, contents: RunContents) -> str:
     words = contents.words
-    text = (
-        f"In {plural(numbers.worlds, 'training')} we tossed a coin for each of {plural(numbers.targets, words.one)}, "
-        "and trained with those that won."
-    )
+    worlds, targets = plural(numbers.worlds, "training"), plural(numbers.targets, words.one)
+    text = f"In {worlds} we tossed a coin for each of {targets}, and trained with those that won."
     if numbers.outsiders:
         name, found = max(numbers.outsiders.items(), key=lambda one: one[1].rates.auc.value)
         several = len(numbers.outsiders) > 1
@@ -75,12 +61,12 @@ def _sentence(numbers: AttackNumbers, contents: RunContents) -> str:
             f"{percent(found.rates.auc.value)} of cases{_auc_row(name, numbers).aside}, where coin-flipping has 50 %"
             f"{_allowed(numbers.largest_order)}."
         )
-    insider = numbers.achieved.get(INSIDER)
+    insider = numbers.achieved.get(evidence.INSIDER)
     if insider is not None:
         text += (
             f" A participant who knows everything but one coin, and sees every update, tells a training with the "
             f"{words.one} from one without it in {percent(insider.rates.auc.value)} of cases"
-            f"{_auc_row(INSIDER, numbers).aside}{_allowed(numbers.largest_auc)}."
+            f"{_auc_row(evidence.INSIDER, numbers).aside}{_allowed(numbers.largest_auc)}."
         )
     return text
 
@@ -89,7 +75,7 @@ def _allowed(limit: float | None) -> str:
     return "" if limit is None else f"; the promise allows at most {percent(limit)}"
 
 
-def _tables(numbers: AttackNumbers, contents: RunContents) -> list[Table]:
+def _tables(numbers: evidence.AttackNumbers, contents: RunContents) -> list[Table]:
     columns = ("Who attacks", "AUC", "TPR at 0.1 % FPR", "TPR at 1 % FPR", "Balanced accuracy")
     rows = []
     for name, found in numbers.achieved.items():
@@ -107,7 +93,7 @@ def _tables(numbers: AttackNumbers, contents: RunContents) -> list[Table]:
     return [Table(title, columns, tuple(rows))]
 
 
-def _rows(numbers: AttackNumbers, contents: RunContents) -> list[Row]:
+def _rows(numbers: evidence.AttackNumbers, contents: RunContents) -> list[Row]:
     promise, found = contents.facts.guarantee, list[Row]()
     epsilon = None if promise is None else promise.epsilon
     for name, one in numbers.achieved.items():
@@ -129,30 +115,27 @@ def _rows(numbers: AttackNumbers, contents: RunContents) -> list[Row]:
             one_run = finite(one.one_run.epsilon)
             found.append(Row(f"One-run bound on epsilon, {said} (nats)", one_run, basis, limit=epsilon))
             if one.by_tradeoff is not None:
-                basis, by_curve = f"after Mahloujifar et al. 2024; the same; {at}", finite(one.by_tradeoff.epsilon)
-                found.append(
-                    Row(f"One-run bound by the trade-off curve, {said} (nats)", by_curve, basis, limit=epsilon)
-                )
+                basis, what = f"after Mahloujifar et al. 2024; the same; {at}", "One-run bound by the trade-off curve"
+                found.append(Row(f"{what}, {said} (nats)", finite(one.by_tradeoff.epsilon), basis, limit=epsilon))
     if numbers.insider_auc is not None:
         found.append(Row("AUC that the insiders' signals lead to", numbers.insider_auc,
                          "mean of Phi(sqrt(mu_1^2 + mu_0^2) / 2) over pairs, were signals fixed"))  # fmt: skip
     return found
 
 
-def _roc_figure(figure: Figure, numbers: AttackNumbers, contents: RunContents) -> None:
+def _roc_figure(figure: Figure, numbers: evidence.AttackNumbers, contents: RunContents) -> None:
     axes = figure.add_subplot()
     for place, (name, found) in enumerate(numbers.achieved.items()):
-        colour, line = (INK, "-") if name == INSIDER else _LOOKS[place % len(_LOOKS)]
+        colour, line = (INK, "-") if name == evidence.INSIDER else _LOOKS[place % len(_LOOKS)]
         # Of the corners of many worlds as many as a figure can show: memory would grow with every score.
         shown = np.unique(np.searchsorted(found.roc.fpr, _RATES_SHOWN, side="right") - 1)
         fpr = np.maximum(found.roc.fpr[shown], _SMALLEST_RATE / 10)
-        width, label = (2.6 if name == INSIDER else 1.8), f"{_NAMES.get(name, name)}: AUC {found.rates.auc.value:.3f}"
+        width = 2.6 if name == evidence.INSIDER else 1.8
+        label = f"{_NAMES.get(name, name)}: AUC {found.rates.auc.value:.3f}"
         axes.plot(fpr, found.roc.tpr[shown], linestyle=line, color=colour, linewidth=width, label=label)
         for rate, at in ((1e-3, found.rates.tpr_at_fpr_0001), (1e-2, found.rates.tpr_at_fpr_001)):
-            beside = rate * 1.05 ** (place + 1)  # side by side, so that none hides another
-            axes.plot(
-                [beside, beside], [max(at.low, _SMALLEST_RATE), at.high], "-", color=colour, marker="_", markersize=6
-            )
+            beside, ends = rate * 1.05 ** (place + 1), [max(at.low, _SMALLEST_RATE), at.high]  # so that none is hidden
+            axes.plot([beside, beside], ends, "-", color=colour, marker="_", markersize=6)
     rates = np.logspace(np.log10(_SMALLEST_RATE), 0, 60)
     axes.plot(rates, rates, linestyle=":", color=MUTED, linewidth=1.4, label="coin-flipping")
     promise = contents.facts.guarantee
@@ -164,10 +147,10 @@ def _roc_figure(figure: Figure, numbers: AttackNumbers, contents: RunContents) -
     finish_axes(axes, "Who finds members, at how many false alarms", "False-positive rate", "True-positive rate")
 
 
-def _caption(_: AttackNumbers, contents: RunContents) -> str:
-    hatched = "A kept promise lets nobody into the hatched region, but by chance" if contents.facts.has_promise else (
-        "Nothing was promised, so no region is closed to anybody"
-    )  # fmt: skip
+def _caption(_: evidence.AttackNumbers, contents: RunContents) -> str:
+    hatched = "Nothing was promised, so no region is closed to anybody"
+    if contents.facts.has_promise:
+        hatched = "A kept promise lets nobody into the hatched region, but by chance"
     return (
         f"Share of members found over share of others called members. What counts is how many are found for sure, at "
         f"the left. {hatched}: the bars are bootstrap intervals."
@@ -175,13 +158,13 @@ def _caption(_: AttackNumbers, contents: RunContents) -> str:
 
 
 ATTACKS = Section(
-    name="attacks", title="Membership attacks", numbers=AttackNumbers, measure=measure_attacks, keys=("attacks",),
-    on_page=True, sentence=_sentence, rows=_rows, tables=_tables,
+    "attacks", "Membership attacks", evidence.AttackNumbers, evidence.measure_attacks, keys=("attacks",), on_page=True,
+    sentence=_sentence, rows=_rows, tables=_tables,
     picture=Picture("What outsiders get of what the insider can get", _roc_figure, _caption, height=4.6),
 )  # fmt: skip
 
 
-def scope_of(facts: RunFacts) -> str:
+def _scope_of(facts: RunFacts) -> str:
     """Return whom the bounds cover, in words."""
     if not facts.has_promise:
         return "Nothing was promised, so nothing but certainty bounds the advantage."
@@ -205,11 +188,7 @@ def scope_of(facts: RunFacts) -> str:
     return text
 
 
-def _membership_said(numbers: MembershipNumbers, run: FinishedRun) -> Mapping[str, Any]:
-    return {"membership": numbers.to_json()["membership"] | {"bound_scope": scope_of(run.facts)}}
-
-
-def _membership_sentence(numbers: MembershipNumbers, contents: RunContents) -> str:
+def _membership_sentence(numbers: evidence.MembershipNumbers, contents: RunContents) -> str:
     insider = contents.find(InsiderNumbers)
     beside = ""
     if insider is not None and insider.estimate.worlds > 1:
@@ -218,11 +197,11 @@ def _membership_sentence(numbers: MembershipNumbers, contents: RunContents) -> s
     return (
         "An outsider who sees only the finished model, and tells its training cases by how well it does on them, "
         f"scores {number_text(numbers.over_worlds.advantage, 2)}{_mean_row(numbers).aside} on a scale where 0 is "
-        f"coin-flipping and 1 is always right{beside}. {scope_of(contents.facts)}"
+        f"coin-flipping and 1 is always right{beside}. {_scope_of(contents.facts)}"
     )
 
 
-def _mean_row(numbers: MembershipNumbers) -> Row:
+def _mean_row(numbers: evidence.MembershipNumbers) -> Row:
     mean, attack = numbers.over_worlds, "a member where the final loss is at most the average one in training"
     basis = f"TPR - FPR, mean over worlds; {attack} (Yeom et al. 2018); betting interval, for this D and this sample"
     limit = None if numbers.bounds is None else numbers.bounds.exact
@@ -230,7 +209,7 @@ def _mean_row(numbers: MembershipNumbers) -> Row:
                on_page=True)  # fmt: skip
 
 
-def _membership_rows(numbers: MembershipNumbers, contents: RunContents) -> list[Row]:
+def _membership_rows(numbers: evidence.MembershipNumbers, contents: RunContents) -> list[Row]:
     record, bounds, differing = numbers.record, numbers.bounds, contents.words.differing
     rows = [
         _mean_row(numbers),
@@ -263,19 +242,20 @@ def _membership_rows(numbers: MembershipNumbers, contents: RunContents) -> list[
 
 
 MEMBERSHIP = Section(
-    name="membership", title="The membership adversary", numbers=MembershipNumbers, measure=measure_membership,
-    keys=("membership",), sentence=_membership_sentence, rows=_membership_rows, said=_membership_said,
+    "membership", "The membership adversary", evidence.MembershipNumbers, evidence.measure_membership,
+    keys=("membership",), sentence=_membership_sentence, rows=_membership_rows,
+    said=lambda found, run: {"membership": found.to_json()["membership"] | {"bound_scope": _scope_of(run.facts)}},
 )  # fmt: skip
 
 
 _GUESSERS = {
-    GUESSED_BLINDLY: "Without a model: the commonest value",
-    GUESSED: "By the least loss",
-    GUESSED_BY_LAW: "By the law of members' losses",
+    evidence.GUESSED_BLINDLY: "Without a model: the commonest value",
+    evidence.GUESSED: "By the least loss",
+    evidence.GUESSED_BY_LAW: "By the law of members' losses",
 }
 
 
-def _attribute_row(name: str, numbers: AttributeNumbers) -> Row:
+def _attribute_row(name: str, numbers: evidence.AttributeNumbers) -> Row:
     found = numbers.by_name[name].advantage
     how = (
         "share of members guessed right less that of others, mean over worlds (Yeom et al. 2018, definition 5); worlds "
@@ -283,15 +263,11 @@ def _attribute_row(name: str, numbers: AttributeNumbers) -> Row:
         "between two trainings, each with one of two records and without the other"
     )
     return Row(f"Advantage on the attribute, {uncapital(_GUESSERS[name])}", found.advantage, how, found.low, found.high,
-               found.confidence, numbers.largest, on_page=name == GUESSED)  # fmt: skip
+               found.confidence, numbers.largest, on_page=name == evidence.GUESSED)  # fmt: skip
 
 
-def _attribute_rows(numbers: AttributeNumbers, _: RunContents) -> list[Row]:
-    return [_attribute_row(name, numbers) for name in numbers.by_name if name != GUESSED_BLINDLY]
-
-
-def _attribute_sentence(numbers: AttributeNumbers, _: RunContents) -> str:
-    name = max((GUESSED, GUESSED_BY_LAW), key=lambda name: numbers.by_name[name].advantage.advantage)
+def _attribute_sentence(numbers: evidence.AttributeNumbers, _: RunContents) -> str:
+    name = max((evidence.GUESSED, evidence.GUESSED_BY_LAW), key=lambda name: numbers.by_name[name].advantage.advantage)
     best = numbers.by_name[name]
     return (
         f"Somebody who knew all of a record but its {_quoted(numbers)}, and asked the model how well each possible "
@@ -301,16 +277,16 @@ def _attribute_sentence(numbers: AttributeNumbers, _: RunContents) -> str:
     )
 
 
-def _quoted(numbers: AttributeNumbers) -> str:
+def _quoted(numbers: evidence.AttributeNumbers) -> str:
     return f"column {numbers.attribute}" if numbers.attribute.isdecimal() else f"attribute '{numbers.attribute}'"
 
 
-def _attribute_tables(numbers: AttributeNumbers, contents: RunContents) -> list[Table]:
+def _attribute_tables(numbers: evidence.AttributeNumbers, contents: RunContents) -> list[Table]:
     columns = ("Who guesses", "Right, members", "Right, others", "Advantage")
+    each = [(name, said, numbers.by_name[name]) for name, said in _GUESSERS.items()]
     rows: list[tuple[Any, ...]] = [
         (said, percent(found.members), percent(found.others), _attribute_row(name, numbers).text)
-        for name, said in _GUESSERS.items()
-        for found in (numbers.by_name[name],)
+        for name, said, found in each
     ]
     if numbers.largest is not None:
         rows.append(("Anybody, by the promise", None, None, f"at most {number_text(numbers.largest, 3)}"))
@@ -319,6 +295,7 @@ def _attribute_tables(numbers: AttributeNumbers, contents: RunContents) -> list[
 
 
 ATTRIBUTES = Section(
-    name="attributes", title="Attribute inference", numbers=AttributeNumbers, measure=measure_attributes,
-    keys=("attribute",), on_page=True, sentence=_attribute_sentence, rows=_attribute_rows, tables=_attribute_tables,
+    "attributes", "Attribute inference", evidence.AttributeNumbers, evidence.measure_attributes, keys=("attribute",),
+    on_page=True, sentence=_attribute_sentence, tables=_attribute_tables,
+    rows=lambda found, _: [_attribute_row(name, found) for name in found.by_name if name != evidence.GUESSED_BLINDLY],
 )  # fmt: skip

@@ -11,15 +11,7 @@ from fl_audit.evidence.belief.family import TestName
 from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.evidence.bounds.lower_bounds import LowerBound
 from fl_audit.evidence.bounds.methods import BoundMethod
-from fl_audit.evidence.findings.empirical_epsilon import (
-    EmpiricalNumbers,
-    ScoreNumbers,
-    TradeoffNumbers,
-    curve_of,
-    measure_empirical,
-    measure_scores,
-    measure_tradeoff,
-)
+from fl_audit.evidence.findings import empirical_epsilon as evidence
 from fl_audit.evidence.findings.one_run import OneRunNumbers, measure_one_run
 from fl_audit.evidence.membership.limits import largest_tpr
 from fl_audit.mechanisms.contribution import PrivateTraining
@@ -42,15 +34,13 @@ def _detectable(contents: RunContents) -> str:
     decisive = verdict_of(contents).judged
     level = f"level {number_text(decisive.level_of_limit)}"
     if not math.isfinite(decisive.limit_of_detection):
-        return (
-            f"where the {contents.words.one} is hidden nothing could have been found at {level}, since D and D' hardly "
-            "differed"
-        )
+        nothing = f"where the {contents.words.one} is hidden nothing could have been found at {level}"
+        return f"{nothing}, since D and D' hardly differed"
     found = number_text(decisive.limit_of_detection, 3)
     return f"noise that leaves epsilon {found} would have been found in 9 of 10 runs at {level}"
 
 
-def _rows(numbers: EmpiricalNumbers, contents: RunContents) -> list[Row]:
+def _rows(numbers: evidence.EmpiricalNumbers, contents: RunContents) -> list[Row]:
     promise, decisive = contents.promise, numbers.decisive
     delta, level = at_delta(promise.delta), decisive.level
     by = f"{_method(decisive, contents.words)}{delta}. {decisive.assumption}"
@@ -75,13 +65,11 @@ def _rows(numbers: EmpiricalNumbers, contents: RunContents) -> list[Row]:
 
 def _estimate(name: str, found: EpsilonInterval, basis: str, limit: float | None = None) -> Row:
     """Return one of the paper's estimates with its interval; over all worlds where that has no confidence."""
-    over = "; ends over the worlds" if found.confidence == 1 else ""
-    return Row(
-        name, finite(found.epsilon), f"{basis}{over}", finite(found.low), finite(found.high), found.confidence, limit
-    )
+    how, ends = basis + "; ends over the worlds" * (found.confidence == 1), (finite(found.low), finite(found.high))
+    return Row(name, finite(found.epsilon), how, *ends, found.confidence, limit)
 
 
-def _tables(numbers: EmpiricalNumbers, _: RunContents) -> list[Table]:
+def _tables(numbers: evidence.EmpiricalNumbers, _: RunContents) -> list[Table]:
     if not numbers.bounds:
         return []
     columns = ("Method", "Epsilon at least (nats)", "Confidence", "Would be found from (nats)",
@@ -102,17 +90,17 @@ def _limits(bound: LowerBound) -> tuple[float | str | None, float | str | None]:
 
 
 EMPIRICAL_EPSILON = Section(
-    name="empirical-epsilon", title="The epsilon that the run shows", numbers=EmpiricalNumbers,
-    measure=measure_empirical, keys=("empirical_epsilon",), rows=_rows, tables=_tables,
+    "empirical-epsilon", "The epsilon that the run shows", evidence.EmpiricalNumbers, evidence.measure_empirical,
+    keys=("empirical_epsilon",), rows=_rows, tables=_tables,
 )  # fmt: skip
 
 
-NO_LIKELIHOOD_RATIO = (
+_NO_RATIO = (
     "the score is no likelihood ratio, so that a small number is no sign of safety: a cleverer insider may find more"
 )
 
 
-def _scores_sentence(numbers: ScoreNumbers, _: RunContents) -> str:
+def _scores_sentence(numbers: evidence.ScoreNumbers, _: RunContents) -> str:
     area = numbers.area
     return (
         "We put an insider to the test: a participant who already knows everything except that one answer. It sees "
@@ -123,9 +111,9 @@ def _scores_sentence(numbers: ScoreNumbers, _: RunContents) -> str:
     )
 
 
-def _scores_rows(numbers: ScoreNumbers, contents: RunContents) -> list[Row]:
+def _scores_rows(numbers: evidence.ScoreNumbers, contents: RunContents) -> list[Row]:
     area, bound, promise = numbers.area, numbers.bound, contents.promise
-    how = f"share of pairs of worlds that the score puts in order (interval: Hoeffding 1963); {NO_LIKELIHOOD_RATIO}"
+    how = f"share of pairs of worlds that the score puts in order (interval: Hoeffding 1963); {_NO_RATIO}"
     return [
         Row("Worlds with the record", numbers.members, "counted"),
         Row("Worlds without the record", numbers.nonmembers, "counted"),
@@ -136,15 +124,15 @@ def _scores_rows(numbers: ScoreNumbers, contents: RunContents) -> list[Row]:
         ),
         Row("Lower bound from the scores (nats)", finite(bound.epsilon),
             f"holds at {percent(bound.confidence)} confidence; {bound.method}{at_delta(promise.delta)}; "
-            f"{bound.assumption} {NO_LIKELIHOOD_RATIO}", limit=promise.epsilon, on_page=True),
+            f"{bound.assumption} {_NO_RATIO}", limit=promise.epsilon, on_page=True),
         Row("Largest bound that so many scores could prove (nats)", finite(bound.limit_of_detection),
             f"{bound.method}; {bound.limit_meaning}"),
     ]  # fmt: skip
 
 
 SCORES = Section(
-    name="scores", title="Scores of the insider", numbers=ScoreNumbers, measure=measure_scores, keys=("scores",),
-    on_page=True, sentence=_scores_sentence, rows=_scores_rows,
+    "scores", "Scores of the insider", evidence.ScoreNumbers, evidence.measure_scores, keys=("scores",), on_page=True,
+    sentence=_scores_sentence, rows=_scores_rows,
 )  # fmt: skip
 
 
@@ -152,11 +140,11 @@ _SMALLEST_RATE = 1e-3
 _BAND = "Clopper-Pearson bounds above two ranks of the worlds with D'"
 
 
-def _tradeoff_figure(figure: Figure, _: TradeoffNumbers, contents: RunContents) -> None:
+def _tradeoff_figure(figure: Figure, _: evidence.TradeoffNumbers, contents: RunContents) -> None:
     axes = figure.add_subplot()
     promise, style, run = contents.promise, BIT_STYLES[1], contents.run
     smallest = max(_SMALLEST_RATE, 1 / int((~run.bits).sum()))
-    curve = curve_of(run, np.geomspace(smallest, 1, 60))
+    curve = evidence.curve_of(run, np.geomspace(smallest, 1, 60))
     draw_band(
         axes, curve.alarms, np.maximum(curve.low, _SMALLEST_RATE), curve.high, facecolor=PALE, linewidth=0.8,
         edgecolor=style.colour, label=f"its {percent(run.facts.confidence)} band, point by point",
@@ -173,11 +161,10 @@ def _tradeoff_figure(figure: Figure, _: TradeoffNumbers, contents: RunContents) 
                 "Share of D found")  # fmt: skip
 
 
-def _tradeoff_caption(numbers: TradeoffNumbers, contents: RunContents) -> str:
-    row = _found_row(numbers, contents)
-    found, low, high, allowed = (
-        percent(round(share, 3)) for share in (numbers.found, numbers.low, numbers.high, numbers.allowed)
-    )
+def _tradeoff_caption(numbers: evidence.TradeoffNumbers, contents: RunContents) -> str:
+    _, row = _tradeoff_rows(numbers, contents)
+    shares = (numbers.found, numbers.low, numbers.high, numbers.allowed)
+    found, low, high, allowed = (percent(round(share, 3)) for share in shares)
     return (
         f"At {percent(numbers.false_alarms)} false alarms the insider finds {found} ({low} to {high} at "
         f"{percent(contents.facts.confidence)}); {allowed} is allowed{row.aside}. A kept promise lets nobody into the "
@@ -185,23 +172,19 @@ def _tradeoff_caption(numbers: TradeoffNumbers, contents: RunContents) -> str:
     )
 
 
-def _tradeoff_rows(numbers: TradeoffNumbers, contents: RunContents) -> list[Row]:
-    alarms = Row("False alarms of the trade-off", numbers.false_alarms, "chosen before the run", is_share=True)
-    return [alarms, _found_row(numbers, contents)]
-
-
-def _found_row(numbers: TradeoffNumbers, contents: RunContents) -> Row:
+def _tradeoff_rows(numbers: evidence.TradeoffNumbers, contents: RunContents) -> list[Row]:
     where = f"at {percent(numbers.false_alarms)} false alarms"
     method = f"worlds with D above the threshold {where}, counted; {_BAND}"
-    return Row(
-        f"Share of D found {where}", numbers.found, method, numbers.low, numbers.high, contents.facts.confidence,
-        numbers.allowed, is_share=True, on_page=True,
-    )  # fmt: skip
+    return [
+        Row("False alarms of the trade-off", numbers.false_alarms, "chosen before the run", is_share=True),
+        Row(f"Share of D found {where}", numbers.found, method, numbers.low, numbers.high, contents.facts.confidence,
+            numbers.allowed, is_share=True, on_page=True),
+    ]  # fmt: skip
 
 
 TRADEOFF = Section(
-    name="tradeoff", title="The insider's trade-off", numbers=TradeoffNumbers, measure=measure_tradeoff,
-    keys=("tradeoff",), trusts=True, rows=_tradeoff_rows,
+    "tradeoff", "The insider's trade-off", evidence.TradeoffNumbers, evidence.measure_tradeoff, keys=("tradeoff",),
+    trusts=True, rows=_tradeoff_rows,
     picture=Picture("The insider's trade-off", _tradeoff_figure, _tradeoff_caption, height=4.4),
 )  # fmt: skip
 
@@ -241,6 +224,6 @@ def _one_run_rows(numbers: OneRunNumbers, contents: RunContents) -> list[Row]:
 
 
 ONE_RUN = Section(
-    name="one-run", title="One training as its own audit", numbers=OneRunNumbers, measure=measure_one_run,
-    keys=("one_run",), on_page=True, sentence=_one_run_sentence, rows=_one_run_rows,
+    "one-run", "One training as its own audit", OneRunNumbers, measure_one_run, keys=("one_run",), on_page=True,
+    sentence=_one_run_sentence, rows=_one_run_rows,
 )  # fmt: skip

@@ -10,29 +10,13 @@ from scipy.special import expit, logit
 from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.advantage import AdvantageEstimate, clopper_pearson
 from fl_audit.evidence.belief.laws import SMALLEST_SIGNAL, belief_band, belief_density, belief_grid
-from fl_audit.evidence.findings.insider import (
-    InnovationNumbers,
-    InsiderNumbers,
-    InsidersNumbers,
-    measure_innovations,
-    measure_insider,
-    measure_insiders,
-)
+from fl_audit.evidence.findings import insider as evidence
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.privacy.log_odds import LogOddsLaw
+from fl_audit.report import style as drawing
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.law_words import insider_text
-from fl_audit.report.style import (
-    BIT_STYLES,
-    INK,
-    LIMIT,
-    MUTED,
-    draw_band,
-    finish_axes,
-    markers_for,
-    span,
-    whole_number_axis,
-)
+from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, draw_band, finish_axes
 from fl_audit.report.wording import number_text, percent, plural
 
 FEWEST_FOR_HISTOGRAM = 20  # below this many worlds each is drawn as a mark of its own
@@ -40,7 +24,7 @@ FEWEST_FOR_HISTOGRAM = 20  # below this many worlds each is drawn as a mark of i
 _COUNTED = "counted; worlds are independent repetitions"
 
 
-def _sentence(numbers: InsiderNumbers, contents: RunContents) -> str:
+def _sentence(numbers: evidence.InsiderNumbers, contents: RunContents) -> str:
     worlds, wins, beyond = numbers.estimate.worlds, numbers.estimate.wins, numbers.belief_violations
     won, surer = advantage_row(numbers.estimate, contents), _surer_row(numbers, contents)
     who = f"We put the strongest insider we could think of to the test: {insider_text(contents.facts)}."
@@ -70,7 +54,7 @@ def advantage_row(found: AdvantageEstimate, contents: RunContents) -> Row:
                contents.promise.advantage_bound_exact, on_page=True)  # fmt: skip
 
 
-def _surer_row(numbers: InsiderNumbers, contents: RunContents) -> Row:
+def _surer_row(numbers: evidence.InsiderNumbers, contents: RunContents) -> Row:
     """Return in which share of the worlds the insider passed the promised limit, beside how often it may."""
     estimate, beyond = numbers.estimate, numbers.belief_violations
     low, high = clopper_pearson(beyond, estimate.worlds, estimate.confidence)
@@ -78,7 +62,7 @@ def _surer_row(numbers: InsiderNumbers, contents: RunContents) -> Row:
                low, high, estimate.confidence, contents.promise.delta, is_share=True, on_page=True)  # fmt: skip
 
 
-def _rows(numbers: InsiderNumbers, contents: RunContents) -> list[Row]:
+def _rows(numbers: evidence.InsiderNumbers, contents: RunContents) -> list[Row]:
     estimate = numbers.estimate
     return [
         Row("Worlds (trials)", estimate.worlds, _COUNTED),
@@ -96,7 +80,7 @@ def _exact_laws(run: FinishedRun) -> dict[int, LogOddsLaw]:
     return run.largest_laws if run.has_exact_final_law else {}
 
 
-def _caption(numbers: InsiderNumbers, contents: RunContents) -> str:
+def _caption(numbers: evidence.InsiderNumbers, contents: RunContents) -> str:
     beyond, worlds = numbers.belief_violations, numbers.estimate.worlds
     law = "The curve is the exact law." if _exact_laws(contents.run) else "No law is drawn, for none is exact here."
     return (
@@ -106,7 +90,7 @@ def _caption(numbers: InsiderNumbers, contents: RunContents) -> str:
     )
 
 
-def _beliefs_figure(figure: Figure, numbers: InsiderNumbers, contents: RunContents) -> None:
+def _beliefs_figure(figure: Figure, numbers: evidence.InsiderNumbers, contents: RunContents) -> None:
     axes = figure.add_subplot()
     facts, laws, worlds = contents.facts, _exact_laws(contents.run), contents.worlds
     highest = top = _draw_beliefs(axes, worlds["belief"].to_numpy(dtype=np.float64))
@@ -118,13 +102,18 @@ def _beliefs_figure(figure: Figure, numbers: InsiderNumbers, contents: RunConten
         highest = max(top, min(float(density.max()), 2.5 * top) if top else float(density.max()))
     axes.set_xlim(0.0, 1.0)  # the same in every report
     axes.set_ylim(0, 1.1 * highest or 1.0)  # every belief at an end, and no density between
-    _draw_bounds(axes, contents)
+    bounds = facts.belief_bounds
+    of_d = "" if math.isclose(bounds[0], bounds[1]) else " for D"
+    axes.axvline(bounds[1], label=f"promised limit{of_d} {percent(bounds[1])}", **LIMIT)
+    if of_d:
+        axes.axvline(bounds[0], label=f"promised limit for D' {percent(bounds[0])}", **LIMIT | {"linestyle": ":"})
+    axes.axvspan(max(bounds.values()), 1.0, facecolor="none", edgecolor=MUTED, hatch="...", linewidth=0, alpha=0.35)
     title, x_name = "How sure the insider became of the truth", "Belief in the data set really used (probability)"
+    y_name = "Density (share of worlds\nper unit of probability)"
     if not highest:
+        y_name = "each mark is a world"
         axes.set_yticks([])
-    finish_axes(
-        axes, title, x_name, "Density (share of worlds\nper unit of probability)" if highest else "each mark is a world"
-    )
+    finish_axes(axes, title, x_name, y_name)
 
 
 def _draw_beliefs(axes: Axes, beliefs: Floats) -> float:
@@ -136,7 +125,7 @@ def _draw_beliefs(axes: Axes, beliefs: Floats) -> float:
         axes.plot(beliefs, np.full(len(beliefs), 0.12), style.marker, color=style.colour, markersize=8,
                   transform=frame, label=label, clip_on=False)  # fmt: skip
         return 0.0
-    low, high = span(beliefs)
+    low, high = drawing.span(beliefs)
     # About 2.5 n^(1/3) bins: fine enough to see a shape, no finer.
     bins = np.linspace(low, low + max(high - low, 1e-9), math.ceil(2.5 * len(beliefs) ** (1 / 3)) + 1)
     heights, *_ = axes.hist(
@@ -145,24 +134,14 @@ def _draw_beliefs(axes: Axes, beliefs: Floats) -> float:
     return float(np.max(np.asarray(heights, dtype=np.float64)))
 
 
-def _draw_bounds(axes: Axes, contents: RunContents) -> None:
-    bounds = contents.facts.belief_bounds
-    if math.isclose(bounds[0], bounds[1]):
-        axes.axvline(bounds[1], label=f"promised limit {percent(bounds[1])}", **LIMIT)
-    else:
-        axes.axvline(bounds[1], label=f"promised limit for D {percent(bounds[1])}", **LIMIT)
-        axes.axvline(bounds[0], label=f"promised limit for D' {percent(bounds[0])}", **LIMIT | {"linestyle": ":"})
-    axes.axvspan(max(bounds.values()), 1.0, facecolor="none", edgecolor=MUTED, hatch="...", linewidth=0, alpha=0.35)
-
-
 INSIDER = Section(
-    name="beliefs", title="What the insider achieved", numbers=InsiderNumbers, measure=measure_insider,
-    keys=("insider",), on_page=True, trusts=True, sentence=_sentence, rows=_rows,
+    "beliefs", "What the insider achieved", evidence.InsiderNumbers, evidence.measure_insider, keys=("insider",),
+    on_page=True, trusts=True, sentence=_sentence, rows=_rows,
     picture=Picture("Final beliefs", _beliefs_figure, _caption),
 )  # fmt: skip
 
 
-def _belief_rounds_caption(_: InsiderNumbers, contents: RunContents) -> str:
+def _belief_rounds_caption(_: evidence.InsiderNumbers, contents: RunContents) -> str:
     many = contents.run.worlds >= FEWEST_FOR_HISTOGRAM
     shown = "Medians and the middle 90 % of worlds" if many else "Each world"
     law = " Dotted: where the exact law has 90 %." if contents.run.has_even_rounds else ""
@@ -172,7 +151,7 @@ def _belief_rounds_caption(_: InsiderNumbers, contents: RunContents) -> str:
     )
 
 
-def _belief_rounds_figure(figure: Figure, _: InsiderNumbers, contents: RunContents) -> None:
+def _belief_rounds_figure(figure: Figure, _: evidence.InsiderNumbers, contents: RunContents) -> None:
     """Draw the belief in D over the rounds: bands over all worlds, or each of few; and the law where it is exact."""
     axes = figure.add_subplot()
     for bit in (1, 0):
@@ -182,7 +161,7 @@ def _belief_rounds_figure(figure: Figure, _: InsiderNumbers, contents: RunConten
     axes.axhline(bounds[1], label=f"limit {percent(bounds[1])}, for D and for {other}", **LIMIT)
     axes.axhline(1 - bounds[0], **LIMIT)
     axes.set_ylim(-0.02, 1.02)
-    whole_number_axis(axes, 0, contents.facts.game.rounds)
+    drawing.whole_number_axis(axes, 0, contents.facts.game.rounds)
     title = "The insider's belief, round by round"
     finish_axes(axes, title, "Round (number; 0 = before training)", "Belief in D (probability)")
 
@@ -206,7 +185,7 @@ def _draw_bit(axes: Axes, contents: RunContents, bit: int) -> None:
             hatch=style.hatch, alpha=0.5, linewidth=1, label=f"{style.short}: 90 % of {len(paths):,} worlds",
         )  # fmt: skip
         axes.plot(rounds, middle, style.line, color=style.colour, linewidth=2.4, marker=style.marker,
-                  label=f"{style.short}: their median", **markers_for(len(rounds)))  # fmt: skip
+                  label=f"{style.short}: their median", **drawing.markers_for(len(rounds)))  # fmt: skip
     if run.has_even_rounds:
         least, _, most = belief_band(facts.mu, facts.game.rounds, bit, facts.prior, 0.9)
         for index, curve in enumerate((least, most)):
@@ -215,46 +194,44 @@ def _draw_bit(axes: Axes, contents: RunContents, bit: int) -> None:
 
 
 BELIEF_ROUNDS = Section(
-    name="belief-rounds", title="Beliefs over rounds", numbers=InsiderNumbers,
-    measure=lambda _, findings: findings.find(InsiderNumbers), trusts=True,
+    "belief-rounds", "Beliefs over rounds", evidence.InsiderNumbers,
+    lambda _, findings: findings.find(evidence.InsiderNumbers), trusts=True,
     picture=Picture("Beliefs over rounds", _belief_rounds_figure, _belief_rounds_caption, height=4.6),
 )  # fmt: skip
 
 
-def _innovations_sentence(numbers: InnovationNumbers, contents: RunContents) -> str:
+def _innovations_sentence(numbers: evidence.InnovationNumbers, contents: RunContents) -> str:
     check = numbers.check
     what = (
         "One innovation is one round's step of the log-odds, less what the law expects, in units of its spread."
         if contents.run.scores is None
         else "A round's step of the log-odds is no normal number here, so the noise itself stands in for it."
     )
-    left = ""
-    if check.left_out:
-        left = (
-            f" Of {plural(check.rounds, 'round')} of all worlds, {check.left_out:,} "
-            f"{'was' if check.left_out == 1 else 'were'} left out: there D and D' differed by less than "
-            f"{SMALLEST_SIGNAL:g} of the noise."
-        )
-    return f"{what} They must be independent N(0, 1): the law {'holds' if check.holds else 'does NOT hold'}.{left}"
+    text = f"{what} They must be independent N(0, 1): the law {'holds' if check.holds else 'does NOT hold'}."
+    if not check.left_out:
+        return text
+    return (
+        f"{text} Of {plural(check.rounds, 'round')} of all worlds, {check.left_out:,} "
+        f"{'was' if check.left_out == 1 else 'were'} left out: there D and D' differed by less than "
+        f"{SMALLEST_SIGNAL:g} of the noise."
+    )
 
 
-def _innovations_tables(numbers: InnovationNumbers, _: RunContents) -> list[Table]:
+def _innovations_tables(numbers: evidence.InnovationNumbers, _: RunContents) -> list[Table]:
     columns = ("Worlds", "Count", "Mean (law: 0)", "Variance (law: 1)", "Serial correlation (law: 0)",
                "p-value, Kolmogorov-Smirnov")  # fmt: skip
-    rows = tuple(
-        (f"b = {bit}", group.count, group.mean, group.variance, group.serial_correlation, group.ks_p_value)
-        for bit, group in numbers.groups
-    )
+    rows = tuple((f"b = {bit}", one.count, one.mean, one.variance, one.serial_correlation, one.ks_p_value)
+                 for bit, one in numbers.groups)  # fmt: skip
     return [Table("Innovations against independent N(0, 1)", columns, rows)]
 
 
 INNOVATIONS = Section(
-    name="innovations", title="Whether every step of the evidence follows its law", numbers=InnovationNumbers,
-    measure=measure_innovations, keys=("innovations",), sentence=_innovations_sentence, tables=_innovations_tables,
+    "innovations", "Whether every step of the evidence follows its law", evidence.InnovationNumbers,
+    evidence.measure_innovations, keys=("innovations",), sentence=_innovations_sentence, tables=_innovations_tables,
 )  # fmt: skip
 
 
-def _insiders_sentence(numbers: InsidersNumbers, contents: RunContents) -> str:
+def _insiders_sentence(numbers: evidence.InsidersNumbers, contents: RunContents) -> str:
     best, worst = numbers.best.estimate, numbers.worst.estimate
     between = f"between {worst.wins:,} and {best.wins:,}" if worst.wins < best.wins else f"{best.wins:,}"
     return (
@@ -264,28 +241,29 @@ def _insiders_sentence(numbers: InsidersNumbers, contents: RunContents) -> str:
     )
 
 
-def _insiders_rows(numbers: InsidersNumbers, _: RunContents) -> list[Row]:
-    apart = "that of the best less that of the worst, in the same worlds"
+def _insiders_rows(numbers: evidence.InsidersNumbers, _: RunContents) -> list[Row]:
     return [
         Row("Best insider (number of the client)", numbers.best.client, "most right guesses"),
-        Row("Spread of their advantages", numbers.spread, apart),
+        Row(
+            "Spread of their advantages", numbers.spread, "that of the best less that of the worst, in the same worlds"
+        ),
         Row("Worlds in which all said the same", numbers.agreement, "counted", is_share=True),
     ]
 
 
-def _insiders_tables(numbers: InsidersNumbers, contents: RunContents) -> list[Table]:
+def _insiders_tables(numbers: evidence.InsidersNumbers, contents: RunContents) -> list[Table]:
     columns = ("Client", "Right guesses", "Worlds", "Advantage", "Lower end", "Upper end", "Confidence",
                "Largest belief", "Reading")  # fmt: skip
+    each = [(one, one.estimate) for one in numbers.each]
     rows = tuple(
         (f"{one.client}", found.wins, found.worlds, found.advantage, found.low, found.high, found.confidence,
          one.max_belief, str(advantage_row(found, contents).reading))
-        for one in numbers.each
-        for found in (one.estimate,)
+        for one, found in each
     )  # fmt: skip
     return [Table(f"The insiders, each by itself (intervals at {percent(contents.facts.confidence)})", columns, rows)]
 
 
 INSIDERS = Section(
-    name="insiders", title="Several insiders", numbers=InsidersNumbers, measure=measure_insiders, keys=("insiders",),
+    "insiders", "Several insiders", evidence.InsidersNumbers, evidence.measure_insiders, keys=("insiders",),
     trusts=True, sentence=_insiders_sentence, rows=_insiders_rows, tables=_insiders_tables,
 )  # fmt: skip

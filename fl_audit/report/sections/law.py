@@ -11,20 +11,11 @@ from matplotlib.figure import Figure
 from fl_audit.evidence.findings.promise import PromiseNumbers
 from fl_audit.evidence.findings.released_model import OriginNumbers, measure_origin
 from fl_audit.evidence.finished_run import RunFacts
-from fl_audit.evidence.run_tables import NORM_COLUMN, Provenance, Session, quantiles_by_round
+from fl_audit.evidence.run_tables import NORM_COLUMN, Provenance, quantiles_by_round
 from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling
 from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.report import law_words
 from fl_audit.report.finding import Picture, RunContents, Section, Table, TableLook
-from fl_audit.report.law_words import (
-    clipping_text,
-    contribution_text,
-    known_noise_text,
-    noise_source_text,
-    participation_text,
-    randomiser_text,
-    scaling_text,
-    standpoint_text,
-)
 from fl_audit.report.style import INK, LIMIT, draw_spread, finish_axes
 from fl_audit.report.wording import SPACE, capital, number_text, percent, plural, unit_words
 
@@ -36,15 +27,15 @@ def law_tables(facts: RunFacts) -> list[Table]:
     """Return what was played, in pairs of a fact and its value, and the resolved configuration without the seed."""
     randomiser, words, game = facts.game.randomiser, unit_words(facts.relation), facts.game
     played = (
-        *([] if randomiser is None else [("What every owner did first", randomiser_text(randomiser))]),
+        *([] if randomiser is None else [("What every owner did first", law_words.randomiser_text(randomiser))]),
         ("Neighbours", f"{facts.relation}: training {words.there} or {words.not_there}"),
         (f"{capital(words.many)} that are protected", plural(facts.units, words.one)),
-        ("What a round adds up", contribution_text(facts)),
-        ("Who takes part", participation_text(facts)),
+        ("What a round adds up", law_words.contribution_text(facts)),
+        ("Who takes part", law_words.participation_text(facts)),
         (f"Sampling rate of {words.many}", facts.game.law.sampling_rate),
-        ("Clipping", clipping_text(facts)),
+        ("Clipping", law_words.clipping_text(facts)),
         *_noise_rows(facts),
-        ("Where the insider sits", standpoint_text(facts) if game.with_insider else "no insider was asked"),
+        ("Where the insider sits", law_words.standpoint_text(facts) if game.with_insider else "no insider was asked"),
         ("Prior belief in D", percent(facts.prior)),
         ("Optimizer", str(facts.game.law.optimizer.kind)),
         ("Released to clients", str(game.view)),
@@ -62,14 +53,14 @@ def law_tables(facts: RunFacts) -> list[Table]:
 
 def _noise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = [
-        ("Noise", noise_source_text(facts)),
-        ("Noise scaled to", scaling_text(facts)),
+        ("Noise", law_words.noise_source_text(facts)),
+        ("Noise scaled to", law_words.scaling_text(facts)),
         ("Private release", "yes" if facts.game.law.is_private_release else "no"),
         ("Global sensitivity" + " in the first round" * facts.game.law.is_adaptive, facts.global_sensitivity),
     ]
     if facts.has_promise:
         rows.append(("Noise multiplier z of the law", facts.game.law.noise_multiplier))
-    if known := known_noise_text(facts):
+    if known := law_words.known_noise_text(facts):
         rows.append(("Noise that the insider knows", known))
         rows.append(("Noise multiplier that the insider faces", facts.faced_multiplier))
     return rows
@@ -77,7 +68,7 @@ def _noise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
 
 def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     """Return all settings as dotted name and JSON text."""
-    settings: list[tuple[str, str]] = []
+    settings = list[tuple[str, str]]()
     for key, value in section.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
@@ -153,11 +144,11 @@ def _draw_limits(axes: Axes, contents: RunContents) -> None:
 
 
 LAW = Section(
-    name="local-sensitivity", title="What was played, and how far it moved", numbers=PromiseNumbers,
-    measure=lambda _, findings: findings.find(PromiseNumbers), sentence=_sentence,
+    "local-sensitivity", "What was played, and how far it moved", PromiseNumbers,
+    lambda _, findings: findings.find(PromiseNumbers), sentence=_sentence,
     tables=lambda _, contents: law_tables(contents.facts),
-    picture=Picture("Local sensitivity", _local_sensitivity_figure, _caption, lambda _,
-            contents: contents.run.has_insider),
+    picture=Picture("Local sensitivity", _local_sensitivity_figure, _caption,
+                    applies=lambda _, contents: contents.run.has_insider),
 )  # fmt: skip
 
 
@@ -174,8 +165,8 @@ def provenance_line(provenance: Provenance | None) -> str:
     if provenance is None:
         return NOT_NOTED
     first = provenance.sessions[0]
-    versions = ", ".join(f"{name}{SPACE}{first.versions[name]}" for name in ("fl_audit", "flwr", "torch")
-                         if name in first.versions)  # fmt: skip
+    named = [name for name in ("fl_audit", "flwr", "torch") if name in first.versions]
+    versions = ", ".join(f"{name}{SPACE}{first.versions[name]}" for name in named)
     data = f"data{SPACE}{provenance.data[:_SHOWN_OF_DIGEST]}" if provenance.data else ""
     return " · ".join(part for part in (day_text(first.began), versions, data, first.command) if part)
 
@@ -206,12 +197,11 @@ def _origin_tables(numbers: OriginNumbers, _: RunContents) -> list[Table]:
 
 def _origin_rows(found: Provenance) -> tuple[tuple[str, str], ...]:
     first, *later = found.sessions
+    gone_on = [(one.began, one.command or _NO_COMMAND, _pairs(one.versions), _pairs(one.hardware)) for one in later]
     again = (
-        "Not noted."
-        if first.command is None
-        else f"{first.command} with the same file and versions; or the settings below, written to a file. The secret "
-        "coins and the noise are drawn anew, so counts differ as their intervals say. Whoever holds challenger/ of "
-        "this run can have the same numbers."
+        f"{first.command} with the same file and versions; or the settings below, written to a file. The secret coins "
+        "and the noise are drawn anew, so counts differ as their intervals say. Whoever holds challenger/ of this run "
+        "can have the same numbers."
     )
     return (
         ("Begun (UTC)", first.began),
@@ -219,15 +209,10 @@ def _origin_rows(found: Provenance) -> tuple[tuple[str, str], ...]:
         ("Commit of the sources", first.commit or "not under version control"),
         ("Versions", _pairs(first.versions)),
         ("Machine", _pairs(first.hardware)),
-        *(("Gone on with", _gone_on(session)) for session in later),
+        *(("Gone on with", "; ".join(parts)) for parts in gone_on),
         ("Fingerprint of the data (SHA-256)", found.data or _NOT_TOLD),
-        ("To make it again", again),
+        ("To make it again", "Not noted." if first.command is None else again),
     )
-
-
-def _gone_on(session: Session) -> str:
-    parts = (session.began, session.command or _NO_COMMAND, _pairs(session.versions), _pairs(session.hardware))
-    return "; ".join(parts)
 
 
 def _pairs(values: Any) -> str:
@@ -235,6 +220,5 @@ def _pairs(values: Any) -> str:
 
 
 ORIGIN = Section(
-    name="origin", title="Where this run comes from", numbers=OriginNumbers, measure=measure_origin, keys=("timing",),
-    tables=_origin_tables,
+    "origin", "Where this run comes from", OriginNumbers, measure_origin, keys=("timing",), tables=_origin_tables,
 )  # fmt: skip

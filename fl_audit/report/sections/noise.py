@@ -24,14 +24,13 @@ def _sentence(numbers: NoiseNumbers, contents: RunContents) -> str:
     main = numbers.main
     if main is None:
         return ""
-    ratio, confidence = _ratio_text(*main), percent(numbers.estimate.confidence)
-    everywhere = math.isfinite(numbers.estimate.ratio)
+    everywhere, aside = math.isfinite(numbers.estimate.ratio), _row("all", main, "").aside
     where = "" if everywhere else f", just where it has to hide the {contents.words.one},"
-    text = (
-        f"The noise that this federation really adds{where} is {ratio} times what was promised"
-        f"{_row('all', main, '').aside}; the range in brackets holds with {confidence} confidence."
-    )
-    return f"{text} {excess_text(numbers.judgement)}".strip()
+    return (
+        f"The noise that this federation really adds{where} is {_ratio_text(*main)} times what was promised{aside}; "
+        f"the range in brackets holds with {percent(numbers.estimate.confidence)} confidence. "
+        f"{excess_text(numbers.judgement)}"
+    ).strip()
 
 
 def _row(name: str, noise: Sequence[float], basis: str, confidence: float | None = None) -> Row:
@@ -69,11 +68,8 @@ def excess_text(found: Judgement) -> str:
         return ""
     if depends_on_secret(found):
         return "That is no harmless surplus, for its size depends on the secret."
-    spare = percent(1 - 1 / found.noise.excess)
-    return (
-        f"More than was promised breaks no promise; it gives accuracy away, for {spare} less noise would keep the "
-        "promise too."
-    )
+    less = f"{percent(1 - 1 / found.noise.excess)} less noise would keep the promise too"
+    return f"More than was promised breaks no promise; it gives accuracy away, for {less}."
 
 
 def _said(numbers: NoiseNumbers, run: FinishedRun) -> Mapping[str, Any]:
@@ -141,9 +137,8 @@ def _draw_interval(axes: Axes, height: int, interval: Sequence[float], marker: s
 
 
 NOISE = Section(
-    name="noise", title="The noise that is really added", numbers=NoiseNumbers, measure=measure_noise, keys=("noise",),
-    on_page=True, sentence=_sentence, rows=_rows, tables=_tables,
-    picture=Picture("The noise, measured over promised", _noise_figure, _caption, lambda numbers,
-            _: numbers.main is not None),
-    said=_said,
+    "noise", "The noise that is really added", NoiseNumbers, measure_noise, keys=("noise",), on_page=True,
+    sentence=_sentence, rows=_rows, tables=_tables,
+    picture=Picture("The noise, measured over promised", _noise_figure, _caption,
+                    applies=lambda numbers, _: numbers.main is not None), said=_said,
 )  # fmt: skip

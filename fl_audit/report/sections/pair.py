@@ -55,8 +55,8 @@ def _tables(numbers: PairNumbers, _: RunContents) -> list[Table]:
 
 
 PAIR = Section(
-    name="pair", title="What the beliefs say of the audited pair", numbers=PairNumbers, measure=measure_pair,
-    keys=("pair",), trusts=True, rows=_rows, tables=_tables,
+    "pair", "What the beliefs say of the audited pair", PairNumbers, measure_pair, keys=("pair",), trusts=True,
+    rows=_rows, tables=_tables,
 )  # fmt: skip
 
 
@@ -104,12 +104,9 @@ def _crafted_figure(figure: Figure, numbers: CraftedNumbers, _: RunContents) -> 
         figure.colorbar(drawn, ax=axes, label="Value of the feature (no unit)", shrink=0.8)
 
 
-def _crafted_caption(numbers: CraftedNumbers, _: RunContents) -> str:
-    return f"The crafted record as a grey image, label {numbers.initial.label}."
-
-
 CRAFTED = Section(
-    name="crafted", title="The crafted record", numbers=CraftedNumbers, measure=measure_crafted, keys=("crafted",),
-    sentence=_crafted_sentence, rows=_crafted_rows,
-    picture=Picture("The crafted record", _crafted_figure, _crafted_caption, lambda numbers, _: bool(_images(numbers))),
+    "crafted", "The crafted record", CraftedNumbers, measure_crafted, keys=("crafted",), sentence=_crafted_sentence,
+    rows=_crafted_rows, picture=Picture("The crafted record", _crafted_figure,
+        caption=lambda numbers, _: f"The crafted record as a grey image, label {numbers.initial.label}.",
+        applies=lambda numbers, _: bool(_images(numbers))),
 )  # fmt: skip

@@ -10,64 +10,37 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 from fl_audit.arrays import finite
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.evidence.findings.promise import (
-    ClippingNumbers,
-    ColludersNumbers,
-    Left,
-    OtherPromises,
-    PairPromise,
-    PromiseNumbers,
-    RecordPromise,
-    measure_clipping,
-    measure_colluders,
-    measure_other_promises,
-    measure_promise,
-    measure_record_promise,
-    unit_of,
-)
+from fl_audit.evidence.findings import promise as evidence
 from fl_audit.evidence.findings.released_model import ClientPromises, measure_client_promises
 from fl_audit.evidence.findings.verdict import VerdictNumbers
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.defaults import CANDIDATES
-from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.scores import Sensitivities
+from fl_audit.report import law_words
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
-from fl_audit.report.law_words import (
-    exact_accountant,
-    mu_text,
-    multiplier_text,
-    noise_text,
-    randomiser_text,
-    watcher_text,
-)
 from fl_audit.report.style import BIT_STYLES, INK, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.report.wording import number_text, one_in, percent, plural
 
-_BY_RENYI = (Accountant.RDP_CLASSIC, Accountant.RDP)
 
-
-def _sentence(numbers: PromiseNumbers, contents: RunContents) -> str:
+def _sentence(numbers: evidence.PromiseNumbers, contents: RunContents) -> str:
     promise, facts = numbers.guarantee, contents.facts
     if promise is None and facts.game.randomiser is not None:
         return "The training itself had no protection, and of its models alone nothing was promised."
     if promise is None:
         return "These models were trained without any protection: nothing was promised."
-    watcher, words = watcher_text(facts), contents.words
-    bound, chance = percent(promise.belief_bound), one_in(promise.delta)
+    watcher, words, bound = law_words.watcher_text(facts), contents.words, percent(promise.belief_bound)
     if promise.belief_bound >= 1:
         return f"The promise is so weak that somebody who {watcher} may become sure {words.whether}."
+    surer = f" may become more than {bound} sure {words.whether}"
     if facts.prior != 0.5:
-        other = percent(facts.belief_bounds[0])
-        return (
-            f"The promise was that nobody who {watcher.rstrip(',')}, and takes it for {percent(facts.prior)} likely "
-            f"beforehand that {words.that}, may become more than {bound} sure that {words.that_short}, or more than "
-            f"{other} sure that {words.not_that}, except with a chance of at most {chance}."
+        surer = (
+            f", and takes it for {percent(facts.prior)} likely beforehand that {words.that}, may become more than "
+            f"{bound} sure that {words.that_short}, or more than {percent(facts.belief_bounds[0])} sure that "
+            f"{words.not_that}"
         )
-    return (
-        f"The promise was that nobody who {watcher} may become more than {bound} sure {words.whether}, except with a "
-        f"chance of at most {chance}."
-    )
+        watcher = watcher.rstrip(",")
+    return f"The promise was that nobody who {watcher}{surer}, except with a chance of at most {one_in(promise.delta)}."
 
 
 def person_text(contents: RunContents) -> str:
@@ -75,12 +48,9 @@ def person_text(contents: RunContents) -> str:
     promise, verdict = contents.facts.guarantee, contents.find(VerdictNumbers)
     if promise is None:
         return "Nothing limits what these models may tell about a person whose records were trained with."
-    whose = (
-        "your records are all that one client holds"
-        if contents.words.one == "client"
-        else "one of the records is yours"
-    )
-    used = "they were used" if contents.words.one == "client" else "it was used"
+    whose, used = "one of the records is yours", "it was used"
+    if contents.words.one == "client":
+        whose, used = "your records are all that one client holds", "they were used"
     right = percent(round((1 + promise.advantage_bound_exact) / 2, 3))
     limit = (
         f"becomes more than {percent(promise.belief_bound)} sure that {used}, with a chance of "
@@ -103,41 +73,34 @@ def person_text(contents: RunContents) -> str:
     return text
 
 
-def _rows(numbers: PromiseNumbers, contents: RunContents) -> list[Row]:
+def _rows(numbers: evidence.PromiseNumbers, contents: RunContents) -> list[Row]:
     promise, facts = numbers.guarantee, contents.facts
     if promise is None:
         return []
-    by, between = f"by {promise.accountant}", noise_text(facts)
+    by, between = f"by {promise.accountant}", law_words.noise_text(facts)
     always = f"for a {contents.words.one} that takes part every time; " * facts.is_amplified
     exact = "delta(0) of the loss distribution" if facts.is_amplified else "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)"
     prior = f"prior belief {percent(facts.prior)}"
+    by_renyi = promise.accountant in (Accountant.RDP_CLASSIC, Accountant.RDP)
+    how = "prior odds times exp(epsilon of rdp-classic), Eq. (5)" if by_renyi else "quantile of the law of the log-odds"
+    fixed = adaptive = f"{how}; passed with probability at most delta"
+    if not by_renyi and promise.claim.sensitivities is not Sensitivities.FIXED:
+        adaptive = "follows from delta(epsilon) at all smaller epsilons, so it holds whatever earlier releases decide"
     return [
         Row("Epsilon (nats)", promise.epsilon, f"over all rounds, at the delta below, {by}; {between}"),
         Row("Delta (probability)", promise.delta, "chosen before the run"),
-        Row("Noise multiplier z", promise.noise_multiplier, f"{multiplier_text(facts)}; {by}"),
+        Row("Noise multiplier z", promise.noise_multiplier, f"{law_words.multiplier_text(facts)}; {by}"),
         Row("Rounds", numbers.rounds, "chosen before the run"),
         Row("Sampling rate", numbers.sampling_rate, "chosen before the run"),
-        Row("Gaussian mu", promise.mu, f"{mu_text(facts)}; {always}by gdp"),
-        Row("Belief bound", promise.belief_bound, f"{_bound_text(promise)}; {prior}", is_share=True),
+        Row("Gaussian mu", promise.mu, f"{law_words.mu_text(facts)}; {always}by gdp"),
+        Row("Belief bound", promise.belief_bound, f"{adaptive}; {prior}", is_share=True),
         Row("Belief bound at fixed sensitivities", promise.belief_bound_fixed,
-            f"{_fixed_text(promise.accountant)}; {prior}; were the differences of all rounds fixed beforehand",
-            is_share=True),
+            f"{fixed}; {prior}; were the differences of all rounds fixed beforehand", is_share=True),
         Row("Advantage bound", promise.advantage_bound,
             "Bernau et al. 2021, theorem 3 and Eq. (6): of noise calibrated by the classic formula"),
-        Row("Advantage bound, exact", promise.advantage_bound_exact, f"{exact}, by {exact_accountant(facts)}"),
+        Row("Advantage bound, exact", promise.advantage_bound_exact,
+            f"{exact}, by {law_words.exact_accountant(facts)}"),
     ]  # fmt: skip
-
-
-def _bound_text(promise: Guarantee) -> str:
-    if promise.claim.sensitivities is Sensitivities.FIXED or promise.accountant in _BY_RENYI:
-        return _fixed_text(promise.accountant)
-    return "follows from delta(epsilon) at all smaller epsilons, so it holds whatever earlier releases decide"
-
-
-def _fixed_text(accountant: Accountant) -> str:
-    if accountant in _BY_RENYI:
-        return "prior odds times exp(epsilon of rdp-classic), Eq. (5); passed with probability at most delta"
-    return "quantile of the law of the log-odds; passed with probability at most delta"
 
 
 def at_delta(delta: float | None) -> str:
@@ -146,23 +109,22 @@ def at_delta(delta: float | None) -> str:
 
 
 PROMISE = Section(
-    name="promise", title="What was promised", numbers=PromiseNumbers, measure=measure_promise, keys=("guarantee",),
+    "promise", "What was promised", evidence.PromiseNumbers, evidence.measure_promise, keys=("guarantee",),
     on_page=True, sentence=_sentence, rows=_rows,
 )  # fmt: skip
 
 
-def _other_promises_tables(numbers: OtherPromises, _: RunContents) -> list[Table]:
+def _other_promises_tables(numbers: evidence.OtherPromises, _: RunContents) -> list[Table]:
     here = numbers.claim.noise_multiplier
     assert here is not None, "only Gaussian noise is looked at"
     columns = ("Nobody becomes surer than", "Epsilon (nats)", "Noise multiplier", "Noise over that of this run")
-    rows = tuple(
-        (percent(one.belief), one.epsilon, one.noise_multiplier, one.noise_multiplier / here) for one in numbers.each
-    )
+    found = [(percent(one.belief), one.epsilon, one.noise_multiplier) for one in numbers.each]
+    rows = tuple((*each, each[2] / here) for each in found)
     title = f"What other promises would cost, at delta = {numbers.claim.delta:g}, by {numbers.accountant}"
     return [Table(title, columns, rows)] if rows else []
 
 
-def _other_promises_figure(figure: Figure, numbers: OtherPromises, contents: RunContents) -> None:
+def _other_promises_figure(figure: Figure, numbers: evidence.OtherPromises, contents: RunContents) -> None:
     axes = figure.add_subplot()
     style, promise = BIT_STYLES[1], contents.promise
     beliefs = np.array([100 * one.belief for one in numbers.each])
@@ -183,7 +145,7 @@ def _other_promises_figure(figure: Figure, numbers: OtherPromises, contents: Run
                 "Noise multiplier (logarithmic)")  # fmt: skip
 
 
-def _other_promises_caption(numbers: OtherPromises, _: RunContents) -> str:
+def _other_promises_caption(numbers: evidence.OtherPromises, _: RunContents) -> str:
     first, last = numbers.each[0], numbers.each[-1]
     return (
         f"The noise that other limits take: {percent(first.belief)} a multiplier of "
@@ -193,14 +155,14 @@ def _other_promises_caption(numbers: OtherPromises, _: RunContents) -> str:
 
 
 OTHER_PROMISES = Section(
-    name="other-promises", title="What other promises would cost", numbers=OtherPromises,
-    measure=measure_other_promises, on_page=True, tables=_other_promises_tables,
-    picture=Picture("What other promises would cost", _other_promises_figure, _other_promises_caption, lambda numbers,
-            _: len(numbers.each) > 1),
+    "other-promises", "What other promises would cost", evidence.OtherPromises, evidence.measure_other_promises,
+    on_page=True, tables=_other_promises_tables,
+    picture=Picture("What other promises would cost", _other_promises_figure, _other_promises_caption,
+                    applies=lambda numbers, _: len(numbers.each) > 1),
 )  # fmt: skip
 
 
-def _clipping_sentence(numbers: ClippingNumbers, contents: RunContents) -> str:
+def _clipping_sentence(numbers: evidence.ClippingNumbers, contents: RunContents) -> str:
     clipping = contents.facts.game.law.clipping
     assert isinstance(clipping, AdaptiveClipping), "measured only where it is adaptive"
     return (
@@ -211,7 +173,7 @@ def _clipping_sentence(numbers: ClippingNumbers, contents: RunContents) -> str:
     )
 
 
-def _clipping_rows(numbers: ClippingNumbers, _: RunContents) -> list[Row]:
+def _clipping_rows(numbers: evidence.ClippingNumbers, _: RunContents) -> list[Row]:
     chosen = "chosen before the run"
     return [
         Row("Clipping norm of the first round", numbers.first_norm, chosen),
@@ -226,13 +188,16 @@ def _clipping_rows(numbers: ClippingNumbers, _: RunContents) -> list[Row]:
 
 
 CLIPPING = Section(
-    name="clipping-norm", title="Adaptive clipping", numbers=ClippingNumbers, measure=measure_clipping,
-    keys=("clipping",), sentence=_clipping_sentence, rows=_clipping_rows,
+    "clipping-norm", "Adaptive clipping", evidence.ClippingNumbers, evidence.measure_clipping, keys=("clipping",),
+    sentence=_clipping_sentence, rows=_clipping_rows,
 )  # fmt: skip
 
 
-def _colluders_sentence(numbers: ColludersNumbers, _: RunContents) -> str:
-    alone, most, server = (_faced(one) for one in (numbers.groups[0], numbers.groups[-1], numbers.server))
+def _colluders_sentence(numbers: evidence.ColludersNumbers, _: RunContents) -> str:
+    faced = (numbers.groups[0], numbers.groups[-1], numbers.server)
+    alone, most, server = (
+        f"{number_text(one.noise_multiplier, 3)} (epsilon {number_text(finite(one.epsilon), 3)})" for one in faced
+    )
     return (
         "Every client knows the noise that it added itself, and clients who trust each other can put theirs together "
         f"and subtract it. A client alone faces a noise multiplier of {alone}, all clients but one {most}; the "
@@ -240,27 +205,21 @@ def _colluders_sentence(numbers: ColludersNumbers, _: RunContents) -> str:
     )
 
 
-def _faced(left: Left) -> str:
-    return f"{number_text(left.noise_multiplier, 3)} (epsilon {number_text(finite(left.epsilon), 3)})"
-
-
-def _colluders_tables(numbers: ColludersNumbers, contents: RunContents) -> list[Table]:
+def _colluders_tables(numbers: evidence.ColludersNumbers, contents: RunContents) -> list[Table]:
     promise = contents.promise
     epsilon = f"Epsilon at delta {promise.delta:g} ({promise.accountant}, nats)"
     columns = ("Who knows a part of the noise", "Noise multiplier faced", epsilon)
-    rows = [(_name(one.clients), one.noise_multiplier, finite(one.epsilon)) for one in numbers.groups]
+    names = {1: "a client alone, its own"}
+    rows = [(names.get(one.clients, f"{one.clients:,} clients together"), one.noise_multiplier, finite(one.epsilon))
+            for one in numbers.groups]  # fmt: skip
     server = ("the server, which sees every contribution by itself", *list(asdict(numbers.server).values())[1:])
     title = "What is left of noise that clients add, where clients tell each other theirs"
     return [Table(title, columns, (*rows, server))]
 
 
-def _name(clients: int) -> str:
-    return "a client alone, its own" if clients == 1 else f"{clients:,} clients together"
-
-
 COLLUDERS = Section(
-    name="colluders", title="What clients who collude take off the promise", numbers=ColludersNumbers,
-    measure=measure_colluders, keys=("colluders",), sentence=_colluders_sentence, tables=_colluders_tables,
+    "colluders", "What clients who collude take off the promise", evidence.ColludersNumbers, evidence.measure_colluders,
+    keys=("colluders",), sentence=_colluders_sentence, tables=_colluders_tables,
 )  # fmt: skip
 
 
@@ -274,8 +233,8 @@ def _client_promises_tables(numbers: ClientPromises, contents: RunContents) -> l
 
 
 CLIENT_PROMISES = Section(
-    name="client-promises", title="What each client promises its own records", numbers=ClientPromises,
-    keys=("client_promises",), measure=measure_client_promises, tables=_client_promises_tables,
+    "client-promises", "What each client promises its own records", ClientPromises, measure_client_promises,
+    keys=("client_promises",), tables=_client_promises_tables,
 )  # fmt: skip
 
 
@@ -295,8 +254,8 @@ def _phrases(randomiser: RecordRandomiser) -> tuple[str, str, str]:
             assert_never(randomiser)
 
 
-def _record_sentence(numbers: RecordPromise, _: RunContents) -> str:
-    one, what = unit_of(numbers.randomiser), randomiser_text(numbers.randomiser)
+def _record_sentence(numbers: evidence.RecordPromise, _: RunContents) -> str:
+    one, what = evidence.unit_of(numbers.randomiser), law_words.randomiser_text(numbers.randomiser)
     own, whole = number_text(numbers.epsilon, 3), number_text(numbers.whole_epsilon, 3)
     return (
         f"Before anything was trained, every owner {what}, once. So whatever anybody sees later, evidence about one "
@@ -304,9 +263,9 @@ def _record_sentence(numbers: RecordPromise, _: RunContents) -> str:
     )
 
 
-def _record_rows(numbers: RecordPromise, _: RunContents) -> list[Row]:
+def _record_rows(numbers: evidence.RecordPromise, _: RunContents) -> list[Row]:
     counted, whole = _phrases(numbers.randomiser)[1:]
-    one = unit_of(numbers.randomiser)
+    one = evidence.unit_of(numbers.randomiser)
     rows = [
         Row(f"Epsilon of one {one} (nats)", numbers.epsilon, f"chosen before the run; {_INDEPENDENT}"),
         Row(f"Epsilon counted over {counted} (nats)", numbers.counted_epsilon,
@@ -316,17 +275,14 @@ def _record_rows(numbers: RecordPromise, _: RunContents) -> list[Row]:
     return rows if numbers.pair is None else rows + _pair_rows(numbers, numbers.pair)
 
 
-def _pair_rows(numbers: RecordPromise, pair: PairPromise) -> list[Row]:
+def _pair_rows(numbers: evidence.RecordPromise, pair: evidence.PairPromise) -> list[Row]:
     bound, differ = "" if pair.is_exact else ", at most", _phrases(numbers.randomiser)[0]
     between = f"between one record and another that differ in {pair.differing:,} {differ}"
     formula = "P(B > d/2) - P(B < d/2), B binomial over the d features that differ"
     method = formula if pair.is_exact else "total variation, from a pessimistic privacy loss distribution"
-    rows = [
-        Row(f"Epsilon of the pair{bound} (nats)", pair.epsilon, f"largest log-odds, {between}"),
-        Row(
-            f"Advantage on one randomised record{bound}", pair.advantage, f"{method}; {between}; both records are known"
-        ),
-    ]
+    how, what = f"{method}; {between}; both records are known", f"Advantage on one randomised record{bound}"
+    rows = [Row(f"Epsilon of the pair{bound} (nats)", pair.epsilon, f"largest log-odds, {between}")]
+    rows.append(Row(what, pair.advantage, how))
     if (measured := pair.measured) is not None:
         basis = (
             "share of worlds in which the log-odds named the record that was randomised, less the share in which they "
@@ -338,6 +294,6 @@ def _pair_rows(numbers: RecordPromise, pair: PairPromise) -> list[Row]:
 
 
 RECORD_PROMISE = Section(
-    name="record-promise", title="What each record is promised by itself", numbers=RecordPromise, on_page=True,
-    measure=measure_record_promise, keys=("record_promise",), sentence=_record_sentence, rows=_record_rows,
+    "record-promise", "What each record is promised by itself", evidence.RecordPromise, evidence.measure_record_promise,
+    on_page=True, keys=("record_promise",), sentence=_record_sentence, rows=_record_rows,
 )  # fmt: skip

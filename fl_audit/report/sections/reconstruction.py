@@ -49,9 +49,8 @@ def _rows(numbers: ReconstructionNumbers, _: RunContents) -> list[Row]:
 
 def _tables(numbers: ReconstructionNumbers, _: RunContents) -> list[Table]:
     columns = ("Guesses", "Right one among them", "By chance", "Allowed")
-    rows = tuple(
-        (one.guesses, _row(one, numbers).text, percent(one.chance), percent(one.bound)) for one in numbers.successes
-    )
+    told = [(one, _row(one, numbers).text) for one in numbers.successes]
+    rows = tuple((one.guesses, text, percent(one.chance), percent(one.bound)) for one, text in told)
     title = f"Naming the right one of {numbers.candidates:,} candidates, intervals at {percent(numbers.confidence)}"
     return [Table(f"{title} confidence each", columns, rows)]
 
@@ -78,9 +77,9 @@ def _caption(numbers: ReconstructionNumbers, _: RunContents) -> str:
 
 
 RECONSTRUCTION = Section(
-    name="reconstruction", title="What could be reconstructed", numbers=ReconstructionNumbers,
-    measure=measure_reconstruction, keys=("reconstruction",), on_page=True, sentence=_sentence, rows=_rows,
-    tables=_tables, picture=Picture("Right one among the first guesses", _draw, _caption),
+    "reconstruction", "What could be reconstructed", ReconstructionNumbers, measure_reconstruction,
+    keys=("reconstruction",), on_page=True, sentence=_sentence, rows=_rows, tables=_tables,
+    picture=Picture("Right one among the first guesses", _draw, _caption),
 )  # fmt: skip
 
 
@@ -92,12 +91,10 @@ def _epsilon(drawing: Drawing, is_own: bool) -> str:
     return (f"epsilon {level:.3g}" if math.isfinite(level) else "no noise") + (", this run" if is_own else "")
 
 
-def _allowed(drawing: Drawing) -> str:
-    return percent(round(drawing.level.bound, 4))
-
-
-def _guesses(drawing: Drawing) -> str:
-    return "" if drawing.guesses == 1 else f" in {drawing.guesses} guesses"
+def _allowed(drawing: Drawing, once: str = "") -> str:
+    """Return how often a picture is named at most, and in how many guesses; `once` follows where it is one."""
+    often = once if drawing.guesses == 1 else f" in {drawing.guesses} guesses"
+    return f"{percent(round(drawing.level.bound, 4))}{often}"
 
 
 def draw_pictures(figure: Figure, true: Floats32, drawings: Sequence[Drawing], own: int | None = None) -> None:
@@ -112,8 +109,8 @@ def draw_pictures(figure: Figure, true: Floats32, drawings: Sequence[Drawing], o
     """
     rows = [(true, "originals")]
     for number, one in enumerate(drawings):
-        often = f"{_allowed(one)}{_guesses(one) or ' of the time'}"
-        named = f"the right one of {one.likeness.candidates:,}{'' if number == own else ' named'} at most {often}"
+        often = f"{'' if number == own else ' named'} at most {_allowed(one, ' of the time')}"
+        named = f"the right one of {one.likeness.candidates:,}{often}"
         rows.append((one.pictures, f"{_epsilon(one, number == own)}: {named}"))
     for axes, (pictures, text) in zip(figure.subplots(len(rows), 1), rows, strict=True):
         axes.imshow(_strip(pictures[:_SHOWN]), cmap="gray", vmin=0, vmax=1, interpolation="nearest", aspect="equal")
@@ -136,7 +133,7 @@ def _inversion_sentence(numbers: Drawn, contents: RunContents) -> str:
     by_server = game.standpoint.place is Place.SERVER
     who = "a server that saw every contribution, knew" if by_server else "an attacker who knew"
     known = "all records of other clients" if isinstance(game.law.contribution, LocalTraining) else "all other records"
-    promised = f"the promise lets nobody name more than {_allowed(own)}{_guesses(own)}"
+    promised = f"the promise lets nobody name more than {_allowed(own)}"
     return (
         f"Of {len(numbers.true):,} pictures {who} {known} and was sent the same model in every round drew "
         f"likenesses of {found.psnr.mean():.1f} dB on average at this run's noise, by which "
@@ -147,17 +144,15 @@ def _inversion_sentence(numbers: Drawn, contents: RunContents) -> str:
 
 def _inversion_tables(numbers: Drawn, _: RunContents) -> list[Table]:
     columns = ("Noise", "PSNR in dB", "best 1 %", "SSIM", "best 1 % ", "Named by the drawing", "Allowed")
-    rows = tuple(
-        (
-            _epsilon(one, place == numbers.own),
-            *(f"{value:.1f}" for value in (one.likeness.psnr.mean(), one.likeness.worst(one.likeness.psnr))),
-            *(f"{value:.2f}" for value in (one.likeness.ssim.mean(), one.likeness.worst(one.likeness.ssim))),
-            percent(float(one.likeness.named.mean())),
-            _allowed(one),
-        )
-        for place, one in enumerate(numbers.drawings)
-    )
-    return [Table("What is drawn of records that were used, mean and the 1 % that were drawn best", columns, rows)]
+    rows = []
+    for place, one in enumerate(numbers.drawings):
+        found = one.likeness
+        psnr = (f"{value:.1f}" for value in (found.psnr.mean(), found.worst(found.psnr)))
+        ssim = (f"{value:.2f}" for value in (found.ssim.mean(), found.worst(found.ssim)))
+        named, allowed = percent(float(found.named.mean())), percent(round(one.level.bound, 4))
+        rows.append((_epsilon(one, place == numbers.own), *psnr, *ssim, named, allowed))
+    title = "What is drawn of records that were used, mean and the 1 % that were drawn best"
+    return [Table(title, columns, tuple(rows))]
 
 
 def _inversion_caption(numbers: Drawn, _: RunContents) -> str:
@@ -168,8 +163,9 @@ def _inversion_caption(numbers: Drawn, _: RunContents) -> str:
 
 
 INVERSION = Section(
-    name="pictures", title="What could be drawn", numbers=Drawn, measure=lambda run, _: run.facts.drawn,
-    keys=("pictures",), on_page=True, sentence=_inversion_sentence, tables=_inversion_tables,
-    picture=Picture("Records, and what could be drawn of them", lambda figure, numbers, _: draw_pictures(figure,
-            numbers.true, numbers.drawings, numbers.own), _inversion_caption, height=5.6),
+    "pictures", "What could be drawn", Drawn, lambda run, _: run.facts.drawn, keys=("pictures",), on_page=True,
+    sentence=_inversion_sentence, tables=_inversion_tables,
+    picture=Picture("Records, and what could be drawn of them",
+                    lambda figure, found, _: draw_pictures(figure, found.true, found.drawings, found.own),
+                    _inversion_caption, height=5.6),
 )  # fmt: skip

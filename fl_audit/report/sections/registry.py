@@ -7,20 +7,13 @@ from fl_audit.errors import require
 from fl_audit.evidence.findings.found import Findings
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.report.finding import Row, RunContents, Section
+from fl_audit.report.sections import promise
 from fl_audit.report.sections.attacks import ATTACKS, ATTRIBUTES, MEMBERSHIP
 from fl_audit.report.sections.empirical_epsilon import EMPIRICAL_EPSILON, ONE_RUN, SCORES, TRADEOFF
 from fl_audit.report.sections.insider import BELIEF_ROUNDS, INNOVATIONS, INSIDER, INSIDERS
 from fl_audit.report.sections.law import LAW, ORIGIN
 from fl_audit.report.sections.noise import NOISE
 from fl_audit.report.sections.pair import CRAFTED, PAIR
-from fl_audit.report.sections.promise import (
-    CLIENT_PROMISES,
-    CLIPPING,
-    COLLUDERS,
-    OTHER_PROMISES,
-    PROMISE,
-    RECORD_PROMISE,
-)
 from fl_audit.report.sections.reconstruction import INVERSION, RECONSTRUCTION
 from fl_audit.report.sections.released_model import CLIENTS, EPSILON_STAR, RELEASED_MODEL
 from fl_audit.report.sections.verdict import VERDICT
@@ -29,17 +22,17 @@ from fl_audit.whole_files import SCHEMA
 
 SECTIONS: tuple[Section[Any], ...] = (
     # what was promised, and what became of it
-    VERDICT, PROMISE, RECORD_PROMISE, NOISE,
+    VERDICT, promise.PROMISE, promise.RECORD_PROMISE, NOISE,
     # what insiders and attackers achieved
     INSIDER, SCORES, ONE_RUN, ATTACKS, ATTRIBUTES, RECONSTRUCTION, INVERSION,
     # what the models are worth, and what other promises would cost
-    RELEASED_MODEL, OTHER_PROMISES,
+    RELEASED_MODEL, promise.OTHER_PROMISES,
     # what the insiders' evidence says in detail
     EMPIRICAL_EPSILON, PAIR, TRADEOFF, BELIEF_ROUNDS, INNOVATIONS, INSIDERS,
     # what models alone give away, and what is promised to and by each client
-    MEMBERSHIP, EPSILON_STAR, CLIENTS, CLIENT_PROMISES, COLLUDERS,
+    MEMBERSHIP, EPSILON_STAR, CLIENTS, promise.CLIENT_PROMISES, promise.COLLUDERS,
     # what was played, and where it comes from
-    CLIPPING, CRAFTED, LAW, ORIGIN,
+    promise.CLIPPING, CRAFTED, LAW, ORIGIN,
 )  # fmt: skip
 """A section may use what the sections before it have found."""
 
@@ -53,10 +46,8 @@ def own_section(name: str) -> Section[Any]:
         If it cannot be imported, is no section, or has a name or writes a key that a section of ours has.
     """
     section = import_object(name, "section")
-    require(
-        isinstance(section, Section),
-        f"section {name!r} is a {type(section).__name__}: accepted is a fl_audit.report.finding.Section",
-    )
+    what = f"section {name!r} is a {type(section).__name__}"
+    require(isinstance(section, Section), f"{what}: accepted is a fl_audit.report.finding.Section")
     taken = {word for one in SECTIONS for word in (one.name, *one.keys)} & {section.name, *section.keys}
     require(not taken, f"section {name!r} has the name or key {', '.join(sorted(taken))} of a section of fl_audit")
     return replace(section, on_page=False)

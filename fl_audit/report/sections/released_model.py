@@ -7,15 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fl_audit.arrays import finite
+from fl_audit.evidence.findings import released_model as evidence
 from fl_audit.evidence.findings.found import json_of
-from fl_audit.evidence.findings.released_model import (
-    ClientNumbers,
-    ModelNumbers,
-    StarNumbers,
-    measure_clients,
-    measure_model,
-    measure_star,
-)
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.style import INK, LIMIT, MUTED, draw_spread, finish_axes
@@ -24,7 +17,7 @@ from fl_audit.report.wording import number_text, percent, plural
 _UNUSED = "test records were not used in training"
 
 
-def beside_text(numbers: ModelNumbers) -> str:
+def beside_text(numbers: evidence.ModelNumbers) -> str:
     """Return the accuracies to hold that of this run against, in words to follow it; nothing where none is known."""
     known = []
     if numbers.unprotected is not None:
@@ -34,7 +27,7 @@ def beside_text(numbers: ModelNumbers) -> str:
     return f" ({', '.join(known)})" if known else ""
 
 
-def _sentence(numbers: ModelNumbers, contents: RunContents) -> str:
+def _sentence(numbers: evidence.ModelNumbers, contents: RunContents) -> str:
     kept = ""
     if (chosen := contents.run.chosen_releases) is not None:
         kept = f"Each training kept the model after which errors on new cases fell no more: {_numbers_of(chosen)}. "
@@ -46,11 +39,10 @@ def _numbers_of(chosen: tuple[int, int]) -> str:
     return f"release {first}" if first == last else f"a release from {first} to {last}"
 
 
-def _rows(numbers: ModelNumbers, _: RunContents) -> list[Row]:
+def _rows(numbers: evidence.ModelNumbers, _: RunContents) -> list[Row]:
     final = f"of the final release, mean over worlds; {_UNUSED}"
-    rows = [
-        Row("Test accuracy", numbers.test_accuracy, f"share of right predictions {final}", is_share=True, on_page=True)
-    ]
+    basis = f"share of right predictions {final}"
+    rows = [Row("Test accuracy", numbers.test_accuracy, basis, is_share=True, on_page=True)]
     if numbers.commonest is not None:
         basis = "share of the most frequent class among the test records"
         rows.append(Row("Accuracy of naming one class", numbers.commonest, basis, is_share=True, on_page=True))
@@ -62,18 +54,16 @@ def _rows(numbers: ModelNumbers, _: RunContents) -> list[Row]:
     return rows
 
 
-def _caption(numbers: ModelNumbers, contents: RunContents) -> str:
+def _caption(numbers: evidence.ModelNumbers, contents: RunContents) -> str:
     shown = "The one world" if contents.run.worlds == 1 else "Median, middle half and range of the worlds"
     text = f"{shown}; {percent(numbers.test_accuracy)} at the final release{beside_text(numbers)}."
-    if (chosen := contents.run.chosen_releases) is not None:
-        rounds = plural(contents.facts.game.rounds, "round")
-        text += (
-            f" Early stopping chose {_numbers_of(chosen)}, by public records alone; the promise counts all {rounds}."
-        )
-    return text
+    if (chosen := contents.run.chosen_releases) is None:
+        return text
+    counted = f"by public records alone; the promise counts all {plural(contents.facts.game.rounds, 'round')}"
+    return f"{text} Early stopping chose {_numbers_of(chosen)}, {counted}."
 
 
-def _accuracy_figure(figure: Figure, numbers: ModelNumbers, contents: RunContents) -> None:
+def _accuracy_figure(figure: Figure, numbers: evidence.ModelNumbers, contents: RunContents) -> None:
     releases = contents.releases
     axes = figure.add_subplot()
     draw_spread(axes, releases, "test_accuracy", 100.0)
@@ -87,15 +77,15 @@ def _accuracy_figure(figure: Figure, numbers: ModelNumbers, contents: RunContent
 
 
 RELEASED_MODEL = Section(
-    name="accuracy", title="The released model", numbers=ModelNumbers, measure=measure_model, keys=("utility",),
-    on_page=True, sentence=_sentence, rows=_rows, picture=Picture("Accuracy", _accuracy_figure, _caption),
+    "accuracy", "The released model", evidence.ModelNumbers, evidence.measure_model, keys=("utility",), on_page=True,
+    sentence=_sentence, rows=_rows, picture=Picture("Accuracy", _accuracy_figure, _caption),
 )  # fmt: skip
 
 
 SQUASH = 4.0  # a promised epsilon more than this many times above the largest Epsilon* drawn would flatten the curve
 
 
-def _star_sentence(star: StarNumbers, contents: RunContents) -> str:
+def _star_sentence(star: evidence.StarNumbers, contents: RunContents) -> str:
     if not math.isfinite(star.mean):
         return "How much a released model gives away by its losses was not determined."
     text = (
@@ -104,17 +94,15 @@ def _star_sentence(star: StarNumbers, contents: RunContents) -> str:
         "like others."
     )
     if math.isfinite(star.untrained_mean):
-        is_pretrained = contents.facts.configuration.get("model", {}).get("initial") == "pretrained"
-        start = "pretrained" if is_pretrained else "untrained"
+        initial = contents.facts.configuration.get("model", {}).get("initial")
+        start = "pretrained" if initial == "pretrained" else "untrained"
         text += (
             f" Chance alone reaches {number_text(star.untrained_mean, 3)} (at most "
             f"{number_text(star.untrained_max, 3)}): that is what {start} models score, which cannot leak."
         )
-    promise = contents.facts.guarantee
+    promise, other = contents.facts.guarantee, " The promised epsilon is another quantity, over all repetitions:"
     if promise is not None and star.max > promise.epsilon:
-        text += (
-            " The promised epsilon is another quantity, over all repetitions: single models may exceed it by chance."
-        )
+        text += f"{other} single models may exceed it by chance."
     return f"{text}{_losses_text(contents)}"
 
 
@@ -130,12 +118,10 @@ def _losses_text(contents: RunContents) -> str:
     return f"{told}; losses beyond the public range from {low} to {high} count as its ends."
 
 
-def _star_rows(star: StarNumbers, _: RunContents) -> list[Row]:
+def _star_rows(star: evidence.StarNumbers, _: RunContents) -> list[Row]:
     cut = f", error rates within {star.cut:g} of 0 and 1 left out" if star.cut else ""
-    how = (
-        f"Negoescu et al. 2023{at_delta(star.delta)}{cut}; losses of members and of a population sample are "
-        "normal after a logit transform"
-    )
+    normal = "losses of members and of a population sample are normal after a logit transform"
+    how = f"Negoescu et al. 2023{at_delta(star.delta)}{cut}; {normal}"
     chance = "the same of release 0, which cannot leak: what chance reaches"
     return [
         Row("Epsilon*, mean over worlds (nats)", finite(star.mean), f"of the final release, {how}", on_page=True),
@@ -147,7 +133,7 @@ def _star_rows(star: StarNumbers, _: RunContents) -> list[Row]:
     ]
 
 
-def _star_caption(star: StarNumbers, contents: RunContents) -> str:
+def _star_caption(star: evidence.StarNumbers, contents: RunContents) -> str:
     spread = "" if contents.run.worlds == 1 else " Median, middle half and range of the worlds."
     at, promise = number_text(star.delta), contents.facts.guarantee
     text = f"Measured from losses alone at δ = {at}.{spread} Under the floor chance decides."
@@ -164,7 +150,7 @@ def promise_fits(contents: RunContents) -> bool:
     return promise is not None and bool(values.size) and promise.epsilon <= SQUASH * float(values.max())
 
 
-def _star_figure(figure: Figure, star: StarNumbers, contents: RunContents) -> None:
+def _star_figure(figure: Figure, star: evidence.StarNumbers, contents: RunContents) -> None:
     releases, promise = contents.releases, contents.facts.guarantee
     axes = figure.add_subplot()
     draw_spread(axes, releases, "epsilon_star")
@@ -180,14 +166,14 @@ def _star_figure(figure: Figure, star: StarNumbers, contents: RunContents) -> No
 
 
 EPSILON_STAR = Section(
-    name="epsilon-star", title="What the models' losses give away (Epsilon*)", numbers=StarNumbers,
-    measure=measure_star, keys=("epsilon_star",), sentence=_star_sentence, rows=_star_rows,
-    picture=Picture("Epsilon*", _star_figure, _star_caption, lambda star,
-            contents: bool(contents.releases["epsilon_star"].notna().any())),
+    "epsilon-star", "What the models' losses give away (Epsilon*)", evidence.StarNumbers, evidence.measure_star,
+    keys=("epsilon_star",), sentence=_star_sentence, rows=_star_rows,
+    picture=Picture("Epsilon*", _star_figure, _star_caption,
+                    applies=lambda _, contents: bool(contents.releases["epsilon_star"].notna().any())),
 )  # fmt: skip
 
 
-def _owners_sentence(numbers: ClientNumbers, _: RunContents) -> str:
+def _owners_sentence(numbers: evidence.ClientNumbers, _: RunContents) -> str:
     alone = sum(client.worlds == 0 for client in numbers.clients)
     without = f" No value for {plural(alone, 'client')} with fewer than two records." if alone else ""
     return (
@@ -196,7 +182,7 @@ def _owners_sentence(numbers: ClientNumbers, _: RunContents) -> str:
     )
 
 
-def _owners_tables(numbers: ClientNumbers, _: RunContents) -> list[Table]:
+def _owners_tables(numbers: evidence.ClientNumbers, _: RunContents) -> list[Table]:
     columns: tuple[str, ...] = ("Client", "Worlds with 2 records or more", "5 %", "Median", "95 %", "Largest")
     rows: tuple[tuple[Any, ...], ...] = tuple(tuple(json_of(client).values()) for client in numbers.clients)
     if (shards := numbers.shards) is not None:
@@ -206,6 +192,6 @@ def _owners_tables(numbers: ClientNumbers, _: RunContents) -> list[Table]:
 
 
 CLIENTS = Section(
-    name="client-epsilon-star", title="What the models give away of each data owner", numbers=ClientNumbers,
-    measure=measure_clients, keys=("client_epsilon_star",), sentence=_owners_sentence, tables=_owners_tables,
+    "client-epsilon-star", "What the models give away of each data owner", evidence.ClientNumbers,
+    evidence.measure_clients, keys=("client_epsilon_star",), sentence=_owners_sentence, tables=_owners_tables,
 )  # fmt: skip

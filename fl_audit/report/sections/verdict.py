@@ -11,20 +11,10 @@ from fl_audit.evidence.findings.verdict import VerdictNumbers, measure_verdict
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
 from fl_audit.mechanisms.contribution import FixedCohort
 from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.report import wording
 from fl_audit.report.finding import RunContents, Section, Table, TableLook
 from fl_audit.report.page.markup import Banner, verdict_banner
-from fl_audit.report.wording import (
-    DASH,
-    UnitWords,
-    capital,
-    duration,
-    number_text,
-    one_in,
-    percent,
-    plural,
-    uncapital,
-    unit_words,
-)
+from fl_audit.report.wording import UnitWords, capital, number_text, one_in, percent, plural
 from fl_audit.report.words_of_tests import MISSING_WORDS, ToldTest, broken_tests, p_text, title_of
 
 _MOST_NAMED = 2  # other kinds of breach that are named beside the first one
@@ -64,11 +54,10 @@ def _broken(contents: RunContents) -> str:
     # Noise of another size fails the tests of its shape too, which look at it in units of the promised one.
     follows = OF_SHAPE if first.test.name is TestName.NOISE_TOTAL else ()
     told_too = [told for told in reversed(others) if told.kind != first.kind and told.test.name not in follows]
-    kinds = {told.kind: uncapital(told.words.breach) for told in told_too}
+    kinds = {told.kind: wording.uncapital(told.words.breach) for told in told_too}
     named = list(kinds.values())[::-1][:_MOST_NAMED]
     also = f" Also: {'; '.join(named)}." if named else ""
-    count = f" {plural(len(others) + 1, 'test')} failed." if others else ""
-    return f"{first.sentence}{also}{count}"
+    return f"{first.sentence}{also}" + (f" {plural(len(others) + 1, 'test')} failed." if others else "")
 
 
 def _too_little(numbers: VerdictNumbers) -> str:
@@ -100,7 +89,7 @@ def worlds_needed_text(numbers: VerdictNumbers) -> str:
         return "More worlds can show a breach; no number of them shows by such scores alone that there is none."
     if found is None or found.worlds_needed is None:
         return "No number of worlds would find a breach here: choose another one to protect (neighbour in [audit])."
-    time = "" if numbers.seconds_needed is None else f", about {duration(numbers.seconds_needed)} here,"
+    time = "" if numbers.seconds_needed is None else f", about {wording.duration(numbers.seconds_needed)} here,"
     worlds = plural(found.worlds_needed, "world")
     breach = f"a breach of {BREACH:g} times the promise" if numbers.promised > 0 else "two thirds of the noise"
     return f"{worlds}{time} would find {breach}."
@@ -109,17 +98,14 @@ def worlds_needed_text(numbers: VerdictNumbers) -> str:
 def _limits(contents: RunContents) -> str:
     """Return which share of the noise could not be missing without being found, in a sentence; or what scores show."""
     numbers, unit = verdict_of(contents), contents.words.one
-    anywhere, at_unit = (
-        None if share is None else percent(float(f"{share:.2g}"))
-        for share in (numbers.missing_anywhere, numbers.missing_at_unit)
-    )
+    shares = (numbers.missing_anywhere, numbers.missing_at_unit)
+    anywhere, at_unit = (None if share is None else percent(float(f"{share:.2g}")) for share in shares)
     if at_unit is None:
         return ""
     if anywhere is None:
         return f"Had {at_unit} of the noise been missing where it hides the {unit}, we would have found it."
-    return (
-        f"Had {anywhere} of the noise been missing we would have found it, or {at_unit} just where it hides the {unit}."
-    )
+    just = f"{at_unit} just where it hides the {unit}"
+    return f"Had {anywhere} of the noise been missing we would have found it, or {just}."
 
 
 def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
@@ -148,9 +134,9 @@ def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
         case _:
             assert_never(numbers.verdict)
     text += _looks_text(numbers.judgement, contents.facts)
-    if contents.facts.game.law.is_private_release:
-        return text
-    return f"{text} The models of this run are test pieces and must not be handed out: their noise depends on the data."
+    if not contents.facts.game.law.is_private_release:
+        text += " The models of this run are test pieces and must not be handed out: their noise depends on the data."
+    return text
 
 
 def _alarms(found: Judgement, facts: RunFacts) -> str:
@@ -180,14 +166,11 @@ def _scope(numbers: VerdictNumbers, facts: RunFacts) -> str:
     """Return what the verdict covers and what not, in plain English, as `summary.json` has it."""
     found, promise = numbers.judgement, facts.guarantee
     if found is None or promise is None:
-        why = (
-            "The models were trained without clipping and noise: nothing was promised."
-            if promise is None
-            else "No insider took part, so nothing was held against the promise."
-        )
-        return (
-            f"{why} What was measured of the released models, from their outputs and losses, is no test of a promise."
-        )
+        why = "No insider took part, so nothing was held against the promise."
+        if promise is None:
+            why = "The models were trained without clipping and noise: nothing was promised."
+        seen = "What was measured of the released models, from their outputs and losses"
+        return f"{why} {seen}, is no test of a promise."
     if numbers.judges_canaries:
         covers = (
             "A verdict covers this training and this seed (the challenger's secret) only, and what canaries see: how "
@@ -204,7 +187,8 @@ def _scope(numbers: VerdictNumbers, facts: RunFacts) -> str:
             "challenger's secret) only; other neighbours, other data and other seeds were not tried."
             f"{_cohort_text(facts)}"
         )
-    return f"{covers} {_detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
+    seen = _detection_text(found, promise, wording.unit_words(facts.relation))
+    return f"{covers} {seen} A smaller breach may pass."
 
 
 def _cohort_text(facts: RunFacts) -> str:
@@ -212,10 +196,10 @@ def _cohort_text(facts: RunFacts) -> str:
     cohorts = facts.game.law.participation
     if not isinstance(cohorts, FixedCohort) or cohorts.first is None:
         return ""
-    often, rounds = cohorts.participations(facts.game.rounds), facts.game.rounds
+    rounds = f"{cohorts.participations(facts.game.rounds):,} of {plural(facts.game.rounds, 'round')}"
     return (
         " The differing client stands first in the public order of cohorts, by construction, so that it takes part in "
-        f"{often:,} of {plural(rounds, 'round')}: no client takes part more often."
+        f"{rounds}: no client takes part more often."
     )
 
 
@@ -240,11 +224,10 @@ def _detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> st
         f"noise keeps {kept:.3g} ({law_in_words(promise.claim)}, delta {promise.delta:g}) and "
         f"{promise.epsilon:.3g} is promised."
     )
-    worlds = plural(found.worlds_needed, "world")
+    worlds, breach = plural(found.worlds_needed, "world"), f"find a breach of {BREACH:g} times the promise."
     if found.conclusive:
-        return f"{said} {worlds} would be enough to find a breach of {BREACH:g} times the promise."
-    more = f"{worlds} with as many rounds would find a breach of {BREACH:g} times the promise."
-    return f"{said} That is too little to tell: {more}"
+        return f"{said} {worlds} would be enough to {breach}"
+    return f"{said} That is too little to tell: {worlds} with as many rounds would {breach}"
 
 
 def _coins_text(run: FinishedRun) -> str:
@@ -271,7 +254,7 @@ def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
     columns = ("Test of", "Finding", "Measured", "Promised", "Would have been found", "p-value", "Its level")
     rows = tuple(
         (told.title, "BROKEN" if told.test.violated else "kept", told.words.measured, told.words.promised,
-         told.words.limit or DASH, p_text(told.test.p_value), f"{told.test.level:.3g}")
+         told.words.limit or wording.DASH, p_text(told.test.p_value), f"{told.test.level:.3g}")
         for told in (ToldTest(test, words) for test in found.tests)
     )  # fmt: skip
     any_of = "any of them" if len(rows) > 1 else "it"
@@ -283,6 +266,6 @@ def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
 
 
 VERDICT = Section(
-    name="verdict", title="The tests of the promise", numbers=VerdictNumbers, measure=measure_verdict,
-    keys=("verdict", "scope", "looks"), on_page=True, sentence=_sentence, tables=_tables, said=_said,
+    "verdict", "The tests of the promise", VerdictNumbers, measure_verdict, keys=("verdict", "scope", "looks"),
+    on_page=True, sentence=_sentence, tables=_tables, said=_said,
 )  # fmt: skip
