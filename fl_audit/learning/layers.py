@@ -51,12 +51,8 @@ class Frame:
 
         Parameters
         ----------
-        name
-            Name of what `make` makes.
-        inputs
-            What it is made of.
-        make
-            Returns the same whenever inputs are the same.
+        name, inputs, make
+            Name of what is made, what it is made of, and what returns the same whenever the inputs are the same.
         """
         if self.features is None or not _same_memory(inputs, self.features):
             return make(inputs)
@@ -110,12 +106,9 @@ class StackedLayer(nn.Module):
 
         Parameters
         ----------
-        inputs
-            What the layer works on, examples of all worlds along the first axis.
-        outputs
-            What the layer made of them.
-        shared
-            Whether all worlds have the same inputs.
+        inputs, outputs, shared
+            What the layer works on, examples of all worlds along the first axis; what it made of them; and whether all
+            worlds have the same inputs.
         """
         if self.frame.recording:
             if not outputs.requires_grad:
@@ -128,10 +121,8 @@ class StackedLayer(nn.Module):
 
         Parameters
         ----------
-        inputs
+        inputs, shared
             As a visit holds them.
-        shared
-            Whether all worlds have the same inputs.
         """
         raise NotImplementedError("each stacked layer computes its own outputs")
 
@@ -143,10 +134,8 @@ class StackedLayer(nn.Module):
 
         Parameters
         ----------
-        visit
-            A call of this layer.
-        signal
-            Gradients of the losses at its outputs, of their shape.
+        visit, signal
+            A call of this layer, and gradients of the losses at its outputs, of their shape.
         """
         moved = self.frame.split(self.respond(visit.inputs, visit.shared)).flatten(2)
         return (self.frame.split(signal).flatten(2) * moved).sum(2)
@@ -156,10 +145,8 @@ class StackedLayer(nn.Module):
 
         Parameters
         ----------
-        visit
-            A call of this layer.
-        signal
-            Gradients of the losses at its outputs, of their shape.
+        visit, signal
+            As for `products`.
         """
         raise NotImplementedError("each stacked layer computes its own norms")
 
@@ -168,12 +155,8 @@ class StackedLayer(nn.Module):
 
         Parameters
         ----------
-        visit, signal
-            As for `squared_norms`.
-        weights
-            (worlds, examples).
-        kept
-            What `squared_norms` returned beside the norms.
+        visit, signal, weights, kept
+            As for `products`; (worlds, examples); and what `squared_norms` returned beside the norms.
         """
         raise NotImplementedError("each stacked layer computes its own sums")
 
@@ -194,21 +177,13 @@ class StackedLinear(StackedLayer):
             flat = F.linear(inputs, weight.reshape(-1, weight.shape[2]), None if bias is None else bias.reshape(-1))
             return flat.view(-1, worlds, outs).transpose(0, 1).reshape(-1, outs)
         stacked = inputs.expand(worlds, -1, -1) if shared else frame.split(inputs)
-        product = (
-            torch.bmm(stacked, weight.transpose(1, 2))
-            if bias is None
-            else torch.baddbmm(bias.unsqueeze(1), stacked, weight.transpose(1, 2))
-        )
-        return product.flatten(0, 1)
+        return _applied(stacked, weight, None if bias is None else bias.unsqueeze(1)).flatten(0, 1)
 
     def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
         """See `StackedLayer`."""
-        signals = self.frame.split(signal).square().sum(2)
-        inputs = visit.inputs.square().sum(1)
+        signals, inputs = self.frame.split(signal).square().sum(2), visit.inputs.square().sum(1)
         inputs = inputs if visit.shared else self.frame.split(inputs)
-        if self.parameter("bias") is not None:
-            inputs = inputs + 1
-        return signals * inputs, None
+        return signals * (inputs if self.parameter("bias") is None else inputs + 1), None
 
     def weighted_sum(self, visit: Visit, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
         """See `StackedLayer`."""
@@ -220,10 +195,7 @@ class StackedLinear(StackedLayer):
         else:
             inputs = visit.inputs.expand(worlds, -1, -1) if visit.shared else self.frame.split(visit.inputs)
             summed = torch.bmm(transposed, inputs)
-        result = {"weight": summed}
-        if self.parameter("bias") is not None:
-            result["bias"] = weighted.sum(1)
-        return result
+        return {"weight": summed} | ({} if self.parameter("bias") is None else {"bias": weighted.sum(1)})
 
 
 class StackedAffine(StackedLayer):
@@ -233,23 +205,19 @@ class StackedAffine(StackedLayer):
         super().__init__(frame, prefix)
         self.template = template
 
-    def _standardise(self, inputs: Tensor) -> Tensor:
-        match self.template:
-            case nn.GroupNorm():
-                return F.group_norm(inputs, self.template.num_groups, eps=self.template.eps)
-            case _:
-                return F.layer_norm(inputs, self.template.normalized_shape, eps=self.template.eps)
-
     def _aligned(self, parameter: Tensor, standardised: Tensor) -> Tensor:
         """Return a parameter (worlds, *shape) in a shape that broadcasts against values (worlds, examples, ...)."""
-        trailing = standardised.dim() - 2 if isinstance(self.template, nn.GroupNorm) else 0
-        middle = 1 if isinstance(self.template, nn.GroupNorm) else standardised.dim() - parameter.dim() + 1
-        shape = (parameter.shape[0], *([1] * middle), *parameter.shape[1:], *([1] * trailing))
-        return parameter.reshape(shape)
+        left_over = standardised.dim() - parameter.dim()
+        middle, trailing = (1, left_over) if isinstance(self.template, nn.GroupNorm) else (left_over + 1, 0)
+        return parameter.reshape(len(parameter), *([1] * middle), *parameter.shape[1:], *([1] * trailing))
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Normalise each example and apply the scale and shift of every world."""
-        frame, standardised = self.frame, self._standardise(inputs)
+        frame, template = self.frame, self.template
+        if isinstance(template, nn.GroupNorm):
+            standardised = F.group_norm(inputs, template.num_groups, eps=template.eps)
+        else:
+            standardised = F.layer_norm(inputs, template.normalized_shape, eps=template.eps)
         if frame.is_shared(inputs):
             standardised = standardised.repeat(frame.worlds, *([1] * (inputs.dim() - 1)))
         return self.record(standardised.detach(), self.respond(standardised, shared=False), shared=False)
@@ -282,18 +250,17 @@ class StackedAffine(StackedLayer):
     def weighted_sum(self, visit: Visit, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
         """See `StackedLayer`."""
         assert isinstance(kept, dict)
-        return {name: weigh(gradients, weights) for name, gradients in kept.items()}
+        return {name: _weigh(gradients, weights) for name, gradients in kept.items()}
 
 
-def weigh(gradients: Tensor, weights: Tensor) -> Tensor:
-    """Return gradients (worlds, examples, ...) summed over examples with weights (worlds, examples).
-
-    Parameters
-    ----------
-    gradients
-        One for each example, (worlds, examples, ...).
-    weights
-        (worlds, examples).
-    """
+def _weigh(gradients: Tensor, weights: Tensor) -> Tensor:
+    """Return gradients (worlds, examples, ...) summed over examples with weights (worlds, examples)."""
     summed = torch.bmm(weights.unsqueeze(1), gradients.flatten(2))
     return summed.reshape(len(weights), *gradients.shape[2:])
+
+
+def _applied(inputs: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
+    """Return inputs W' + b in every world."""
+    if biases is None:
+        return torch.bmm(inputs, weights.transpose(1, 2))
+    return torch.baddbmm(biases, inputs, weights.transpose(1, 2))
