@@ -16,30 +16,20 @@ _MOMENTS = {OptimizerKind.SGD: 0, OptimizerKind.MOMENTUM: 1, OptimizerKind.ADAM:
 
 @dataclass(frozen=True)
 class ServerOptimizer:
-    """A public optimizer with its constants.
-
-    Raises
-    ------
-    InputError
-        If a constant is out of its range.
-    """
+    """A public optimizer with its constants; `InputError` if one is out of its range."""
 
     kind: OptimizerKind  # SGD, heavy-ball momentum, or Adam (Kingma & Ba 2015, with bias correction)
     learning_rate: float  # step size eta, positive
     momentum: float = 0.9  # share of the last step that momentum keeps, in [0, 1)
-    # `beta1`, `beta2`, `epsilon`: Adam's constants: shares in [0, 1), and a positive number.
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-8
+    beta1: float = 0.9  # share of the mean gradient so far that Adam keeps, in [0, 1)
+    beta2: float = 0.999  # share of the mean square so far that Adam keeps, in [0, 1)
+    epsilon: float = 1e-8  # of Adam, positive
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "epsilon"):
-            value = getattr(self, name)
-            label = name.replace("_", " ")
-            require_number(f"{label} is", value, "positive finite numbers")
+        require_number("learning rate is", self.learning_rate, "positive finite numbers")
+        require_number("epsilon is", self.epsilon, "positive finite numbers")
         for name in ("momentum", "beta1", "beta2"):
-            value = getattr(self, name)
-            require_number(f"{name} is", value, "numbers from 0 to below 1")
+            require_number(f"{name} is", getattr(self, name), "numbers from 0 to below 1")
 
     @property
     def models_to_invert(self) -> int:
@@ -70,14 +60,11 @@ def step(
 
     Parameters
     ----------
-    optimizer
-        The rule.
-    models, gradients
-        Float32 tensors (worlds, parameters).
-    state
-        The state of the round before, which is returned anew; `OptimizerState()` in the first round.
-    denominator
-        What the gradients are divided by before the step, positive; the number of records where they are sums.
+    optimizer, models, gradients
+        The rule, and float32 tensors (worlds, parameters).
+    state, denominator
+        That of the round before, which is returned anew, `OptimizerState()` in the first one; and what the gradients
+        are divided by before the step, positive: the number of records where they are sums.
     """
     steps, moments = state.steps + 1, state.moments
     moved, *later = (torch.empty_like(models) for _ in range(1 + _MOMENTS[optimizer.kind]))
@@ -103,10 +90,8 @@ def _moved(
             first, second = moments or (torch.zeros_like(models), torch.zeros_like(models))
             first = optimizer.beta1 * first + (1 - optimizer.beta1) * gradients
             second = optimizer.beta2 * second + (1 - optimizer.beta2) * gradients.square()
-            unbiased_first = first / (1 - optimizer.beta1**steps)
-            unbiased_second = second / (1 - optimizer.beta2**steps)
-            moved = models - optimizer.learning_rate * unbiased_first / (unbiased_second.sqrt() + optimizer.epsilon)
-            return moved, first, second
+            width = (second / (1 - optimizer.beta2**steps)).sqrt() + optimizer.epsilon
+            return models - optimizer.learning_rate * (first / (1 - optimizer.beta1**steps)) / width, first, second
         case _:
             assert_never(optimizer.kind)
 

@@ -10,6 +10,7 @@ type that takes less memory than the models', such as bytes for bits, and are co
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,10 +49,9 @@ class Portion:
 
     def take(self, some: slice) -> "Portion":
         """Return some of the examples of every world."""
+        place = (slice(None), some) if self.is_own else some
         counted = None if self.counted is None else self.counted[:, some]
-        if self.is_own:
-            return Portion(self.features[:, some], self.labels[:, some], counted)
-        return Portion(self.features[some], self.labels[some], counted)
+        return Portion(self.features[place], self.labels[place], counted)
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,9 @@ class Workload(Portion):
 
         Parameters
         ----------
-        features, labels
-            All examples, as for `Workload`.
-        taking_part
-            Bool (worlds, n), which examples are in each world's sample; None means all of them.
+        features, labels, taking_part
+            All examples, as for `Workload`; and bool (worlds, n), which of them are in each world's sample; None means
+            all of them.
         """
         if taking_part is None:
             return cls(features, labels)
@@ -93,13 +92,12 @@ class Workload(Portion):
             Which worlds, and which examples of each.
         """
         counted = None if self.counted is None else self.counted[rows, some]
-        index = some if self.chosen is None else self.chosen[rows, some]
-        if not self.is_own:
-            return Portion(self.features[index].float(), self.labels[index], counted)
-        if self.chosen is None:
-            return Portion(self.features[rows, some].float(), self.labels[rows, some], counted)
-        worlds = torch.arange(len(self.labels), device=self.labels.device)[rows].unsqueeze(1)
-        return Portion(self.features[worlds, index].float(), self.labels[worlds, index], counted)
+        index: Any = some if self.chosen is None else self.chosen[rows, some]
+        if self.is_own and self.chosen is None:
+            index = rows, some
+        elif self.is_own:
+            index = torch.arange(len(self.labels), device=self.labels.device)[rows].unsqueeze(1), index
+        return Portion(self.features[index].float(), self.labels[index], counted)
 
 
 def _gathered(taking_part: Tensor, largest: int) -> tuple[Tensor, Tensor]:

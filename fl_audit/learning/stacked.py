@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from math import ceil
 
 import torch
 import torch.nn.functional as F
@@ -13,18 +12,12 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fl_audit.errors import InputError
+from fl_audit.learning import module_checks
 from fl_audit.learning.chain_training import dense_chain
 from fl_audit.learning.layers import Frame, Visit
 from fl_audit.learning.memory import keep_freed_memory
 from fl_audit.learning.models import ModelSpec, import_factory, model_template
-from fl_audit.learning.module_checks import (
-    PROBE_EXAMPLES,
-    check_module,
-    check_outputs,
-    said,
-    set_aside_frozen,
-    without_hints,
-)
+from fl_audit.learning.module_checks import PROBE_EXAMPLES, said, without_hints
 from fl_audit.learning.sampling import Portion, Workload
 from fl_audit.learning.stacking import ParameterLayout, is_plain, parameter_owners, stack_layers
 
@@ -43,7 +36,8 @@ class StackedModel:
     Models made of dense, convolutional and normalising layers run on stacked layers, which need no gradient per example
     (`fast` is then True). That this is right is not assumed: when the model is made, it is compared with
     gradients taken example by example. Every other module runs through `torch.func`, example by example. `chain` has
-    the layers of a model that is a plain chain of dense layers.
+    the layers of a model that is a plain chain of dense layers. `InputError` if a layer mixes examples or draws random
+    numbers, or the module cannot be run example by example.
 
     Parameters
     ----------
@@ -53,11 +47,6 @@ class StackedModel:
     feature_shape
         Shape of one example.
 
-    Raises
-    ------
-    InputError
-        If a layer mixes examples or draws random numbers, or the module cannot be run example by example.
-
     Examples
     --------
     >>> model = StackedModel(nn.Linear(3, 2), (3,))
@@ -66,10 +55,10 @@ class StackedModel:
     """
 
     def __init__(self, template: nn.Module, feature_shape: tuple[int, ...]) -> None:
-        check_module(template)
+        module_checks.check_module(template)
         keep_freed_memory()
         own = copy.deepcopy(template).eval()
-        set_aside_frozen(own)
+        module_checks.set_aside_frozen(own)
         own.requires_grad_(False)
         self.feature_shape = feature_shape
         self.layout = ParameterLayout.of(own)
@@ -116,43 +105,35 @@ class StackedModel:
 
         Parameters
         ----------
-        models
-            Float32 tensor (worlds, parameters), as is returned.
-        features
-            Features of the examples, float32 (n, *shape), n may be 0; or each world's own, (worlds, n, *shape), then of
-            a type that may take less memory, see `Workload`.
-        labels
-            Their classes, int64 (n,); or each world's own, (worlds, n).
-        clipping_norm
-            C, positive; the norm runs over all parameters together. None sums the gradients as they are.
+        models, features, labels
+            Float32 tensor (worlds, parameters), as is returned; features of the examples, float32 (n, *shape), n may be
+            0, and their classes, int64 (n,). Or each world's own, (worlds, n, *shape), then of a type that may take
+            less memory, see `Workload`, and (worlds, n).
+        clipping_norm, taking_part
+            C, positive; the norm runs over all parameters together. None sums the gradients as they are. Bool tensor
+            (worlds, n): the examples over which each world sums; None means all of them.
         batch_worlds
             World count of the original batch, when only its first worlds are computed again. The work is then done in
             the shapes of the whole batch, since matrix products of other shapes differ in their last bits. It cannot
             be combined with `taking_part`, nor with examples of each world's own.
-        taking_part
-            Bool tensor (worlds, n): the examples over which each world sums; None means all of them.
         """
-        self._parts.frame.forget()
         way = self._clipped_sum_fast if self.fast else self._clipped_sum_generic
         work = Workload.of(features, labels, taking_part)
         is_shared = taking_part is None and not work.is_own
         assert batch_worlds is None or is_shared, "a part of a batch has not the shapes of its samples or own records"
-        if work.width == 0:
-            return torch.zeros_like(models)
-        total = torch.empty_like(models)
-        for some in self._portions(work.width):
-            for rows in self._passes(len(models), some.stop - some.start):
-                worlds = rows.stop - rows.start
-                full = min(self.worlds_per_pass(some.stop - some.start), (batch_worlds or len(models)) - rows.start)
-                padded, part = models[rows], work.portion(rows, some)
-                if full > worlds:
-                    padded = torch.cat([padded, padded[-1:].expand(full - worlds, -1)])
-                found = total[rows] if some.start == 0 and full == worlds else torch.empty_like(padded)
-                way(padded, part, clipping_norm, found)
-                if some.start > 0:
-                    total[rows] += found[:worlds]
-                elif full > worlds:
-                    total[rows] = found[:worlds]
+        total = torch.empty_like(models) if work.width else torch.zeros_like(models)
+        for rows, some in self.passes(len(models), work.width):
+            worlds = rows.stop - rows.start
+            full = min(self.worlds_per_pass(some.stop - some.start), (batch_worlds or len(models)) - rows.start)
+            padded, part = models[rows], work.portion(rows, some)
+            if full > worlds:
+                padded = torch.cat([padded, padded[-1:].expand(full - worlds, -1)])
+            found = total[rows] if some.start == 0 and full == worlds else torch.empty_like(padded)
+            way(padded, part, clipping_norm, found)
+            if some.start > 0:
+                total[rows] += found[:worlds]
+            elif full > worlds:
+                total[rows] = found[:worlds]
         return total
 
     def mean_gradients(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
@@ -178,12 +159,10 @@ class StackedModel:
         models, features
             Float32 (worlds, parameters), and features that all worlds share, (n, *shape).
         """
-        self._parts.frame.forget()
-        portions = []
-        for some in self._portions(len(features)):
-            passes = self._passes(len(models), some.stop - some.start)
-            found = [self._logits_pass(models[rows], features[some]) for rows in passes]
-            portions.append(found[0] if len(found) == 1 else torch.cat(found))
+        found: dict[int, list[Tensor]] = {}
+        for rows, some in self.passes(len(models), len(features)):
+            found.setdefault(some.start, []).append(self._logits_pass(models[rows], features[some]))
+        portions = [one[0] if len(one) == 1 else torch.cat(one) for one in found.values()]
         return portions[0] if len(portions) == 1 else torch.cat(portions, dim=1)
 
     def losses(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
@@ -209,20 +188,11 @@ class StackedModel:
             How many there are.
         """
         self._parts.frame.forget()
-        for some in self._portions(examples):
-            for rows in self._passes(worlds, some.stop - some.start):
-                yield rows, some
-
-    def _portions(self, examples: int) -> Iterator[slice]:
-        """Divide examples into portions of which one world's activations fit the budget of a pass."""
-        width = self.examples_per_pass
-        for first in range(0, examples, width):
-            yield slice(first, min(examples, first + width))
-
-    def _passes(self, worlds: int, examples: int) -> Iterator[slice]:
-        width = self.worlds_per_pass(examples)
-        for index in range(ceil(worlds / width)):
-            yield slice(index * width, min(worlds, (index + 1) * width))
+        for start in range(0, examples, self.examples_per_pass):
+            some = slice(start, min(examples, start + self.examples_per_pass))
+            width = self.worlds_per_pass(some.stop - some.start)
+            for first in range(0, worlds, width):
+                yield slice(first, min(worlds, first + width)), some
 
     def _run_stacked(
         self, parameters: dict[str, Tensor], features: Tensor, examples: int, recording: bool
@@ -241,8 +211,7 @@ class StackedModel:
         with torch.no_grad():
             if not self.fast:
                 # One world at a time: recurrent layers have no rule for vmap without gradients.
-                views = [self.layout.views(model.unsqueeze(0)) for model in models]
-                one_by_one = [{name: value[0] for name, value in parameters.items()} for parameters in views]
+                one_by_one = map(self.layout.of_one, models)
                 with without_hints():
                     return torch.stack([functional_call(self.template, values, (features,)) for values in one_by_one])
             merged, frame = self._run_stacked(self.layout.views(models), features, len(features), recording=False)
@@ -254,9 +223,8 @@ class StackedModel:
         with without_hints():
             if len(models) > 1 and not self.fast:
                 axis = 0 if portion.is_own else None
-                each_world = vmap(grad(self._summed_loss), (0, axis, axis))
-                gradients: dict[str, Tensor] = each_world(views, portion.features, portion.labels)
-                return gradients
+                gradients = vmap(grad(self._summed_loss), (0, axis, axis))(views, portion.features, portion.labels)
+                return dict(gradients)
             leaves = {name: view.detach().requires_grad_() for name, view in views.items()}
             features, labels = portion.merged(len(models))
             with torch.enable_grad():
@@ -324,8 +292,7 @@ class StackedModel:
         """
 
         def loss(parameters: dict[str, Tensor], example: Tensor, label: Tensor) -> Tensor:
-            logits = functional_call(self.template, parameters, (example.unsqueeze(0),))
-            return F.cross_entropy(logits, label.unsqueeze(0))
+            return self._summed_loss(parameters, example.unsqueeze(0), label.unsqueeze(0))
 
         worlds_axis = 0 if portion.is_own else None
         per_world = vmap(vmap(grad(loss), in_dims=(None, 0, 0)), in_dims=(0, worlds_axis, worlds_axis))
@@ -362,11 +329,10 @@ class StackedModel:
         """Return the sums of gradients clipped to norm 1, by a backward pass for each example of each world."""
         sums = torch.zeros_like(models)
         for total, model in zip(sums, models, strict=True):
-            values = {name: value[0] for name, value in self.layout.views(model.unsqueeze(0)).items()}
+            values = self.layout.of_one(model)
             parameters = {name: value.detach().requires_grad_() for name, value in values.items()}
             for example, label in zip(portion.features, portion.labels, strict=True):
-                logits = functional_call(self.template, parameters, (example.unsqueeze(0),))
-                loss = F.cross_entropy(logits, label.unsqueeze(0))
+                loss = self._summed_loss(parameters, example.unsqueeze(0), label.unsqueeze(0))
                 gradients = torch.autograd.grad(loss, list(parameters.values()))
                 gradient = self.layout.flatten(dict(zip(parameters, gradients, strict=True)))
                 total += _weights(gradient.square().sum(), 1.0, None) * gradient
@@ -394,7 +360,7 @@ class StackedModel:
 def _built(spec: ModelSpec) -> StackedModel:
     template = model_template(spec)
     model = StackedModel(template, spec.feature_shape)
-    check_outputs(template, spec.feature_shape, spec.classes)
+    module_checks.check_outputs(template, spec.feature_shape, spec.classes)
     return model
 
 
