@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fl_audit.adjacency import CraftedRecord, NeighbourPair
+from fl_audit.adjacency import NeighbourPair
 from fl_audit.arrays import Floats32
 from fl_audit.data.records import told_record
+from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game
-from fl_audit.learning.crafting import Box, Candidates, CraftedFeatures, CraftingScene, craft_opposite, craft_record
+from fl_audit.learning.crafting import Box, Candidates, CraftingScene, craft_opposite, craft_record
 from fl_audit.randomness import Purpose, generator
 
 STARTS = 8  # where the search for a crafted record begins: one half at random features, the other at records of D
@@ -27,12 +28,9 @@ class CraftedMeasures:
 
     record: Floats32  # features of x, shape (*shape)
     label: int  # its class
-    # `length`, `shortest`: norm of the clipped gradient over the clipping norm C, 0 to 1: mean, and that of the world
-    # where it is least.
-    length: float
-    shortest: float
-    # Mean of |cos| between the gradient of x and the sum of the clipped gradients of all other records, 0 to 1.
-    cosine: float
+    length: float  # mean norm of the clipped gradient over the clipping norm C, 0 to 1
+    shortest: float  # that of the world where it is least
+    cosine: float  # mean of |cos| between the gradient of x and the sum of the clipped ones of all others, 0 to 1
     sensitivity: float  # mean of ||f(D) - f(D')|| over the global sensitivity, 0 to 1
     models: int  # of how many worlds
     opposite: Floats32 | None = None  # features of what replaces x, where that is crafted as well; None elsewhere
@@ -70,8 +68,8 @@ def craft_pair(game: Game, models: Tensor, box: Box, with_opposite: bool) -> Nei
     others = game.model.clipped_sum(models, game.common.features, game.common.labels, norm)
     found = craft_record(scene, others, _starts(game, scene.box, source))
     opposite = craft_opposite(scene, found, _starts(game, scene.box, source)) if with_opposite else None
-    told = None if opposite is None else _told(opposite)
-    return NeighbourPair(public.pair.index, public.pair.replacement, _told(found), told)
+    crafted = (None if one is None else told_record(one.features.cpu().numpy(), one.label) for one in (found, opposite))
+    return NeighbourPair(public.pair.index, public.pair.replacement, *crafted)
 
 
 def _starts(game: Game, box: Box, source: np.random.Generator) -> Candidates:
@@ -84,10 +82,6 @@ def _starts(game: Game, box: Box, source: np.random.Generator) -> Candidates:
     return Candidates(features, labels)
 
 
-def _told(found: CraftedFeatures) -> CraftedRecord:
-    return told_record(found.features.cpu().numpy(), found.label)
-
-
 def measured(game: Game, models: Tensor) -> CraftedMeasures | None:
     """Return what crafting came to; None where x is a record of the data.
 
@@ -96,18 +90,16 @@ def measured(game: Game, models: Tensor) -> CraftedMeasures | None:
     game, models
         The game, and initial weights, float32 (m, parameters).
     """
-    pair, law = game.public.pair, game.public.law
+    pair, law, instead = game.public.pair, game.public.law, game.replacement
     if pair.crafted is None:
         return None
     norm = law.clipping_norm
 
-    def clipped(features: Tensor, labels: Tensor) -> Tensor:
-        return game.model.clipped_sum(models, features, labels, norm).double()
+    def clipped(some: Examples) -> Tensor:
+        return game.model.clipped_sum(models, some.features, some.labels, norm).double()
 
-    own = clipped(game.differing.features, game.differing.labels)
-    others = clipped(game.common.features, game.common.labels)
-    instead = game.replacement
-    moved = own if instead is None else own - clipped(instead.features, instead.labels)
+    own, others = clipped(game.differing), clipped(game.common)
+    moved = own if instead is None else own - clipped(instead)
     lengths = own.norm(dim=1) / norm
     cosines = torch.nn.functional.cosine_similarity(own, others, dim=1).abs()
     return CraftedMeasures(
