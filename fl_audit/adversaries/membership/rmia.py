@@ -10,13 +10,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from fl_audit.adversaries.membership.shadows import (
-    ShadowGroup,
-    _as_queries,
-    _require_shadows,
-    _shadow_flags,
-    _shadow_group,
-)
+from fl_audit.adversaries.membership.shadows import ShadowGroup, _as_queries, _shadow_flags, _shadow_group
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require, require_number
 from fl_audit.game.membership import Membership
@@ -92,7 +86,9 @@ def rmia_scores(
     out = _shadow_group(np.exp(records), np.ones(records.shape[:2], dtype=np.bool_), flags)
     is_offline = RmiaForm(rule.form) is RmiaForm.OFFLINE
     theirs = records[..., 0] - _log(_from_out(out, rule) if is_offline else out.mean[..., 0])
-    return _outdone(own - np.log(rule.gamma), theirs)
+    pairs = zip(np.sort(theirs, axis=1), own - np.log(rule.gamma), strict=True)
+    outdone = np.stack([np.searchsorted(others, asked, side="right") for others, asked in pairs])
+    return np.asarray(outdone / theirs.shape[1], dtype=np.float64)
 
 
 def _log(confidence: Floats) -> Floats:
@@ -102,27 +98,16 @@ def _log(confidence: Floats) -> Floats:
 
 def _reference(values: Floats, is_in: Flags, shadows: Flags, rule: RmiaRule) -> Floats:
     """Return the mean confidence of reference models in each target, from 0 to 1, shape (worlds, targets)."""
-    out = _shadow_group(values, ~is_in, shadows)
-    _require_shadows(out, "out", 1)
+    out = _shadow_group(values, ~is_in, shadows, "out", 1)
     if RmiaForm(rule.form) is RmiaForm.OFFLINE:
         return _from_out(out, rule)
-    inside = _shadow_group(values, is_in, shadows)
-    _require_shadows(inside, "in", 1)
+    inside = _shadow_group(values, is_in, shadows, "in", 1)
     return np.asarray((inside.mean[..., 0] + out.mean[..., 0]) / 2, dtype=np.float64)
 
 
 def _from_out(out: ShadowGroup, rule: RmiaRule) -> Floats:
     """Return the mean confidence over all models from that over models that did not use a record."""
     return np.asarray(((1 + rule.slope) * out.mean[..., 0] + 1 - rule.slope) / 2, dtype=np.float64)
-
-
-def _outdone(own: Floats, theirs: Floats) -> Floats:
-    """Return the share of `theirs` at or under each of `own`, world by world: one sort a world."""
-    shares = [
-        np.searchsorted(np.sort(population), values, side="right")
-        for values, population in zip(own, theirs, strict=True)
-    ]
-    return np.asarray(np.stack(shares) / theirs.shape[1], dtype=np.float64)
 
 
 def _checked(values: Floats, what: str) -> Floats:

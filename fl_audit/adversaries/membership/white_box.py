@@ -80,8 +80,7 @@ class WhiteBoxRule:
     def __post_init__(self) -> None:
         require(len(self.parts) > 0, "no parts are shown to the attack network: accepted is one or more")
         for part in self.parts:
-            accepted = f"accepted are {', '.join(WhiteBoxPart)}"
-            require(part in set(WhiteBoxPart), f"part {part!r} is unknown: {accepted}")
+            require(part in set(WhiteBoxPart), f"part {part!r} is unknown: accepted are {', '.join(WhiteBoxPart)}")
         whole = {"filters": self.filters, "steps": self.steps, "smallest width": min(self.branch + self.trunk)}
         for name, value in whole.items():
             require_number(f"{name} is", value, "whole numbers from 1")
@@ -96,7 +95,12 @@ def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, ru
     Who is in, bool (worlds, targets), has no effect where `learnt` is False, which says from which targets, one or
     more, each world's network learns. What comes back for these is no attack, for the network was told.
     """
-    places, counted = _learning_places(learnt)
+    # Which targets each network learns from, and their weights, which add up to 1, (networks, most). Where a network
+    # has fewer examples than another, targets that it does not learn from fill up, with weight 0.
+    flags = torch.from_numpy(learnt)
+    places = torch.argsort(flags.int(), dim=1, descending=True, stable=True)[:, : int(flags.sum(1).max())]
+    counted = flags.gather(1, places).float()
+    counted = counted / counted.sum(1, keepdim=True)
     shown = _shown(features, rule, places, counted)
     examples = {name: _taken(values, places) for name, values in shown.items()}
     answers = _taken(torch.from_numpy(is_in).float(), places)
@@ -105,19 +109,6 @@ def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, ru
     networks.train(examples, answers, counted, source)
     with torch.no_grad():
         return np.asarray(networks.log_odds(shown).double().numpy(), dtype=np.float64)
-
-
-def _learning_places(learnt: Flags) -> tuple[Tensor, Tensor]:
-    """Return which targets each network learns from, and their weights, shapes (networks, most).
-
-    Weights of one network add up to 1. Where a network has fewer examples than another, targets that it does not learn
-    from fill up, with weight 0.
-    """
-    flags = torch.from_numpy(learnt)
-    most = int(flags.sum(1).max())
-    order = torch.argsort(flags.int(), dim=1, descending=True, stable=True)[:, :most]
-    counted = flags.gather(1, order).float()
-    return order, counted / counted.sum(1, keepdim=True)
 
 
 def _taken(values: Tensor, places: Tensor) -> Tensor:
@@ -194,13 +185,14 @@ class _Networks:
             made.biases[name] = torch.zeros(networks, 1, outs, requires_grad=True)
 
         for branch in made.branches:
-            ins = 0
             if branch == WhiteBoxPart.GRADIENT:
                 _, _, releases, width = examples["inputs"].shape
                 drawn = torch.randn(releases, width, rule.filters, generator=source) * (releases * width) ** -0.5
                 made.weights["filters"] = drawn.expand(networks, -1, -1, -1).clone().requires_grad_()
                 ins = rule.filters * examples["signals"].shape[-1]
-            layer(f"{branch} 1", ins or examples[branch].shape[-1], rule.branch[0])
+            else:
+                ins = examples[branch].shape[-1]
+            layer(f"{branch} 1", ins, rule.branch[0])
             layer(f"{branch} 2", *rule.branch)
         widths = (rule.branch[1] * len(made.branches), *rule.trunk, 1)
         for number, (ins, outs) in enumerate(pairwise(widths)):
@@ -250,8 +242,7 @@ class _Networks:
         A map k of a row d_c (h, 1) is d_c times that of (h, 1), so the gradient itself is never formed. Releases are
         added up, as channels of a convolution are.
         """
-        maps = self.weights["filters"]
-        found = []
+        found, maps = [], self.weights["filters"]
         for release in range(maps.shape[1]):
             mapped = torch.bmm(shown["inputs"][:, :, release], maps[:, release])
             found.append(mapped.unsqueeze(-1) * shown["signals"][:, :, release].unsqueeze(-2))
@@ -268,10 +259,9 @@ def known_halves(worlds: int, targets: int, generator: np.random.Generator) -> F
 
     Parameters
     ----------
-    worlds, targets
-        Number of worlds, at least 1, and of targets in each, at least 2.
-    generator
-        Draws them, never looking at who is in: who is known must not tell who is a member.
+    worlds, targets, generator
+        Number of worlds, at least 1, and of targets in each, at least 2; and what draws the halves, never looking at
+        who is in: who is known must not tell who is a member.
     """
     require_number("number of worlds is", worlds, "whole numbers from 1")
     require_number("number of targets is", targets, "whole numbers from 2")
@@ -324,9 +314,8 @@ def white_box_scores(
 
 def _scalars_a_world(features: WhiteBoxFeatures, rule: WhiteBoxRule) -> int:
     """Return how many scalars a world's networks hold, about: inputs as given and scaled, and what filters give."""
-    seen: int = sum(values.shape[-1] for values in (features.signals, features.inputs, features.log_probabilities))
-    filtered: int = rule.filters * features.signals.shape[-1]
-    return 2 * features.targets * (seen * features.releases + filtered)
+    seen = sum(values.shape[-1] for values in (features.signals, features.inputs, features.log_probabilities))
+    return int(2 * features.targets * (seen * features.releases + rule.filters * features.signals.shape[-1]))
 
 
 def _checked(features: WhiteBoxFeatures, membership: Membership, known: Flags) -> Flags:
