@@ -35,8 +35,7 @@ class Descent:
 
     def __post_init__(self) -> None:
         for name in ("iterations", "restarts"):
-            count = getattr(self, name)
-            require_number(f"{name} are", count, "whole numbers from 1")
+            require_number(f"{name} are", getattr(self, name), "whole numbers from 1")
         require_number("step is", self.step, "positive numbers")
         require_number("smoothness is", self.smoothness, "numbers from 0")
         require_number("seconds are", self.seconds, "positive numbers")
@@ -77,8 +76,14 @@ def descended(
     on_step
         Is told how many iterations of all starts are done.
     """
-    started, best, fit = time.monotonic(), None, None
-    objective = _objective(shared, descent.smoothness)
+    started, found = time.monotonic(), None
+
+    def objective(pictures: Tensor, labels: Tensor, seen: Tensor) -> Tensor:
+        update = shared.of(pictures, labels)
+        # The norm of an update of zero has no gradient.
+        lengths = torch.sqrt((update.square().sum() * seen.square().sum()).clamp(min=1e-30))
+        return 1 - torch.dot(update, seen) / lengths + descent.smoothness * total_variation(pictures)
+
     together = max(1, CACHE_BUDGET // (labels.shape[1] * seen.shape[1]))
     slopes, fits = (vmap(found, chunk_size=together) for found in (grad(objective), objective))
     shape = (*labels.shape, *shared.model.feature_shape)
@@ -95,26 +100,15 @@ def descended(
             on_step(restart * descent.iterations + iteration + 1)
             if time.monotonic() - started > descent.seconds:
                 break
-        found = fits(pictures, labels, seen)
-        if best is None or fit is None:
-            best, fit = pictures, found
-        else:
-            is_better = found < fit
-            best[is_better], fit = pictures[is_better], torch.minimum(found, fit)
+        fit = fits(pictures, labels, seen)
+        best, least = (pictures, fit) if found is None else found
+        is_better = fit < least
+        best[is_better] = pictures[is_better]
+        found = best, torch.minimum(fit, least)
         if time.monotonic() - started > descent.seconds:
             break
-    assert best is not None, "there is a start"
-    return best
-
-
-def _objective(shared: SharedUpdate, smoothness: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    def objective(pictures: Tensor, labels: Tensor, seen: Tensor) -> Tensor:
-        update = shared.of(pictures, labels)
-        # The norm of an update of zero has no gradient.
-        lengths = torch.sqrt((update.square().sum() * seen.square().sum()).clamp(min=1e-30))
-        return 1 - torch.dot(update, seen) / lengths + smoothness * total_variation(pictures)
-
-    return objective
+    assert found is not None, "there is a start"
+    return found[0]
 
 
 MOST_OTHERS = 1000
@@ -163,10 +157,9 @@ def drawn_pictures(
     ----------
     shared, seen
         How pictures become updates, and what was seen of each owner, float32 (owners, parameters).
-    count, noise
-        How many pictures each owner shared, at least 1; standard deviation of the noise in each coordinate, from 0.
-    others
-        What the attacker has, at least `count` pictures.
+    count, noise, others
+        How many pictures each owner shared, at least 1; standard deviation of the noise in each coordinate, from 0; and
+        what the attacker has, at least `count` pictures.
     draw, descent, on_step
         As for `descended`.
     """
@@ -174,7 +167,7 @@ def drawn_pictures(
         chosen = _together(others.labels[:MOST_OTHERS], count, draw)
         pictures, labels = others.pictures[chosen], others.labels[chosen]
         return _of_population(seen, noise, pictures, shared.of_many(pictures, labels))
-    if noise == 0 and count == 1 and shared.schedule is None and reads_first_layer(shared.model):
+    if count == 1 and shared.schedule is None and reads_first_layer(shared.model):
         return _of_first_layer(shared.model, seen)
     with torch.no_grad():
         labels = _inferred_labels(shared, seen, count, others.pictures[:MOST_OTHERS], others.labels[:MOST_OTHERS])
@@ -207,9 +200,7 @@ def _of_first_layer(model: StackedModel, seen: Tensor) -> Tensor:
     the gradient of the weights, over the sum of d_k^2. An update of zero gives black.
     """
     assert model.chain is not None, "the model is a chain"
-    weights, biases = model.chain[0].weights(seen), model.chain[0].biases(seen)
-    assert biases is not None, "its first layer has a bias"
-    biases = biases[:, 0]
+    weights, biases = model.chain[0].weights(seen), seen[:, model.chain[0].bias]
     pictures = torch.einsum("ok,oki->oi", biases, weights) / biases.square().sum(1, keepdim=True).clamp(min=1e-30)
     return pictures.clamp(0, 1).reshape(len(seen), 1, *model.feature_shape)
 
@@ -250,12 +241,11 @@ def _inferred_labels(shared: SharedUpdate, seen: Tensor, count: int, like: Tenso
     require_last_bias(shared.model, logits.shape[1])
     chances = F.softmax(logits, dim=1).mean(0).double()
     missing = count * chances - seen[:, -len(chances) :].double() / _weight(shared, count, like, like_labels)
-    found = np.zeros((len(seen), count), dtype=np.int64)
+    found = torch.zeros(len(seen), count, dtype=torch.int64, device=seen.device)
     for place in range(count):
-        chosen = missing.argmax(dim=1)
-        missing[torch.arange(len(seen)), chosen] -= 1
-        found[:, place] = chosen.cpu().numpy()
-    return torch.from_numpy(np.sort(found, axis=1)).to(seen.device)
+        found[:, place] = missing.argmax(dim=1)
+        missing[torch.arange(len(seen)), found[:, place]] -= 1
+    return found.sort(dim=1).values
 
 
 def require_last_bias(model: StackedModel, classes: int) -> None:
@@ -267,20 +257,18 @@ def require_last_bias(model: StackedModel, classes: int) -> None:
         The model, and how many classes it has.
     """
     name, shape = model.layout.names[-1], model.layout.shapes[-1]
-    require(
-        tuple(shape) == (classes,),
-        f"the last parameter of the model is {name} of shape {tuple(shape)}: accepted for inferring labels is a bias "
-        f"of its {classes} classes",
-    )
+    found = f"the last parameter of the model is {name} of shape {tuple(shape)}"
+    require(shape == (classes,), f"{found}: accepted for inferring labels is a bias of its {classes} classes")
 
 
 def _weight(shared: SharedUpdate, count: int, like: Tensor, like_labels: Tensor) -> float:
     """Return by what a record's gradient is multiplied on average before it is added to an update."""
-    schedule = shared.schedule
-    alone = 1.0 if schedule is None else schedule.learning_rate * len(shared.batches) / count
+    # And how many records have a contribution that is clipped as one.
+    alone, clipped = 1.0, 1
+    if shared.schedule is not None:
+        alone, clipped = shared.schedule.learning_rate * len(shared.batches) / count, count
     if shared.clipping_norm is None:
         return alone
-    clipped = 1 if schedule is None else count  # records whose contribution is clipped as one
     groups = min(100, len(like) // clipped)
     records, labels = (one[: groups * clipped].reshape(groups, clipped, *one.shape[1:]) for one in (like, like_labels))
     lengths = replace(shared, clipping_norm=None).of_many(records, labels).norm(dim=1)

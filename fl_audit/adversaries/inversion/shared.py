@@ -50,7 +50,7 @@ class SharedUpdate:
         records, labels
             Float32 (records, *shape), and their classes, int64 (records,).
         """
-        parameters = {name: value[0] for name, value in self.model.layout.views(self.start.unsqueeze(0)).items()}
+        parameters = self.model.layout.of_one(self.start)
         with without_hints():
             if self.schedule is not None:
                 return self._clipped(self._moved(parameters, records, labels).unsqueeze(0))[0]
