@@ -217,11 +217,9 @@ class Residuals:
         """
         layout = ResidualsLayout.of_names(tuple(map(str, table)))
         missing = [name for name in layout.names if name not in table]
-        require(
-            not missing and layout.sides > 0,
-            f"the table of residuals lacks {', '.join(missing[:3]) or 'low_bits'}: accepted is that of a run with the "
-            "insider, by this version",
-        )
+        is_whole, found = not missing and layout.sides > 0, f"lacks {', '.join(missing[:3]) or 'low_bits'}"
+        accepted = "accepted is that of a run with the insider, by this version"
+        require(is_whole, f"the table of residuals {found}: {accepted}")
         values = table.sort_values(["world", "round"])[list(layout.names)].to_numpy(dtype=np.float64)
         return Residuals.of_array(values.reshape(int(table["world"].nunique()), -1, len(layout.names)), layout)
 

@@ -244,20 +244,6 @@ def trained_privately(
     return private_updates(game.model, models, *data, sources, present, accountant, canaries)
 
 
-def accountant_before(game: Game, client: int, server_round: int) -> str | None:
-    """Return the state of a client's accountant before a round, as it follows from the public schedule.
-
-    Parameters
-    ----------
-    game, client, server_round
-        What every party knows, with clients who train privately; the client's number; and the round, from 1, before the
-        first of which there is no state.
-    """
-    if server_round == 1:
-        return None
-    return private_steps(game.public.law).accountant_after(server_round - 1, len(game.shards[client]))
-
-
 def expected_update(game: Game, client: int, models: Tensor) -> tuple[Tensor, Tensor]:
     """Return the update of a client whose steps each take what they take on average, without noise.
 

@@ -4,7 +4,6 @@ It knows all units but the differing one, who of them took part, and every publi
 that a release can be made of. What it knows of the noise it subtracts; noise that is correlated over rounds it whitens.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple, assert_never
 
 import numpy as np
@@ -87,29 +86,23 @@ def sums_of(game: Game, models: Tensor, moment: Moment, around: SideInformation)
 
 def _shared_clients(game: Game, models: Tensor, moment: Moment, around: SideInformation) -> Contributed:
     """Add up the updates of all other clients, each in the worlds in which it takes part."""
-    total = nothing(models, game.public.law.is_adaptive)
+    total, members = nothing(models, game.public.law.is_adaptive), game.public.cohort(moment.number)
     bits = total.centred_bits
-    for client, rows in _taking_part(game, moment.number, len(models), around):
-        some = slice(None) if rows is None else rows
-        part = moment if rows is None else moment.rows(rows)
+    for client in range(len(game.shards)) if members is None else members.tolist():
+        if client == game.victim:
+            continue
+        some: slice | Tensor = slice(None)
+        part = moment
+        if game.public.law.is_sampled:
+            rows = shown(around.taking_part, "who took part")[:, client].nonzero().flatten()
+            if len(rows) == 0:
+                continue
+            if len(rows) < len(models):
+                some, part = rows, moment.rows(rows)
         one = contributed(game, client, game.honest_shard(client), models[some], part)
         total.total[some] += one.total
         bits[some] += one.centred_bits
     return Contributed(total.total, None if total.within is None else bits + 0.5)
-
-
-def _taking_part(
-    game: Game, server_round: int, worlds: int, around: SideInformation
-) -> Iterator[tuple[int, Tensor | None]]:
-    """Yield all clients but the victim that take part, and in which worlds; None is in all of them."""
-    members, rows = game.public.cohort(server_round), None
-    for client in range(len(game.shards)) if members is None else members.tolist():
-        if client == game.victim:
-            continue
-        if game.public.law.is_sampled:
-            rows = shown(around.taking_part, "who took part")[:, client].nonzero().flatten()
-        if rows is None or len(rows):
-            yield client, (None if rows is None or len(rows) == worlds else rows)
 
 
 def _log_odds_of_bits(

@@ -40,9 +40,8 @@ class PublicGame:
     # test records do.
     population_records: int
     clients: int  # number of data owners, at least 2 (a victim and an insider)
-    # `partition`, `partition_parameters`: how D is divided among the clients.
-    partition: PartitionScheme
-    partition_parameters: tuple[tuple[str, bool | int | float | str], ...]
+    partition: PartitionScheme  # how D is divided among the clients
+    partition_parameters: tuple[tuple[str, bool | int | float | str], ...]  # of that scheme, by name
     pair: NeighbourPair  # where D and D' differ: chosen once, so that no party has to search again
     model: str  # name of the model
     law: ReleaseLaw  # what a round releases
@@ -160,11 +159,9 @@ class PublicGame:
 
     def _require_randomisable(self, name: str) -> None:
         """Refuse what does not go with randomised records."""
-        require(
-            not self.with_insider,
-            f"insider is true with randomiser = '{name}', whose draws are every owner's secret, and the insider's "
-            "log-odds are not known there: accepted in [audit] is insider = false",
-        )
+        found = f"insider is true with randomiser = '{name}', whose draws are every owner's secret"
+        why = "and the insider's log-odds are not known there"
+        require(not self.with_insider, f"{found}, {why}: accepted in [audit] is insider = false")
         is_private, found = isinstance(self.law.contribution, PrivateTraining), "strategy is 'dp-sgd-clients'"
         require(not is_private, f"{found} with randomiser = '{name}': accepted are 'dp-fedsgd' and 'dp-fedavg'")
 

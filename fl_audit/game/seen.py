@@ -154,11 +154,8 @@ def _require_view(view: View, law: ReleaseLaw) -> None:
     """Refuse models alone where the optimizer cannot be inverted, or the noise is correlated over rounds."""
     if view is View.MODEL:
         _ = law.optimizer.models_to_invert  # refuses Adam, which cannot be inverted
-        require(
-            law.rounds_needed == 1,
-            "view is 'model' with noise that is correlated over rounds, whose releases an insider must see: accepted "
-            "with it is 'update'",
-        )
+        found = "view is 'model' with noise that is correlated over rounds, whose releases an insider must see"
+        require(law.rounds_needed == 1, f"{found}: accepted with it is 'update'")
 
 
 def is_blurred(share: Floats) -> Flags:
@@ -171,12 +168,10 @@ def is_blurred(share: Floats) -> Flags:
 
 def refuse_blurred(share: Floats) -> None:
     """Raise `InputError` if in any world the models' rounding hides the release, which cannot be recovered then."""
-    require(
-        not is_blurred(share).any(),
-        "view is 'model', and the 32-bit numbers of the models hide the release: their rounding is "
-        f"{float(share.max(initial=0.0)):.2g} of the standard deviation of the noise, accepted is up to "
-        f"{_BLURRED_FROM:g}; raise the learning rate, or use view = 'update'",
-    )
+    found = f"their rounding is {float(share.max(initial=0.0)):.2g} of the standard deviation of the noise"
+    remedy = f"accepted is up to {_BLURRED_FROM:g}; raise the learning rate, or use view = 'update'"
+    hidden = "view is 'model', and the 32-bit numbers of the models hide the release"
+    require(not is_blurred(share).any(), f"{hidden}: {found}, {remedy}")
 
 
 def show(view: View, law: ReleaseLaw, made: Made) -> SeenRound:

@@ -33,8 +33,7 @@ class SentExamples:
 
     def arrived(self, public: PublicGame) -> Examples:
         """Return the examples again."""
-        features, labels = (torch.from_numpy(one).to(public.device) for one in (self.features, self.labels))
-        return Examples(features, labels)
+        return Examples(*(torch.from_numpy(one).to(public.device) for one in (self.features, self.labels)))
 
 
 @dataclass(frozen=True)

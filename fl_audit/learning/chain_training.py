@@ -46,12 +46,10 @@ _ACTIVATIONS: dict[type[nn.Module], Activation] = {
 class ChainLayer:
     """One dense layer of a chain."""
 
-    # `outs`, `ins`: numbers of outputs and inputs.
-    outs: int
-    ins: int
-    # `weight`, `bias`: which columns of a flat model hold them; the bias may be None.
-    weight: slice
-    bias: slice | None
+    outs: int  # number of outputs
+    ins: int  # number of inputs
+    weight: slice  # which columns of a flat model hold the weights
+    bias: slice | None  # which columns hold the bias, if there is one
     activation: Activation = _NONE  # what follows the layer
 
     def weights(self, models: Tensor) -> Tensor:

@@ -50,23 +50,19 @@ class StackedConv2d(StackedLayer):
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
         """See `StackedLayer`; patches for inputs where they are unfolded."""
-        if self.unfolds:
-            return self._respond_to_patches(inputs, shared)
         weight, bias = self.required("weight"), self.parameter("bias")
-        # Every world has a group of channels, except in a model's raw input, which all worlds read.
-        grouped = inputs if shared else self.frame.split(inputs).transpose(0, 1).flatten(1, 2)
-        kernels, offsets, groups = weight.flatten(0, 1), None if bias is None else bias.flatten(), len(weight)
-        flat = F.conv2d(grouped, kernels, offsets, *self.window, groups=1 if shared else groups)
-        return flat.view(len(flat), groups, -1, *flat.shape[2:]).transpose(0, 1).flatten(0, 1)
-
-    def _respond_to_patches(self, patches: Tensor, shared: bool) -> Tensor:
-        weight, bias = self.required("weight").flatten(2), self.parameter("bias")
-        worlds, outs, _ = weight.shape
+        worlds, outs = weight.shape[:2]
+        if not self.unfolds:
+            # Every world has a group of channels, except in a model's raw input, which all worlds read.
+            grouped = inputs if shared else self.frame.split(inputs).transpose(0, 1).flatten(1, 2)
+            kernels, offsets = weight.flatten(0, 1), None if bias is None else bias.flatten()
+            flat = F.conv2d(grouped, kernels, offsets, *self.window, groups=1 if shared else worlds)
+            return flat.view(len(flat), worlds, -1, *flat.shape[2:]).transpose(0, 1).flatten(0, 1)
         if shared:
-            flat = torch.matmul(weight.flatten(0, 1), patches)
+            flat = torch.matmul(weight.flatten(2).flatten(0, 1), inputs)
             outputs = flat.view(len(flat), worlds, outs, -1).transpose(0, 1)
         else:
-            outputs = torch.matmul(weight.unsqueeze(1), self.frame.split(patches))
+            outputs = torch.matmul(weight.flatten(2).unsqueeze(1), self.frame.split(inputs))
         if bias is not None:
             outputs = outputs + bias[:, None, :, None]
         return outputs.reshape(-1, outs, outputs.shape[3])

@@ -25,16 +25,13 @@ world, which spares them the copies that put the outputs of the one product in t
 class Frame:
     """What the stacked layers of one forward pass share."""
 
-    # Each parameter by its name, float32 (worlds, *shape).
-    parameters: Mapping[str, Tensor] = field(default_factory=dict)
-    # `worlds`, `examples`: sizes of the two axes that are merged in the layers' inputs.
-    worlds: int = 1
-    examples: int = 1
+    parameters: Mapping[str, Tensor] = field(default_factory=dict)  # each by its name, float32 (worlds, *shape)
+    worlds: int = 1  # size of the first of the two axes that are merged in the layers' inputs
+    examples: int = 1  # size of the second one
     recording: bool = False  # whether the layers note their calls for a backward pass
     tape: list["Visit"] = field(default_factory=list)  # the calls that were noted, in order
     features: Tensor | None = None  # the raw input of the model; None before there is one
-    # What was computed from the raw input and can be used again in the next pass.
-    derived: dict[object, Tensor] = field(default_factory=dict)
+    derived: dict[object, Tensor] = field(default_factory=dict)  # made of the raw input, for the next passes as well
 
     def forget(self) -> None:
         """Drop what was derived from the raw input, whose values may have changed."""

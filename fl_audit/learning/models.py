@@ -143,11 +143,9 @@ def model_template(spec: ModelSpec) -> nn.Module:
     if constants:
         again = set_aside_frozen(_drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS)))
         differing = [name for name, value in constants.items() if not torch.equal(value, again[name])]
-        require(
-            not differing,
-            f"model {spec.name!r} makes {', '.join(differing[:3])} anew at every call, and nobody trains them: "
-            "accepted are frozen parameters and buffers that are loaded from a file, or drawn by torch",
-        )
+        found = f"model {spec.name!r} makes {', '.join(differing[:3])} anew at every call, and nobody trains them"
+        accepted = "accepted are frozen parameters and buffers that are loaded from a file, or drawn by torch"
+        require(not differing, f"{found}: {accepted}")
     return template
 
 

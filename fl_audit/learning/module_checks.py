@@ -26,11 +26,9 @@ def check_module(module: nn.Module) -> None:
     """
     for name, layer in module.named_modules():
         found = f"layer {name!r} is a {type(layer).__name__}"
-        require(
-            not isinstance(layer, (nn.modules.batchnorm._BatchNorm, nn.SyncBatchNorm)),
-            f"{found}, which mixes the examples of a batch, so one record has no gradient of its own: use "
-            "torch.nn.GroupNorm or torch.nn.LayerNorm instead",
-        )
+        mixes = isinstance(layer, (nn.modules.batchnorm._BatchNorm, nn.SyncBatchNorm))
+        why = "which mixes the examples of a batch, so one record has no gradient of its own"
+        require(not mixes, f"{found}, {why}: use torch.nn.GroupNorm or torch.nn.LayerNorm instead")
         draws = isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0
         require(not draws, f"{found}, whose random masks no party could recompute: remove it or set p = 0")
         found = f"layer {name!r} tracks running statistics over batches"
@@ -39,11 +37,9 @@ def check_module(module: nn.Module) -> None:
     named = dict(module.named_parameters())
     require(bool(named), "the model has no parameters: accepted is a model that can learn")
     for name, parameter in named.items():
-        require(
-            not isinstance(parameter, UninitializedParameter),
-            f"parameter {name!r} belongs to a lazy layer, which has no shape until it first runs: name the number of "
-            f"inputs, as torch.nn.Linear(inputs, outputs) does",
-        )
+        is_lazy, remedy = isinstance(parameter, UninitializedParameter), "as torch.nn.Linear(inputs, outputs) does"
+        found = f"parameter {name!r} belongs to a lazy layer, which has no shape until it first runs"
+        require(not is_lazy, f"{found}: name the number of inputs, {remedy}")
         kind = f"parameter {name!r} is of type {str(parameter.dtype).removeprefix('torch.')}"
         is_single = parameter.dtype is torch.float32
         require(is_single, f"{kind}: accepted is float32, which module.float() makes of it")

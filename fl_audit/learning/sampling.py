@@ -24,10 +24,8 @@ of 0.4 (104-6-6-2), 0.55 (logistic), 0.9 (the CNN on MNIST) and 0.95 (600-128-10
 class Portion:
     """The examples of one pass."""
 
-    # `features`, `labels`: shared by all worlds, (n, *shape) and (n,), or each world's own, (worlds, n, *shape) and
-    # (worlds, n).
-    features: Tensor
-    labels: Tensor
+    features: Tensor  # shared by all worlds, (n, *shape), or each world's own, (worlds, n, *shape)
+    labels: Tensor  # likewise, (n,) or (worlds, n)
     # Float32 (worlds, n), 1 where an example counts and 0 where it does not; None if all count.
     counted: Tensor | None = None
 

@@ -131,11 +131,10 @@ def require_pictures(shape: tuple[int, ...], least: float, most: float) -> None:
     shape, least, most
         Shape of one record, and the range of its numbers.
     """
-    require(
-        len(shape) in (2, 3) and min(shape[-2:]) >= 7 and least >= 0 and most <= 1,
-        f"records have shape {shape} and numbers from {least:g} to {most:g}: accepted are pictures, (height, width) or "
-        "(channels, height, width), of at least 7x7 pixels from 0 to 1",
-    )
+    fits = len(shape) in (2, 3) and min(shape[-2:]) >= 7 and least >= 0 and most <= 1
+    found = f"records have shape {shape} and numbers from {least:g} to {most:g}"
+    kinds = "(height, width) or (channels, height, width), of at least 7x7 pixels from 0 to 1"
+    require(fits, f"{found}: accepted are pictures, {kinds}")
 
 
 def drawn_pictures(

@@ -85,11 +85,9 @@ def require_shadows_of_all(membership: Membership) -> None:
     fewest = fewest_on_a_side(membership)
     target = int(fewest.argmin())
     is_what = "a member" if membership.is_in[:, target].sum() == fewest[target] else "no member"
-    require(
-        fewest[target] >= FEWEST,
-        f"by the coins of this seed target {target} is {is_what} in {fewest[target]} of {membership.worlds} worlds: "
-        f"accepted are {FEWEST} or more, by another seed or more worlds",
-    )
+    found = f"target {target} is {is_what} in {fewest[target]} of {membership.worlds} worlds"
+    accepted = f"accepted are {FEWEST} or more, by another seed or more worlds"
+    require(fewest[target] >= FEWEST, f"by the coins of this seed {found}: {accepted}")
 
 
 def fewest_on_a_side(membership: Membership) -> Integers:
