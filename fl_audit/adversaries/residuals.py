@@ -134,8 +134,7 @@ class Residuals:
     # Sum of squares of the release less the sum of each side, over sigma^2, in every class of coordinates; float64
     # (..., sides, STRIDES).
     strides: Floats
-    # The release less the sum of each side, over sigma, at the sampled coordinates; float64 (..., sides, places).
-    sample: Floats
+    sample: Floats  # the release less each side's sum, over sigma, at sampled coordinates; float64 (..., sides, places)
 
     @property
     def layout(self) -> ResidualsLayout:

@@ -75,8 +75,7 @@ class Game:
     held_out: HeldOut | None  # records for tests and for the population sample; None in the hands of a client
     classes: int  # number of classes
     model: StackedModel  # the model, run in all worlds at once
-    # The frozen core that all records pass through before the model reads them; None if there is none.
-    core: VggCore | None = None
+    core: VggCore | None = None  # frozen core that records pass through before the model; None if there is none
     raw: RawRecords | None = None  # the records as owners hold them, where they randomise them; None elsewhere
     # Number of the game in this process, under which others keep what they derive from it.
     serial: int = field(default_factory=_SERIALS.__next__, init=False, repr=False, compare=False)

@@ -32,8 +32,7 @@ class PublicGame:
     """What every party of a federation knows."""
 
     data: DataSpec  # the source of records
-    # Public seed that selects records, neighbours and shards; it has nothing to do with the seed of the run.
-    data_seed: int
+    data_seed: int  # public seed that selects records, neighbours and shards, apart from the seed of the run
     records: int  # n, size of the training set D
     test_records: int  # number of held-out records on which accuracy is measured
     # Number of records outside D and D' that serve Epsilon* as the population sample; where fewer than 2 are left, the
@@ -48,8 +47,7 @@ class PublicGame:
     rounds: int  # k, number of rounds
     view: View  # what clients see of a round
     threads: int = 1  # threads each party computes with; sums differ in their last bits between thread counts
-    # What clients and the evaluator compute on; sums differ in their last bits between devices.
-    device: Device = Device.CPU
+    device: Device = Device.CPU  # what clients and the evaluator compute on; last bits of sums differ between devices
     with_insider: bool = True  # whether the insider is asked about the releases. Without it a law may make no promise.
     standpoint: Standpoint = CLIENT_ALONE  # from where the insider looks
     insiders: int = 1  # how many clients attack, each by itself; 1 and more, and fewer than there are clients
@@ -68,8 +66,7 @@ class PublicGame:
     # The column whose values are the candidates: the differing record has one of them in each world. None where the
     # candidates are units of D.
     candidate_column: str | None = None
-    # The file of the model's frozen core, which every party reads; None if the model has none.
-    weights: CoreWeights | None = None
+    weights: CoreWeights | None = None  # file of the model's frozen core, which every party reads; None without one
     # What every owner does to its own records, once, before anything is trained on them; None if nothing. What it draws
     # is its secret, so nobody else can recompute what it contributes, and there is no insider.
     randomiser: RecordRandomiser | None = None

@@ -39,8 +39,7 @@ class SideInformation:
     norms: Tensor | None = None  # the clipping norms of the round, float64 (worlds,)
     bits: Tensor | None = None  # the noised sum of the centred bits of an adaptive norm, float64 (worlds,)
     contribution: Tensor | None = None  # what the target's client sent, (worlds, parameters); only the server sees it
-    # Numbers of the worlds, int64 (worlds,), of which the noise of clients is drawn.
-    world_numbers: Tensor | None = None
+    world_numbers: Tensor | None = None  # numbers of the worlds, int64 (worlds,), of which clients' noise is drawn
     # Seeds of the noise that the adversary knows: its own and its colluders', int64 (known shares,).
     noise_seeds: Tensor | None = None
 

@@ -39,8 +39,7 @@ class LocalSchedule:
     batch: int  # records of one step, at least 1; the last step of an epoch takes those that are left
     epochs: int | None = None  # how often each record is used, at least 1; None if `steps` is given
     steps: int | None = None  # how many steps are taken, at least 1; None if `epochs` is given
-    # Plain SGD, or Adam with its usual constants, which begins anew in every round.
-    optimizer: LocalOptimizer = LocalOptimizer.SGD
+    optimizer: LocalOptimizer = LocalOptimizer.SGD  # plain SGD, or Adam with its usual constants, anew in every round
 
     def __post_init__(self) -> None:
         require_number("local learning rate is", self.learning_rate, "positive finite numbers")

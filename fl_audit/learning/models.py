@@ -27,8 +27,7 @@ class ModelSpec:
     """Which model is meant, and for what data."""
 
     name: str  # a built-in name or `package.module:factory`
-    # Shape of one example, as the part that is trained reads it: behind a frozen core, `core_shape`.
-    feature_shape: tuple[int, ...]
+    feature_shape: tuple[int, ...]  # of one example, as the trained part reads it: behind a frozen core, `core_shape`
     classes: int  # number of classes, at least 2
 
 

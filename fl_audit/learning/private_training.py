@@ -49,8 +49,7 @@ class PrivateSteps:
 
     schedule: LocalSchedule  # learning rate, mean batch, and epochs or steps
     clipping_norm: float  # C, largest L2 norm of a record's gradient in a step, positive
-    # z: every step adds N(0, (z C)^2 I) to the sum of clipped gradients. At least 0; 0 promises nothing.
-    noise_multiplier: float
+    noise_multiplier: float  # z: every step adds N(0, (z C)^2 I) to the sum of clipped gradients; 0 promises nothing
 
     def count(self, records: int) -> int:
         """Return how many steps a client with so many records takes in a round."""
@@ -85,8 +84,7 @@ class PrivateUpdates:
 
     updates: Tensor  # theta_start - theta_end, float32 (worlds, parameters)
     accountant: str  # state of Opacus' accountant after it, as JSON, which is the same in all worlds
-    # How many steps took each canary record, float64 (worlds, canaries); None where there are none.
-    times: Floats | None = None
+    times: Floats | None = None  # how many steps took each canary record, float64 (worlds, canaries); None without any
 
 
 @dataclass(frozen=True)

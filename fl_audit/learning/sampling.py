@@ -26,8 +26,7 @@ class Portion:
 
     features: Tensor  # shared by all worlds, (n, *shape), or each world's own, (worlds, n, *shape)
     labels: Tensor  # likewise, (n,) or (worlds, n)
-    # Float32 (worlds, n), 1 where an example counts and 0 where it does not; None if all count.
-    counted: Tensor | None = None
+    counted: Tensor | None = None  # float32 (worlds, n), 1 where an example counts, else 0; None if all count
 
     @property
     def is_own(self) -> bool:

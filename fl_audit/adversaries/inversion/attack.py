@@ -30,8 +30,7 @@ class Descent:
     step: float = 0.1  # of each pixel, in the first three eighths; positive
     smoothness: float = 0.01  # weight of the total variation, from 0
     restarts: int = 1  # from how many starts, of which the one counts that fits best; at least 1
-    # When the search ends wherever it is, positive; results then depend on the speed of the machine.
-    seconds: float = math.inf
+    seconds: float = math.inf  # when the search ends anyway, positive; results then depend on the machine's speed
 
     def __post_init__(self) -> None:
         for name in ("iterations", "restarts"):

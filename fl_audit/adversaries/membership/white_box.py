@@ -61,8 +61,7 @@ _AUTHORS_PARTS = frozenset({WhiteBoxPart.GRADIENT, WhiteBoxPart.OUTPUT, WhiteBox
 class WhiteBoxRule:
     """What is chosen before the attack."""
 
-    # What the network is shown, one part or more. Each has a branch of two layers.
-    parts: frozenset[WhiteBoxPart] = _AUTHORS_PARTS
+    parts: frozenset[WhiteBoxPart] = _AUTHORS_PARTS  # what is shown, one part or more; each has a branch of two layers
     # How many linear maps of a class's row of the gradient are learned, the same for all classes, 1 or more. With as
     # many as the row has entries the branch is a dense layer on the whole gradient.
     filters: int = 8
@@ -73,8 +72,7 @@ class WhiteBoxRule:
     # weights alike, and a branch of a thousand inputs would otherwise drown that of the loss.
     rate: float = 0.01
     decay: float = 0.01  # weight decay (AdamW), 0 or more
-    # Share of a branch's inputs that is left out in a step, from 0 to below 1; the loss's branch keeps all.
-    dropout: float = 0.8
+    dropout: float = 0.8  # share of a branch's inputs left out in a step, from 0 to below 1; that of the loss keeps all
     seed: int = 0  # of initial weights and dropout
 
     def __post_init__(self) -> None:

@@ -31,10 +31,8 @@ _ARRAYS = ("signals", "inputs", "log_probabilities", "losses")
 class WhiteBoxFeatures:
     """What the attacker sees of each target in each world, under one released model or several."""
 
-    # Gradient of a target's loss at the outputs of the last dense layer, shape (worlds, targets, releases, outs).
-    signals: Floats32
-    # Inputs of that layer, the activations of the last hidden layer, shape (worlds, targets, releases, ins).
-    inputs: Floats32
+    signals: Floats32  # gradient of the loss at the outputs of the last dense layer, (worlds, targets, releases, outs)
+    inputs: Floats32  # inputs of that layer, the last hidden activations, shape (worlds, targets, releases, ins)
     log_probabilities: Floats32  # logarithms of the model's confidences, shape (worlds, targets, releases, classes)
     losses: Floats32  # cross-entropy, shape (worlds, targets, releases)
     labels: Integers  # class of each target, int64 (targets,)
