@@ -114,8 +114,10 @@ def score(game: Game, seen: SeenRound, insider: int) -> Floats:
         rest = shown(seen.around.contribution, "the contribution of the target's client").double().clone()
         clients, known, worlds = [game.victim], dict[int, int](), ()
     else:
-        rest = seen.sums(game.public.law).double().clone()
-        clients, known = list(range(len(game.shards))), _known_seeds(game, seen, insider)
+        rest, knowing = seen.sums(game.public.law).double().clone(), (insider, *game.colluders(insider))
+        seeds = shown(seen.around.noise_seeds, "the seeds of the noise that the insider knows").tolist()
+        require(len(seeds) == len(knowing), f"{len(seeds)} seeds of noise were shown: accepted are {len(knowing)}")
+        clients, known = list(range(len(game.shards))), dict(zip(knowing, seeds, strict=True))
         worlds = tuple(shown(seen.around.world_numbers, "the numbers of the worlds").tolist())
     # What the differing record would add, and the variance of a coordinate, by the noise of clients of which it is not
     # known.
@@ -129,11 +131,3 @@ def score(game: Game, seen: SeenRound, insider: int) -> Floats:
         direction += of_differing
         variance += private_steps(game.public.law).update_variance(len(game.shards[client]))
     return np.asarray((((rest - direction / 2) * direction).sum(dim=1) / variance).cpu().numpy())
-
-
-def _known_seeds(game: Game, seen: SeenRound, insider: int) -> dict[int, int]:
-    """Return the seeds that an insider knows, by client: its own and its colluders'."""
-    clients = (insider, *game.colluders(insider))
-    seeds = shown(seen.around.noise_seeds, "the seeds of the noise that the insider knows")
-    require(len(seeds) == len(clients), f"{len(seeds)} seeds of noise were shown: accepted are {len(clients)}")
-    return dict(zip(clients, seeds.tolist(), strict=True))

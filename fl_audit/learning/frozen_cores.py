@@ -6,7 +6,7 @@ are loaded, and the model that is trained, stacked and clipped is the head on to
 
 import hashlib
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -53,7 +53,11 @@ class VggCore(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.features = nn.Sequential(*_layers())
+        layers, inputs = list[nn.Module](), _COLOURS
+        for outputs in _PLAN:
+            layers += [nn.MaxPool2d(2)] if outputs is None else [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU()]
+            inputs = outputs or inputs
+        self.features = nn.Sequential(*layers)
         self.requires_grad_(False)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -61,17 +65,6 @@ class VggCore(nn.Module):
         colours = images.expand(-1, _COLOURS, -1, -1)
         mean, spread = (colours.new_tensor(one).reshape(1, _COLOURS, 1, 1) for one in (_MEAN, _SPREAD))
         return torch.cat([self.features((some - mean) / spread) for some in torch.split(colours, _TOGETHER)])
-
-
-def _layers() -> Iterator[nn.Module]:
-    inputs = _COLOURS
-    for outputs in _PLAN:
-        if outputs is None:
-            yield nn.MaxPool2d(2)
-            continue
-        yield nn.Conv2d(inputs, outputs, 3, padding=1)
-        yield nn.ReLU()
-        inputs = outputs
 
 
 def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:

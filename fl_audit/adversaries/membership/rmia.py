@@ -81,10 +81,16 @@ def rmia_scores(
     shape = f"({membership.worlds}, records)"
     require(fits, f"log-probabilities of the population have shape {records.shape}: accepted is {shape}")
     records = _checked(records[..., np.newaxis], "log-probabilities of the population")
-    flags = _shadow_flags(membership, shadows)
-    own = targets[..., 0] - _log(_reference(np.exp(targets), membership.is_in, flags, rule))
+    flags, is_offline = _shadow_flags(membership, shadows), RmiaForm(rule.form) is RmiaForm.OFFLINE
+    # The mean confidence of reference models in each target, and in each record of the population.
+    sure = np.exp(targets)
+    out = _shadow_group(sure, ~membership.is_in, flags, "out", 1)
+    reference = _from_out(out, rule)
+    if not is_offline:
+        inside = _shadow_group(sure, membership.is_in, flags, "in", 1)
+        reference = (inside.mean[..., 0] + out.mean[..., 0]) / 2
+    own = targets[..., 0] - _log(reference)
     out = _shadow_group(np.exp(records), np.ones(records.shape[:2], dtype=np.bool_), flags)
-    is_offline = RmiaForm(rule.form) is RmiaForm.OFFLINE
     theirs = records[..., 0] - _log(_from_out(out, rule) if is_offline else out.mean[..., 0])
     pairs = zip(np.sort(theirs, axis=1), own - np.log(rule.gamma), strict=True)
     outdone = np.stack([np.searchsorted(others, asked, side="right") for others, asked in pairs])
@@ -94,15 +100,6 @@ def rmia_scores(
 def _log(confidence: Floats) -> Floats:
     """Return logarithms of confidences, those too small for a number raised to the smallest."""
     return np.asarray(np.log(np.maximum(confidence, np.finfo(np.float64).tiny)), dtype=np.float64)
-
-
-def _reference(values: Floats, is_in: Flags, shadows: Flags, rule: RmiaRule) -> Floats:
-    """Return the mean confidence of reference models in each target, from 0 to 1, shape (worlds, targets)."""
-    out = _shadow_group(values, ~is_in, shadows, "out", 1)
-    if RmiaForm(rule.form) is RmiaForm.OFFLINE:
-        return _from_out(out, rule)
-    inside = _shadow_group(values, is_in, shadows, "in", 1)
-    return np.asarray((inside.mean[..., 0] + out.mean[..., 0]) / 2, dtype=np.float64)
 
 
 def _from_out(out: ShadowGroup, rule: RmiaRule) -> Floats:

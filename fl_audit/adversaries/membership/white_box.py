@@ -117,8 +117,14 @@ def _taken(values: Tensor, places: Tensor) -> Tensor:
 def _shown(features: WhiteBoxFeatures, rule: WhiteBoxRule, places: Tensor, counted: Tensor) -> dict[str, Tensor]:
     """Return what the networks are shown of all targets, on scales that follow from the learning examples alone."""
 
-    def scaled(values: Floats32 | Tensor, centred: bool = True) -> Tensor:
-        return _standardised(torch.as_tensor(values), places, counted, centred)
+    def scaled(given: Floats32 | Tensor, centred: bool = True) -> Tensor:
+        """Return values divided by their spread over the learning examples, about their mean or about 0."""
+        values = torch.as_tensor(given)
+        examples, weights = _taken(values, places), counted.reshape(*counted.shape, *[1] * (values.dim() - 2))
+        mean = (weights * examples).sum(1, keepdim=True) if centred else torch.zeros_like(examples[:, :1])
+        spread = (weights * (examples - mean).square()).sum(1, keepdim=True).sqrt()
+        # An example far beyond all that was learned from says no more than one at the edge, and must not overflow.
+        return ((values - mean) / torch.where(spread > _LEAST_SPREAD, spread, 1.0)).clamp_(-_FARTHEST, _FARTHEST)
 
     shown = {}
     for part in sorted(rule.parts):
@@ -149,16 +155,6 @@ def _label_log_odds(losses: Tensor) -> Tensor:
     """Return log p - log(1 - p) of a loss -log p, without overflow: -loss - log(1 - e^-loss)."""
     exact = losses.double().clamp(min=_LEAST_LOSS)
     return (-exact - torch.log(-torch.expm1(-exact))).float()
-
-
-def _standardised(values: Tensor, places: Tensor, counted: Tensor, centred: bool) -> Tensor:
-    """Return values divided by their spread over the learning examples, about their mean or about 0."""
-    examples = _taken(values, places)
-    weights = counted.reshape(*counted.shape, *[1] * (values.dim() - 2))
-    mean = (weights * examples).sum(1, keepdim=True) if centred else torch.zeros_like(examples[:, :1])
-    spread = (weights * (examples - mean).square()).sum(1, keepdim=True).sqrt()
-    # An example far beyond all that was learned from says no more than one at the edge, and must not overflow.
-    return ((values - mean) / torch.where(spread > _LEAST_SPREAD, spread, 1.0)).clamp_(-_FARTHEST, _FARTHEST)
 
 
 @dataclass(frozen=True)
