@@ -89,15 +89,18 @@ def told_by(game: Game, client: int, draws: OwnDraws) -> ToldRecords:
     draws
         Its secret seed, and the worlds.
     """
-    found = []
+    found, device = list[Tensor](), game.public.device
     for world in draws.worlds:
         key = (game.serial, client, draws.seed, world)
         tensor = _HELD.find(key)
         if tensor is None:
-            tensor = _read_by_model(game, randomised_records(game, client, draws.seed, world))
+            tensor = torch.from_numpy(randomised_records(game, client, draws.seed, world))
+            if game.core is not None:
+                with torch.no_grad():
+                    tensor = game.core.to(device)(tensor.float().to(device)).cpu()
             _HELD.hold(key, tensor)
         found.append(tensor)
-    records, features = len(game.shards[client]), torch.stack(found).to(game.public.device)
+    records, features = len(game.shards[client]), torch.stack(found).to(device)
     shard = Examples(features[:, :records], game.shard(client).labels.expand(len(found), -1))
     if client != game.victim or game.replacement is None:
         return ToldRecords(shard, None)
@@ -119,16 +122,6 @@ def randomised_records(game: Game, client: int, seed: int, world: int, first: in
     assert game.public.randomiser is not None, "asked only where records are randomised"
     source = generator(seed, Purpose.RECORD_RANDOMISER, world=world, client=client)
     return game.public.randomiser.perturb(game.raw_features(client)[:first], source)
-
-
-def _read_by_model(game: Game, records: Lean) -> Tensor:
-    """Return records as the model reads them, on the processor: behind a frozen core what the core makes of them."""
-    features = torch.from_numpy(records)
-    if game.core is None:
-        return features
-    with torch.no_grad():
-        read: Tensor = game.core.to(game.public.device)(features.float().to(game.public.device)).cpu()
-    return read
 
 
 @dataclass(frozen=True, eq=False)
