@@ -23,6 +23,7 @@ OPEN = {
     "experiments/runs/local_engine.py": "what a client app returned",
     "experiments/runs/store.py": "what a worker found: a single pattern that takes it apart",
     "fl_audit/api/running.py": "what a user gave",
+    "fl_audit/learning/layers.py": "modules of torch",
     "fl_audit/learning/stacking.py": "modules of torch",
     "fl_audit/evidence/findings/promise.py": "tuples of events of any length",
     "fl_audit/report/words_of_tests.py": "ways to write a number, as templates name them",

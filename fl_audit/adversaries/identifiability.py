@@ -119,8 +119,7 @@ def score(game: Game, seen: SeenRound, insider: int) -> Floats:
         require(len(seeds) == len(knowing), f"{len(seeds)} seeds of noise were shown: accepted are {len(knowing)}")
         clients, known = list(range(len(game.shards))), dict(zip(knowing, seeds, strict=True))
         worlds = tuple(shown(seen.around.world_numbers, "the numbers of the worlds").tolist())
-    # What the differing record would add, and the variance of a coordinate, by the noise of clients of which it is not
-    # known.
+    # What the differing record would add, and the variance of a coordinate, from the clients whose noise is not known.
     direction, variance = torch.zeros_like(rest), 0.0
     for client in clients:
         if client in known:

@@ -215,7 +215,8 @@ def sampled_places(layout: ParameterLayout) -> tuple[tuple[int, str], ...]:
     firsts = np.sort(np.unique(inside, return_index=True)[1])
     chosen = np.sort(inside[firsts[: max(SAMPLE, len(parts))]])
     owners = np.searchsorted([part.start for part in parts.values()], chosen, side="right") - 1
-    return tuple((int(number), list(parts)[owner]) for number, owner in zip(chosen, owners, strict=True))
+    names = list(parts)
+    return tuple((int(number), names[owner]) for number, owner in zip(chosen, owners, strict=True))
 
 
 def _wanted(layout: ParameterLayout) -> list[Integers]:

@@ -113,13 +113,13 @@ class ResidualsLayout:
 class Residuals:
     """What the insider measured, of one round (worlds, ...) or of a run (worlds, rounds, ...)."""
 
-    tensors: tuple[str, ...]  # as in `ResidualsLayout`, like the two below
+    tensors: tuple[str, ...]  # as in `ResidualsLayout`, as are the two fields below
     places: tuple[tuple[int, str], ...]
     parameters: int
     total: Floats  # ||w||^2, float64 (...,)
     total_freedom: Integers  # P - 1, or P in a round in which D and D' do not differ; int64 (...,)
-    squares: Floats  # the same as `total` of each tensor, standardised, float64 (..., tensors)
-    freedom: Integers  # their degrees of freedom, int64 (..., tensors); a tensor of one scalar may have 0
+    squares: Floats  # the sum of squares in each tensor, standardised, float64 (..., tensors)
+    freedom: Integers  # its degrees of freedom, int64 (..., tensors); a tensor of one scalar may have 0
     projections: Floats  # noise along fixed public directions, whitened against u, float64 (..., directions)
     # Noise along the sum of the contributions that D and D' share, orthogonal to u, float64 (...,); NaN where that sum
     # is 0.

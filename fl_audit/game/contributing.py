@@ -88,15 +88,17 @@ def contributed(
             features, labels = examples.features, examples.labels
             return Contributed(game.model.clipped_sum(models, features, labels, norm, shapes, taking_part))
         case LocalTraining(schedule):
-            draw, data = _order_draw(game, client, moment), (models, examples.features, examples.labels, schedule)
+            draw, features, labels = _order_draw(game, client, moment), examples.features, examples.labels
             if taking_part is None and schedule.optimizer is local_training.LocalOptimizer.SGD:
                 batches = local_training.local_batches(examples.count, schedule, draw)
-                return _clipped(law, local_training.local_updates(game.model, *data, batches), moment)
+                updates = local_training.local_updates(game.model, models, features, labels, schedule, batches)
+                return _clipped(law, updates, moment)
             # In each world the client trains on those of its examples that are in.
             everything = np.ones((len(models), examples.count), dtype=np.bool_)
             present = everything if taking_part is None else taking_part.cpu().numpy()
             batches = local_training.member_batches(present, schedule, draw)
-            return _clipped(law, local_training.member_updates(game.model, *data, batches), moment)
+            updates = local_training.member_updates(game.model, models, features, labels, schedule, batches)
+            return _clipped(law, updates, moment)
         case PrivateTraining():
             raise AssertionError("what a client draws in its training nobody can recompute: see `private_training`")
         case _:
@@ -120,7 +122,7 @@ def contributed_together(game: Game, clients: Sequence[int], models: Tensor, mom
     schedule, draws = law.contribution.schedule, [_order_draw(game, client, moment) for client in clients]
     orders = [local_training.local_batches(one.count, schedule, draw) for one, draw in zip(held, draws, strict=True)]
     steps, starts = [np.stack(step) for step in zip(*orders, strict=True)], models.expand(len(clients), -1)
-    features, labels = (torch.stack(parts) for parts in zip(*((one.features, one.labels) for one in held), strict=True))
+    features, labels = torch.stack([one.features for one in held]), torch.stack([one.labels for one in held])
     updates = local_training.local_updates(game.model, starts, features, labels, schedule, steps)
     return [_clipped(law, updates[row : row + 1], moment) for row in range(len(clients))]
 
@@ -180,7 +182,7 @@ def differing_contributions(
     told
         The differing unit and its stand-in as their owner randomised them; None where it did not.
     """
-    differing, replacement = told or (game.differing, game.replacement)
+    differing, replacement = (game.differing, game.replacement) if told is None else told
     present = contributed(game, game.victim, differing, models, moment)
     if replacement is None:
         return present, nothing(models, game.public.law.is_adaptive)
@@ -202,8 +204,11 @@ class OwnDraws:
         server_round, for_canaries
             The round, and whether they draw in which steps canary records are, in place of samples and noise.
         """
-        keys = {"round": server_round, "client": int(for_canaries)}
-        return [generator(self.seed, Purpose.CLIENT_TRAINING, world=world, **keys) for world in self.worlds]
+        number = int(for_canaries)
+        return [
+            generator(self.seed, Purpose.CLIENT_TRAINING, world=world, round=server_round, client=number)
+            for world in self.worlds
+        ]
 
 
 def private_steps(law: ReleaseLaw) -> PrivateSteps:
@@ -240,8 +245,9 @@ def trained_privately(
     if is_in is not None:
         present = np.ones((len(models), examples.count), dtype=np.bool_)
         present[:, game.differs(client)] = is_in[:, None]
-    data, sources = (examples.features, examples.labels, private_steps(game.public.law)), draws.of_round(server_round)
-    return private_updates(game.model, models, *data, sources, present, accountant, canaries)
+    steps, sources = private_steps(game.public.law), draws.of_round(server_round)
+    features, labels = examples.features, examples.labels
+    return private_updates(game.model, models, features, labels, steps, sources, present, accountant, canaries)
 
 
 def expected_update(game: Game, client: int, models: Tensor) -> tuple[Tensor, Tensor]:

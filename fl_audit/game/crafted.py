@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fl_audit.adjacency import NeighbourPair
+from fl_audit.adjacency import CraftedRecord, NeighbourPair
 from fl_audit.arrays import Floats32
 from fl_audit.data.records import told_record
 from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game
-from fl_audit.learning.crafting import Box, Candidates, CraftingScene, craft_opposite, craft_record
+from fl_audit.learning.crafting import Box, Candidates, CraftedFeatures, CraftingScene, craft_opposite, craft_record
 from fl_audit.randomness import Purpose, generator
 
 STARTS = 8  # where the search for a crafted record begins: one half at random features, the other at records of D
@@ -30,7 +30,7 @@ class CraftedMeasures:
     label: int  # its class
     length: float  # mean norm of the clipped gradient over the clipping norm C, 0 to 1
     shortest: float  # that of the world where it is least
-    cosine: float  # mean of |cos| between the gradient of x and the sum of the clipped ones of all others, 0 to 1
+    cosine: float  # mean |cos| of the gradient of x and the sum of all others' clipped gradients, 0 to 1
     sensitivity: float  # mean of ||f(D) - f(D')|| over the global sensitivity, 0 to 1
     models: int  # of how many worlds
     opposite: Floats32 | None = None  # features of what replaces x, where that is crafted as well; None elsewhere
@@ -68,8 +68,8 @@ def craft_pair(game: Game, models: Tensor, box: Box, with_opposite: bool) -> Nei
     others = game.model.clipped_sum(models, game.common.features, game.common.labels, norm)
     found = craft_record(scene, others, _starts(game, scene.box, source))
     opposite = craft_opposite(scene, found, _starts(game, scene.box, source)) if with_opposite else None
-    crafted = (None if one is None else told_record(one.features.cpu().numpy(), one.label) for one in (found, opposite))
-    return NeighbourPair(public.pair.index, public.pair.replacement, *crafted)
+    told = None if opposite is None else _told(opposite)
+    return NeighbourPair(public.pair.index, public.pair.replacement, _told(found), told)
 
 
 def _starts(game: Game, box: Box, source: np.random.Generator) -> Candidates:
@@ -80,6 +80,10 @@ def _starts(game: Game, box: Box, source: np.random.Generator) -> Candidates:
     features = torch.cat([random, game.common.take(ordinary).features])
     labels = torch.from_numpy(source.integers(game.classes, size=STARTS)).to(features.device)
     return Candidates(features, labels)
+
+
+def _told(found: CraftedFeatures) -> CraftedRecord:
+    return told_record(found.features.cpu().numpy(), found.label)
 
 
 def measured(game: Game, models: Tensor) -> CraftedMeasures | None:

@@ -75,7 +75,7 @@ class Game:
     held_out: HeldOut | None  # records for tests and for the population sample; None in the hands of a client
     classes: int  # number of classes
     model: StackedModel  # the model, run in all worlds at once
-    core: VggCore | None = None  # frozen core that records pass through before the model; None if there is none
+    core: VggCore | None = None  # frozen core that all records pass through before the model; None without one
     raw: RawRecords | None = None  # the records as owners hold them, where they randomise them; None elsewhere
     # Number of the game in this process, under which others keep what they derive from it.
     serial: int = field(default_factory=_SERIALS.__next__, init=False, repr=False, compare=False)
@@ -277,7 +277,13 @@ class Game:
 
     def differs(self, client: int) -> Flags:
         """Return for each record of a client's shard whether some worlds lack it."""
-        return np.isin(self.shards[client], self.target_records)
+        match self.unit:
+            case Unit.RECORD:
+                return np.isin(self.shards[client], self.targets)
+            case Unit.CLIENT:
+                return np.full(len(self.shards[client]), client in self.targets)
+            case _:
+                assert_never(self.unit)
 
     @property
     def offers_meter(self) -> bool:
@@ -322,8 +328,14 @@ def load_game(public: PublicGame) -> Game:
         return _BROUGHT[public]
     source = load_source(public.data)
     split = select_records(source, public.records, public.test_records, public.data_seed)
-    how = public.partition, dict(public.partition_parameters), public.data_seed
-    shards = partition_records(split.inside.labels, public.clients, *how, split.inside.owner)
+    shards = partition_records(
+        split.inside.labels,
+        public.clients,
+        public.partition,
+        dict(public.partition_parameters),
+        public.data_seed,
+        split.inside.owner,
+    )
     match public.law.unit:
         case Unit.RECORD:
             victim = next(client for client, shard in enumerate(shards) if public.pair.index in shard)
@@ -332,7 +344,8 @@ def load_game(public: PublicGame) -> Game:
         case _:
             assert_never(public.law.unit)
     replacement, left = _outside(public, split, shards[victim])
-    population, others = split.test, left  # where too few are left outside D and D', the test records are both
+    # Where too few records are left outside D and D', the test records are the population sample.
+    population, others = split.test, left
     if len(left) >= FEWEST_POPULATION:
         draw = generator(public.data_seed, Purpose.POPULATION_SAMPLE)
         chosen = np.sort(draw.choice(left, size=min(public.population_records, len(left)), replace=False))

@@ -63,7 +63,7 @@ def sums_of(game: Game, models: Tensor, moment: Moment, around: SideInformation)
     law = game.public.law
     members, weight = game.public.cohort(moment.number), law.sampling_rate
     if members is not None and game.target not in members:
-        present = absent = nothing(models, law.is_adaptive)
+        present, absent = nothing(models, law.is_adaptive), nothing(models, law.is_adaptive)
     else:
         present, absent = differing_contributions(game, models, moment)
     if law.is_sampled and game.public.standpoint.sees_participation:

@@ -45,7 +45,8 @@ class SideInformation:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return what there is, by name."""
-        return {name: value for name, value in vars(self).items() if value is not None}
+        named = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return {name: value for name, value in named.items() if value is not None}
 
     @staticmethod
     def of(tensors: Mapping[str, Tensor]) -> "SideInformation":

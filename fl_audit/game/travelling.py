@@ -33,7 +33,8 @@ class SentExamples:
 
     def arrived(self, public: PublicGame) -> Examples:
         """Return the examples again."""
-        return Examples(*(torch.from_numpy(one).to(public.device) for one in (self.features, self.labels)))
+        features, labels = (torch.from_numpy(one).to(public.device) for one in (self.features, self.labels))
+        return Examples(features, labels)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fl_audit.arrays import Integers
-from fl_audit.learning.layers import _applied
+from fl_audit.learning.layers import applied
 from fl_audit.learning.stacking import ParameterLayout
 
 
@@ -237,7 +237,7 @@ class _Front:
     def __init__(self, layer: ChainLayer, now: Tensor, stretch: _Stretch) -> None:
         self._layer, self._stretch = layer, stretch
         self._inputs = stretch.features.expand(len(now), -1, -1)
-        self._first = _applied(self._inputs, layer.weights(now), layer.biases(now))
+        self._first = applied(self._inputs, layer.weights(now), layer.biases(now))
         self._pulled = torch.zeros_like(self._first)
         self._is_moved = False
 
@@ -271,7 +271,7 @@ class _Upper:
         self._biases = None if biases is None else biases.clone()
 
     def forward(self, inputs: Tensor) -> Tensor:
-        outputs = _applied(inputs, self._weights, self._biases)
+        outputs = applied(inputs, self._weights, self._biases)
         self._inputs, self._outputs = inputs, self._layer.activation.apply(outputs)
         return self._outputs
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
 
-from fl_audit.learning.layers import Frame, StackedLayer, Visit, _weigh
+from fl_audit.learning.layers import Frame, StackedLayer, Visit, weigh
 
 _FEW_CHANNELS = 8
 """With fewer input channels than this, products with unfolded patches are faster than torch's convolution."""
@@ -35,7 +35,6 @@ class StackedConv2d(StackedLayer):
         self.dilation = (template.dilation[0], template.dilation[1])
         assert not isinstance(template.padding, str)
         self.padding = (template.padding[0], template.padding[1])
-        self.window = (self.stride, self.padding, self.dilation)
         self.unfolds = template.in_channels < _FEW_CHANNELS
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -56,7 +55,8 @@ class StackedConv2d(StackedLayer):
             # Every world has a group of channels, except in a model's raw input, which all worlds read.
             grouped = inputs if shared else self.frame.split(inputs).transpose(0, 1).flatten(1, 2)
             kernels, offsets = weight.flatten(0, 1), None if bias is None else bias.flatten()
-            flat = F.conv2d(grouped, kernels, offsets, *self.window, groups=1 if shared else worlds)
+            groups = 1 if shared else worlds
+            flat = F.conv2d(grouped, kernels, offsets, self.stride, self.padding, self.dilation, groups)
             return flat.view(len(flat), worlds, -1, *flat.shape[2:]).transpose(0, 1).flatten(0, 1)
         if shared:
             flat = torch.matmul(weight.flatten(2).flatten(0, 1), inputs)
@@ -98,8 +98,8 @@ class StackedConv2d(StackedLayer):
             axes = "wnol,nkl->wok" if visit.shared else "wnol,wnkl->wok"
             summed = torch.einsum(axes, weighted, self._split_patches(visit))
         else:
-            summed = _weigh(gradients, weights)
-        return {"weight": summed} | ({} if bias is None else {"bias": _weigh(bias, weights)})
+            summed = weigh(gradients, weights)
+        return {"weight": summed} | ({} if bias is None else {"bias": weigh(bias, weights)})
 
     def _example_gradients(self, visit: Visit, signal: Tensor) -> Tensor:
         """Return every example's weight gradient (worlds, examples, outs, ...); later axes are merged for patches."""
@@ -108,10 +108,10 @@ class StackedConv2d(StackedLayer):
         inputs = visit.inputs.repeat(self.frame.worlds, 1, 1, 1) if visit.shared else visit.inputs
         outs, *shape = self.required("weight").shape[1:]
         read, answered = (one.reshape(1, -1, *one.shape[2:]) for one in (inputs, signal))
-        sizes, groups = (len(signal) * outs, *shape), len(signal)
-        # torch's own lack of a type
-        examples: Tensor = conv2d_weight(read, sizes, answered, *self.window, groups=groups)  # type: ignore[no-untyped-call]
-        return self.frame.split(examples.view(groups, outs, *shape))
+        examples: Tensor = conv2d_weight(  # type: ignore[no-untyped-call]  # torch's own lack of a type
+            read, (len(signal) * outs, *shape), answered, self.stride, self.padding, self.dilation, groups=len(signal)
+        )
+        return self.frame.split(examples.view(len(signal), outs, *shape))
 
     def _split_patches(self, visit: Visit) -> Tensor:
         patches = visit.inputs if self.unfolds else self._patches(visit.inputs)

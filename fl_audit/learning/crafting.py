@@ -32,7 +32,7 @@ class Box:
     """Which values the features of a record may have."""
 
     low: Tensor  # least value of every feature, float32 (*shape)
-    high: Tensor  # largest value
+    high: Tensor  # largest value of every feature, float32 (*shape)
     # Which features take their least or their largest value alone, bool (*shape). The search moves them in between, and
     # rounds them before the model reads them, so that what is measured is what a record would be.
     binary: Tensor
@@ -111,8 +111,10 @@ def craft_opposite(scene: CraftingScene, record: CraftedFeatures, starts: Candid
 
     Parameters
     ----------
-    scene, record, starts
-        As for `craft_record`, which raises the same; and the record that it is to replace.
+    scene, starts
+        As for `craft_record`, which raises the same.
+    record
+        The record that it is to replace.
     """
     features, labels = record.features.unsqueeze(0), torch.tensor([record.label], device=record.features.device)
     own = scene.model.clipped_sum(scene.models, features, labels, scene.clipping_norm).unsqueeze(1)

@@ -92,18 +92,22 @@ def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:
 def find_weights(model: str, path: str | None) -> CoreWeights | None:
     """Return the file that a model's frozen core takes its weights from; None if the model has no frozen core.
 
-    `InputError` if a frozen core has no file, a model without one is given a file, or the file cannot be read.
-
     Parameters
     ----------
     model, path
         Name of the model, and what the user named; None if nothing.
+
+    Raises
+    ------
+    InputError
+        If a frozen core has no file, a model without one is given a file, or the file cannot be read.
     """
     if model != VGG16:
         require(path is None, f"weights is {path} and the model is {model}: accepted is a file for vgg16 alone")
         return None
-    require(path is not None, f"model vgg16 needs weights in [model]: {_WANTED}")
-    file = Path(str(path)).absolute()
+    if path is None:
+        raise InputError(f"model vgg16 needs weights in [model]: {_WANTED}")
+    file = Path(path).absolute()
     return CoreWeights(str(file), _digest(file))
 
 

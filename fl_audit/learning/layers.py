@@ -27,11 +27,11 @@ class Frame:
 
     parameters: Mapping[str, Tensor] = field(default_factory=dict)  # each by its name, float32 (worlds, *shape)
     worlds: int = 1  # size of the first of the two axes that are merged in the layers' inputs
-    examples: int = 1  # size of the second one
+    examples: int = 1  # size of the second of them
     recording: bool = False  # whether the layers note their calls for a backward pass
     tape: list["Visit"] = field(default_factory=list)  # the calls that were noted, in order
     features: Tensor | None = None  # the raw input of the model; None before there is one
-    derived: dict[object, Tensor] = field(default_factory=dict)  # made of the raw input, for the next passes as well
+    derived: dict[object, Tensor] = field(default_factory=dict)  # computed from the raw input, to be used again
 
     def forget(self) -> None:
         """Drop what was derived from the raw input, whose values may have changed."""
@@ -49,7 +49,8 @@ class Frame:
         Parameters
         ----------
         name, inputs, make
-            Name of what is made, what it is made of, and what returns the same whenever the inputs are the same.
+            The name of what `make` makes; what it is made of; and the function that makes it, which returns the same
+            whenever the inputs are the same.
         """
         if self.features is None or not _same_memory(inputs, self.features):
             return make(inputs)
@@ -119,7 +120,7 @@ class StackedLayer(nn.Module):
         Parameters
         ----------
         inputs, shared
-            As a visit holds them.
+            The inputs, as a visit holds them, and whether all worlds have the same.
         """
         raise NotImplementedError("each stacked layer computes its own outputs")
 
@@ -152,8 +153,10 @@ class StackedLayer(nn.Module):
 
         Parameters
         ----------
-        visit, signal, weights, kept
-            As for `products`; (worlds, examples); and what `squared_norms` returned beside the norms.
+        visit, signal
+            As for `products`.
+        weights, kept
+            The weight of every example, (worlds, examples); and what `squared_norms` returned beside the norms.
         """
         raise NotImplementedError("each stacked layer computes its own sums")
 
@@ -174,7 +177,7 @@ class StackedLinear(StackedLayer):
             flat = F.linear(inputs, weight.reshape(-1, weight.shape[2]), None if bias is None else bias.reshape(-1))
             return flat.view(-1, worlds, outs).transpose(0, 1).reshape(-1, outs)
         stacked = inputs.expand(worlds, -1, -1) if shared else frame.split(inputs)
-        return _applied(stacked, weight, None if bias is None else bias.unsqueeze(1)).flatten(0, 1)
+        return applied(stacked, weight, None if bias is None else bias.unsqueeze(1)).flatten(0, 1)
 
     def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
         """See `StackedLayer`."""
@@ -202,6 +205,13 @@ class StackedAffine(StackedLayer):
         super().__init__(frame, prefix)
         self.template = template
 
+    def _standardise(self, inputs: Tensor) -> Tensor:
+        match self.template:
+            case nn.GroupNorm():
+                return F.group_norm(inputs, self.template.num_groups, eps=self.template.eps)
+            case _:
+                return F.layer_norm(inputs, self.template.normalized_shape, eps=self.template.eps)
+
     def _aligned(self, parameter: Tensor, standardised: Tensor) -> Tensor:
         """Return a parameter (worlds, *shape) in a shape that broadcasts against values (worlds, examples, ...)."""
         left_over = standardised.dim() - parameter.dim()
@@ -210,11 +220,7 @@ class StackedAffine(StackedLayer):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Normalise each example and apply the scale and shift of every world."""
-        frame, template = self.frame, self.template
-        if isinstance(template, nn.GroupNorm):
-            standardised = F.group_norm(inputs, template.num_groups, eps=template.eps)
-        else:
-            standardised = F.layer_norm(inputs, template.normalized_shape, eps=template.eps)
+        frame, standardised = self.frame, self._standardise(inputs)
         if frame.is_shared(inputs):
             standardised = standardised.repeat(frame.worlds, *([1] * (inputs.dim() - 1)))
         return self.record(standardised.detach(), self.respond(standardised, shared=False), shared=False)
@@ -247,17 +253,30 @@ class StackedAffine(StackedLayer):
     def weighted_sum(self, visit: Visit, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
         """See `StackedLayer`."""
         assert isinstance(kept, dict)
-        return {name: _weigh(gradients, weights) for name, gradients in kept.items()}
+        return {name: weigh(gradients, weights) for name, gradients in kept.items()}
 
 
-def _weigh(gradients: Tensor, weights: Tensor) -> Tensor:
-    """Return gradients (worlds, examples, ...) summed over examples with weights (worlds, examples)."""
+def weigh(gradients: Tensor, weights: Tensor) -> Tensor:
+    """Return gradients summed over examples with weights, (worlds, ...).
+
+    Parameters
+    ----------
+    gradients, weights
+        A gradient for each example, (worlds, examples, ...), and its weight, (worlds, examples).
+    """
     summed = torch.bmm(weights.unsqueeze(1), gradients.flatten(2))
     return summed.reshape(len(weights), *gradients.shape[2:])
 
 
-def _applied(inputs: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
-    """Return inputs W' + b in every world."""
+def applied(inputs: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
+    """Return inputs W' + b in every world, (worlds, n, outs).
+
+    Parameters
+    ----------
+    inputs, weights, biases
+        What a dense layer reads, (worlds, n, ins); its weights W, (worlds, outs, ins); and its biases b,
+        (worlds, 1, outs), None if it has none.
+    """
     if biases is None:
         return torch.bmm(inputs, weights.transpose(1, 2))
     return torch.baddbmm(biases, inputs, weights.transpose(1, 2))

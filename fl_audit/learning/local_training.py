@@ -25,7 +25,7 @@ from torch import Tensor
 from fl_audit.arrays import Flags, Integers
 from fl_audit.errors import require, require_number
 from fl_audit.learning.chain_training import ChainLayer, chain_updates, fits_one_stretch
-from fl_audit.learning.layers import _applied
+from fl_audit.learning.layers import applied
 from fl_audit.learning.names import LocalOptimizer as LocalOptimizer
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.learning.stacking import cached_rows
@@ -108,8 +108,8 @@ def local_updates(
     if not batches or labels.shape[-1] == 0:
         return torch.zeros_like(models)
     if model.fast and model.chain is not None:
-        data = features, labels, schedule.learning_rate, batches
-        return chain_updates(model.chain, models, *data, model.worlds_per_pass)
+        rate, together = schedule.learning_rate, model.worlds_per_pass
+        return chain_updates(model.chain, models, features, labels, rate, batches, together)
     current = models.clone()
     for batch in batches:
         index = torch.from_numpy(batch)
@@ -162,7 +162,8 @@ Gradients = Callable[[Tensor, Tensor], Tensor]
 def member_batches(present: Flags, schedule: LocalSchedule, draw: np.random.Generator) -> tuple[Integers, ...]:
     """Draw which records each world takes in each local step: int64 (worlds, batch) a step, padded with -1.
 
-    An epoch has as many steps as the world with most members needs; others have smaller or empty batches at its end.
+    An epoch has as many steps as the world with the most members needs; others have smaller or empty batches at its
+    end.
 
     Parameters
     ----------
@@ -258,7 +259,7 @@ def _of_chain(layers: Sequence[ChainLayer], features: Tensor, labels: Tensor) ->
         place = (torch.arange(len(step), device=step.device).unsqueeze(1), index) if is_own else index
         seen = [flat[place].float()]  # by the first layer, then by what follows each
         for layer in layers:
-            values = _applied(seen[-1], layer.weights(weights), layer.biases(weights))
+            values = applied(seen[-1], layer.weights(weights), layer.biases(weights))
             seen.append(layer.activation.apply(values))
         share = counted / counted.sum(dim=1, keepdim=True).clamp_(min=1)
         wanted = F.one_hot(labels[place], layers[-1].outs)

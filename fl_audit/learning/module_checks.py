@@ -20,9 +20,12 @@ _MODE_EXAMPLES, _MODE_DRAWS = 16, 4
 def check_module(module: nn.Module) -> None:
     """Refuse layers that mix examples or draw random numbers, and parameters that cannot be used.
 
-    `InputError` if the module has batch normalisation, instance normalisation with running statistics, or dropout; if
-    it has no parameters, or only frozen ones; or if a parameter has no shape yet, is not on the CPU or not in float32.
-    The message says what to use instead.
+    Raises
+    ------
+    InputError
+        If the module has batch normalisation, instance normalisation with running statistics, or dropout; if it has no
+        parameters, or only frozen ones; or if a parameter has no shape yet, is not on the CPU or not in float32. The
+        message says what to use instead.
     """
     for name, layer in module.named_modules():
         found = f"layer {name!r} is a {type(layer).__name__}"
@@ -37,9 +40,9 @@ def check_module(module: nn.Module) -> None:
     named = dict(module.named_parameters())
     require(bool(named), "the model has no parameters: accepted is a model that can learn")
     for name, parameter in named.items():
-        is_lazy, remedy = isinstance(parameter, UninitializedParameter), "as torch.nn.Linear(inputs, outputs) does"
-        found = f"parameter {name!r} belongs to a lazy layer, which has no shape until it first runs"
-        require(not is_lazy, f"{found}: name the number of inputs, {remedy}")
+        is_lazy, found = isinstance(parameter, UninitializedParameter), f"parameter {name!r} belongs to a lazy layer"
+        remedy = "name the number of inputs, as torch.nn.Linear(inputs, outputs) does"
+        require(not is_lazy, f"{found}, which has no shape until it first runs: {remedy}")
         kind = f"parameter {name!r} is of type {str(parameter.dtype).removeprefix('torch.')}"
         is_single = parameter.dtype is torch.float32
         require(is_single, f"{kind}: accepted is float32, which module.float() makes of it")

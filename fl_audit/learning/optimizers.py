@@ -16,7 +16,13 @@ _MOMENTS = {OptimizerKind.SGD: 0, OptimizerKind.MOMENTUM: 1, OptimizerKind.ADAM:
 
 @dataclass(frozen=True)
 class ServerOptimizer:
-    """A public optimizer with its constants; `InputError` if one is out of its range."""
+    """A public optimizer with its constants.
+
+    Raises
+    ------
+    InputError
+        If a constant is out of its range.
+    """
 
     kind: OptimizerKind  # SGD, heavy-ball momentum, or Adam (Kingma & Ba 2015, with bias correction)
     learning_rate: float  # step size eta, positive
@@ -62,9 +68,10 @@ def step(
     ----------
     optimizer, models, gradients
         The rule, and float32 tensors (worlds, parameters).
-    state, denominator
-        That of the round before, which is returned anew, `OptimizerState()` in the first one; and what the gradients
-        are divided by before the step, positive: the number of records where they are sums.
+    state
+        The state of the round before, which is returned anew; `OptimizerState()` in the first round.
+    denominator
+        What the gradients are divided by before the step, positive; the number of records where they are sums.
     """
     steps, moments = state.steps + 1, state.moments
     moved, *later = (torch.empty_like(models) for _ in range(1 + _MOMENTS[optimizer.kind]))
@@ -90,8 +97,10 @@ def _moved(
             first, second = moments or (torch.zeros_like(models), torch.zeros_like(models))
             first = optimizer.beta1 * first + (1 - optimizer.beta1) * gradients
             second = optimizer.beta2 * second + (1 - optimizer.beta2) * gradients.square()
-            width = (second / (1 - optimizer.beta2**steps)).sqrt() + optimizer.epsilon
-            return models - optimizer.learning_rate * (first / (1 - optimizer.beta1**steps)) / width, first, second
+            unbiased_first = first / (1 - optimizer.beta1**steps)
+            unbiased_second = second / (1 - optimizer.beta2**steps)
+            moved = models - optimizer.learning_rate * unbiased_first / (unbiased_second.sqrt() + optimizer.epsilon)
+            return moved, first, second
         case _:
             assert_never(optimizer.kind)
 

@@ -49,7 +49,8 @@ class PrivateSteps:
 
     schedule: LocalSchedule  # learning rate, mean batch, and epochs or steps
     clipping_norm: float  # C, largest L2 norm of a record's gradient in a step, positive
-    noise_multiplier: float  # z: every step adds N(0, (z C)^2 I) to the sum of clipped gradients; 0 promises nothing
+    # z, from 0: every step adds N(0, (z C)^2 I) to the sum of clipped gradients. 0 promises nothing.
+    noise_multiplier: float
 
     def count(self, records: int) -> int:
         """Return how many steps a client with so many records takes in a round."""
@@ -150,7 +151,8 @@ def torch_generator(source: np.random.Generator) -> torch.Generator:
     state = drawn.get_state().numpy().copy()
     words = state[_BEFORE_WORDS : _BEFORE_WORDS + 8 * _WORDS].view(np.uint64)
     words[:] = source.integers(2**32, size=_WORDS, dtype=np.uint64)
-    return drawn.set_state(torch.from_numpy(state))
+    drawn.set_state(torch.from_numpy(state))
+    return drawn
 
 
 def opacus_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, delta: float) -> float:
@@ -158,8 +160,10 @@ def opacus_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, de
 
     Parameters
     ----------
-    noise_multiplier, sampling_rate, steps, delta
-        Those of all steps that were counted, and how many these are; above 0 and below 1.
+    noise_multiplier, sampling_rate, steps
+        Those of all steps that were counted, and how many these are.
+    delta
+        Above 0 and below 1.
     """
     # It warns where the best of its orders is the first or the last.
     with without_hints():

@@ -24,7 +24,7 @@ class RecordGradientSummary(NamedTuple):
     """What is known of the gradient of every record's loss, without clipping."""
 
     norms: Tensor  # lengths over all parameters together, at least 0, float32 (worlds, n)
-    products: Tensor  # inner products with one vector for each world, float32 (worlds, n)
+    products: Tensor  # inner products with one vector for each world, float32 (worlds, n); 0 where none was given
 
 
 def record_gradients(
@@ -32,7 +32,7 @@ def record_gradients(
 ) -> RecordGradientSummary:
     """Return ||g|| and <v, g>, g the gradient of one record's cross-entropy and v a vector of its world.
 
-    Passes fit the budgets of memory. `InputError` if shapes do not fit.
+    Raises `InputError` if shapes do not fit. The work is done in passes that fit the budgets of memory.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ def record_gradients(
     features, labels
         Features of the records, float32 (n, *shape), n may be 0; and their classes, int64 (n,).
     vectors
-        One for each world, finite, (worlds, parameters), read in float32; None is a vector of zeros, at no cost. Norms
-        have the relative error of float32 sums, products one relative to ||v|| ||g||, not to a product that may be far
-        smaller.
+        One for each world, finite, (worlds, parameters); it is read in float32. None, where only the norms are wanted,
+        spares the products, which are then 0. Norms have the relative error of float32 sums; that of products is
+        relative to ||v|| ||g||, not to a product that may be far smaller.
 
     Examples
     --------

@@ -10,7 +10,6 @@ type that takes less memory than the models', such as bytes for bits, and are co
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,7 +24,7 @@ class Portion:
     """The examples of one pass."""
 
     features: Tensor  # shared by all worlds, (n, *shape), or each world's own, (worlds, n, *shape)
-    labels: Tensor  # likewise, (n,) or (worlds, n)
+    labels: Tensor  # their classes, (n,) or (worlds, n)
     counted: Tensor | None = None  # float32 (worlds, n), 1 where an example counts, else 0; None if all count
 
     @property
@@ -89,12 +88,13 @@ class Workload(Portion):
             Which worlds, and which examples of each.
         """
         counted = None if self.counted is None else self.counted[rows, some]
-        index: Any = some if self.chosen is None else self.chosen[rows, some]
-        if self.is_own and self.chosen is None:
-            index = rows, some
-        elif self.is_own:
-            index = torch.arange(len(self.labels), device=self.labels.device)[rows].unsqueeze(1), index
-        return Portion(self.features[index].float(), self.labels[index], counted)
+        index = some if self.chosen is None else self.chosen[rows, some]
+        if not self.is_own:
+            return Portion(self.features[index].float(), self.labels[index], counted)
+        if self.chosen is None:
+            return Portion(self.features[rows, some].float(), self.labels[rows, some], counted)
+        worlds = torch.arange(len(self.labels), device=self.labels.device)[rows].unsqueeze(1)
+        return Portion(self.features[worlds, index].float(), self.labels[worlds, index], counted)
 
 
 def _gathered(taking_part: Tensor, largest: int) -> tuple[Tensor, Tensor]:

@@ -12,12 +12,18 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fl_audit.errors import InputError
-from fl_audit.learning import module_checks
 from fl_audit.learning.chain_training import dense_chain
 from fl_audit.learning.layers import Frame, Visit
 from fl_audit.learning.memory import keep_freed_memory
 from fl_audit.learning.models import ModelSpec, import_factory, model_template
-from fl_audit.learning.module_checks import PROBE_EXAMPLES, said, without_hints
+from fl_audit.learning.module_checks import (
+    PROBE_EXAMPLES,
+    check_module,
+    check_outputs,
+    said,
+    set_aside_frozen,
+    without_hints,
+)
 from fl_audit.learning.sampling import Portion, Workload
 from fl_audit.learning.stacking import ParameterLayout, is_plain, parameter_owners, stack_layers
 
@@ -36,8 +42,7 @@ class StackedModel:
     Models made of dense, convolutional and normalising layers run on stacked layers, which need no gradient per example
     (`fast` is then True). That this is right is not assumed: when the model is made, it is compared with
     gradients taken example by example. Every other module runs through `torch.func`, example by example. `chain` has
-    the layers of a model that is a plain chain of dense layers. `InputError` if a layer mixes examples or draws random
-    numbers, or the module cannot be run example by example.
+    the layers of a model that is a plain chain of dense layers.
 
     Parameters
     ----------
@@ -47,6 +52,11 @@ class StackedModel:
     feature_shape
         Shape of one example.
 
+    Raises
+    ------
+    InputError
+        If a layer mixes examples or draws random numbers, or the module cannot be run example by example.
+
     Examples
     --------
     >>> model = StackedModel(nn.Linear(3, 2), (3,))
@@ -55,10 +65,10 @@ class StackedModel:
     """
 
     def __init__(self, template: nn.Module, feature_shape: tuple[int, ...]) -> None:
-        module_checks.check_module(template)
+        check_module(template)
         keep_freed_memory()
         own = copy.deepcopy(template).eval()
-        module_checks.set_aside_frozen(own)
+        set_aside_frozen(own)
         own.requires_grad_(False)
         self.feature_shape = feature_shape
         self.layout = ParameterLayout.of(own)
@@ -105,17 +115,19 @@ class StackedModel:
 
         Parameters
         ----------
-        models, features, labels
-            Float32 tensor (worlds, parameters), as is returned; features of the examples, float32 (n, *shape), n may be
-            0, and their classes, int64 (n,). Or each world's own, (worlds, n, *shape), then of a type that may take
-            less memory, see `Workload`, and (worlds, n).
-        clipping_norm, taking_part
-            C, positive; the norm runs over all parameters together. None sums the gradients as they are. Bool tensor
-            (worlds, n): the examples over which each world sums; None means all of them.
+        models
+            Float32 tensor (worlds, parameters), as is returned.
+        features, labels
+            Features of the examples, float32 (n, *shape), n may be 0, and their classes, int64 (n,); or each world's
+            own, (worlds, n, *shape), then of a type that may take less memory, see `Workload`, and (worlds, n).
+        clipping_norm
+            C, positive; the norm runs over all parameters together. None sums the gradients as they are.
         batch_worlds
             World count of the original batch, when only its first worlds are computed again. The work is then done in
             the shapes of the whole batch, since matrix products of other shapes differ in their last bits. It cannot
             be combined with `taking_part`, nor with examples of each world's own.
+        taking_part
+            Bool tensor (worlds, n): the examples over which each world sums; None means all of them.
         """
         way = self._clipped_sum_fast if self.fast else self._clipped_sum_generic
         work = Workload.of(features, labels, taking_part)
@@ -163,6 +175,7 @@ class StackedModel:
         for rows, some in self.passes(len(models), len(features)):
             found.setdefault(some.start, []).append(self._logits_pass(models[rows], features[some]))
         portions = [one[0] if len(one) == 1 else torch.cat(one) for one in found.values()]
+        del found  # logits of many worlds take memory: no more than two copies are held
         return portions[0] if len(portions) == 1 else torch.cat(portions, dim=1)
 
     def losses(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
@@ -360,7 +373,7 @@ class StackedModel:
 def _built(spec: ModelSpec) -> StackedModel:
     template = model_template(spec)
     model = StackedModel(template, spec.feature_shape)
-    module_checks.check_outputs(template, spec.feature_shape, spec.classes)
+    check_outputs(template, spec.feature_shape, spec.classes)
     return model
 
 

@@ -112,7 +112,7 @@ class ParameterLayout:
     def slices(self) -> dict[str, slice]:
         """Return the columns of a flat vector that hold each parameter, by its name."""
         ends = accumulate(map(math.prod, self.shapes), initial=0)
-        return {name: slice(*ends_of_one) for name, ends_of_one in zip(self.names, pairwise(ends), strict=True)}
+        return {name: slice(start, end) for name, (start, end) in zip(self.names, pairwise(ends), strict=True)}
 
     def views(self, models: Tensor) -> dict[str, Tensor]:
         """Return each parameter of stacked models (worlds, parameters) as a view of shape (worlds, *shape)."""

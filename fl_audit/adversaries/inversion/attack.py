@@ -198,7 +198,9 @@ def _of_first_layer(model: StackedModel, seen: Tensor) -> Tensor:
     the gradient of the weights, over the sum of d_k^2. An update of zero gives black.
     """
     assert model.chain is not None, "the model is a chain"
-    weights, biases = model.chain[0].weights(seen), seen[:, model.chain[0].bias]
+    weights, biases = model.chain[0].weights(seen), model.chain[0].biases(seen)
+    assert biases is not None, "its first layer has a bias"
+    biases = biases[:, 0]
     pictures = torch.einsum("ok,oki->oi", biases, weights) / biases.square().sum(1, keepdim=True).clamp(min=1e-30)
     return pictures.clamp(0, 1).reshape(len(seen), 1, *model.feature_shape)
 
@@ -261,12 +263,11 @@ def require_last_bias(model: StackedModel, classes: int) -> None:
 
 def _weight(shared: SharedUpdate, count: int, like: Tensor, like_labels: Tensor) -> float:
     """Return by what a record's gradient is multiplied on average before it is added to an update."""
-    # And how many records have a contribution that is clipped as one.
-    alone, clipped = 1.0, 1
-    if shared.schedule is not None:
-        alone, clipped = shared.schedule.learning_rate * len(shared.batches) / count, count
+    schedule = shared.schedule
+    alone = 1.0 if schedule is None else schedule.learning_rate * len(shared.batches) / count
     if shared.clipping_norm is None:
         return alone
+    clipped = 1 if schedule is None else count  # records whose contribution is clipped as one
     groups = min(100, len(like) // clipped)
     records, labels = (one[: groups * clipped].reshape(groups, clipped, *one.shape[1:]) for one in (like, like_labels))
     lengths = replace(shared, clipping_norm=None).of_many(records, labels).norm(dim=1)

@@ -35,7 +35,7 @@ class ModelAnswers:
     """What the models of all worlds answer to the records of the targets."""
 
     log_probability: Floats  # log p_y of every target, (worlds, targets); of a client the mean over its records
-    confidence: Floats  # scaled confidence of every target, likewise
+    confidence: Floats  # scaled confidence of every target, (worlds, targets); of a client the mean over its records
     # Logits of the targets' records (worlds, records, classes), where there is one record a target; None elsewhere.
     logits: NDArray[np.floating] | None
     labels: Integers | None  # classes of these records (records,); None with `logits`
@@ -68,9 +68,10 @@ def attack_scores(
 
     Parameters
     ----------
-    attack, answers, membership
-        Which; any other text is the name `package.module:name` of the user's own. What the models answer; and who was
-        in: of a world's own targets no attack uses it.
+    attack
+        Which; any other text is the name `package.module:name` of the user's own.
+    answers, membership
+        What the models answer, and who was in: of a world's own targets no attack uses it.
     shadows
         Worlds that are shadow models alone, (worlds,), whose scores are NaN; None attacks each world with all others.
 
@@ -131,9 +132,9 @@ def _own_scores(name: str, answers: ModelAnswers, membership: Membership, shadow
         own, theirs = answers.of(np.array([world])), answers.of(np.flatnonzero(known))
         found = np.asarray(attack(own, theirs, membership.is_in[known]))
         good = found.shape == (membership.targets,) and np.issubdtype(found.dtype, np.number)
-        good, told = good and bool(np.isfinite(found).all()), f"returned {found.dtype} of shape {found.shape}"
+        told = f"attack {name!r} returned {found.dtype} of shape {found.shape}"
         accepted = f"accepted is a finite number for each of {membership.targets} targets"
-        require(good, f"attack {name!r} {told}: {accepted}")
+        require(good and bool(np.isfinite(found).all()), f"{told}: {accepted}")
         scores[world] = found
     return scores
 

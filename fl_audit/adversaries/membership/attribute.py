@@ -73,11 +73,11 @@ def attribute_guesses(
     require(values.ndim == 3 and values.size > 0, f"losses have shape {values.shape}: accepted is (worlds, targets, k)")
     require(bool(np.isfinite(values).all()), "losses contain NaN or infinity: accepted are finite numbers")
     log_prior, true = _log_prior(prior, values.shape[1:]), _true_values(truth, values.shape[1:])
-    if law is None:
+    if law is None:  # the value of the least loss, and the likelier one where losses are equal
         possible = np.where(np.isfinite(log_prior), values, np.inf)
         least = possible == possible.min(axis=-1, keepdims=True)
         guessed = np.argmax(np.where(least, log_prior, -np.inf), axis=-1)
-    else:
+    else:  # the value of the largest posterior probability
         density = np.asarray(law(values), dtype=np.float64)
         fits = density.shape == values.shape and not bool(np.isnan(density).any())
         found = f"the law of losses returned shape {density.shape} or NaN"

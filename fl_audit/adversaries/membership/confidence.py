@@ -25,8 +25,11 @@ from fl_audit.randomness import Purpose, generator
 def log_probabilities(logits: ArrayLike) -> Floats:
     """Return the logarithms of the softmax of logits.
 
-    Logits are finite, of shape (..., classes) with 2 classes or more. Log-probabilities are logits, too, and come back
-    as they are.
+    Parameters
+    ----------
+    logits
+        Finite, shape (..., classes) with 2 classes or more. Log-probabilities are logits, too, and come back as they
+        are.
     """
     return np.asarray(log_softmax(_checked(logits), axis=-1), dtype=np.float64)
 

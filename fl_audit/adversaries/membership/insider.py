@@ -10,8 +10,9 @@ Summed over rounds, the log-odds of a target are the logarithm of the likelihood
 models did between them. Insiders of one world see the same noise: their log-odds are not independent. Arrays whose
 shapes do not fit, and numbers out of their range, raise `InputError`.
 
-On the wire one client plays all of them: it is told all coins and who takes part, works out the noise of the release,
-and uses of a target's own coin only what its insider sees anyway, the release.
+On the wire, too, each target has an insider of its own, and one client plays all of them: it is told all coins and who
+takes part, works out the noise of the release, and uses of a target's own coin only what its insider sees anyway, the
+release.
 """
 
 import math
@@ -103,7 +104,7 @@ def increments(
     require(lengths.shape == along.shape, f"norms have shape {lengths.shape}: accepted is {along.shape}, the products'")
     scale, clipped = _checked_sigma(sigma, len(along)), _clipped(lengths, clipping_norm)
     factor = np.divide(clipped, lengths, out=np.ones(along.shape), where=lengths > 0)
-    # Of being in the sum against being out: (<n, g> +- ||g||^2/2) / sigma^2.
+    # Those of a target's being in the sum against its being out: (<n, g> +- ||g||^2/2) / sigma^2.
     log_odds = factor * along / scale / scale + np.where(in_sum, 0.5, -0.5) * np.square(clipped / scale)
     if sampling_rate < 1 and not sees_participation:
         return np.asarray(mixed_log_odds(torch.from_numpy(log_odds), sampling_rate).numpy(), dtype=np.float64)

@@ -253,9 +253,10 @@ def known_halves(worlds: int, targets: int, generator: np.random.Generator) -> F
 
     Parameters
     ----------
-    worlds, targets, generator
-        Number of worlds, at least 1, and of targets in each, at least 2; and what draws the halves, never looking at
-        who is in: who is known must not tell who is a member.
+    worlds, targets
+        Number of worlds, at least 1, and of targets in each, at least 2.
+    generator
+        Draws them, never looking at who is in: who is known must not tell who is a member.
     """
     require_number("number of worlds is", worlds, "whole numbers from 1")
     require_number("number of targets is", targets, "whole numbers from 2")
