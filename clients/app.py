@@ -21,7 +21,7 @@ from fl_audit.adversaries.membership.insider import observe_targets, pushed_up
 from fl_audit.errors import InputError
 from fl_audit.evidence.star import loss_moments as moments
 from fl_audit.game.canaries import canary_contribution, canary_scores
-from fl_audit.game.contributing import accountant_before
+from fl_audit.game.contributing import private_steps
 from fl_audit.game.membership import Membership
 from fl_audit.game.seen import SeenRound
 from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
@@ -105,7 +105,10 @@ def _own_accountant(asked: Asked) -> str | None:
     kept = asked.context.state.config_records.get(Record.OWN_ACCOUNTANT)
     if kept is not None and (kept[Key.BATCH], kept[Key.ROUND]) == (asked.config[Key.BATCH], asked.round - 1):
         return str(kept[Key.ACCOUNTANT])
-    return accountant_before(asked.game, asked.client, asked.round)
+    if asked.round == 1:
+        return None
+    records = len(asked.game.shards[asked.client])
+    return private_steps(asked.game.public.law).accountant_after(asked.round - 1, records)
 
 
 def identify(message: Message, context: Context) -> Message:

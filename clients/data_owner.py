@@ -13,7 +13,6 @@ from fl_audit.game.contributing import (
     Contributed,
     Moment,
     OwnDraws,
-    canary_draws,
     contributed,
     differing_contributions,
     trained_privately,
@@ -132,7 +131,8 @@ def train_privately(
     is_in = None if membership is None else membership.bits
     number, canaries = task.moment.number, None
     if coins is not None:
-        canaries = CanaryRecords(canary_records(game, number, draws.worlds), coins, canary_draws(draws, number))
+        taken = draws.of_round(number, for_canaries=True)
+        canaries = CanaryRecords(canary_records(game, number, draws.worlds), coins, taken)
     return trained_privately(game, client, task.models, number, draws, is_in, accountant, canaries)
 
 

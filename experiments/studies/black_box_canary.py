@@ -35,7 +35,7 @@ from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.evidence.bounds.roc import area_under_curve
 from fl_audit.game.game import load_game
 from fl_audit.game.initial_weights import InitialWeights, starting_models
-from fl_audit.learning.record_gradients import gradient_norms
+from fl_audit.learning.record_gradients import record_gradients
 
 EPSILON, DELTA, CONFIDENCE = 10.0, 1e-5, 0.95
 PUBLISHED = 7.21
@@ -112,7 +112,7 @@ def play(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir:
     plan = plan_of(setting, start, canary, data_dir)
     game, norm = load_game(plan.public), plan.public.law.clipping_norm
     models = starting_models(game, start, _MODEL_SEED, looked_at(start))
-    ordinary = gradient_norms(game.model, models, game.common.features, game.common.labels)
+    ordinary = record_gradients(game.model, models, game.common.features, game.common.labels).norms
     own = game.model.clipped_sum(models, game.differing.features, game.differing.labels, norm)
     contents = played(plan, progress=progress_bar)
     scores = contents.worlds["record_score"].to_numpy(dtype=np.float64)

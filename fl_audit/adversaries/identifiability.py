@@ -15,6 +15,7 @@ on who was sampled.
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -45,13 +46,11 @@ class Observation:
 def observe(game: Game, seen: SeenRound, batch_worlds: int | None = None) -> Observation:
     """Weigh what was seen of a round, and measure its noise.
 
-    A round in which D and D' do not differ adds nothing to the log-odds.
+    A round in which D and D' do not differ adds nothing to the log-odds. Raises `InputError` if only models were seen,
+    and their rounding exceeds a thousandth of sigma in a world where D and D' differ.
 
     Source: Bernau et al. 2021, Lemma 1 and Algorithm 1, for a Gaussian release and written as the logarithm of the
     likelihood ratio.
-
-    Raises `InputError` if only models were seen, and their rounding exceeds a thousandth of sigma in a world where D
-    and D' differ.
 
     Parameters
     ----------
@@ -93,15 +92,9 @@ def weigh(game: Game, hypotheses: Hypotheses, release: Tensor, norms: Floats | N
         weighed.append(weigh_gaussian(part, agreement, sigma[rows], distance[rows], hypotheses))
         residuals.append(meter.measure(part, sigma[rows], distance[rows]))
     increment, scores = (torch.cat([getattr(one, name) for one in weighed]) for name in ("log_odds", "scores"))
-    measured = join(residuals, axis=0)
-    if not game.offers_meter:
-        measured = measured.of_sides()
+    found = join(residuals, axis=0)
+    measured = found if game.offers_meter else found.of_sides()
     return Observation(increment.cpu().numpy(), sensitivity, scores.cpu().numpy(), measured)
-
-
-_Rest = tuple[Tensor, Tensor, float]
-"""What is left of a release when all that can be expected of it is taken away, and what the differing record would add,
-float64 (worlds, parameters); and the variance of a coordinate, from the noise of clients of which it is not known."""
 
 
 def score(game: Game, seen: SeenRound, insider: int) -> Floats:
@@ -116,42 +109,24 @@ def score(game: Game, seen: SeenRound, insider: int) -> Floats:
     insider
         Who looks: it knows its own update and those of its colluders, noise and all.
     """
-    by_server = game.public.standpoint.place is Place.SERVER
-    rest, direction, variance = _of_target(game, seen) if by_server else _of_sum(game, seen, insider)
-    found: Floats = (((rest - direction / 2) * direction).sum(dim=1) / variance).cpu().numpy()
-    return found
-
-
-def _of_target(game: Game, seen: SeenRound) -> _Rest:
-    """Return what is left of the contribution of the target's client, which a curious server sees by itself."""
-    expected, of_differing = expected_update(game, game.victim, seen.start)
-    contribution = shown(seen.around.contribution, "the contribution of the target's client")
-    return contribution.double() - expected.double(), of_differing.double(), _variance(game, game.victim)
-
-
-def _of_sum(game: Game, seen: SeenRound, insider: int) -> _Rest:
-    rest = seen.sums(game.public.law).double().clone()
+    # What is left of a release when all that can be expected of it is taken away.
+    if game.public.standpoint.place is Place.SERVER:  # which sees the contribution of the target's client by itself
+        rest = shown(seen.around.contribution, "the contribution of the target's client").double().clone()
+        clients, known, worlds = [game.victim], dict[int, int](), ()
+    else:
+        rest, knowing = seen.sums(game.public.law).double().clone(), (insider, *game.colluders(insider))
+        seeds = shown(seen.around.noise_seeds, "the seeds of the noise that the insider knows").tolist()
+        require(len(seeds) == len(knowing), f"{len(seeds)} seeds of noise were shown: accepted are {len(knowing)}")
+        clients, known = list(range(len(game.shards))), dict(zip(knowing, seeds, strict=True))
+        worlds = tuple(shown(seen.around.world_numbers, "the numbers of the worlds").tolist())
+    # What the differing record would add, and the variance of a coordinate, from the clients whose noise is not known.
     direction, variance = torch.zeros_like(rest), 0.0
-    known, numbers = _known_seeds(game, seen, insider), shown(seen.around.world_numbers, "the numbers of the worlds")
-    worlds = tuple(numbers.tolist())
-    for client in range(len(game.shards)):
+    for client in clients:
         if client in known:
             rest -= trained_privately(game, client, seen.start, seen.number, OwnDraws(known[client], worlds)).updates
             continue
         expected, of_differing = expected_update(game, client, seen.start)
         rest -= expected
         direction += of_differing
-        variance += _variance(game, client)
-    return rest, direction, variance
-
-
-def _known_seeds(game: Game, seen: SeenRound, insider: int) -> dict[int, int]:
-    """Return the seeds that an insider knows, by client: its own and its colluders'."""
-    clients = (insider, *game.colluders(insider))
-    seeds = shown(seen.around.noise_seeds, "the seeds of the noise that the insider knows")
-    require(len(seeds) == len(clients), f"{len(seeds)} seeds of noise were shown: accepted are {len(clients)}")
-    return dict(zip(clients, seeds.tolist(), strict=True))
-
-
-def _variance(game: Game, client: int) -> float:
-    return private_steps(game.public.law).update_variance(len(game.shards[client]))
+        variance += private_steps(game.public.law).update_variance(len(game.shards[client]))
+    return np.asarray((((rest - direction / 2) * direction).sum(dim=1) / variance).cpu().numpy())

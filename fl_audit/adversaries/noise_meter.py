@@ -37,9 +37,7 @@ from fl_audit.learning.stacking import ParameterLayout
 from fl_audit.mechanisms.weighing import Comparison
 
 SAMPLE = 112  # coordinates in the sample, unless the model is smaller or has more tensors
-
 RUN = 32  # length of the run of neighbours with which the sample begins
-
 _FEW = 16
 
 _LEAST_VARIANCE = 0.01
@@ -84,17 +82,17 @@ class Meter:
         towards, share = towards * inverse.unsqueeze(1), share * inverse.square().unsqueeze(1)
         along = towards.sum(dim=1)
         squares, freedom = self._by_tensor(power, towards, share, along)
-        classes, bits = slice(None, None, stride_step(residual.shape[1])), _low_bits_columns(residual.shape[1])
+        size = residual.shape[1]
+        classes, bits = (slice(None, None, by) for by in (stride_step(size), max(1, size // _LOW_BITS_COORDINATES)))
         places = sampled_places(self.layout)
         numbers = torch.tensor([number for number, _ in places], device=residual.device)
         by_class, by_place, by_bit = (self._noises(seen, columns) for columns in (classes, numbers, bits))
         width = sigma.unsqueeze(1)
         low_bits, counted = _low_bits(seen.release[:, bits], by_bit, width)
-        differs = (distance > 0).long()
         found = {
             # Without any noise, rounding leaves less than nothing.
             "total": (power.sum(dim=1) - along.square()).clamp(min=0.0),
-            "total_freedom": residual.shape[1] - differs,
+            "total_freedom": size - (distance > 0).long(),
             "squares": squares,
             "freedom": freedom,
             "projections": self._projections(residual, difference, along, inverse),
@@ -140,9 +138,9 @@ class Meter:
     def _spread(self, vectors: Tensor) -> Tensor:
         """Return the coordinates on which the public directions live."""
         size, few = vectors.shape[1], len(self.directions)
-        return (
-            vectors if few == size else vectors[:, torch.arange(few, device=vectors.device) * (size - 1) // (few - 1)]
-        )
+        if few == size:
+            return vectors
+        return vectors[:, torch.arange(few, device=vectors.device) * (size - 1) // (few - 1)]
 
 
 def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: Tensor, inverse: Tensor) -> Tensor:
@@ -167,10 +165,6 @@ def _strided(noise: Tensor) -> Tensor:
     padded = noise.new_zeros(worlds, -(-size // STRIDES) * STRIDES)
     torch.mul(noise, noise, out=padded[:, :size])
     return padded.view(worlds, -1, STRIDES).sum(dim=1)
-
-
-def _low_bits_columns(size: int) -> slice:
-    return slice(None, None, max(1, size // _LOW_BITS_COORDINATES))
 
 
 def _low_bits(release: Tensor, noises: list[Tensor], width: Tensor) -> tuple[Tensor, Tensor]:
@@ -216,10 +210,11 @@ def sampled_places(layout: ParameterLayout) -> tuple[tuple[int, str], ...]:
     >>> len(places), places[0], places[-1]
     (112, (0, 'weight'), (649, 'bias'))
     """
-    parts = layout.slices()
-    chosen = _first(_wanted(layout), max(SAMPLE, len(parts)), layout.size)
-    starts = np.array([part.start for part in parts.values()])
-    owners = np.searchsorted(starts, chosen, side="right") - 1
+    parts, wanted = layout.slices(), np.concatenate(_wanted(layout))
+    inside = wanted[(wanted >= 0) & (wanted < layout.size)]
+    firsts = np.sort(np.unique(inside, return_index=True)[1])
+    chosen = np.sort(inside[firsts[: max(SAMPLE, len(parts))]])
+    owners = np.searchsorted([part.start for part in parts.values()], chosen, side="right") - 1
     names = list(parts)
     return tuple((int(number), names[owner]) for number, owner in zip(chosen, owners, strict=True))
 
@@ -251,11 +246,3 @@ def _ends(start: int, stop: int, room: int) -> Integers:
         return np.arange(start, stop)
     half = max(1, min(room, _FEW // 2) // 2)
     return np.concatenate([np.arange(start, start + half), np.arange(stop - half, stop)])
-
-
-def _first(groups: list[Integers], count: int, size: int) -> Integers:
-    """Return the first so many different coordinates of some groups, ascending."""
-    wanted = np.concatenate(groups)
-    inside = wanted[(wanted >= 0) & (wanted < size)]
-    _, places = np.unique(inside, return_index=True)
-    return np.sort(inside[np.sort(places)[:count]])

@@ -4,7 +4,7 @@ Some of it depends on the hypothesis: what is left of a release when the sum und
 The insider works out every side; once the secrets are opened, `Residuals.opened` keeps the true one.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +24,8 @@ STRIDES = 31
 _BY_SIDE = ("low_bits", "low_bits_count", "strides", "sample")
 _COUNTED = ("total_freedom", "freedom", "low_bits_count")
 _SINGLE_PRECISION = ("projections", "strides", "sample")
-
+_SUMS = ("total", "squares", *_COUNTED)
+_WITHOUT_SIDES = ("total", "total_freedom", "squares", "freedom", "projections", "gradient")
 
 _MOST_IN_CLASSES = 2**14
 """Most coordinates that are divided into classes: of more, a single one would not show in its class."""
@@ -112,16 +113,13 @@ class ResidualsLayout:
 class Residuals:
     """What the insider measured, of one round (worlds, ...) or of a run (worlds, rounds, ...)."""
 
-    # `tensors`, `places`, `parameters`: as in `ResidualsLayout`.
-    tensors: tuple[str, ...]
+    tensors: tuple[str, ...]  # as in `ResidualsLayout`, as are the two fields below
     places: tuple[tuple[int, str], ...]
     parameters: int
     total: Floats  # ||w||^2, float64 (...,)
     total_freedom: Integers  # P - 1, or P in a round in which D and D' do not differ; int64 (...,)
-    # `squares`, `freedom`: the same of each tensor, standardised, float64 and int64 (..., tensors). A tensor of one
-    # scalar may have 0.
-    squares: Floats
-    freedom: Integers
+    squares: Floats  # the sum of squares in each tensor, standardised, float64 (..., tensors)
+    freedom: Integers  # its degrees of freedom, int64 (..., tensors); a tensor of one scalar may have 0
     projections: Floats  # noise along fixed public directions, whitened against u, float64 (..., directions)
     # Noise along the sum of the contributions that D and D' share, orthogonal to u, float64 (...,); NaN where that sum
     # is 0.
@@ -136,8 +134,7 @@ class Residuals:
     # Sum of squares of the release less the sum of each side, over sigma^2, in every class of coordinates; float64
     # (..., sides, STRIDES).
     strides: Floats
-    # The release less the sum of each side, over sigma, at the sampled coordinates; float64 (..., sides, places).
-    sample: Floats
+    sample: Floats  # the release less each side's sum, over sigma, at sampled coordinates; float64 (..., sides, places)
 
     @property
     def layout(self) -> ResidualsLayout:
@@ -148,10 +145,8 @@ class Residuals:
     @property
     def sigma(self) -> Floats:
         """The measured noise standard deviation (...,); NaN where nothing could be measured."""
-        variance: Floats = np.full(self.total.shape, np.nan)
-        np.divide(self.total, self.total_freedom, out=variance, where=self.total_freedom > 0)
-        deviation: Floats = np.sqrt(variance)
-        return deviation
+        nothing = np.full(self.total.shape, np.nan)
+        return np.asarray(np.sqrt(np.divide(self.total, self.total_freedom, out=nothing, where=self.total_freedom > 0)))
 
     def opened(self, side: Integers) -> "Residuals":
         """Return the residuals with the true side alone, (...,): 0 is D, 1 D', 2 without the differing unit."""
@@ -165,37 +160,25 @@ class Residuals:
         Where rounding hides the noise of a world, (worlds,), its sums of squares have no degree of freedom, and its
         projections and its sample are NaN.
         """
-        kept, column, table = ~blurred, ~blurred[:, None], ~blurred[:, None, None]
-        return replace(
-            self.without_low_bits(),
-            total=self.total * kept,
-            total_freedom=self.total_freedom * kept,
-            squares=self.squares * column,
-            freedom=self.freedom * column,
-            projections=np.where(column, self.projections, np.nan),
-            gradient=np.where(kept, self.gradient, np.nan),
-            grain=np.full_like(self.grain, np.inf),
-            strides=np.where(table, self.strides, np.nan),
-            sample=np.where(table, self.sample, np.nan),
-        )
+        found: dict[str, Any] = {"grain": np.full_like(self.grain, np.inf)}
+        for name in (*_WITHOUT_SIDES, "strides", "sample"):
+            values = getattr(self, name)
+            kept = ~blurred.reshape(-1, *[1] * (values.ndim - 1))
+            found[name] = values * kept if name in _SUMS else np.where(kept, values, np.nan)
+        return replace(self.without_low_bits(), **found)
 
     def of_sides(self) -> "Residuals":
         """Return what is left where the release is uncertain in more than one direction: what is known by side."""
-        return replace(
-            self,
-            total=np.zeros_like(self.total),
-            total_freedom=np.zeros_like(self.total_freedom),
-            squares=np.zeros_like(self.squares),
-            freedom=np.zeros_like(self.freedom),
-            projections=np.full_like(self.projections, np.nan),
-            gradient=np.full_like(self.gradient, np.nan),
-        )
+        return self._without(_WITHOUT_SIDES)
 
     def without_low_bits(self) -> "Residuals":
         """Return the same with low bits that are not offered."""
-        return replace(
-            self, low_bits=np.full_like(self.low_bits, np.nan), low_bits_count=np.zeros_like(self.low_bits_count)
-        )
+        return self._without(("low_bits", "low_bits_count"))
+
+    def _without(self, names: tuple[str, ...]) -> "Residuals":
+        """Return the same with nothing in some fields: 0 in sums of squares and counts, NaN in others."""
+        nothing = {name: 0 if name in _SUMS else np.nan for name in names}
+        return replace(self, **{name: np.full_like(getattr(self, name), value) for name, value in nothing.items()})
 
     def as_array(self) -> Floats:
         """Return everything as one array (..., columns), in the order of the layout's names."""
@@ -212,23 +195,18 @@ class Residuals:
         values, layout
             Float64 (..., columns); names and shapes of what the columns hold.
         """
-        shapes = layout.shapes()
+        shapes, arrays = layout.shapes(), dict[str, Any]()
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
-        parts = dict(zip(shapes, np.split(values, ends[:-1], axis=-1), strict=True))
-        arrays: dict[str, Any] = {
-            name: part.reshape(values.shape[:-1] + shapes[name]).astype(np.int64 if name in _COUNTED else np.float64)
-            for name, part in parts.items()
-        }
+        for (name, shape), part in zip(shapes.items(), np.split(values, ends[:-1], axis=-1), strict=True):
+            kind = np.int64 if name in _COUNTED else np.float64
+            arrays[name] = part.reshape(values.shape[:-1] + shape).astype(kind)
         return Residuals(layout.tensors, layout.places, layout.parameters, **arrays)
 
     def columns(self) -> dict[str, Floats | Floats32]:
         """Return everything as named columns, each of the leading shape (...,); see `of_table`."""
-        names, values = self.layout.names, self.as_array()
         single = tuple(f"{field}:" for field in _SINGLE_PRECISION)
-        return {
-            name: values[..., index].astype(np.float32) if name.startswith(single) else values[..., index]
-            for index, name in enumerate(names)
-        }
+        named = zip(self.layout.names, np.moveaxis(self.as_array(), -1, 0), strict=True)
+        return {name: values.astype(np.float32) if name.startswith(single) else values for name, values in named}
 
     @staticmethod
     def of_table(table: "pd.DataFrame") -> "Residuals":
@@ -238,11 +216,9 @@ class Residuals:
         """
         layout = ResidualsLayout.of_names(tuple(map(str, table)))
         missing = [name for name in layout.names if name not in table]
-        require(
-            not missing and layout.sides > 0,
-            f"the table of residuals lacks {', '.join(missing[:3]) or 'low_bits'}: accepted is that of a run with the "
-            "insider, by this version",
-        )
+        is_whole, found = not missing and layout.sides > 0, f"lacks {', '.join(missing[:3]) or 'low_bits'}"
+        accepted = "accepted is that of a run with the insider, by this version"
+        require(is_whole, f"the table of residuals {found}: {accepted}")
         values = table.sort_values(["world", "round"])[list(layout.names)].to_numpy(dtype=np.float64)
         return Residuals.of_array(values.reshape(int(table["world"].nunique()), -1, len(layout.names)), layout)
 
@@ -255,11 +231,8 @@ def join(parts: list[Residuals], axis: int) -> Residuals:
     parts, axis
         At least one, all of the same model; and 0 or 1.
     """
-    combine = np.concatenate if axis == 0 else np.stack
-    arrays = {
-        field.name: combine([getattr(part, field.name) for part in parts], axis=axis)
-        for field in fields(Residuals)
-        if field.name not in ("tensors", "places", "parameters")
+    combine, first = np.concatenate if axis == 0 else np.stack, parts[0]
+    arrays: dict[str, Any] = {
+        name: combine([getattr(part, name) for part in parts], axis=axis) for name in first.layout.shapes()
     }
-    first = parts[0]
-    return Residuals(first.tensors, first.places, first.parameters, **arrays)
+    return replace(first, **arrays)

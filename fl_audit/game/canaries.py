@@ -24,8 +24,7 @@ from fl_audit.mechanisms.standpoint import Place
 
 def directions_read(public: PublicGame) -> int:
     """Return along how many directions a release is read: canaries first, then decoys."""
-    decoys = DECOYS if public.law.adjacency.relation is Relation.ADD_REMOVE else 0
-    return public.canaries + decoys
+    return public.canaries + (DECOYS if public.law.adjacency.relation is Relation.ADD_REMOVE else 0)
 
 
 def canary_contribution(
@@ -35,10 +34,8 @@ def canary_contribution(
 
     Parameters
     ----------
-    game, canary
-        The game, and the number of the canary, from 0.
-    server_round, worlds
-        The round, from 1, and the numbers of the worlds.
+    game, canary, server_round, worlds
+        The game, the number of the canary, from 0, the round, from 1, and the numbers of the worlds.
     coins, norms
         Whether the canary is in, (worlds,); clipping norms of the round where they are adaptive, float64 (worlds,).
     """
@@ -63,11 +60,8 @@ def canary_records(game: Game, server_round: int, worlds: tuple[int, ...]) -> li
     game, server_round, worlds
         As for `canary_contribution`.
     """
-    public, size = game.public, game.model.layout.size
-    drawn = (
-        [canary_direction(public.data_seed, server_round, one, size, world) for one in range(public.canaries)]
-        for world in worlds
-    )
+    seed, canaries, size = game.public.data_seed, range(game.public.canaries), game.model.layout.size
+    drawn = ([canary_direction(seed, server_round, one, size, world) for one in canaries] for world in worlds)
     return [torch.from_numpy(np.stack(one).astype(np.float32)) for one in drawn]
 
 
@@ -82,16 +76,13 @@ def canary_scores(game: Game, seen: SeenRound, worlds: tuple[int, ...]) -> Float
     public, at_server = game.public, game.public.standpoint.place is Place.SERVER
     observed = seen.around.contribution if at_server else seen.sums(public.law)
     assert observed is not None, "the server sees what every client sent"
-    sums = observed.double().cpu().numpy()
     units = np.broadcast_to(_unit(game) if seen.around.norms_array is None else seen.around.norms_array, len(worlds))
-    scores = [
-        [
-            canary_score(row, canary_direction(public.data_seed, seen.number, one, row.size, world)) / unit
-            for one in range(directions_read(public))
-        ]
-        for world, row, unit in zip(worlds, sums, units, strict=True)
-    ]
-    return np.array(scores)
+    scores = np.empty((len(worlds), directions_read(public)))
+    for row, (world, sums) in enumerate(zip(worlds, observed.double().cpu().numpy(), strict=True)):
+        for one in range(scores.shape[1]):
+            direction = canary_direction(public.data_seed, seen.number, one, sums.size, world)
+            scores[row, one] = canary_score(sums, direction) / units[row]
+    return scores
 
 
 def parts(public: PublicGame, steps: int, times: Floats) -> Floats:
@@ -112,14 +103,10 @@ class CanaryFacts:
     """What is known of a game's canaries beforehand."""
 
     mu: float  # of one canary in one round by the noise that the law prescribes; of one step where the steps are noised
-    # `client`, `records`: whose records the canaries are, and how many it has beside them; None and 0 where they are
-    # clients.
-    client: int | None = None
-    records: int = 0
-    # `others`, `size`: how many canaries' worth all others add to a release at most, on average over rounds, and the
-    # number of parameters.
-    others: float = 0.0
-    size: int = 1
+    client: int | None = None  # whose records the canaries are; None where they are clients
+    records: int = 0  # how many it has beside them
+    others: float = 0.0  # how many canaries' worth all others add to a release at most, on average over rounds
+    size: int = 1  # number of parameters
 
 
 def canary_facts(game: Game) -> CanaryFacts | None:
@@ -128,14 +115,11 @@ def canary_facts(game: Game) -> CanaryFacts | None:
     if game.public.canaries == 0:
         return None
     if not isinstance(law.contribution, PrivateTraining):
-        is_client = law.adjacency.unit is Unit.CLIENT
-        units = game.public.clients if is_client else game.public.records
+        units = game.public.clients if law.adjacency.unit is Unit.CLIENT else game.public.records
         others = law.participation.size if isinstance(law.participation, FixedCohort) else units * law.sampling_rate
         return CanaryFacts(1 / law.noise_multiplier, others=others, size=game.model.layout.size)
-    steps, seen = private_steps(law), [len(shard) for shard in game.shards]
-    own = len(game.shards[game.victim])
-    if game.public.standpoint.place is Place.SERVER:
-        seen = [own]
+    steps, own = private_steps(law), len(game.shards[game.victim])
+    seen = [own] if game.public.standpoint.place is Place.SERVER else [len(shard) for shard in game.shards]
     # A step moves by a canary over the mean batch, and by its records by no more than one canary.
     others = steps.mean_batch(own) * sum(map(steps.count, seen)) / sqrt(steps.count(own))
     mu = _unit(game) / sqrt(sum(map(steps.update_variance, seen)))

@@ -13,18 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fl_audit.arrays import Flags, Integers
+from fl_audit.arrays import Flags
 from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game
-from fl_audit.learning.local_training import (
-    LocalOptimizer,
-    clip_updates,
-    local_batches,
-    local_updates,
-    member_batches,
-    member_updates,
-    trains_stacked,
-)
+from fl_audit.learning import local_training
 from fl_audit.learning.private_training import CanaryRecords, PrivateSteps, PrivateUpdates, private_updates
 from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining, RecordGradients
 from fl_audit.mechanisms.law import ReleaseLaw
@@ -95,10 +87,18 @@ def contributed(
             shapes = moment.batch_worlds if taking_part is None else None
             features, labels = examples.features, examples.labels
             return Contributed(game.model.clipped_sum(models, features, labels, norm, shapes, taking_part))
-        case LocalTraining():
-            if taking_part is None and law.contribution.schedule.optimizer is LocalOptimizer.SGD:
-                return _trained(game, client, examples, models, moment)
-            return _trained_members(game, client, examples, models, moment, taking_part)
+        case LocalTraining(schedule):
+            draw, features, labels = _order_draw(game, client, moment), examples.features, examples.labels
+            if taking_part is None and schedule.optimizer is local_training.LocalOptimizer.SGD:
+                batches = local_training.local_batches(examples.count, schedule, draw)
+                updates = local_training.local_updates(game.model, models, features, labels, schedule, batches)
+                return _clipped(law, updates, moment)
+            # In each world the client trains on those of its examples that are in.
+            everything = np.ones((len(models), examples.count), dtype=np.bool_)
+            present = everything if taking_part is None else taking_part.cpu().numpy()
+            batches = local_training.member_batches(present, schedule, draw)
+            updates = local_training.member_updates(game.model, models, features, labels, schedule, batches)
+            return _clipped(law, updates, moment)
         case PrivateTraining():
             raise AssertionError("what a client draws in its training nobody can recompute: see `private_training`")
         case _:
@@ -119,15 +119,11 @@ def contributed_together(game: Game, clients: Sequence[int], models: Tensor, mom
     """
     law, held = game.public.law, [game.honest_shard(client) for client in clients]
     assert isinstance(law.contribution, LocalTraining)
-    orders = [_order(game, client, len(one.labels), moment) for client, one in zip(clients, held, strict=True)]
-    updates = local_updates(
-        game.model,
-        models.expand(len(clients), -1),
-        torch.stack([one.features for one in held]),
-        torch.stack([one.labels for one in held]),
-        law.contribution.schedule,
-        [np.stack(step) for step in zip(*orders, strict=True)],
-    )
+    schedule, draws = law.contribution.schedule, [_order_draw(game, client, moment) for client in clients]
+    orders = [local_training.local_batches(one.count, schedule, draw) for one, draw in zip(held, draws, strict=True)]
+    steps, starts = [np.stack(step) for step in zip(*orders, strict=True)], models.expand(len(clients), -1)
+    features, labels = torch.stack([one.features for one in held]), torch.stack([one.labels for one in held])
+    updates = local_training.local_updates(game.model, starts, features, labels, schedule, steps)
     return [_clipped(law, updates[row : row + 1], moment) for row in range(len(clients))]
 
 
@@ -142,37 +138,11 @@ def trains_together(game: Game, clients: Sequence[int]) -> bool:
     contribution, sizes = game.public.law.contribution, {len(game.honest_shard(client).labels) for client in clients}
     if not isinstance(contribution, LocalTraining) or len(sizes) != 1:
         return False
-    return trains_stacked(game.model, sizes.pop(), contribution.schedule)
-
-
-def _trained(game: Game, client: int, examples: Examples, models: Tensor, moment: Moment) -> Contributed:
-    law, batches = game.public.law, _order(game, client, examples.count, moment)
-    assert isinstance(law.contribution, LocalTraining)
-    schedule = law.contribution.schedule
-    updates = local_updates(game.model, models, examples.features, examples.labels, schedule, batches)
-    return _clipped(law, updates, moment)
-
-
-def _trained_members(
-    game: Game, client: int, examples: Examples, models: Tensor, moment: Moment, taking_part: Tensor | None
-) -> Contributed:
-    """Return what a client adds that trains in each world on those of its examples that are in."""
-    law, count = game.public.law, examples.count
-    assert isinstance(law.contribution, LocalTraining)
-    schedule = law.contribution.schedule
-    everything, draw = np.ones((len(models), count), dtype=np.bool_), _order_draw(game, client, moment)
-    batches = member_batches(everything if taking_part is None else taking_part.cpu().numpy(), schedule, draw)
-    updates = member_updates(game.model, models, examples.features, examples.labels, schedule, batches)
-    return _clipped(law, updates, moment)
-
-
-def _order(game: Game, client: int, records: int, moment: Moment) -> tuple[Integers, ...]:
-    """Return which of its records a client takes in each local step of a round: public, and the same in all worlds."""
-    assert isinstance(game.public.law.contribution, LocalTraining)
-    return local_batches(records, game.public.law.contribution.schedule, _order_draw(game, client, moment))
+    return local_training.trains_stacked(game.model, sizes.pop(), contribution.schedule)
 
 
 def _order_draw(game: Game, client: int, moment: Moment) -> np.random.Generator:
+    """Return the source of the order in which a client takes its records: public, and the same in all worlds."""
     return generator(game.public.data_seed, Purpose.LOCAL_ORDER, round=moment.number, client=client)
 
 
@@ -180,7 +150,7 @@ def _clipped(law: ReleaseLaw, updates: Tensor, moment: Moment) -> Contributed:
     """Return a client's clipped updates, in the memory of the updates."""
     if isinf(law.clipping_norm):
         return Contributed(updates)
-    clipped, lengths = clip_updates(updates, law.clipping_norm if moment.norms is None else moment.norms)
+    clipped, lengths = local_training.clip_updates(updates, law.clipping_norm if moment.norms is None else moment.norms)
     if moment.norms is None:
         return Contributed(clipped)
     return Contributed(clipped, (lengths.double() <= moment.norms).double())
@@ -226,6 +196,20 @@ class OwnDraws:
     seed: int  # the client's own secret seed
     worlds: tuple[int, ...]  # numbers of the worlds that are trained
 
+    def of_round(self, server_round: int, for_canaries: bool = False) -> list[np.random.Generator]:
+        """Return the sources of a round, from 1, one a world.
+
+        Parameters
+        ----------
+        server_round, for_canaries
+            The round, and whether they draw in which steps canary records are, in place of samples and noise.
+        """
+        number = int(for_canaries)
+        return [
+            generator(self.seed, Purpose.CLIENT_TRAINING, world=world, round=server_round, client=number)
+            for world in self.worlds
+        ]
+
 
 def private_steps(law: ReleaseLaw) -> PrivateSteps:
     """Return what a client does in a round of private training."""
@@ -249,58 +233,21 @@ def trained_privately(
     ----------
     game, client
         The game, and the number of the client.
-    models, server_round
-        Float32 tensor (worlds, parameters), and the round, from 1.
-    draws
-        Its seed, and the worlds: draws are keyed by seed, world and round.
+    models, server_round, draws
+        Float32 tensor (worlds, parameters), the round, from 1, and the client's seed with the numbers of the worlds:
+        draws are keyed by seed, world and round.
     is_in
         Whether the differing record is there, (worlds,); None where the client does not hold it.
-    accountant
-        State of its accountant before the round.
-    canaries
-        Records beside its shard; None is none.
+    accountant, canaries
+        State of its accountant before the round, and records beside its shard; None is none.
     """
     examples, present = game.shard(client), None
     if is_in is not None:
         present = np.ones((len(models), examples.count), dtype=np.bool_)
         present[:, game.differs(client)] = is_in[:, None]
-    sources = _draws(draws, server_round, 0)
-    steps = private_steps(game.public.law)
-    own = (examples.features, examples.labels)
-    return private_updates(game.model, models, *own, steps, sources, present, accountant, canaries)
-
-
-def canary_draws(draws: OwnDraws, server_round: int) -> list[np.random.Generator]:
-    """Return from where a client draws in which steps its canary records are, one generator a world.
-
-    Parameters
-    ----------
-    draws, server_round
-        Its seed, and the worlds; the round, from 1.
-    """
-    return _draws(draws, server_round, 1)
-
-
-def _draws(draws: OwnDraws, server_round: int, number: int) -> list[np.random.Generator]:
-    return [
-        generator(draws.seed, Purpose.CLIENT_TRAINING, world=world, round=server_round, client=number)
-        for world in draws.worlds
-    ]
-
-
-def accountant_before(game: Game, client: int, server_round: int) -> str | None:
-    """Return the state of a client's accountant before a round, as it follows from the public schedule.
-
-    Parameters
-    ----------
-    game, client
-        What every party knows, with clients who train privately, and the client's number.
-    server_round
-        The round, from 1; before the first there is no state.
-    """
-    if server_round == 1:
-        return None
-    return private_steps(game.public.law).accountant_after(server_round - 1, len(game.shards[client]))
+    steps, sources = private_steps(game.public.law), draws.of_round(server_round)
+    features, labels = examples.features, examples.labels
+    return private_updates(game.model, models, features, labels, steps, sources, present, accountant, canaries)
 
 
 def expected_update(game: Game, client: int, models: Tensor) -> tuple[Tensor, Tensor]:

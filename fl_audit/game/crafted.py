@@ -13,6 +13,7 @@ from torch import Tensor
 from fl_audit.adjacency import CraftedRecord, NeighbourPair
 from fl_audit.arrays import Floats32
 from fl_audit.data.records import told_record
+from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game
 from fl_audit.learning.crafting import Box, Candidates, CraftedFeatures, CraftingScene, craft_opposite, craft_record
 from fl_audit.randomness import Purpose, generator
@@ -27,12 +28,9 @@ class CraftedMeasures:
 
     record: Floats32  # features of x, shape (*shape)
     label: int  # its class
-    # `length`, `shortest`: norm of the clipped gradient over the clipping norm C, 0 to 1: mean, and that of the world
-    # where it is least.
-    length: float
-    shortest: float
-    # Mean of |cos| between the gradient of x and the sum of the clipped gradients of all other records, 0 to 1.
-    cosine: float
+    length: float  # mean norm of the clipped gradient over the clipping norm C, 0 to 1
+    shortest: float  # that of the world where it is least
+    cosine: float  # mean |cos| of the gradient of x and the sum of all others' clipped gradients, 0 to 1
     sensitivity: float  # mean of ||f(D) - f(D')|| over the global sensitivity, 0 to 1
     models: int  # of how many worlds
     opposite: Floats32 | None = None  # features of what replaces x, where that is crafted as well; None elsewhere
@@ -96,18 +94,16 @@ def measured(game: Game, models: Tensor) -> CraftedMeasures | None:
     game, models
         The game, and initial weights, float32 (m, parameters).
     """
-    pair, law = game.public.pair, game.public.law
+    pair, law, instead = game.public.pair, game.public.law, game.replacement
     if pair.crafted is None:
         return None
     norm = law.clipping_norm
 
-    def clipped(features: Tensor, labels: Tensor) -> Tensor:
-        return game.model.clipped_sum(models, features, labels, norm).double()
+    def clipped(some: Examples) -> Tensor:
+        return game.model.clipped_sum(models, some.features, some.labels, norm).double()
 
-    own = clipped(game.differing.features, game.differing.labels)
-    others = clipped(game.common.features, game.common.labels)
-    instead = game.replacement
-    moved = own if instead is None else own - clipped(instead.features, instead.labels)
+    own, others = clipped(game.differing), clipped(game.common)
+    moved = own if instead is None else own - clipped(instead)
     lengths = own.norm(dim=1) / norm
     cosines = torch.nn.functional.cosine_similarity(own, others, dim=1).abs()
     return CraftedMeasures(

@@ -49,9 +49,8 @@ class Examples:
     def take(self, indices: Integers) -> "Examples":
         """Return the examples at `indices`, of every world where each has its own."""
         chosen = torch.from_numpy(indices)
-        if self.labels.dim() == 2:
-            return Examples(self.features[:, chosen], self.labels[:, chosen])
-        return Examples(self.features[chosen], self.labels[chosen])
+        place = (slice(None), chosen) if self.labels.dim() == 2 else chosen
+        return Examples(self.features[place], self.labels[place])
 
 
 def model_for(name: str, records: Records) -> ModelSpec:

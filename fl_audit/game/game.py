@@ -75,8 +75,7 @@ class Game:
     held_out: HeldOut | None  # records for tests and for the population sample; None in the hands of a client
     classes: int  # number of classes
     model: StackedModel  # the model, run in all worlds at once
-    # The frozen core that all records pass through before the model reads them; None if there is none.
-    core: VggCore | None = None
+    core: VggCore | None = None  # frozen core that all records pass through before the model; None without one
     raw: RawRecords | None = None  # the records as owners hold them, where they randomise them; None elsewhere
     # Number of the game in this process, under which others keep what they derive from it.
     serial: int = field(default_factory=_SERIALS.__next__, init=False, repr=False, compare=False)
@@ -133,6 +132,7 @@ class Game:
 
     @cached_property
     def _records_of_targets(self) -> list[Integers]:
+        """Positions in D of the records of every target."""
         match self.unit:
             case Unit.RECORD:
                 return [np.array([target]) for target in self.targets]
@@ -221,9 +221,8 @@ class Game:
     def honest_shard(self, client: int) -> Examples:
         """Return what a client holds in every world: its shard, without the differing unit; taken once."""
         if (client, False) not in self._held:
-            stays = ~self.differs(client)
             # Most clients hold nothing that differs, and nothing is held twice.
-            whole = self.shard(client)
+            whole, stays = self.shard(client), ~self.differs(client)
             self._held[client, False] = whole if stays.all() else whole.take(np.flatnonzero(stays))
         return self._held[client, False]
 
@@ -238,22 +237,20 @@ class Game:
 
         Only where owners randomise their records.
         """
-        if client not in self._raw:
-            assert self.raw is not None, "a game with a randomiser keeps the records"
-            shard, instead = self.raw.inside.features[self.shards[client]], self.raw.replacement
-            holds_both = client == self.victim and instead is not None
-            return np.concatenate([shard, _required(instead).features]) if holds_both else shard
-        return self._raw[client]
+        if client in self._raw:
+            return self._raw[client]
+        assert self.raw is not None, "a game with a randomiser keeps the records"
+        shard, instead = self.raw.inside.features[self.shards[client]], self.raw.replacement
+        is_alone = client != self.victim or instead is None
+        return shard if is_alone else np.concatenate([shard, _required(instead).features])
 
     def receive(self, client: int, shard: Examples, raw: Floats32 | None) -> None:
         """Take what a client holds, where the game has no data of its own: see `fl_audit.game.travelling`.
 
         Parameters
         ----------
-        client, shard
-            Its number, and its records.
-        raw
-            The features of what it randomises, before it does; None where it does not.
+        client, shard, raw
+            Its number, its records, and the features of what it randomises, before it does; None where it does not.
         """
         self._held[client, True] = shard
         if raw is not None:
@@ -307,8 +304,7 @@ class Game:
         """
         if examples is None or len(examples.labels) == 0:
             return np.empty((len(models), 0))
-        losses: Floats = self.model.losses(models, examples.features, examples.labels).double().cpu().numpy()
-        return losses
+        return np.asarray(self.model.losses(models, examples.features, examples.labels).double().cpu().numpy())
 
 
 _BROUGHT: dict[PublicGame, Game] = {}
@@ -347,8 +343,13 @@ def load_game(public: PublicGame) -> Game:
             victim = public.pair.index
         case _:
             assert_never(public.law.unit)
-    outside = _outside(public, split, shards[victim])
-    population = _population(public, outside.left)
+    replacement, left = _outside(public, split, shards[victim])
+    # Where too few records are left outside D and D', the test records are the population sample.
+    population, others = split.test, left
+    if len(left) >= FEWEST_POPULATION:
+        draw = generator(public.data_seed, Purpose.POPULATION_SAMPLE)
+        chosen = np.sort(draw.choice(left, size=min(public.population_records, len(left)), replace=False))
+        population, others = _required(split.outside).take(chosen), np.setdiff1d(left, chosen)
     inside = with_crafted(split.inside, public.pair.index, public.pair.crafted)
     if public.candidate_column is not None:
         inside = with_values(inside, public.pair.index, source, public.candidate_column)
@@ -356,61 +357,36 @@ def load_game(public: PublicGame) -> Game:
         shards = tuple(np.append(one, more) if client == victim else one for client, one in enumerate(shards))
     model = StackedModel.of(model_for(public.model, split.inside))
     core = None if public.weights is None else load_core(public.weights)
-
-    def read(records: Records) -> Examples:
-        return Examples.of(records, public.device, core)
-
     return Game(
         public=public,
-        training=read(inside),
-        replacement=None if outside.replacement is None else read(outside.replacement),
+        training=Examples.of(inside, public.device, core),
+        replacement=None if replacement is None else Examples.of(replacement, public.device, core),
         shards=shards,
         victim=victim,
-        held_out=HeldOut(
-            split.test,
-            split.test if population is None else _required(split.outside).take(population),
-            np.setdiff1d(outside.left, [] if population is None else population),
-        ),
+        held_out=HeldOut(split.test, population, others),
         classes=split.inside.classes,
         model=model,
         core=core,
-        raw=None if public.randomiser is None else RawRecords(inside, outside.replacement),
+        raw=None if public.randomiser is None else RawRecords(inside, replacement),
     )
 
 
-class _Outside(NamedTuple):
-    """What stands in D' for the differing unit, None if nothing does; and the indices outside D that are left."""
-
-    replacement: Records | None
-    left: Integers
-
-
-def _outside(public: PublicGame, split: Split, shard: Integers) -> _Outside:
-    """Divide the records outside D into what the stand-in holds, and the others."""
+def _outside(public: PublicGame, split: Split, shard: Integers) -> tuple[Records | None, Integers]:
+    """Return what stands in D' for the differing unit, None if nothing does; and which indices outside D are left."""
     number, everything = public.pair.replacement, np.arange(0 if split.outside is None else len(split.outside))
     if public.pair.opposite is not None:
-        return _Outside(alone(public.pair.opposite, split.inside), everything)
+        return alone(public.pair.opposite, split.inside), everything
     if number is None:
-        return _Outside(None, everything)
-    assert split.outside is not None
+        return None, everything
+    outside = _required(split.outside)
     match public.law.unit:
         case Unit.RECORD:
             taken = np.array([number])
         case Unit.CLIENT:
-            taken = stand_in_shard(
-                split.outside, len(shard), public.data_seed, number, inside=split.inside, replaced=shard
-            )
+            taken = stand_in_shard(outside, len(shard), public.data_seed, number, inside=split.inside, replaced=shard)
         case _:
             assert_never(public.law.unit)
-    return _Outside(split.outside.take(taken), np.delete(everything, taken))
-
-
-def _population(public: PublicGame, left: Integers) -> Integers | None:
-    """Sample the population from records outside D and D'; None where too few are left: the test records serve then."""
-    if len(left) < FEWEST_POPULATION:
-        return None
-    draw = generator(public.data_seed, Purpose.POPULATION_SAMPLE)
-    return np.sort(draw.choice(left, size=min(public.population_records, len(left)), replace=False))
+    return outside.take(taken), np.delete(everything, taken)
 
 
 def _required(value: T | None) -> T:

@@ -4,7 +4,6 @@ It knows all units but the differing one, who of them took part, and every publi
 that a release can be made of. What it knows of the noise it subtracts; noise that is correlated over rounds it whitens.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple, assert_never
 
 import numpy as np
@@ -48,8 +47,7 @@ def question_of(game: Game, seen: SeenRound, batch_worlds: int | None = None) ->
     if game.public.standpoint.place is Place.SERVER:
         return _of_contribution(game, seen, moment)
     hypotheses = sums_of(game, seen.start, moment, around)
-    observed = seen.sums(law)
-    return Question(_less_known_noise(game, observed, seen), hypotheses)
+    return Question(_less_known_noise(game, seen.sums(law), seen), hypotheses)
 
 
 def sums_of(game: Game, models: Tensor, moment: Moment, around: SideInformation) -> Hypotheses:
@@ -73,7 +71,11 @@ def sums_of(game: Game, models: Tensor, moment: Moment, around: SideInformation)
         present, absent, weight = present.times(takes_part), absent.times(takes_part), 1.0
     match game.unit:
         case Unit.RECORD:
-            shared = _shared_records(game, models, moment, around)
+            others = None
+            if law.is_sampled:
+                taking_part = shown(around.taking_part, "who took part").cpu().numpy()
+                others = torch.from_numpy(np.delete(taking_part, game.target, axis=1)).to(models.device)
+            shared = contributed(game, game.victim, game.common, models, moment, others)
         case Unit.CLIENT:
             shared = _shared_clients(game, models, moment, around)
         case _:
@@ -82,42 +84,25 @@ def sums_of(game: Game, models: Tensor, moment: Moment, around: SideInformation)
     return Hypotheses(shared.total, present.total, absent.total, weight, sides)
 
 
-def _shared_records(game: Game, models: Tensor, moment: Moment, around: SideInformation) -> Contributed:
-    others = None
-    if game.public.law.is_sampled:
-        taking_part = shown(around.taking_part, "who took part")
-        others = torch.from_numpy(np.delete(taking_part.cpu().numpy(), game.target, axis=1)).to(models.device)
-    return contributed(game, game.victim, game.common, models, moment, others)
-
-
 def _shared_clients(game: Game, models: Tensor, moment: Moment, around: SideInformation) -> Contributed:
     """Add up the updates of all other clients, each in the worlds in which it takes part."""
-    total = nothing(models, game.public.law.is_adaptive)
+    total, members = nothing(models, game.public.law.is_adaptive), game.public.cohort(moment.number)
     bits = total.centred_bits
-    for client, rows in _taking_part(game, moment.number, len(models), around):
-        some = slice(None) if rows is None else rows
-        part = moment if rows is None else moment.rows(rows)
+    for client in range(len(game.shards)) if members is None else members.tolist():
+        if client == game.victim:
+            continue
+        some: slice | Tensor = slice(None)
+        part = moment
+        if game.public.law.is_sampled:
+            rows = shown(around.taking_part, "who took part")[:, client].nonzero().flatten()
+            if len(rows) == 0:
+                continue
+            if len(rows) < len(models):
+                some, part = rows, moment.rows(rows)
         one = contributed(game, client, game.honest_shard(client), models[some], part)
         total.total[some] += one.total
         bits[some] += one.centred_bits
     return Contributed(total.total, None if total.within is None else bits + 0.5)
-
-
-def _taking_part(
-    game: Game, server_round: int, worlds: int, around: SideInformation
-) -> Iterator[tuple[int, Tensor | None]]:
-    """Yield all clients but the victim that take part, and in which worlds; None is in all of them."""
-    members = game.public.cohort(server_round)
-    everybody = range(len(game.shards)) if members is None else members.tolist()
-    for client in everybody:
-        if client == game.victim:
-            continue
-        if not game.public.law.is_sampled:
-            yield client, None
-            continue
-        rows = shown(around.taking_part, "who took part")[:, client].nonzero().flatten()
-        if len(rows):
-            yield client, (None if len(rows) == worlds else rows)
 
 
 def _log_odds_of_bits(
@@ -151,11 +136,11 @@ def _less_known_noise(game: Game, observed: Tensor, seen: SeenRound) -> Tensor:
     law, around = game.public.law, seen.around
     if not law.clients_add_noise:
         return observed
-    seeds = shown(around.noise_seeds, "the seeds of the noise that the insider knows")
+    seeds = shown(around.noise_seeds, "the seeds of the noise that the insider knows").tolist()
     known = game.public.standpoint.known_shares
     require(len(seeds) == known, f"{len(seeds)} seeds of noise were shown: accepted are {known}")
     worlds, left = shown(around.world_numbers, "the numbers of the worlds").tolist(), observed.double()
-    for seed in seeds.tolist():
+    for seed in seeds:
         share = noise_share(seed, worlds, seen.number, observed.shape[1]).to(observed.device)
         left = left - law.share_scale * share.double()
     return left
@@ -182,23 +167,18 @@ def whitened_steps(game: Game, seen: SeenRound) -> list[WhitenedStep]:
     if not isinstance(noise, CorrelatedGaussian):
         return [WhitenedStep(1.0, seen.number, seen.start, _less_known_noise(game, seen.sums(law), seen))]
     row = strategy_matrix(noise.matrix, noise.rounds, noise.bands)[seen.number - 1]
-    steps = [*seen.earlier, (seen.start, seen.sums(law))]
-    first = seen.number - len(seen.earlier)
-    return [
-        WhitenedStep(float(row[number - 1]), number, start, release)
-        for number, (start, release) in enumerate(steps, start=first)
-        if row[number - 1] != 0
-    ]
+    steps = enumerate([*seen.earlier, (seen.start, seen.sums(law))], start=seen.number - len(seen.earlier))
+    whitened = [WhitenedStep(float(row[number - 1]), number, *step) for number, step in steps]
+    return [step for step in whitened if step.factor != 0]
 
 
 def _whitened(game: Game, seen: SeenRound, batch_worlds: int | None) -> Question:
     """Return the newest row of C times the releases, and of C times both sums: there the noise is independent again."""
-    observed = torch.zeros_like(seen.start, dtype=torch.float64)
-    shared, present, absent = (torch.zeros_like(observed) for _ in range(3))
+    wholes = tuple(torch.zeros_like(seen.start, dtype=torch.float64) for _ in range(4))
+    observed, shared, present, absent = wholes
     for factor, number, start, release in whitened_steps(game, seen):
         one = sums_of(game, start, Moment(number, None, batch_worlds), SideInformation())
-        observed += factor * release.double()
-        for whole, part in ((shared, one.shared), (present, one.present), (absent, one.absent)):
+        for whole, part in zip(wholes, (release, one.shared, one.present, one.absent), strict=True):
             whole += factor * part.double()
     return Question(observed, Hypotheses(shared, present, absent))
 

@@ -60,11 +60,9 @@ def starting_models(game: Game, kind: InitialWeights, seed: int, worlds: Sequenc
 def pretraining_examples(game: Game) -> Examples:
     """Return the records that weights are pretrained on: up to 10,000 that are used for nothing else."""
     public, spare = game.public, game.spare
-    require(
-        len(spare) >= FEWEST_RECORDS,
-        f"initial is 'pretrained' and {len(spare)} records are left beside D, D' and the population sample: accepted "
-        f"in [data] are records and population-records that leave {FEWEST_RECORDS}",
-    )
+    found = f"initial is 'pretrained' and {len(spare)} records are left beside D, D' and the population sample"
+    accepted = f"accepted in [data] are records and population-records that leave {FEWEST_RECORDS}"
+    require(len(spare) >= FEWEST_RECORDS, f"{found}: {accepted}")
     draw = generator(public.data_seed, Purpose.PRETRAINING)
     chosen = draw.choice(spare, size=min(MOST_RECORDS, len(spare)), replace=False)
     outside = select_records(load_source(public.data), public.records, public.test_records, public.data_seed).outside

@@ -30,8 +30,7 @@ class Membership:
     array([ True, False])
     """
 
-    # Bool (worlds, targets). In the game of identifiability there is one target, the unit by which D and D' differ.
-    is_in: Flags
+    is_in: Flags  # bool (worlds, targets); in the game of identifiability the one target is the differing unit
 
     def __post_init__(self) -> None:
         accepted = self.is_in.ndim == 2 and self.is_in.dtype == np.bool_

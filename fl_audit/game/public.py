@@ -32,25 +32,22 @@ class PublicGame:
     """What every party of a federation knows."""
 
     data: DataSpec  # the source of records
-    # Public seed that selects records, neighbours and shards; it has nothing to do with the seed of the run.
-    data_seed: int
+    data_seed: int  # public seed that selects records, neighbours and shards, apart from the seed of the run
     records: int  # n, size of the training set D
     test_records: int  # number of held-out records on which accuracy is measured
     # Number of records outside D and D' that serve Epsilon* as the population sample; where fewer than 2 are left, the
     # test records do.
     population_records: int
     clients: int  # number of data owners, at least 2 (a victim and an insider)
-    # `partition`, `partition_parameters`: how D is divided among the clients.
-    partition: PartitionScheme
-    partition_parameters: tuple[tuple[str, bool | int | float | str], ...]
+    partition: PartitionScheme  # how D is divided among the clients
+    partition_parameters: tuple[tuple[str, bool | int | float | str], ...]  # of that scheme, by name
     pair: NeighbourPair  # where D and D' differ: chosen once, so that no party has to search again
     model: str  # name of the model
     law: ReleaseLaw  # what a round releases
     rounds: int  # k, number of rounds
     view: View  # what clients see of a round
     threads: int = 1  # threads each party computes with; sums differ in their last bits between thread counts
-    # What clients and the evaluator compute on; sums differ in their last bits between devices.
-    device: Device = Device.CPU
+    device: Device = Device.CPU  # what clients and the evaluator compute on; last bits of sums differ between devices
     with_insider: bool = True  # whether the insider is asked about the releases. Without it a law may make no promise.
     standpoint: Standpoint = CLIENT_ALONE  # from where the insider looks
     insiders: int = 1  # how many clients attack, each by itself; 1 and more, and fewer than there are clients
@@ -69,8 +66,7 @@ class PublicGame:
     # The column whose values are the candidates: the differing record has one of them in each world. None where the
     # candidates are units of D.
     candidate_column: str | None = None
-    # The file of the model's frozen core, which every party reads; None if the model has none.
-    weights: CoreWeights | None = None
+    weights: CoreWeights | None = None  # file of the model's frozen core, which every party reads; None without one
     # What every owner does to its own records, once, before anything is trained on them; None if nothing. What it draws
     # is its secret, so nobody else can recompute what it contributes, and there is no insider.
     randomiser: RecordRandomiser | None = None
@@ -84,10 +80,8 @@ class PublicGame:
         require(self.clients >= fewest, f"clients is {self.clients}: accepted are {fewest} and more{who}")
         require(self.rounds >= 1, f"rounds is {self.rounds}: accepted are 1 and more")
         require(self.targets >= 1, f"targets is {self.targets}: accepted are 1 and more")
-        accepted = 1 <= self.insiders < max(2, self.clients)
-        require(
-            accepted, f"insiders is {self.insiders}: accepted are 1 to {self.clients - 1}, all clients but the victim"
-        )
+        most, are_some = self.clients - 1, 1 <= self.insiders < max(2, self.clients)
+        require(are_some, f"insiders is {self.insiders}: accepted are 1 to {most}, all clients but the victim")
         if self.pair.crafted is not None:
             self._require_craftable()
         if self.plays_membership:
@@ -99,17 +93,12 @@ class PublicGame:
         _require_view(self.view, self.law)
         noise = self.law.noise
         if isinstance(noise, CorrelatedGaussian):
-            require(
-                noise.rounds == self.rounds,
-                f"the noise is correlated over {noise.rounds} rounds and rounds is {self.rounds}: accepted is the same",
-            )
+            found = f"the noise is correlated over {noise.rounds} rounds and rounds is {self.rounds}"
+            require(noise.rounds == self.rounds, f"{found}: accepted is the same")
         if isinstance(noise, InsideTraining) and self.standpoint.place is Place.CLIENT:
-            colluders = self.standpoint.colluders
-            require(
-                colluders <= self.clients - 2,
-                f"colluders is {colluders} and there are {self.clients} clients: accepted are 0 to {self.clients - 2}, "
-                "all but the insider and the victim",
-            )
+            most, colluders = self.clients - 2, self.standpoint.colluders
+            found = f"colluders is {colluders} and there are {self.clients} clients"
+            require(colluders <= most, f"{found}: accepted are 0 to {most}, all but the insider and the victim")
         if self.with_insider:
             require_weighable(self.law, self.standpoint)
         else:
@@ -129,9 +118,7 @@ class PublicGame:
     @property
     def prior_of_candidates(self) -> Floats:
         """How likely each target is, where exactly one is in, before anything is seen; float64 (targets,)."""
-        if not self.candidate_prior:
-            return np.full(self.targets, 1 / self.targets)
-        return np.array(self.candidate_prior, dtype=np.float64)
+        return np.array(self.candidate_prior or (1 / self.targets,) * self.targets, dtype=np.float64)
 
     @property
     def nodes(self) -> int:
@@ -169,41 +156,33 @@ class PublicGame:
 
     def _require_randomisable(self, name: str) -> None:
         """Refuse what does not go with randomised records."""
-        require(
-            not self.with_insider,
-            f"insider is true with randomiser = '{name}', whose draws are every owner's secret, and the insider's "
-            "log-odds are not known there: accepted in [audit] is insider = false",
-        )
-        is_private = isinstance(self.law.contribution, PrivateTraining)
-        require(
-            not is_private,
-            f"strategy is 'dp-sgd-clients' with randomiser = '{name}': accepted are 'dp-fedsgd' and 'dp-fedavg'",
-        )
+        found = f"insider is true with randomiser = '{name}', whose draws are every owner's secret"
+        why = "and the insider's log-odds are not known there"
+        require(not self.with_insider, f"{found}, {why}: accepted in [audit] is insider = false")
+        is_private, found = isinstance(self.law.contribution, PrivateTraining), "strategy is 'dp-sgd-clients'"
+        require(not is_private, f"{found} with randomiser = '{name}': accepted are 'dp-fedsgd' and 'dp-fedavg'")
 
     def _require_membership(self) -> None:
         """Refuse what the game of membership is not played with."""
         law, game = self.law, "game = 'reconstruction'" if self.exactly_one else "game = 'membership'"
-        relation = law.adjacency.relation
-        require(
-            relation is Relation.ADD_REMOVE,
-            f"adjacency is '{law.adjacency}' with {game}, whose targets come or go: accepted are "
-            f"{' and '.join(one for one in Adjacency if one.relation is Relation.ADD_REMOVE)}",
-        )
+        accepted = " and ".join(one for one in Adjacency if one.relation is Relation.ADD_REMOVE)
+        found = f"adjacency is '{law.adjacency}' with {game}, whose targets come or go"
+        require(law.adjacency.relation is Relation.ADD_REMOVE, f"{found}: accepted are {accepted}")
         is_private = isinstance(law.contribution, PrivateTraining)
         require(not is_private, f"strategy is 'dp-sgd-clients' with {game}: accepted are 'dp-fedsgd' and 'dp-fedavg'")
         is_global = law.scaling is NoiseScaling.GLOBAL
         require(is_global, f"sensitivity is 'local' with {game}, where every target has its own: accepted is 'global'")
         alone = self.standpoint.place is Place.CLIENT and self.standpoint.colluders == 0 and self.insiders == 1
         require(alone, f"{game} has one insider, a client without colluders: leave out place, colluders and insiders")
-        shares = self.prior_of_candidates
+        shares, found = self.prior_of_candidates, f"candidates have the shares {self.candidate_prior}"
         is_law = self.exactly_one or not self.candidate_prior
         is_law &= len(shares) == self.targets and bool((shares >= 0).all()) and abs(shares.sum() - 1) < 1e-9
-        require(is_law, f"candidates have the shares {self.candidate_prior}: accepted are {self.targets} numbers from "
-            "0 with a sum of 1, in the game of reconstruction")  # fmt: skip
+        accepted = f"accepted are {self.targets} numbers from 0 with a sum of 1, in the game of reconstruction"
+        require(is_law, f"{found}: {accepted}")
         if self.candidate_column is not None:
             of_records = law.unit is Unit.RECORD and self.exactly_one and self.randomiser is None
-            require(of_records, f"the values of {self.candidate_column} are candidates: accepted are records that are "
-                "not randomised, in the game of reconstruction")  # fmt: skip
+            accepted = "accepted are records that are not randomised, in the game of reconstruction"
+            require(of_records, f"the values of {self.candidate_column} are candidates: {accepted}")
         if self.ascent > 0:
             of_records = isinstance(law.contribution, RecordGradients) and law.unit is Unit.RECORD
             require(of_records, "the active attack pushes records up: accepted with it is strategy 'dp-fedsgd'")
@@ -211,9 +190,8 @@ class PublicGame:
     def _require_canaries(self) -> None:
         """Refuse what the game of one run is not played with."""
         law, game = self.law, "game = 'one-run'"
-        require(
-            law.adds_noise, f"private is false with {game}, which holds noise against a promise: set private = true"
-        )
+        found = f"private is false with {game}, which holds noise against a promise"
+        require(law.adds_noise, f"{found}: set private = true")
         alone = not self.with_insider and self.insiders == 1 and self.standpoint.colluders == 0
         require(alone, f"{game} has one observer, who weighs no pair: leave out insider, insiders and colluders")
         known = isinstance(law.noise, CentralGaussian | InsideTraining) and law.scaling is NoiseScaling.GLOBAL
@@ -237,14 +215,10 @@ class PublicGame:
         return _ADAPTER.dump_json(self).decode()
 
     @staticmethod
+    @lru_cache(maxsize=4)
     def from_json(text: str) -> "PublicGame":
         """Return the game that `to_json` wrote; every message of a run brings the same, so it is read once."""
-        return _read(text)
+        return _ADAPTER.validate_json(text)
 
 
 _ADAPTER = TypeAdapter(PublicGame)
-
-
-@lru_cache(maxsize=4)
-def _read(text: str) -> PublicGame:
-    return _ADAPTER.validate_json(text)

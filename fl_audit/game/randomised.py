@@ -45,14 +45,9 @@ class _HeldTensors:
 
     def __init__(self, most: int = _BYTES_HELD) -> None:
         self._most = most
-        self._bytes = 0
+        self.bytes = 0  # what the tensors take, at most what they may
         self._held: OrderedDict[tuple[int, ...], Tensor] = OrderedDict()
         self._lock = threading.Lock()
-
-    @property
-    def bytes(self) -> int:
-        """Bytes that the tensors take, at most those that they may."""
-        return self._bytes
 
     def find(self, key: tuple[int, ...]) -> Tensor | None:
         """Return what is held under a key, None if nothing is."""
@@ -67,10 +62,9 @@ class _HeldTensors:
             if key in self._held or tensor.nbytes > self._most:
                 return
             self._held[key] = tensor
-            self._bytes += tensor.nbytes
-            while self._bytes > self._most:
-                _, oldest = self._held.popitem(last=False)
-                self._bytes -= oldest.nbytes
+            self.bytes += tensor.nbytes
+            while self.bytes > self._most:
+                self.bytes -= self._held.popitem(last=False)[1].nbytes
 
 
 _HELD = _HeldTensors()
@@ -95,16 +89,22 @@ def told_by(game: Game, client: int, draws: OwnDraws) -> ToldRecords:
     draws
         Its secret seed, and the worlds.
     """
-    records = len(game.shards[client])
-    features = torch.stack(_of_worlds(game, client, draws)).to(game.public.device)
-
-    def own(some: Tensor, labels: Tensor) -> Examples:
-        return Examples(some, labels.expand(len(draws.worlds), -1))
-
-    shard = own(features[:, :records], game.shard(client).labels)
+    found, device = list[Tensor](), game.public.device
+    for world in draws.worlds:
+        key = (game.serial, client, draws.seed, world)
+        tensor = _HELD.find(key)
+        if tensor is None:
+            tensor = torch.from_numpy(randomised_records(game, client, draws.seed, world))
+            if game.core is not None:
+                with torch.no_grad():
+                    tensor = game.core.to(device)(tensor.float().to(device)).cpu()
+            _HELD.hold(key, tensor)
+        found.append(tensor)
+    records, features = len(game.shards[client]), torch.stack(found).to(device)
+    shard = Examples(features[:, :records], game.shard(client).labels.expand(len(found), -1))
     if client != game.victim or game.replacement is None:
         return ToldRecords(shard, None)
-    return ToldRecords(shard, own(features[:, records:], game.replacement.labels))
+    return ToldRecords(shard, Examples(features[:, records:], game.replacement.labels.expand(len(found), -1)))
 
 
 def randomised_records(game: Game, client: int, seed: int, world: int, first: int | None = None) -> Lean:
@@ -122,29 +122,6 @@ def randomised_records(game: Game, client: int, seed: int, world: int, first: in
     assert game.public.randomiser is not None, "asked only where records are randomised"
     source = generator(seed, Purpose.RECORD_RANDOMISER, world=world, client=client)
     return game.public.randomiser.perturb(game.raw_features(client)[:first], source)
-
-
-def _of_worlds(game: Game, client: int, draws: OwnDraws) -> list[Tensor]:
-    """Return a client's randomised records world by world: those that are held, and the others drawn."""
-    found = []
-    for world in draws.worlds:
-        key = (game.serial, client, draws.seed, world)
-        tensor = _HELD.find(key)
-        if tensor is None:
-            tensor = _read_by_model(game, randomised_records(game, client, draws.seed, world))
-            _HELD.hold(key, tensor)
-        found.append(tensor)
-    return found
-
-
-def _read_by_model(game: Game, records: Lean) -> Tensor:
-    """Return records as the model reads them, on the processor: behind a frozen core what the core makes of them."""
-    features = torch.from_numpy(records)
-    if game.core is None:
-        return features
-    with torch.no_grad():
-        read: Tensor = game.core.to(game.public.device)(features.float().to(game.public.device)).cpu()
-    return read
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,12 +175,11 @@ def record_pair(game: Game) -> RecordPair | None:
 
     None where no other record has as many nodes, which are not randomised and tell graphs apart for sure.
     """
-    raw, number = _raw(game), int(game.target_records[0])
+    instead, number = _raw(game).replacement, int(game.target_records[0])
     first, seconds = _placed(game, number), []
-    if raw.replacement is not None:
-        seconds.append(PlacedRecord(game.victim, len(game.shards[game.victim]), raw.replacement.features[0]))
-    farthest = _farthest(game, number)
-    if farthest is not None:
+    if instead is not None:
+        seconds.append(PlacedRecord(game.victim, len(game.shards[game.victim]), instead.features[0]))
+    if (farthest := _farthest(game, number)) is not None:
         seconds.append(_placed(game, farthest))
     for second in seconds:
         found = _differing(game, first.features, second.features)

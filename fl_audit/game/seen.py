@@ -39,8 +39,7 @@ class SideInformation:
     norms: Tensor | None = None  # the clipping norms of the round, float64 (worlds,)
     bits: Tensor | None = None  # the noised sum of the centred bits of an adaptive norm, float64 (worlds,)
     contribution: Tensor | None = None  # what the target's client sent, (worlds, parameters); only the server sees it
-    # Numbers of the worlds, int64 (worlds,), of which the noise of clients is drawn.
-    world_numbers: Tensor | None = None
+    world_numbers: Tensor | None = None  # numbers of the worlds, int64 (worlds,), of which clients' noise is drawn
     # Seeds of the noise that the adversary knows: its own and its colluders', int64 (known shares,).
     noise_seeds: Tensor | None = None
 
@@ -57,7 +56,7 @@ class SideInformation:
     def first(self, worlds: int) -> "SideInformation":
         """Return what is known of the first worlds."""
         named = {name: value[:worlds] for name, value in self.tensors().items()}
-        return replace(SideInformation.of(named), noise_seeds=self.noise_seeds)
+        return replace(self, **(named | {"noise_seeds": self.noise_seeds}))
 
     @property
     def norms_array(self) -> Floats | None:
@@ -86,13 +85,9 @@ class Made:
 
     def first(self, worlds: int) -> "Made":
         """Return the round in its first worlds."""
-        return Made(
-            self.number,
-            tuple(model[:worlds] for model in self.models),
-            self.release[:worlds],
-            self.around.first(worlds),
-            tuple(Step(start[:worlds], release[:worlds]) for start, release in self.earlier),
-        )
+        models = tuple(model[:worlds] for model in self.models)
+        earlier = tuple(Step(start[:worlds], release[:worlds]) for start, release in self.earlier)
+        return Made(self.number, models, self.release[:worlds], self.around.first(worlds), earlier)
 
 
 @dataclass(frozen=True)
@@ -147,9 +142,8 @@ class SeenRound:
         """Return the root mean square of the rounding in recovered sums (worlds,); None where they were seen."""
         if self.release is not None:
             return None
-        return inversion_error(
-            law.optimizer, torch.maximum(self.models[-1].abs(), self.models[-2].abs()), law.denominator
-        )
+        largest = torch.maximum(self.models[-1].abs(), self.models[-2].abs())
+        return inversion_error(law.optimizer, largest, law.denominator)
 
 
 def _counted(tensors: Mapping[str, Tensor], prefix: str) -> int:
@@ -160,11 +154,8 @@ def _require_view(view: View, law: ReleaseLaw) -> None:
     """Refuse models alone where the optimizer cannot be inverted, or the noise is correlated over rounds."""
     if view is View.MODEL:
         _ = law.optimizer.models_to_invert  # refuses Adam, which cannot be inverted
-        require(
-            law.rounds_needed == 1,
-            "view is 'model' with noise that is correlated over rounds, whose releases an insider must see: accepted "
-            "with it is 'update'",
-        )
+        found = "view is 'model' with noise that is correlated over rounds, whose releases an insider must see"
+        require(law.rounds_needed == 1, f"{found}: accepted with it is 'update'")
 
 
 def is_blurred(share: Floats) -> Flags:
@@ -177,13 +168,10 @@ def is_blurred(share: Floats) -> Flags:
 
 def refuse_blurred(share: Floats) -> None:
     """Raise `InputError` if in any world the models' rounding hides the release, which cannot be recovered then."""
-    worst = float(share.max(initial=0.0))
-    require(
-        not is_blurred(share).any(),
-        "view is 'model', and the 32-bit numbers of the models hide the release: their rounding is "
-        f"{worst:.2g} of the standard deviation of the noise, accepted is up to {_BLURRED_FROM:g}; raise the learning "
-        "rate, or use view = 'update'",
-    )
+    found = f"their rounding is {float(share.max(initial=0.0)):.2g} of the standard deviation of the noise"
+    remedy = f"accepted is up to {_BLURRED_FROM:g}; raise the learning rate, or use view = 'update'"
+    hidden = "view is 'model', and the 32-bit numbers of the models hide the release"
+    require(not is_blurred(share).any(), f"{hidden}: {found}, {remedy}")
 
 
 def show(view: View, law: ReleaseLaw, made: Made) -> SeenRound:
@@ -213,12 +201,11 @@ def kept_of(view: View, made: Made) -> dict[str, Tensor]:
     """
     match view:
         case View.UPDATE:
-            kept = made.release
+            return {_KEPT[view]: made.release} | made.around.tensors()
         case View.MODEL:
-            kept = made.models[-1]
+            return {_KEPT[view]: made.models[-1]} | made.around.tensors()
         case _:
             assert_never(view)
-    return {_KEPT[view]: kept} | made.around.tensors()
 
 
 def walk(view: View, law: ReleaseLaw, initial: Tensor, rounds: Sequence[Mapping[str, Tensor]]) -> Iterator[Made]:

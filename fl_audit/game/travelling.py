@@ -90,10 +90,9 @@ def sent_game(game: Game, knows_all: bool, knows_differing: bool) -> SentGame:
 
     Parameters
     ----------
-    game, knows_all
-        The game, with its data, and whether they know D, as insiders do.
-    knows_differing
-        Whether they know what stands in the place of the differing unit, as its owner does, and insiders do.
+    game, knows_all, knows_differing
+        The game, with its data; whether they know D, as insiders do; and whether they know what stands in the place of
+        the differing unit, as its owner does, and insiders do.
     """
     replacement = game.replacement if knows_all or knows_differing else None
     training = game.training if knows_all else game.training.take(np.empty(0, np.int64))
@@ -118,6 +117,5 @@ def sent_shard(game: Game, client: int) -> SentShard:
     game, client
         The game, with its data, and the number of the client.
     """
-    raw = None if game.raw is None else game.raw_features(client)
-    shard = game.training.take(game.shards[client])
+    raw, shard = None if game.raw is None else game.raw_features(client), game.training.take(game.shards[client])
     return SentShard(game.public.to_json(), client, SentExamples.of(shard), raw)

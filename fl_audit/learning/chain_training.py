@@ -9,7 +9,7 @@ out: torch's own costs more than the arithmetic of such steps. Where each world 
 clients of a round are stacked or records are randomised, the same holds record by record.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import prod
@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fl_audit.arrays import Integers
+from fl_audit.learning.layers import applied
 from fl_audit.learning.stacking import ParameterLayout
 
 
@@ -45,12 +46,10 @@ _ACTIVATIONS: dict[type[nn.Module], Activation] = {
 class ChainLayer:
     """One dense layer of a chain."""
 
-    # `outs`, `ins`: numbers of outputs and inputs.
-    outs: int
-    ins: int
-    # `weight`, `bias`: which columns of a flat model hold them; the bias may be None.
-    weight: slice
-    bias: slice | None
+    outs: int  # number of outputs
+    ins: int  # number of inputs
+    weight: slice  # which columns of a flat model hold the weights
+    bias: slice | None  # which columns hold the bias, if there is one
     activation: Activation = _NONE  # what follows the layer
 
     def weights(self, models: Tensor) -> Tensor:
@@ -75,8 +74,9 @@ def dense_chain(
     columns, layers, is_flat = layout.slices(), list[ChainLayer](), len(feature_shape) == 1
     for name, part in _parts(module, ""):
         kind = None if _is_altered(part) else type(part)  # a subclass may compute anything
-        if isinstance(part, nn.Linear) and kind is nn.Linear and is_flat and _is_trained(name, part, columns):
-            weight, bias = columns[f"{name}.weight"], columns.get(f"{name}.bias")
+        weight, bias = columns.get(f"{name}.weight"), columns.get(f"{name}.bias")
+        # Nothing of a dense layer may be frozen, and its weights have to be its own.
+        if isinstance(part, nn.Linear) and kind is nn.Linear and is_flat and weight and (bias or part.bias is None):
             layers.append(ChainLayer(part.out_features, part.in_features, weight, bias))
         elif kind in _ACTIVATIONS and layers and layers[-1].activation is _NONE:
             layers[-1] = replace(layers[-1], activation=_ACTIVATIONS[kind])
@@ -103,11 +103,6 @@ def _parts(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
 def _is_altered(module: nn.Module) -> bool:
     """Whether a module does more than its type says."""
     return bool(module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
-
-
-def _is_trained(name: str, part: nn.Module, columns: Mapping[str, slice]) -> bool:
-    """Whether nothing of a dense layer is frozen, and its weights are its own."""
-    return f"{name}.weight" in columns and (part.bias is None or f"{name}.bias" in columns)
 
 
 _STRETCH = 256
@@ -161,12 +156,12 @@ def fits_one_stretch(records: int, used: int) -> bool:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Some records, and the steps that are taken on them; records of each world's own have a leading axis of worlds."""
+    """Some records, and the steps that are taken on them."""
 
-    is_own: bool  # whether each world has records of its own
-    features: Tensor  # float32 (n, ins)
-    targets: Tensor  # 1 at each record's class, else 0, float32 (n, classes)
-    products: Tensor  # inner products between the records, plus 1 for a bias, float32 (n, n)
+    is_own: bool  # whether each world has records of its own; elsewhere the leading axis of all tensors has length 1
+    features: Tensor  # float32 (worlds, n, ins)
+    targets: Tensor  # 1 at each record's class, else 0, float32 (worlds, n, classes)
+    products: Tensor  # inner products between the records, plus 1 for a bias, float32 (worlds, n, n)
     # Indices of the records of each step; own records by their places among those of all worlds, (worlds * batch,).
     steps: tuple[Tensor, ...]
 
@@ -177,34 +172,22 @@ class _Stretch:
         is_own = labels.dim() == 2
         flat = features.flatten(2 if is_own else 1).float()
         targets = F.one_hot(labels, layers[-1].outs).to(flat.dtype)
-        products = flat.new_empty(0)
-        if len(steps) > 1:
-            products = torch.bmm(flat, flat.transpose(1, 2)) if is_own else flat @ flat.T
+        products = flat @ flat.mT if len(steps) > 1 else flat.new_empty(0)
         if layers[0].bias is not None:
             products += 1
         if is_own:
             # Steps that are the same in all worlds are named world by world here.
             firsts = np.arange(len(flat))[:, np.newaxis] * flat.shape[1]
             steps = [(firsts + step).reshape(-1) for step in steps]
+        else:
+            flat, targets, products = flat[None], targets[None], products[None]
         return cls(is_own, flat, targets, products, tuple(map(torch.from_numpy, steps)))
-
-    def inputs(self, worlds: int) -> Tensor:
-        """Return the records of every world, (worlds, n, ins)."""
-        return self.features if self.is_own else self.features.expand(worlds, -1, -1)
 
     def picked(self, values: Tensor, step: Tensor) -> Tensor:
         """Return the rows of a step's records from values (worlds, n, width)."""
         if self.is_own:
             return values.flatten(0, 1).index_select(0, step).view(len(values), -1, values.shape[2])
         return values.index_select(1, step)
-
-    def targets_of(self, step: Tensor) -> Tensor:
-        """Return the targets of a step's records, of a shape that broadcasts to (worlds, batch, classes)."""
-        return self.picked(self.targets, step) if self.is_own else self.targets[step]
-
-    def products_with(self, step: Tensor, worlds: int) -> Tensor:
-        """Return the products of a step's records with all records, (worlds, batch, n)."""
-        return self.picked(self.products, step) if self.is_own else self.products[step].expand(worlds, -1, -1)
 
     def add(self, values: Tensor, step: Tensor, more: Tensor) -> None:
         """Add to the rows of a step's records in values (worlds, n, width)."""
@@ -239,7 +222,7 @@ def _move(
         for layer in upper:
             values = layer.forward(values)
         # The gradient of cross-entropy at the logits; here it takes the learning rate and the mean once for all.
-        signal = torch.softmax(values, 2).sub_(stretch.targets_of(step)).mul_(rate / values.shape[1])
+        signal = torch.softmax(values, 2).sub_(stretch.picked(stretch.targets, step)).mul_(rate / values.shape[1])
         for layer in reversed(upper):
             signal = layer.backward(signal)
         front.backward(signal)
@@ -253,15 +236,16 @@ class _Front:
 
     def __init__(self, layer: ChainLayer, now: Tensor, stretch: _Stretch) -> None:
         self._layer, self._stretch = layer, stretch
-        self._inputs = stretch.inputs(len(now))
-        self._first = _applied(self._inputs, layer.weights(now), layer.biases(now))
+        self._inputs = stretch.features.expand(len(now), -1, -1)
+        self._first = applied(self._inputs, layer.weights(now), layer.biases(now))
         self._pulled = torch.zeros_like(self._first)
         self._is_moved = False
 
     def forward(self, step: Tensor) -> Tensor:
         outputs = self._stretch.picked(self._first, step)
         if self._is_moved:
-            outputs.baddbmm_(self._stretch.products_with(step, len(outputs)), self._pulled, alpha=-1)
+            products = self._stretch.picked(self._stretch.products, step).expand(len(outputs), -1, -1)
+            outputs.baddbmm_(products, self._pulled, alpha=-1)
         self._step, self._outputs = step, self._layer.activation.apply(outputs)
         return self._outputs
 
@@ -283,12 +267,11 @@ class _Upper:
 
     def __init__(self, layer: ChainLayer, now: Tensor) -> None:
         self._layer = layer
-        self._weights = layer.weights(now).clone()
-        biases = layer.biases(now)
+        self._weights, biases = layer.weights(now).clone(), layer.biases(now)
         self._biases = None if biases is None else biases.clone()
 
     def forward(self, inputs: Tensor) -> Tensor:
-        outputs = _applied(inputs, self._weights, self._biases)
+        outputs = applied(inputs, self._weights, self._biases)
         self._inputs, self._outputs = inputs, self._layer.activation.apply(outputs)
         return self._outputs
 
@@ -306,10 +289,3 @@ class _Upper:
         torch.sub(self._layer.weights(models), self._weights, out=self._layer.weights(moved))
         if self._layer.bias is not None and self._biases is not None:
             torch.sub(models[:, self._layer.bias], self._biases.squeeze(1), out=moved[:, self._layer.bias])
-
-
-def _applied(inputs: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
-    """Return inputs W' + b in every world."""
-    if biases is None:
-        return torch.bmm(inputs, weights.transpose(1, 2))
-    return torch.baddbmm(biases, inputs, weights.transpose(1, 2))

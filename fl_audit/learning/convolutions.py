@@ -49,31 +49,20 @@ class StackedConv2d(StackedLayer):
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
         """See `StackedLayer`; patches for inputs where they are unfolded."""
-        if self.unfolds:
-            return self._respond_to_patches(inputs, shared)
-        frame, weight, bias = self.frame, self.required("weight"), self.parameter("bias")
-        worlds = len(weight)
-        # Every world has a group of channels, except in a model's raw input, which all worlds read.
-        grouped = inputs if shared else frame.split(inputs).transpose(0, 1).flatten(1, 2)
-        flat = F.conv2d(
-            grouped,
-            weight.flatten(0, 1),
-            None if bias is None else bias.flatten(),
-            self.stride,
-            self.padding,
-            self.dilation,
-            groups=1 if shared else worlds,
-        )
-        return flat.view(len(flat), worlds, -1, *flat.shape[2:]).transpose(0, 1).flatten(0, 1)
-
-    def _respond_to_patches(self, patches: Tensor, shared: bool) -> Tensor:
-        weight, bias = self.required("weight").flatten(2), self.parameter("bias")
-        worlds, outs = weight.shape[0], weight.shape[1]
+        weight, bias = self.required("weight"), self.parameter("bias")
+        worlds, outs = weight.shape[:2]
+        if not self.unfolds:
+            # Every world has a group of channels, except in a model's raw input, which all worlds read.
+            grouped = inputs if shared else self.frame.split(inputs).transpose(0, 1).flatten(1, 2)
+            kernels, offsets = weight.flatten(0, 1), None if bias is None else bias.flatten()
+            groups = 1 if shared else worlds
+            flat = F.conv2d(grouped, kernels, offsets, self.stride, self.padding, self.dilation, groups)
+            return flat.view(len(flat), worlds, -1, *flat.shape[2:]).transpose(0, 1).flatten(0, 1)
         if shared:
-            flat = torch.matmul(weight.reshape(-1, weight.shape[2]), patches)
+            flat = torch.matmul(weight.flatten(2).flatten(0, 1), inputs)
             outputs = flat.view(len(flat), worlds, outs, -1).transpose(0, 1)
         else:
-            outputs = torch.matmul(weight.unsqueeze(1), self.frame.split(patches))
+            outputs = torch.matmul(weight.flatten(2).unsqueeze(1), self.frame.split(inputs))
         if bias is not None:
             outputs = outputs + bias[:, None, :, None]
         return outputs.reshape(-1, outs, outputs.shape[3])
@@ -103,11 +92,14 @@ class StackedConv2d(StackedLayer):
         """See `StackedLayer`."""
         assert isinstance(kept, tuple)
         gradients, bias = kept
-        summed = self._summed(visit, signal, weights) if gradients is None else weigh(gradients, weights)
-        result = {"weight": summed}
-        if bias is not None:
-            result["bias"] = weigh(bias, weights)
-        return result
+        if gradients is None:
+            # One product over all examples and output positions.
+            weighted = self.frame.split(signal.flatten(2)) * weights[:, :, None, None]
+            axes = "wnol,nkl->wok" if visit.shared else "wnol,wnkl->wok"
+            summed = torch.einsum(axes, weighted, self._split_patches(visit))
+        else:
+            summed = weigh(gradients, weights)
+        return {"weight": summed} | ({} if bias is None else {"bias": weigh(bias, weights)})
 
     def _example_gradients(self, visit: Visit, signal: Tensor) -> Tensor:
         """Return every example's weight gradient (worlds, examples, outs, ...); later axes are merged for patches."""
@@ -115,26 +107,15 @@ class StackedConv2d(StackedLayer):
             return self.frame.split(signal.flatten(2)) @ self._split_patches(visit).transpose(-1, -2)
         inputs = visit.inputs.repeat(self.frame.worlds, 1, 1, 1) if visit.shared else visit.inputs
         outs, *shape = self.required("weight").shape[1:]
+        read, answered = (one.reshape(1, -1, *one.shape[2:]) for one in (inputs, signal))
         examples: Tensor = conv2d_weight(  # type: ignore[no-untyped-call]  # torch's own lack of a type
-            inputs.reshape(1, -1, *inputs.shape[2:]),
-            (len(signal) * outs, *shape),
-            signal.reshape(1, -1, *signal.shape[2:]),
-            self.stride,
-            self.padding,
-            self.dilation,
-            groups=len(signal),
+            read, (len(signal) * outs, *shape), answered, self.stride, self.padding, self.dilation, groups=len(signal)
         )
         return self.frame.split(examples.view(len(signal), outs, *shape))
 
     def _split_patches(self, visit: Visit) -> Tensor:
         patches = visit.inputs if self.unfolds else self._patches(visit.inputs)
         return patches if visit.shared else self.frame.split(patches)
-
-    def _summed(self, visit: Visit, signal: Tensor, weights: Tensor) -> Tensor:
-        """Return the weighted sum of the weight gradients by one product over all examples and output positions."""
-        weighted = self.frame.split(signal.flatten(2)) * weights[:, :, None, None]
-        patches = self._split_patches(visit)
-        return torch.einsum("wnol,nkl->wok" if visit.shared else "wnol,wnkl->wok", weighted, patches)
 
 
 class MaxPool2x2(nn.Module):
@@ -149,16 +130,19 @@ class MaxPool2x2(nn.Module):
 class _Pool2x2(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, inputs: Tensor) -> Tensor:
-        height, width = (side // 2 * 2 for side in inputs.shape[2:])
-        top_left, top_right = inputs[:, :, 0:height:2, 0:width:2], inputs[:, :, 0:height:2, 1:width:2]
-        low_left, low_right = inputs[:, :, 1:height:2, 0:width:2], inputs[:, :, 1:height:2, 1:width:2]
+        whole = inputs[:, :, : inputs.shape[2] // 2 * 2, : inputs.shape[3] // 2 * 2]
+        top_left, top_right = whole[:, :, ::2, ::2], whole[:, :, ::2, 1::2]
+        low_left, low_right = whole[:, :, 1::2, ::2], whole[:, :, 1::2, 1::2]
         top, low = torch.maximum(top_left, top_right), torch.maximum(low_left, low_right)
         if ctx.needs_input_grad[0]:
             # Among equal values the first one, row by row, gets the gradient, as in torch's own pooling.
             is_low = low > top
             is_right = ((top_right > top_left) & ~is_low) | ((low_right > low_left) & is_low)
-            ctx.shape = inputs.shape
-            ctx.save_for_backward(_places(is_low, is_right, inputs.shape[3]))
+            ctx.shape, width = inputs.shape, inputs.shape[3]
+            # The index of each window's largest value in the flattened image.
+            rows = torch.arange(is_low.shape[2], device=is_low.device).unsqueeze(1) * (2 * width)
+            columns = torch.arange(is_low.shape[3], device=is_low.device) * 2
+            ctx.save_for_backward(is_right.long().add_(is_low, alpha=width).add_(rows + columns))
         return torch.maximum(top, low)
 
     @staticmethod
@@ -166,13 +150,6 @@ class _Pool2x2(torch.autograd.Function):
         (places,), (signal,) = ctx.saved_tensors, signals
         flat = signal.new_zeros(*ctx.shape[:2], ctx.shape[2] * ctx.shape[3])
         return flat.scatter_(2, places.flatten(2), signal.flatten(2)).view(ctx.shape)
-
-
-def _places(is_low: Tensor, is_right: Tensor, width: int) -> Tensor:
-    """Return the index of each window's largest value in the flattened image, which has `width` columns."""
-    rows = torch.arange(is_low.shape[2], device=is_low.device).unsqueeze(1) * (2 * width)
-    columns = torch.arange(is_low.shape[3], device=is_low.device) * 2
-    return is_right.long().add_(is_low, alpha=width).add_(rows + columns)
 
 
 def is_pool_2x2(module: nn.Module) -> bool:

@@ -31,9 +31,8 @@ _NOTHING = 1e-12
 class Box:
     """Which values the features of a record may have."""
 
-    # `low`, `high`: least and largest value of every feature, float32 (*shape).
-    low: Tensor
-    high: Tensor
+    low: Tensor  # least value of every feature, float32 (*shape)
+    high: Tensor  # largest value of every feature, float32 (*shape)
     # Which features take their least or their largest value alone, bool (*shape). The search moves them in between, and
     # rounds them before the model reads them, so that what is measured is what a record would be.
     binary: Tensor
@@ -134,9 +133,8 @@ def craft_opposite(scene: CraftingScene, record: CraftedFeatures, starts: Candid
 def _search(scene: CraftingScene, starts: Candidates, measure: Callable[[Tensor], Measured]) -> CraftedFeatures:
     """Return the record of the smallest rank among all that descent passes, from groups of starts that fit memory."""
     together = max(1, stacked.GRADIENT_BUDGET // scene.models.numel())
-    parts = [slice(first, first + together) for first in range(0, len(starts.labels), together)]
-    found = [_descend(scene, Candidates(starts.features[one], starts.labels[one]), measure) for one in parts]
-    record, rank = min(found, key=lambda one: one[1])
+    parts = map(Candidates, torch.split(starts.features, together), torch.split(starts.labels, together))
+    record, rank = min((_descend(scene, part, measure) for part in parts), key=lambda one: one[1])
     require(math.isfinite(rank), "no record could be crafted: the gradients of the model are not finite")
     return record
 
@@ -152,28 +150,21 @@ def _descend(
     best = torch.full((len(starts.labels),), torch.inf, device=place.device)
     kept = torch.empty_like(starts.features)
     for _ in range(_STEPS):
-        features, rank, place.grad = _looked_at(scene, place, span, starts.labels, measure)
-        better = rank < best
-        best, kept[better] = torch.where(better, rank, best), features[better]
+        try:
+            with torch.enable_grad():
+                features = scene.box.rounded(scene.box.low + place * span)
+                gradients = scene.model.example_gradients(scene.models, Portion(features, starts.labels))
+                wanted, rank = measure(gradients)
+                (place.grad,) = torch.autograd.grad(wanted.sum(), [place])
+        except (RuntimeError, NotImplementedError) as error:
+            raise InputError(
+                f"no record can be crafted for this model, whose gradient is not differentiable in the features "
+                f"({said(error)}): accepted for neighbour in [audit] are records of the data"
+            ) from error
+        better = rank.detach() < best
+        best, kept[better] = torch.where(better, rank.detach(), best), features.detach()[better]
         optimizer.step()
         with torch.no_grad():
             place.clamp_(0, 1)
     winner = int(best.argmin())
     return CraftedFeatures(kept[winner], int(starts.labels[winner])), float(best[winner])
-
-
-def _looked_at(
-    scene: CraftingScene, place: Tensor, span: Tensor, labels: Tensor, measure: Callable[[Tensor], Measured]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the features of some places in the box, their ranks, and where descent leads from there."""
-    try:
-        with torch.enable_grad():
-            features = scene.box.rounded(scene.box.low + place * span)
-            wanted, rank = measure(scene.model.example_gradients(scene.models, Portion(features, labels)))
-            (downhill,) = torch.autograd.grad(wanted.sum(), [place])
-    except (RuntimeError, NotImplementedError) as error:
-        raise InputError(
-            f"no record can be crafted for this model, whose gradient is not differentiable in the features "
-            f"({said(error)}): accepted for neighbour in [audit] are records of the data"
-        ) from error
-    return features.detach(), rank.detach(), downhill

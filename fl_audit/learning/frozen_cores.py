@@ -6,7 +6,7 @@ are loaded, and the model that is trained, stacked and clipped is the head on to
 
 import hashlib
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +30,10 @@ _MEAN, _SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """By which torchvision's weights want colours in [0, 1] standardised."""
 _TOGETHER = 16  # images that pass at a time: always as many, so that all parties compute alike
 _SUFFIXES = (".safetensors", ".pt", ".pth")
+_WANTED = (
+    "accepted is a file of tensors (.safetensors, or .pt or .pth of torch.save) with the 26 of torchvision's vgg16 "
+    "from features.0.weight (64, 3, 3, 3) to features.28.bias (512,); others are passed over"
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,11 @@ class VggCore(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.features = nn.Sequential(*_layers())
+        layers, inputs = list[nn.Module](), _COLOURS
+        for outputs in _PLAN:
+            layers += [nn.MaxPool2d(2)] if outputs is None else [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU()]
+            inputs = outputs or inputs
+        self.features = nn.Sequential(*layers)
         self.requires_grad_(False)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -57,17 +65,6 @@ class VggCore(nn.Module):
         colours = images.expand(-1, _COLOURS, -1, -1)
         mean, spread = (colours.new_tensor(one).reshape(1, _COLOURS, 1, 1) for one in (_MEAN, _SPREAD))
         return torch.cat([self.features((some - mean) / spread) for some in torch.split(colours, _TOGETHER)])
-
-
-def _layers() -> Iterator[nn.Module]:
-    inputs = _COLOURS
-    for outputs in _PLAN:
-        if outputs is None:
-            yield nn.MaxPool2d(2)
-            continue
-        yield nn.Conv2d(inputs, outputs, 3, padding=1)
-        yield nn.ReLU()
-        inputs = outputs
 
 
 def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -109,7 +106,7 @@ def find_weights(model: str, path: str | None) -> CoreWeights | None:
         require(path is None, f"weights is {path} and the model is {model}: accepted is a file for vgg16 alone")
         return None
     if path is None:
-        raise InputError(f"model vgg16 needs weights in [model]: {_wanted()}")
+        raise InputError(f"model vgg16 needs weights in [model]: {_WANTED}")
     file = Path(path).absolute()
     return CoreWeights(str(file), _digest(file))
 
@@ -117,19 +114,16 @@ def find_weights(model: str, path: str | None) -> CoreWeights | None:
 @lru_cache(maxsize=1)
 def load_core(weights: CoreWeights) -> VggCore:
     """Read a frozen core, of which nothing is run; `InputError` if it is another file by now, or lacks tensors."""
-    path = Path(weights.path)
+    path, digest = Path(weights.path), weights.digest
     found = _digest(path)
-    require(
-        found == weights.digest,
-        f"{path} has the SHA-256 digest {found[:16]}... and the run was begun with {weights.digest[:16]}...: accepted "
-        "is the same file",
-    )
+    told = f"{path} has the SHA-256 digest {found[:16]}... and the run was begun with {digest[:16]}..."
+    require(found == digest, f"{told}: accepted is the same file")
     core, tensors = VggCore(), _read(path)
     wanted = core.state_dict()
     for name, like in wanted.items():
         given = tensors.get(name)
         shape = tuple(given.shape) if isinstance(given, Tensor) else "nothing"
-        require(shape == tuple(like.shape), f"{path} has {shape} under {name}: {_wanted()}")
+        require(shape == tuple(like.shape), f"{path} has {shape} under {name}: {_WANTED}")
     core.load_state_dict({name: tensors[name].float() for name in wanted})
     for name, tensor in core.state_dict().items():
         require(bool(torch.isfinite(tensor).all()), f"{path} has numbers that are not finite under {name}")
@@ -144,22 +138,15 @@ def _read(path: Path) -> Mapping[str, Tensor]:
         with without_hints():
             found = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
-        raise InputError(f"{path} holds no tensors that can be read ({type(error).__name__}): {_wanted()}") from error
-    require(isinstance(found, Mapping), f"{path} holds a {type(found).__name__}: {_wanted()}")
+        raise InputError(f"{path} holds no tensors that can be read ({type(error).__name__}): {_WANTED}") from error
+    require(isinstance(found, Mapping), f"{path} holds a {type(found).__name__}: {_WANTED}")
     return found  # type: ignore[no-any-return]
 
 
 def _digest(path: Path) -> str:
-    require(path.suffix in _SUFFIXES, f"weights is {path}: {_wanted()}")
+    require(path.suffix in _SUFFIXES, f"weights is {path}: {_WANTED}")
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise InputError(f"weights {path} cannot be read ({error.strerror}): {_wanted()}") from error
-
-
-def _wanted() -> str:
-    return (
-        "accepted is a file of tensors (.safetensors, or .pt or .pth of torch.save) with the 26 of torchvision's vgg16 "
-        "from features.0.weight (64, 3, 3, 3) to features.28.bias (512,); others are passed over"
-    )
+        raise InputError(f"weights {path} cannot be read ({error.strerror}): {_WANTED}") from error

@@ -25,16 +25,13 @@ world, which spares them the copies that put the outputs of the one product in t
 class Frame:
     """What the stacked layers of one forward pass share."""
 
-    # Each parameter by its name, float32 (worlds, *shape).
-    parameters: Mapping[str, Tensor] = field(default_factory=dict)
-    # `worlds`, `examples`: sizes of the two axes that are merged in the layers' inputs.
-    worlds: int = 1
-    examples: int = 1
+    parameters: Mapping[str, Tensor] = field(default_factory=dict)  # each by its name, float32 (worlds, *shape)
+    worlds: int = 1  # size of the first of the two axes that are merged in the layers' inputs
+    examples: int = 1  # size of the second of them
     recording: bool = False  # whether the layers note their calls for a backward pass
     tape: list["Visit"] = field(default_factory=list)  # the calls that were noted, in order
     features: Tensor | None = None  # the raw input of the model; None before there is one
-    # What was computed from the raw input and can be used again in the next pass.
-    derived: dict[object, Tensor] = field(default_factory=dict)
+    derived: dict[object, Tensor] = field(default_factory=dict)  # computed from the raw input, to be used again
 
     def forget(self) -> None:
         """Drop what was derived from the raw input, whose values may have changed."""
@@ -51,12 +48,9 @@ class Frame:
 
         Parameters
         ----------
-        name
-            Name of what `make` makes.
-        inputs
-            What it is made of.
-        make
-            Returns the same whenever inputs are the same.
+        name, inputs, make
+            The name of what `make` makes; what it is made of; and the function that makes it, which returns the same
+            whenever the inputs are the same.
         """
         if self.features is None or not _same_memory(inputs, self.features):
             return make(inputs)
@@ -110,12 +104,9 @@ class StackedLayer(nn.Module):
 
         Parameters
         ----------
-        inputs
-            What the layer works on, examples of all worlds along the first axis.
-        outputs
-            What the layer made of them.
-        shared
-            Whether all worlds have the same inputs.
+        inputs, outputs, shared
+            What the layer works on, examples of all worlds along the first axis; what it made of them; and whether all
+            worlds have the same inputs.
         """
         if self.frame.recording:
             if not outputs.requires_grad:
@@ -128,10 +119,8 @@ class StackedLayer(nn.Module):
 
         Parameters
         ----------
-        inputs
-            As a visit holds them.
-        shared
-            Whether all worlds have the same inputs.
+        inputs, shared
+            The inputs, as a visit holds them, and whether all worlds have the same.
         """
         raise NotImplementedError("each stacked layer computes its own outputs")
 
@@ -143,10 +132,8 @@ class StackedLayer(nn.Module):
 
         Parameters
         ----------
-        visit
-            A call of this layer.
-        signal
-            Gradients of the losses at its outputs, of their shape.
+        visit, signal
+            A call of this layer, and gradients of the losses at its outputs, of their shape.
         """
         moved = self.frame.split(self.respond(visit.inputs, visit.shared)).flatten(2)
         return (self.frame.split(signal).flatten(2) * moved).sum(2)
@@ -156,10 +143,8 @@ class StackedLayer(nn.Module):
 
         Parameters
         ----------
-        visit
-            A call of this layer.
-        signal
-            Gradients of the losses at its outputs, of their shape.
+        visit, signal
+            As for `products`.
         """
         raise NotImplementedError("each stacked layer computes its own norms")
 
@@ -169,11 +154,9 @@ class StackedLayer(nn.Module):
         Parameters
         ----------
         visit, signal
-            As for `squared_norms`.
-        weights
-            (worlds, examples).
-        kept
-            What `squared_norms` returned beside the norms.
+            As for `products`.
+        weights, kept
+            The weight of every example, (worlds, examples); and what `squared_norms` returned beside the norms.
         """
         raise NotImplementedError("each stacked layer computes its own sums")
 
@@ -194,21 +177,13 @@ class StackedLinear(StackedLayer):
             flat = F.linear(inputs, weight.reshape(-1, weight.shape[2]), None if bias is None else bias.reshape(-1))
             return flat.view(-1, worlds, outs).transpose(0, 1).reshape(-1, outs)
         stacked = inputs.expand(worlds, -1, -1) if shared else frame.split(inputs)
-        product = (
-            torch.bmm(stacked, weight.transpose(1, 2))
-            if bias is None
-            else torch.baddbmm(bias.unsqueeze(1), stacked, weight.transpose(1, 2))
-        )
-        return product.flatten(0, 1)
+        return applied(stacked, weight, None if bias is None else bias.unsqueeze(1)).flatten(0, 1)
 
     def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
         """See `StackedLayer`."""
-        signals = self.frame.split(signal).square().sum(2)
-        inputs = visit.inputs.square().sum(1)
+        signals, inputs = self.frame.split(signal).square().sum(2), visit.inputs.square().sum(1)
         inputs = inputs if visit.shared else self.frame.split(inputs)
-        if self.parameter("bias") is not None:
-            inputs = inputs + 1
-        return signals * inputs, None
+        return signals * (inputs if self.parameter("bias") is None else inputs + 1), None
 
     def weighted_sum(self, visit: Visit, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
         """See `StackedLayer`."""
@@ -220,10 +195,7 @@ class StackedLinear(StackedLayer):
         else:
             inputs = visit.inputs.expand(worlds, -1, -1) if visit.shared else self.frame.split(visit.inputs)
             summed = torch.bmm(transposed, inputs)
-        result = {"weight": summed}
-        if self.parameter("bias") is not None:
-            result["bias"] = weighted.sum(1)
-        return result
+        return {"weight": summed} | ({} if self.parameter("bias") is None else {"bias": weighted.sum(1)})
 
 
 class StackedAffine(StackedLayer):
@@ -242,10 +214,9 @@ class StackedAffine(StackedLayer):
 
     def _aligned(self, parameter: Tensor, standardised: Tensor) -> Tensor:
         """Return a parameter (worlds, *shape) in a shape that broadcasts against values (worlds, examples, ...)."""
-        trailing = standardised.dim() - 2 if isinstance(self.template, nn.GroupNorm) else 0
-        middle = 1 if isinstance(self.template, nn.GroupNorm) else standardised.dim() - parameter.dim() + 1
-        shape = (parameter.shape[0], *([1] * middle), *parameter.shape[1:], *([1] * trailing))
-        return parameter.reshape(shape)
+        left_over = standardised.dim() - parameter.dim()
+        middle, trailing = (1, left_over) if isinstance(self.template, nn.GroupNorm) else (left_over + 1, 0)
+        return parameter.reshape(len(parameter), *([1] * middle), *parameter.shape[1:], *([1] * trailing))
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Normalise each example and apply the scale and shift of every world."""
@@ -286,14 +257,26 @@ class StackedAffine(StackedLayer):
 
 
 def weigh(gradients: Tensor, weights: Tensor) -> Tensor:
-    """Return gradients (worlds, examples, ...) summed over examples with weights (worlds, examples).
+    """Return gradients summed over examples with weights, (worlds, ...).
 
     Parameters
     ----------
-    gradients
-        One for each example, (worlds, examples, ...).
-    weights
-        (worlds, examples).
+    gradients, weights
+        A gradient for each example, (worlds, examples, ...), and its weight, (worlds, examples).
     """
     summed = torch.bmm(weights.unsqueeze(1), gradients.flatten(2))
     return summed.reshape(len(weights), *gradients.shape[2:])
+
+
+def applied(inputs: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
+    """Return inputs W' + b in every world, (worlds, n, outs).
+
+    Parameters
+    ----------
+    inputs, weights, biases
+        What a dense layer reads, (worlds, n, ins); its weights W, (worlds, outs, ins); and its biases b,
+        (worlds, 1, outs), None if it has none.
+    """
+    if biases is None:
+        return torch.bmm(inputs, weights.transpose(1, 2))
+    return torch.baddbmm(biases, inputs, weights.transpose(1, 2))

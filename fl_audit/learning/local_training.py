@@ -25,6 +25,7 @@ from torch import Tensor
 from fl_audit.arrays import Flags, Integers
 from fl_audit.errors import require, require_number
 from fl_audit.learning.chain_training import ChainLayer, chain_updates, fits_one_stretch
+from fl_audit.learning.layers import applied
 from fl_audit.learning.names import LocalOptimizer as LocalOptimizer
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.learning.stacking import cached_rows
@@ -38,20 +39,15 @@ class LocalSchedule:
     batch: int  # records of one step, at least 1; the last step of an epoch takes those that are left
     epochs: int | None = None  # how often each record is used, at least 1; None if `steps` is given
     steps: int | None = None  # how many steps are taken, at least 1; None if `epochs` is given
-    # Plain SGD, or Adam with its usual constants, which begins anew in every round.
-    optimizer: LocalOptimizer = LocalOptimizer.SGD
+    optimizer: LocalOptimizer = LocalOptimizer.SGD  # plain SGD, or Adam with its usual constants, anew in every round
 
     def __post_init__(self) -> None:
-        rate = self.learning_rate
-        require_number("local learning rate is", rate, "positive finite numbers")
+        require_number("local learning rate is", self.learning_rate, "positive finite numbers")
         require_number("local batch is", self.batch, "whole numbers from 1")
-        require(
-            (self.epochs is None) != (self.steps is None),
-            f"local epochs are {self.epochs} and local steps are {self.steps}: accepted is exactly one of the two",
-        )
-        for name, value in (("epochs", self.epochs), ("steps", self.steps)):
-            if value is not None:
-                require_number(f"local {name} are", value, "whole numbers from 1")
+        found = f"local epochs are {self.epochs} and local steps are {self.steps}"
+        require((self.epochs is None) != (self.steps is None), f"{found}: accepted is exactly one of the two")
+        given = "epochs" if self.steps is None else "steps"
+        require_number(f"local {given} are", getattr(self, given), "whole numbers from 1")
 
     def steps_on(self, records: int) -> int:
         """Return how many steps a client takes that has so many records."""
@@ -131,10 +127,8 @@ def trains_stacked(model: StackedModel, records: int, schedule: LocalSchedule) -
     model, records, schedule
         What is trained, number of records in each world, and what a client does on them.
     """
-    if schedule.optimizer is not LocalOptimizer.SGD:
-        return False
-    used = schedule.steps_on(records) * schedule.batch
-    return records > 0 and model.fast and model.chain is not None and fits_one_stretch(records, used)
+    is_sgd, used = schedule.optimizer is LocalOptimizer.SGD, schedule.steps_on(records) * schedule.batch
+    return is_sgd and records > 0 and model.fast and model.chain is not None and fits_one_stretch(records, used)
 
 
 def clip_updates(updates: Tensor, norm: float | Tensor) -> tuple[Tensor, Tensor]:
@@ -179,15 +173,12 @@ def member_batches(present: Flags, schedule: LocalSchedule, draw: np.random.Gene
         As for `local_batches`; the order is the same in all worlds.
     """
     worlds, records = present.shape
-    most = int(present.sum(axis=1).max(initial=0))
-    if most == 0:
-        return ()
-    found: list[Integers] = []
-    wanted = schedule.steps_on(most)
+    most, found = int(present.sum(axis=1).max(initial=0)), list[Integers]()
+    width = -(-most // schedule.batch) * schedule.batch
+    wanted = schedule.steps_on(most) if most else 0
     while len(found) < wanted:
         order = draw.permutation(records)
         rows, places = np.nonzero(present[:, order])
-        width = -(-most // schedule.batch) * schedule.batch
         padded = np.full((worlds, width), -1, dtype=np.int64)
         rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
         padded[rows, rank] = order[places]
@@ -218,9 +209,9 @@ def member_updates(
     steps = [torch.from_numpy(batch).to(models.device) for batch in batches]
     together = max(1, _GROUP_SCALARS // models.shape[1])
     for first in range(0, len(models), together):
-        rows = slice(first, min(len(models), first + together))
+        rows = slice(first, first + together)
         some = (features[rows], labels[rows]) if labels.dim() == 2 else (features, labels)
-        gradients = _gradients(model, *some, rows.stop - rows.start)
+        gradients = _of_chain(model.chain, *some) if model.fast and model.chain is not None else _masked(model, *some)
         moved[rows] = models[rows] - _trained(models[rows], [step[rows] for step in steps], schedule, gradients)
     return moved
 
@@ -245,32 +236,30 @@ def _trained(start: Tensor, steps: Sequence[Tensor], schedule: LocalSchedule, gr
     return weights
 
 
-def _gradients(model: StackedModel, features: Tensor, labels: Tensor, worlds: int) -> Gradients:
-    if model.fast and model.chain is not None:
-        return _of_chain(model.chain, features, labels)
+def _masked(model: StackedModel, features: Tensor, labels: Tensor) -> Gradients:
+    """Return mean gradients of any model, from sums in which the records of other batches do not count."""
 
-    def masked(weights: Tensor, step: Tensor) -> Tensor:
+    def gradients(weights: Tensor, step: Tensor) -> Tensor:
         records = labels.shape[-1]
-        taking_part = torch.zeros(worlds, records + 1, dtype=torch.bool, device=step.device)
-        taking_part.scatter_(1, step.where(step >= 0, records), True)
-        taking_part = taking_part[:, :-1]
+        taking_part = torch.zeros(len(weights), records + 1, dtype=torch.bool, device=step.device)
+        taking_part = taking_part.scatter_(1, step.where(step >= 0, records), True)[:, :-1]
         total = model.clipped_sum(weights, features, labels, None, None, taking_part)
         return total.div_(taking_part.sum(dim=1, keepdim=True).clamp_(min=1))
 
-    return masked
+    return gradients
 
 
 def _of_chain(layers: Sequence[ChainLayer], features: Tensor, labels: Tensor) -> Gradients:
     """Return mean gradients of a chain of dense layers, each world on its own batch, the backward pass written out."""
-    is_own, flat = labels.dim() == 2, features.flatten(2 if labels.dim() == 2 else 1)
+    is_own = labels.dim() == 2
+    flat = features.flatten(2 if is_own else 1)
 
     def gradients(weights: Tensor, step: Tensor) -> Tensor:
         counted, index = step >= 0, step.clamp(min=0)
         place = (torch.arange(len(step), device=step.device).unsqueeze(1), index) if is_own else index
         seen = [flat[place].float()]  # by the first layer, then by what follows each
         for layer in layers:
-            biases, matrix = layer.biases(weights), layer.weights(weights).transpose(1, 2)
-            values = torch.bmm(seen[-1], matrix) if biases is None else torch.baddbmm(biases, seen[-1], matrix)
+            values = applied(seen[-1], layer.weights(weights), layer.biases(weights))
             seen.append(layer.activation.apply(values))
         share = counted / counted.sum(dim=1, keepdim=True).clamp_(min=1)
         wanted = F.one_hot(labels[place], layers[-1].outs)

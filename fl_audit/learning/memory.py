@@ -3,6 +3,7 @@
 import ctypes
 import sys
 from functools import lru_cache
+from typing import Any
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENAS = -1, -3, -8
 _KEPT_BYTES = 2**30
@@ -20,10 +21,7 @@ def keep_freed_memory() -> None:
     of mnist-cnn. All threads share one arena: if every thread had its own, memory would grow with the number of
     batches.
     """
-    if not sys.platform.startswith("linux"):
-        return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
+    if (mallopt := _of_glibc("mallopt")) is not None:
         mallopt(_MMAP_THRESHOLD, _LARGEST_FROM_HEAP)
         mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
         mallopt(_ARENAS, 1)
@@ -36,8 +34,9 @@ def give_back_freed_memory() -> None:
     places that are up to chance. If they were kept, they would add up, and peak memory would grow with the number of
     pieces although none of it is in use.
     """
-    if not sys.platform.startswith("linux"):
-        return
-    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if malloc_trim is not None:
+    if (malloc_trim := _of_glibc("malloc_trim")) is not None:
         malloc_trim(0)
+
+
+def _of_glibc(name: str) -> Any:
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform.startswith("linux") else None

@@ -3,8 +3,7 @@
 import copy
 import inspect
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import pairwise
@@ -28,8 +27,7 @@ class ModelSpec:
     """Which model is meant, and for what data."""
 
     name: str  # a built-in name or `package.module:factory`
-    # Shape of one example, as the part that is trained reads it: behind a frozen core, `core_shape`.
-    feature_shape: tuple[int, ...]
+    feature_shape: tuple[int, ...]  # of one example, as the trained part reads it: behind a frozen core, `core_shape`
     classes: int  # number of classes, at least 2
 
 
@@ -64,9 +62,8 @@ def _mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
     The network of Bernau et al. 2021, section 6, without padding. It has group normalisation (4 groups) in place of
     their batch normalisation, which mixes examples, so that no example has a gradient of its own.
     """
-    require(
-        len(feature_shape) == 3, f"mnist-cnn: examples have shape {tuple(feature_shape)}: accepted are images (C, H, W)"
-    )
+    found = f"mnist-cnn: examples have shape {tuple(feature_shape)}"
+    require(len(feature_shape) == 3, f"{found}: accepted are images (C, H, W)")
     channels, height, width = feature_shape
     require(min(height, width) >= 10, f"mnist-cnn: images are {height}x{width}: accepted are 10x10 and larger")
     pooled = [((side - 2) // 2 - 2) // 2 for side in (height, width)]
@@ -127,10 +124,8 @@ def build_model(spec: ModelSpec) -> nn.Module:
             module = factory(**taken)
     except (Exception, SystemExit) as error:
         raise InputError(f"model {spec.name!r} cannot be built: its function raised {_raised(error)}") from error
-    require(
-        isinstance(module, nn.Module),
-        f"model {spec.name!r} made a {type(module).__name__}: accepted is a torch.nn.Module",
-    )
+    found = f"model {spec.name!r} made a {type(module).__name__}"
+    require(isinstance(module, nn.Module), f"{found}: accepted is a torch.nn.Module")
     check_module(module)
     return module
 
@@ -142,20 +137,14 @@ def model_template(spec: ModelSpec) -> nn.Module:
     factory makes other constants at every call.
     """
 
-    def built() -> nn.Module:
-        with _torch_draws_from(generator(0, Purpose.INITIAL_WEIGHTS)):
-            return build_model(spec)
-
-    template = built()
+    template = _drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS))
     constants = set_aside_frozen(copy.deepcopy(template))
     if constants:
-        again = set_aside_frozen(built())
+        again = set_aside_frozen(_drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS)))
         differing = [name for name, value in constants.items() if not torch.equal(value, again[name])]
-        require(
-            not differing,
-            f"model {spec.name!r} makes {', '.join(differing[:3])} anew at every call, and nobody trains them: "
-            "accepted are frozen parameters and buffers that are loaded from a file, or drawn by torch",
-        )
+        found = f"model {spec.name!r} makes {', '.join(differing[:3])} anew at every call, and nobody trains them"
+        accepted = "accepted are frozen parameters and buffers that are loaded from a file, or drawn by torch"
+        require(not differing, f"{found}: {accepted}")
     return template
 
 
@@ -168,15 +157,11 @@ def import_factory(name: str) -> Callable[..., nn.Module]:
         raise InputError(f"model {name!r}: {error}") from error
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) and error.name else ""
-        if missing and not f"{module_name}.".startswith(f"{missing}."):
-            raise InputError(
-                f"model {name!r} cannot be imported: it needs the package {missing!r}, which is not installed"
-            ) from error
-        accepted = ": accepted is 'package.module:factory'"
         is_place = isinstance(error, ModuleNotFoundError | AttributeError | ValueError | TypeError)
-        raise InputError(
-            f"model {name!r} cannot be imported ({_raised(error)}){accepted if is_place else ''}"
-        ) from error
+        why = f" ({_raised(error)})" + (": accepted is 'package.module:factory'" if is_place else "")
+        if missing and not f"{module_name}.".startswith(f"{missing}."):
+            why = f": it needs the package {missing!r}, which is not installed"
+        raise InputError(f"model {name!r} cannot be imported{why}") from error
     require(callable(factory), f"model {name!r} is not callable: accepted is a function that returns a torch.nn.Module")
     return factory  # type: ignore[no-any-return]
 
@@ -192,16 +177,15 @@ def _raised(error: BaseException) -> str:
     return (kind if words == kind else f"{kind}: {words}") + place
 
 
-@contextmanager
-def _torch_draws_from(source: np.random.Generator) -> Iterator[None]:
-    """Seed torch's default generator from `source` inside the block, and restore its state afterwards.
+def _drawn(spec: ModelSpec, source: np.random.Generator) -> nn.Module:
+    """Build a model whose draws by torch come from a source; the state of torch's default generator stays.
 
     Constructors of modules take no generator, so this is the only way to decide the initial weights of any module.
     """
     state = torch.Generator().manual_seed(int(source.integers(2**63))).get_state()
     with torch.random.fork_rng(devices=[]):
         torch.set_rng_state(state)
-        yield
+        return build_model(spec)
 
 
 def initial_models(spec: ModelSpec, seed: int, worlds: Sequence[int]) -> Tensor:
@@ -214,8 +198,7 @@ def initial_models(spec: ModelSpec, seed: int, worlds: Sequence[int]) -> Tensor:
     """
     rows = []
     for world in worlds:
-        with _torch_draws_from(generator(seed, Purpose.INITIAL_WEIGHTS, world=world)):
-            module = build_model(spec)
+        module = _drawn(spec, generator(seed, Purpose.INITIAL_WEIGHTS, world=world))
         set_aside_frozen(module)
         rows.append(ParameterLayout.of(module).flatten(dict(module.named_parameters())))
     return torch.stack(rows)

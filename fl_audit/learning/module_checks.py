@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, first_line, require
 
-_BATCH_STATISTICS = (nn.modules.batchnorm._BatchNorm, nn.SyncBatchNorm)
 PROBE_EXAMPLES = 3
 _MODE_EXAMPLES, _MODE_DRAWS = 16, 4
 """So many examples and draws that dropout with a probability of a few percent is noticed."""
@@ -29,40 +28,27 @@ def check_module(module: nn.Module) -> None:
         message says what to use instead.
     """
     for name, layer in module.named_modules():
-        kind = type(layer).__name__
-        if isinstance(layer, _BATCH_STATISTICS):
-            raise InputError(
-                f"layer {name!r} is a {kind}, which mixes the examples of a batch, so one record has no gradient "
-                f"of its own: use torch.nn.GroupNorm or torch.nn.LayerNorm instead"
-            )
-        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
-            raise InputError(
-                f"layer {name!r} is a {kind}, whose random masks no party could recompute: remove it or set p = 0"
-            )
-        if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats:
-            raise InputError(f"layer {name!r} tracks running statistics over batches: use track_running_stats=False")
-    _check_parameters(module)
-
-
-def _check_parameters(module: nn.Module) -> None:
+        found = f"layer {name!r} is a {type(layer).__name__}"
+        mixes = isinstance(layer, (nn.modules.batchnorm._BatchNorm, nn.SyncBatchNorm))
+        why = "which mixes the examples of a batch, so one record has no gradient of its own"
+        require(not mixes, f"{found}, {why}: use torch.nn.GroupNorm or torch.nn.LayerNorm instead")
+        draws = isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0
+        require(not draws, f"{found}, whose random masks no party could recompute: remove it or set p = 0")
+        found = f"layer {name!r} tracks running statistics over batches"
+        tracks = isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats
+        require(not tracks, f"{found}: use track_running_stats=False")
     named = dict(module.named_parameters())
     require(bool(named), "the model has no parameters: accepted is a model that can learn")
     for name, parameter in named.items():
-        require(
-            not isinstance(parameter, UninitializedParameter),
-            f"parameter {name!r} belongs to a lazy layer, which has no shape until it first runs: name the number of "
-            f"inputs, as torch.nn.Linear(inputs, outputs) does",
-        )
-        require(
-            parameter.dtype is torch.float32,
-            f"parameter {name!r} is of type {str(parameter.dtype).removeprefix('torch.')}: accepted is float32, which "
-            f"module.float() makes of it",
-        )
-        require(
-            parameter.device.type == "cpu",
-            f"parameter {name!r} is on device {parameter.device}: accepted is cpu; device in [run] says where clients "
-            f"compute",
-        )
+        is_lazy, found = isinstance(parameter, UninitializedParameter), f"parameter {name!r} belongs to a lazy layer"
+        remedy = "name the number of inputs, as torch.nn.Linear(inputs, outputs) does"
+        require(not is_lazy, f"{found}, which has no shape until it first runs: {remedy}")
+        kind = f"parameter {name!r} is of type {str(parameter.dtype).removeprefix('torch.')}"
+        is_single = parameter.dtype is torch.float32
+        require(is_single, f"{kind}: accepted is float32, which module.float() makes of it")
+        place = f"parameter {name!r} is on device {parameter.device}"
+        on_cpu = parameter.device.type == "cpu"
+        require(on_cpu, f"{place}: accepted is cpu; device in [run] says where clients compute")
     trained = any(parameter.requires_grad for parameter in named.values())
     require(trained, "all parameters of the model are frozen: accepted is a model some of whose parameters are trained")
 
@@ -98,11 +84,8 @@ def check_outputs(module: nn.Module, feature_shape: tuple[int, ...], classes: in
         f"the model gives outputs of shape {tuple(together.shape)} for {PROBE_EXAMPLES} examples, or mixes examples: "
         f"accepted are outputs of shape ({PROBE_EXAMPLES}, {classes}), of which each row depends on one example",
     )
-    require(
-        together.shape[1] == classes,
-        f"the model has {together.shape[1]} outputs and the data has {classes} classes: accepted is one output for "
-        f"each class",
-    )
+    found = f"the model has {together.shape[1]} outputs and the data has {classes} classes"
+    require(together.shape[1] == classes, f"{found}: accepted is one output for each class")
     _refuse_another_in_training(module, torch.rand(_MODE_EXAMPLES, *feature_shape, generator=source))
 
 
@@ -149,8 +132,7 @@ def _alike(left: Tensor, right: Tensor) -> bool:
 
 def said(error: BaseException) -> str:
     """Return the first line of an error's message, or the name of its type where the message is empty."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines and not isinstance(error, SystemExit) else type(error).__name__
+    return type(error).__name__ if isinstance(error, SystemExit) else first_line(error)
 
 
 _hints = threading.Lock()

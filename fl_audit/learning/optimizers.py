@@ -27,19 +27,15 @@ class ServerOptimizer:
     kind: OptimizerKind  # SGD, heavy-ball momentum, or Adam (Kingma & Ba 2015, with bias correction)
     learning_rate: float  # step size eta, positive
     momentum: float = 0.9  # share of the last step that momentum keeps, in [0, 1)
-    # `beta1`, `beta2`, `epsilon`: Adam's constants: shares in [0, 1), and a positive number.
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-8
+    beta1: float = 0.9  # share of the mean gradient so far that Adam keeps, in [0, 1)
+    beta2: float = 0.999  # share of the mean square so far that Adam keeps, in [0, 1)
+    epsilon: float = 1e-8  # of Adam, positive
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "epsilon"):
-            value = getattr(self, name)
-            label = name.replace("_", " ")
-            require_number(f"{label} is", value, "positive finite numbers")
+        require_number("learning rate is", self.learning_rate, "positive finite numbers")
+        require_number("epsilon is", self.epsilon, "positive finite numbers")
         for name in ("momentum", "beta1", "beta2"):
-            value = getattr(self, name)
-            require_number(f"{name} is", value, "numbers from 0 to below 1")
+            require_number(f"{name} is", getattr(self, name), "numbers from 0 to below 1")
 
     @property
     def models_to_invert(self) -> int:
@@ -70,10 +66,8 @@ def step(
 
     Parameters
     ----------
-    optimizer
-        The rule.
-    models, gradients
-        Float32 tensors (worlds, parameters).
+    optimizer, models, gradients
+        The rule, and float32 tensors (worlds, parameters).
     state
         The state of the round before, which is returned anew; `OptimizerState()` in the first round.
     denominator

@@ -12,10 +12,9 @@ and without the record the rate, the number of steps and the mean batch are the 
 
 import copy
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,7 +49,7 @@ class PrivateSteps:
 
     schedule: LocalSchedule  # learning rate, mean batch, and epochs or steps
     clipping_norm: float  # C, largest L2 norm of a record's gradient in a step, positive
-    # z: every step adds N(0, (z C)^2 I) to the sum of clipped gradients. At least 0; 0 promises nothing.
+    # z, from 0: every step adds N(0, (z C)^2 I) to the sum of clipped gradients. 0 promises nothing.
     noise_multiplier: float
 
     def count(self, records: int) -> int:
@@ -85,10 +84,8 @@ class PrivateUpdates:
     """What came of a round of private training."""
 
     updates: Tensor  # theta_start - theta_end, float32 (worlds, parameters)
-    # State of Opacus' accountant after it, as JSON; that of one world, for all have taken the same steps.
-    accountant: str
-    # How many steps took each canary record, float64 (worlds, canaries); None where there are none.
-    times: Floats | None = None
+    accountant: str  # state of Opacus' accountant after it, as JSON, which is the same in all worlds
+    times: Floats | None = None  # how many steps took each canary record, float64 (worlds, canaries); None without any
 
 
 @dataclass(frozen=True)
@@ -139,9 +136,8 @@ def private_updates(
         for row, source in enumerate(sources):
             if canaries is not None and times is not None:
                 times[row] = world.take_up(canaries, row)
-            updates[row], state = world.train(
-                models[row].cpu(), source, None if present is None else torch.from_numpy(present[row]), accountant
-            )
+            there = None if present is None else torch.from_numpy(present[row])
+            updates[row], state = world.train(models[row].cpu(), source, there, accountant)
     assert state is not None, "there is a world at least"
     return PrivateUpdates(updates.to(models.device), state, times)
 
@@ -219,8 +215,9 @@ class _World:
         if accountant is not None:
             engine.accountant.load_state_dict(json.loads(accountant))
         optimizer, loader = self._made_private(engine, source, present)
-        count = self._steps.count(len(self._labels))
-        for number, slots in enumerate(islice(_endless(loader), count)):
+        # Without end: an epoch of Opacus' sampler may be a step short, by rounding of 1 / (1 / steps).
+        samples = chain.from_iterable(repeat(loader))
+        for number, slots in enumerate(islice(samples, self._steps.count(len(self._labels)))):
             self._step(optimizer, slots, self._extra[number] if self._extra else None)
         end = self._layout.flatten(self._parameters)
         return start - end, json.dumps(engine.accountant.state_dict())
@@ -230,12 +227,17 @@ class _World:
     ) -> tuple["DPOptimizer", DataLoader[Any]]:
         schedule, records = self._steps.schedule, len(self._labels)
         samples, noise = torch_generator(source), torch_generator(source)
-        collate = partial(_of_present, present)
+
+        def of_present(items: Sequence[tuple[Tensor]]) -> Tensor:
+            """Return the places of a sample's records, without those that are absent."""
+            slots = torch.stack([place for (place,) in items])
+            return slots if present is None else slots[present[slots]]
+
         try:
             self._module, optimizer, loader = engine.make_private(
                 module=self._module,
                 optimizer=torch.optim.SGD(self._parameters.values(), lr=schedule.learning_rate),
-                data_loader=DataLoader(self._slots, schedule.batch, collate_fn=collate, generator=samples),
+                data_loader=DataLoader(self._slots, schedule.batch, collate_fn=of_present, generator=samples),
                 noise_multiplier=self._steps.noise_multiplier,
                 max_grad_norm=self._steps.clipping_norm,
                 noise_generator=noise,
@@ -273,15 +275,3 @@ class _World:
                 extra = None
             optimizer.step()
         optimizer.zero_grad()
-
-
-def _endless(loader: DataLoader[Any]) -> Iterator[Tensor]:
-    """Yield samples without end: an epoch of Opacus' sampler may be a step short, by rounding of 1 / (1 / steps)."""
-    while True:
-        yield from loader
-
-
-def _of_present(present: Tensor | None, items: Sequence[tuple[Tensor]]) -> Tensor:
-    """Return the places of a sample's records, without those that are absent."""
-    slots = torch.stack([place for (place,) in items])
-    return slots if present is None else slots[present[slots]]

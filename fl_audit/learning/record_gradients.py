@@ -16,7 +16,6 @@ from torch import Tensor
 
 from fl_audit.errors import require
 from fl_audit.learning import stacked
-from fl_audit.learning.layers import Visit
 from fl_audit.learning.sampling import Portion
 from fl_audit.learning.stacked import StackedModel
 
@@ -25,24 +24,15 @@ class RecordGradientSummary(NamedTuple):
     """What is known of the gradient of every record's loss, without clipping."""
 
     norms: Tensor  # lengths over all parameters together, at least 0, float32 (worlds, n)
-    products: Tensor  # inner products with one vector for each world, float32 (worlds, n)
-
-
-def gradient_norms(model: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-    """Return ||g||, g the gradient of one record's cross-entropy, over all parameters together, float32 (worlds, n).
-
-    Parameters
-    ----------
-    model, models, features, labels
-        As for `record_gradients`; the result has the relative error of float32 sums.
-    """
-    return _measured(model, models, features, labels, None).norms
+    products: Tensor  # inner products with one vector for each world, float32 (worlds, n); 0 where none was given
 
 
 def record_gradients(
-    model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, vectors: Tensor
+    model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, vectors: Tensor | None = None
 ) -> RecordGradientSummary:
     """Return ||g|| and <v, g>, g the gradient of one record's cross-entropy and v a vector of its world.
+
+    Raises `InputError` if shapes do not fit. The work is done in passes that fit the budgets of memory.
 
     Parameters
     ----------
@@ -51,8 +41,9 @@ def record_gradients(
     features, labels
         Features of the records, float32 (n, *shape), n may be 0; and their classes, int64 (n,).
     vectors
-        One for each world, finite, (worlds, parameters); it is read in float32. Products have the error of float32
-        sums: relative to ||v|| ||g||, not to a product that may be far smaller.
+        One for each world, finite, (worlds, parameters); it is read in float32. None, where only the norms are wanted,
+        spares the products, which are then 0. Norms have the relative error of float32 sums; that of products is
+        relative to ||v|| ||g||, not to a product that may be far smaller.
 
     Examples
     --------
@@ -62,42 +53,30 @@ def record_gradients(
     >>> round(float(found.norms), 4), round(float(found.products), 4)  # of the gradient (-3, -4, 3, 4) / 2
     (3.5355, -1.5)
     """
-    return _measured(model, models, features, labels, vectors)
-
-
-def _measured(
-    model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, vectors: Tensor | None
-) -> RecordGradientSummary:
-    """Return lengths and, where there are vectors, products, in passes that fit the budgets of memory."""
     size = model.layout.size
     fits = models.dim() == 2 and models.shape[1] == size
     require(fits, f"models have shape {tuple(models.shape)}: accepted is (worlds, {size}), as the model has parameters")
-    require(
-        len(features) == len(labels), f"{len(features)} features and {len(labels)} labels: accepted are equally many"
-    )
+    found = f"{len(features)} features and {len(labels)} labels"
+    require(len(features) == len(labels), f"{found}: accepted are equally many")
     given, accepted = tuple((models if vectors is None else vectors).shape), tuple(models.shape)
     require(given == accepted, f"vectors have shape {given}: accepted is {accepted}, one for each model")
-    found = RecordGradientSummary(*(models.new_empty(len(models), len(labels)) for _ in range(2)))
+    norms, products = (models.new_zeros(len(models), len(labels)) for _ in range(2))
     for rows, some in model.passes(len(models), len(labels)):
         if model.fast:
             taped = model.backward(models[rows], Portion(features[some], labels[some]))
             with torch.no_grad():
                 squares = [visit.layer.squared_norms(visit, signal)[0] for visit, signal in taped]
-                found.norms[rows, some] = torch.stack(squares).sum(0).sqrt_()
+                norms[rows, some] = torch.stack(squares).sum(0).sqrt_()
                 if vectors is not None:
-                    found.products[rows, some] = _products(taped, model.layout.views(vectors[rows].float()))
+                    taped[0][0].layer.frame.parameters = model.layout.views(vectors[rows].float())  # all layers' frame
+                    each = [visit.layer.products(visit, signal) for visit, signal in taped]
+                    products[rows, some] = torch.stack(each).sum(0)
             continue
         together = max(1, stacked.GRADIENT_BUDGET // models[rows].numel())
         for first in range(some.start, some.stop, together):
             part = slice(first, min(some.stop, first + together))
             gradients = model.example_gradients(models[rows], Portion(features[part], labels[part]))
-            found.norms[rows, part] = torch.linalg.vector_norm(gradients, dim=2)
+            norms[rows, part] = torch.linalg.vector_norm(gradients, dim=2)
             if vectors is not None:
-                found.products[rows, part] = torch.bmm(gradients, vectors[rows].float().unsqueeze(2)).squeeze(2)
-    return found
-
-
-def _products(taped: list[tuple[Visit, Tensor]], vectors: dict[str, Tensor]) -> Tensor:
-    for visit, _ in taped:
-        visit.layer.frame.parameters = vectors
-    return torch.stack([visit.layer.products(visit, signal) for visit, signal in taped]).sum(0)
+                products[rows, part] = torch.bmm(gradients, vectors[rows].float().unsqueeze(2)).squeeze(2)
+    return RecordGradientSummary(norms, products)

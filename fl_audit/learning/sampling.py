@@ -23,12 +23,9 @@ of 0.4 (104-6-6-2), 0.55 (logistic), 0.9 (the CNN on MNIST) and 0.95 (600-128-10
 class Portion:
     """The examples of one pass."""
 
-    # `features`, `labels`: shared by all worlds, (n, *shape) and (n,), or each world's own, (worlds, n, *shape) and
-    # (worlds, n).
-    features: Tensor
-    labels: Tensor
-    # Float32 (worlds, n), 1 where an example counts and 0 where it does not; None if all count.
-    counted: Tensor | None = None
+    features: Tensor  # shared by all worlds, (n, *shape), or each world's own, (worlds, n, *shape)
+    labels: Tensor  # their classes, (n,) or (worlds, n)
+    counted: Tensor | None = None  # float32 (worlds, n), 1 where an example counts, else 0; None if all count
 
     @property
     def is_own(self) -> bool:
@@ -48,10 +45,9 @@ class Portion:
 
     def take(self, some: slice) -> "Portion":
         """Return some of the examples of every world."""
+        place = (slice(None), some) if self.is_own else some
         counted = None if self.counted is None else self.counted[:, some]
-        if self.is_own:
-            return Portion(self.features[:, some], self.labels[:, some], counted)
-        return Portion(self.features[some], self.labels[some], counted)
+        return Portion(self.features[place], self.labels[place], counted)
 
 
 @dataclass(frozen=True)
@@ -67,10 +63,9 @@ class Workload(Portion):
 
         Parameters
         ----------
-        features, labels
-            All examples, as for `Workload`.
-        taking_part
-            Bool (worlds, n), which examples are in each world's sample; None means all of them.
+        features, labels, taking_part
+            All examples, as for `Workload`; and bool (worlds, n), which of them are in each world's sample; None means
+            all of them.
         """
         if taking_part is None:
             return cls(features, labels)

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from math import ceil
 
 import torch
 import torch.nn.functional as F
@@ -118,11 +117,9 @@ class StackedModel:
         ----------
         models
             Float32 tensor (worlds, parameters), as is returned.
-        features
-            Features of the examples, float32 (n, *shape), n may be 0; or each world's own, (worlds, n, *shape), then of
-            a type that may take less memory, see `Workload`.
-        labels
-            Their classes, int64 (n,); or each world's own, (worlds, n).
+        features, labels
+            Features of the examples, float32 (n, *shape), n may be 0, and their classes, int64 (n,); or each world's
+            own, (worlds, n, *shape), then of a type that may take less memory, see `Workload`, and (worlds, n).
         clipping_norm
             C, positive; the norm runs over all parameters together. None sums the gradients as they are.
         batch_worlds
@@ -132,27 +129,23 @@ class StackedModel:
         taking_part
             Bool tensor (worlds, n): the examples over which each world sums; None means all of them.
         """
-        self._parts.frame.forget()
         way = self._clipped_sum_fast if self.fast else self._clipped_sum_generic
         work = Workload.of(features, labels, taking_part)
         is_shared = taking_part is None and not work.is_own
         assert batch_worlds is None or is_shared, "a part of a batch has not the shapes of its samples or own records"
-        if work.width == 0:
-            return torch.zeros_like(models)
-        total = torch.empty_like(models)
-        for some in self._portions(work.width):
-            for rows in self._passes(len(models), some.stop - some.start):
-                worlds = rows.stop - rows.start
-                full = min(self.worlds_per_pass(some.stop - some.start), (batch_worlds or len(models)) - rows.start)
-                padded, part = models[rows], work.portion(rows, some)
-                if full > worlds:
-                    padded = torch.cat([padded, padded[-1:].expand(full - worlds, -1)])
-                found = total[rows] if some.start == 0 and full == worlds else torch.empty_like(padded)
-                way(padded, part, clipping_norm, found)
-                if some.start > 0:
-                    total[rows] += found[:worlds]
-                elif full > worlds:
-                    total[rows] = found[:worlds]
+        total = torch.empty_like(models) if work.width else torch.zeros_like(models)
+        for rows, some in self.passes(len(models), work.width):
+            worlds = rows.stop - rows.start
+            full = min(self.worlds_per_pass(some.stop - some.start), (batch_worlds or len(models)) - rows.start)
+            padded, part = models[rows], work.portion(rows, some)
+            if full > worlds:
+                padded = torch.cat([padded, padded[-1:].expand(full - worlds, -1)])
+            found = total[rows] if some.start == 0 and full == worlds else torch.empty_like(padded)
+            way(padded, part, clipping_norm, found)
+            if some.start > 0:
+                total[rows] += found[:worlds]
+            elif full > worlds:
+                total[rows] = found[:worlds]
         return total
 
     def mean_gradients(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
@@ -178,12 +171,11 @@ class StackedModel:
         models, features
             Float32 (worlds, parameters), and features that all worlds share, (n, *shape).
         """
-        self._parts.frame.forget()
-        portions = []
-        for some in self._portions(len(features)):
-            passes = self._passes(len(models), some.stop - some.start)
-            found = [self._logits_pass(models[rows], features[some]) for rows in passes]
-            portions.append(found[0] if len(found) == 1 else torch.cat(found))
+        found: dict[int, list[Tensor]] = {}
+        for rows, some in self.passes(len(models), len(features)):
+            found.setdefault(some.start, []).append(self._logits_pass(models[rows], features[some]))
+        portions = [one[0] if len(one) == 1 else torch.cat(one) for one in found.values()]
+        del found  # logits of many worlds take memory: no more than two copies are held
         return portions[0] if len(portions) == 1 else torch.cat(portions, dim=1)
 
     def losses(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
@@ -209,20 +201,11 @@ class StackedModel:
             How many there are.
         """
         self._parts.frame.forget()
-        for some in self._portions(examples):
-            for rows in self._passes(worlds, some.stop - some.start):
-                yield rows, some
-
-    def _portions(self, examples: int) -> Iterator[slice]:
-        """Divide examples into portions of which one world's activations fit the budget of a pass."""
-        width = self.examples_per_pass
-        for first in range(0, examples, width):
-            yield slice(first, min(examples, first + width))
-
-    def _passes(self, worlds: int, examples: int) -> Iterator[slice]:
-        width = self.worlds_per_pass(examples)
-        for index in range(ceil(worlds / width)):
-            yield slice(index * width, min(worlds, (index + 1) * width))
+        for start in range(0, examples, self.examples_per_pass):
+            some = slice(start, min(examples, start + self.examples_per_pass))
+            width = self.worlds_per_pass(some.stop - some.start)
+            for first in range(0, worlds, width):
+                yield slice(first, min(worlds, first + width)), some
 
     def _run_stacked(
         self, parameters: dict[str, Tensor], features: Tensor, examples: int, recording: bool
@@ -241,8 +224,7 @@ class StackedModel:
         with torch.no_grad():
             if not self.fast:
                 # One world at a time: recurrent layers have no rule for vmap without gradients.
-                views = [self.layout.views(model.unsqueeze(0)) for model in models]
-                one_by_one = [{name: value[0] for name, value in parameters.items()} for parameters in views]
+                one_by_one = map(self.layout.of_one, models)
                 with without_hints():
                     return torch.stack([functional_call(self.template, values, (features,)) for values in one_by_one])
             merged, frame = self._run_stacked(self.layout.views(models), features, len(features), recording=False)
@@ -254,9 +236,8 @@ class StackedModel:
         with without_hints():
             if len(models) > 1 and not self.fast:
                 axis = 0 if portion.is_own else None
-                each_world = vmap(grad(self._summed_loss), (0, axis, axis))
-                gradients: dict[str, Tensor] = each_world(views, portion.features, portion.labels)
-                return gradients
+                gradients = vmap(grad(self._summed_loss), (0, axis, axis))(views, portion.features, portion.labels)
+                return dict(gradients)
             leaves = {name: view.detach().requires_grad_() for name, view in views.items()}
             features, labels = portion.merged(len(models))
             with torch.enable_grad():
@@ -324,8 +305,7 @@ class StackedModel:
         """
 
         def loss(parameters: dict[str, Tensor], example: Tensor, label: Tensor) -> Tensor:
-            logits = functional_call(self.template, parameters, (example.unsqueeze(0),))
-            return F.cross_entropy(logits, label.unsqueeze(0))
+            return self._summed_loss(parameters, example.unsqueeze(0), label.unsqueeze(0))
 
         worlds_axis = 0 if portion.is_own else None
         per_world = vmap(vmap(grad(loss), in_dims=(None, 0, 0)), in_dims=(0, worlds_axis, worlds_axis))
@@ -362,11 +342,10 @@ class StackedModel:
         """Return the sums of gradients clipped to norm 1, by a backward pass for each example of each world."""
         sums = torch.zeros_like(models)
         for total, model in zip(sums, models, strict=True):
-            values = {name: value[0] for name, value in self.layout.views(model.unsqueeze(0)).items()}
+            values = self.layout.of_one(model)
             parameters = {name: value.detach().requires_grad_() for name, value in values.items()}
             for example, label in zip(portion.features, portion.labels, strict=True):
-                logits = functional_call(self.template, parameters, (example.unsqueeze(0),))
-                loss = F.cross_entropy(logits, label.unsqueeze(0))
+                loss = self._summed_loss(parameters, example.unsqueeze(0), label.unsqueeze(0))
                 gradients = torch.autograd.grad(loss, list(parameters.values()))
                 gradient = self.layout.flatten(dict(zip(parameters, gradients, strict=True)))
                 total += _weights(gradient.square().sum(), 1.0, None) * gradient

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor, nn
@@ -66,9 +67,7 @@ def _stacked_layer(module: nn.Module, frame: Frame, prefix: str) -> StackedLayer
     match module:
         case nn.Linear():
             return StackedLinear(frame, prefix)
-        case nn.Conv2d() if (
-            module.groups == 1 and module.padding_mode == "zeros" and not isinstance(module.padding, str)
-        ):
+        case nn.Conv2d(groups=1, padding_mode="zeros") if not isinstance(module.padding, str):
             return StackedConv2d(frame, prefix, module)
         case nn.GroupNorm() | nn.LayerNorm() if module.weight is not None:
             return StackedAffine(frame, prefix, module)
@@ -112,16 +111,17 @@ class ParameterLayout:
 
     def slices(self) -> dict[str, slice]:
         """Return the columns of a flat vector that hold each parameter, by its name."""
-        result, start = {}, 0
-        for name, shape in zip(self.names, self.shapes, strict=True):
-            result[name] = slice(start, start + math.prod(shape))
-            start += math.prod(shape)
-        return result
+        ends = accumulate(map(math.prod, self.shapes), initial=0)
+        return {name: slice(start, end) for name, (start, end) in zip(self.names, pairwise(ends), strict=True)}
 
     def views(self, models: Tensor) -> dict[str, Tensor]:
         """Return each parameter of stacked models (worlds, parameters) as a view of shape (worlds, *shape)."""
         placed = zip(self.slices().items(), self.shapes, strict=True)
         return {name: models[:, columns].view(len(models), *shape) for (name, columns), shape in placed}
+
+    def of_one(self, model: Tensor) -> dict[str, Tensor]:
+        """Return each parameter of one model (parameters,) as a view of its own shape."""
+        return {name: value[0] for name, value in self.views(model.unsqueeze(0)).items()}
 
     def flatten(self, parameters: Mapping[str, Tensor]) -> Tensor:
         """Return one model's parameters as one float32 vector."""

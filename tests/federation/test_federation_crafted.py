@@ -16,7 +16,7 @@ from experiments.runs.run import run_audit
 from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
 from fl_audit.game.initial_weights import InitialWeights, pretraining_examples, starting_models
-from fl_audit.learning.record_gradients import gradient_norms
+from fl_audit.learning.record_gradients import record_gradients
 from fl_audit.report.finding import RunContents
 
 NORM = 3.0
@@ -112,7 +112,7 @@ def test_pretrained_weights_are_the_same_everywhere_and_leave_small_gradients(
     drawn, trained = (starting_models(game, kind, 0, range(3)) for kind in InitialWeights)
     assert (trained == trained[0]).all()
     before, after = (
-        float(gradient_norms(game.model, models, game.common.features, game.common.labels).mean())
+        float(record_gradients(game.model, models, game.common.features, game.common.labels).norms.mean())
         for models in (drawn, trained)
     )
     assert after < before / 3

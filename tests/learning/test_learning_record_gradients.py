@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fl_audit.errors import InputError
 from fl_audit.learning import stacked
-from fl_audit.learning.record_gradients import gradient_norms, record_gradients
+from fl_audit.learning.record_gradients import record_gradients
 from fl_audit.learning.stacked import StackedModel
 
 CLOSE = 5e-6
@@ -22,7 +22,7 @@ def _assert_right(model: StackedModel, models: Tensor, features: Tensor, labels:
     norms, lengths = gradients.norm(dim=2), vectors.double().norm(dim=1, keepdim=True)
     products = torch.einsum("wnp,wp->wn", gradients, vectors.double())
     both = record_gradients(model, models, features, labels, vectors)
-    for found in (both.norms, gradient_norms(model, models, features, labels)):
+    for found in (both.norms, record_gradients(model, models, features, labels).norms):
         assert found.dtype == torch.float32
         assert float(((found - norms).abs() / norms).max()) < CLOSE
     assert both.products.dtype == torch.float32
@@ -102,7 +102,7 @@ def test_no_record_needs_no_pass() -> None:
 def test_a_clipped_sum_follows_from_them() -> None:
     """||sum of g min(1, C / ||g||)||^2 is the sum of its products with the clipped gradients."""
     model, models, features, labels = _setting("mnist-cnn")
-    clipping_norm = float(gradient_norms(model, models, features, labels).median())
+    clipping_norm = float(record_gradients(model, models, features, labels).norms.median())
     total = model.clipped_sum(models, features, labels, clipping_norm)
     norms, products = record_gradients(model, models, features, labels, total)
     squared = (products * (clipping_norm / norms).clamp(max=1)).sum(1)

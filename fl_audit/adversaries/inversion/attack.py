@@ -30,13 +30,11 @@ class Descent:
     step: float = 0.1  # of each pixel, in the first three eighths; positive
     smoothness: float = 0.01  # weight of the total variation, from 0
     restarts: int = 1  # from how many starts, of which the one counts that fits best; at least 1
-    # When the search ends wherever it is, positive; results then depend on the speed of the machine.
-    seconds: float = math.inf
+    seconds: float = math.inf  # when the search ends anyway, positive; results then depend on the machine's speed
 
     def __post_init__(self) -> None:
         for name in ("iterations", "restarts"):
-            count = getattr(self, name)
-            require_number(f"{name} are", count, "whole numbers from 1")
+            require_number(f"{name} are", getattr(self, name), "whole numbers from 1")
         require_number("step is", self.step, "positive numbers")
         require_number("smoothness is", self.smoothness, "numbers from 0")
         require_number("seconds are", self.seconds, "positive numbers")
@@ -77,8 +75,14 @@ def descended(
     on_step
         Is told how many iterations of all starts are done.
     """
-    started, best, fit = time.monotonic(), None, None
-    objective = _objective(shared, descent.smoothness)
+    started, found = time.monotonic(), None
+
+    def objective(pictures: Tensor, labels: Tensor, seen: Tensor) -> Tensor:
+        update = shared.of(pictures, labels)
+        # The norm of an update of zero has no gradient.
+        lengths = torch.sqrt((update.square().sum() * seen.square().sum()).clamp(min=1e-30))
+        return 1 - torch.dot(update, seen) / lengths + descent.smoothness * total_variation(pictures)
+
     together = max(1, CACHE_BUDGET // (labels.shape[1] * seen.shape[1]))
     slopes, fits = (vmap(found, chunk_size=together) for found in (grad(objective), objective))
     shape = (*labels.shape, *shared.model.feature_shape)
@@ -95,26 +99,15 @@ def descended(
             on_step(restart * descent.iterations + iteration + 1)
             if time.monotonic() - started > descent.seconds:
                 break
-        found = fits(pictures, labels, seen)
-        if best is None or fit is None:
-            best, fit = pictures, found
-        else:
-            is_better = found < fit
-            best[is_better], fit = pictures[is_better], torch.minimum(found, fit)
+        fit = fits(pictures, labels, seen)
+        best, least = (pictures, fit) if found is None else found
+        is_better = fit < least
+        best[is_better] = pictures[is_better]
+        found = best, torch.minimum(fit, least)
         if time.monotonic() - started > descent.seconds:
             break
-    assert best is not None, "there is a start"
-    return best
-
-
-def _objective(shared: SharedUpdate, smoothness: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    def objective(pictures: Tensor, labels: Tensor, seen: Tensor) -> Tensor:
-        update = shared.of(pictures, labels)
-        # The norm of an update of zero has no gradient.
-        lengths = torch.sqrt((update.square().sum() * seen.square().sum()).clamp(min=1e-30))
-        return 1 - torch.dot(update, seen) / lengths + smoothness * total_variation(pictures)
-
-    return objective
+    assert found is not None, "there is a start"
+    return found[0]
 
 
 MOST_OTHERS = 1000
@@ -137,11 +130,10 @@ def require_pictures(shape: tuple[int, ...], least: float, most: float) -> None:
     shape, least, most
         Shape of one record, and the range of its numbers.
     """
-    require(
-        len(shape) in (2, 3) and min(shape[-2:]) >= 7 and least >= 0 and most <= 1,
-        f"records have shape {shape} and numbers from {least:g} to {most:g}: accepted are pictures, (height, width) or "
-        "(channels, height, width), of at least 7x7 pixels from 0 to 1",
-    )
+    fits = len(shape) in (2, 3) and min(shape[-2:]) >= 7 and least >= 0 and most <= 1
+    found = f"records have shape {shape} and numbers from {least:g} to {most:g}"
+    kinds = "(height, width) or (channels, height, width), of at least 7x7 pixels from 0 to 1"
+    require(fits, f"{found}: accepted are pictures, {kinds}")
 
 
 def drawn_pictures(
@@ -163,10 +155,9 @@ def drawn_pictures(
     ----------
     shared, seen
         How pictures become updates, and what was seen of each owner, float32 (owners, parameters).
-    count, noise
-        How many pictures each owner shared, at least 1; standard deviation of the noise in each coordinate, from 0.
-    others
-        What the attacker has, at least `count` pictures.
+    count, noise, others
+        How many pictures each owner shared, at least 1; standard deviation of the noise in each coordinate, from 0; and
+        what the attacker has, at least `count` pictures.
     draw, descent, on_step
         As for `descended`.
     """
@@ -174,7 +165,7 @@ def drawn_pictures(
         chosen = _together(others.labels[:MOST_OTHERS], count, draw)
         pictures, labels = others.pictures[chosen], others.labels[chosen]
         return _of_population(seen, noise, pictures, shared.of_many(pictures, labels))
-    if noise == 0 and count == 1 and shared.schedule is None and reads_first_layer(shared.model):
+    if count == 1 and shared.schedule is None and reads_first_layer(shared.model):
         return _of_first_layer(shared.model, seen)
     with torch.no_grad():
         labels = _inferred_labels(shared, seen, count, others.pictures[:MOST_OTHERS], others.labels[:MOST_OTHERS])
@@ -250,12 +241,11 @@ def _inferred_labels(shared: SharedUpdate, seen: Tensor, count: int, like: Tenso
     require_last_bias(shared.model, logits.shape[1])
     chances = F.softmax(logits, dim=1).mean(0).double()
     missing = count * chances - seen[:, -len(chances) :].double() / _weight(shared, count, like, like_labels)
-    found = np.zeros((len(seen), count), dtype=np.int64)
+    found = torch.zeros(len(seen), count, dtype=torch.int64, device=seen.device)
     for place in range(count):
-        chosen = missing.argmax(dim=1)
-        missing[torch.arange(len(seen)), chosen] -= 1
-        found[:, place] = chosen.cpu().numpy()
-    return torch.from_numpy(np.sort(found, axis=1)).to(seen.device)
+        found[:, place] = missing.argmax(dim=1)
+        missing[torch.arange(len(seen)), found[:, place]] -= 1
+    return found.sort(dim=1).values
 
 
 def require_last_bias(model: StackedModel, classes: int) -> None:
@@ -267,11 +257,8 @@ def require_last_bias(model: StackedModel, classes: int) -> None:
         The model, and how many classes it has.
     """
     name, shape = model.layout.names[-1], model.layout.shapes[-1]
-    require(
-        tuple(shape) == (classes,),
-        f"the last parameter of the model is {name} of shape {tuple(shape)}: accepted for inferring labels is a bias "
-        f"of its {classes} classes",
-    )
+    found = f"the last parameter of the model is {name} of shape {tuple(shape)}"
+    require(shape == (classes,), f"{found}: accepted for inferring labels is a bias of its {classes} classes")
 
 
 def _weight(shared: SharedUpdate, count: int, like: Tensor, like_labels: Tensor) -> float:

@@ -1,7 +1,8 @@
 """What an owner shares about a few of its records, as the attacker works it out for records that it tries."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -37,10 +38,8 @@ class SharedUpdate:
 
     def __post_init__(self) -> None:
         optimizer = LocalOptimizer.SGD if self.schedule is None else self.schedule.optimizer
-        require(
-            optimizer is LocalOptimizer.SGD,
-            f"local-optimizer is '{optimizer}': accepted for inversion is 'sgd', whose updates are sums of gradients",
-        )
+        accepted = "accepted for inversion is 'sgd', whose updates are sums of gradients"
+        require(optimizer is LocalOptimizer.SGD, f"local-optimizer is '{optimizer}': {accepted}")
 
     def of(self, records: Tensor, labels: Tensor) -> Tensor:
         """Return what the owner of some records shares, float32 (parameters,); differentiable, and fit for vmap.
@@ -50,13 +49,13 @@ class SharedUpdate:
         records, labels
             Float32 (records, *shape), and their classes, int64 (records,).
         """
-        parameters = {name: value[0] for name, value in self.model.layout.views(self.start.unsqueeze(0)).items()}
+        parameters = self.model.layout.of_one(self.start)
         with without_hints():
             if self.schedule is not None:
                 return self._clipped(self._moved(parameters, records, labels).unsqueeze(0))[0]
             if self.clipping_norm is None:
-                return self._flat(grad(self._loss("sum"))(parameters, records, labels))
-            each = vmap(grad(self._loss("sum")), (None, 0, 0))(parameters, records.unsqueeze(1), labels.unsqueeze(1))
+                return self._flat(grad(self._loss)(parameters, records, labels))
+            each = vmap(grad(self._loss), (None, 0, 0))(parameters, records.unsqueeze(1), labels.unsqueeze(1))
         return self._clipped(torch.cat([each[name].flatten(1) for name in self.model.layout.names], dim=1)).sum(0)
 
     def of_many(self, records: Tensor, labels: Tensor) -> Tensor:
@@ -82,16 +81,13 @@ class SharedUpdate:
         now = parameters
         for batch in self.batches:
             chosen = torch.from_numpy(batch).to(records.device)
-            slope = grad(self._loss("mean"))(now, records[chosen], labels[chosen])
+            slope = grad(partial(self._loss, reduction="mean"))(now, records[chosen], labels[chosen])
             now = {name: value - self.schedule.learning_rate * slope[name] for name, value in now.items()}
         return self._flat({name: parameters[name] - now[name] for name in now})
 
-    def _loss(self, reduction: str) -> Callable[[_Parameters, Tensor, Tensor], Tensor]:
-        def loss(parameters: _Parameters, records: Tensor, labels: Tensor) -> Tensor:
-            logits = functional_call(self.model.template, parameters, (records,))
-            return F.cross_entropy(logits, labels, reduction=reduction)
-
-        return loss
+    def _loss(self, parameters: _Parameters, records: Tensor, labels: Tensor, reduction: str = "sum") -> Tensor:
+        logits = functional_call(self.model.template, parameters, (records,))
+        return F.cross_entropy(logits, labels, reduction=reduction)
 
     def _flat(self, parameters: _Parameters) -> Tensor:
         return torch.cat([parameters[name].reshape(-1) for name in self.model.layout.names])

@@ -34,10 +34,8 @@ _FEW_WORLDS = 64
 class ModelAnswers:
     """What the models of all worlds answer to the records of the targets."""
 
-    # `log_probability`, `confidence`: log p_y and the scaled confidence of every target, (worlds, targets); of a client
-    # means over its records.
-    log_probability: Floats
-    confidence: Floats
+    log_probability: Floats  # log p_y of every target, (worlds, targets); of a client the mean over its records
+    confidence: Floats  # scaled confidence of every target, (worlds, targets); of a client the mean over its records
     # Logits of the targets' records (worlds, records, classes), where there is one record a target; None elsewhere.
     logits: NDArray[np.floating] | None
     labels: Integers | None  # classes of these records (records,); None with `logits`
@@ -72,10 +70,8 @@ def attack_scores(
     ----------
     attack
         Which; any other text is the name `package.module:name` of the user's own.
-    answers
-        What the models answer.
-    membership
-        Who was in: of a world's own targets no attack uses it.
+    answers, membership
+        What the models answer, and who was in: of a world's own targets no attack uses it.
     shadows
         Worlds that are shadow models alone, (worlds,), whose scores are NaN; None attacks each world with all others.
 
@@ -133,15 +129,12 @@ def _own_scores(name: str, answers: ModelAnswers, membership: Membership, shadow
     others = np.ones(membership.worlds, dtype=np.bool_) if shadows is None else shadows
     for world in range(membership.worlds) if shadows is None else np.flatnonzero(~shadows):
         known = others & (np.arange(membership.worlds) != world)
-        found = np.asarray(
-            attack(answers.of(np.array([world])), answers.of(np.flatnonzero(known)), membership.is_in[known])
-        )
+        own, theirs = answers.of(np.array([world])), answers.of(np.flatnonzero(known))
+        found = np.asarray(attack(own, theirs, membership.is_in[known]))
         good = found.shape == (membership.targets,) and np.issubdtype(found.dtype, np.number)
-        require(
-            good and bool(np.isfinite(found).all()),
-            f"attack {name!r} returned {found.dtype} of shape {found.shape}: accepted is a finite number for each of "
-            f"{membership.targets} targets",
-        )
+        told = f"attack {name!r} returned {found.dtype} of shape {found.shape}"
+        accepted = f"accepted is a finite number for each of {membership.targets} targets"
+        require(good and bool(np.isfinite(found).all()), f"{told}: {accepted}")
         scores[world] = found
     return scores
 

@@ -72,10 +72,18 @@ def attribute_guesses(
     values = np.asarray(losses, dtype=np.float64)
     require(values.ndim == 3 and values.size > 0, f"losses have shape {values.shape}: accepted is (worlds, targets, k)")
     require(bool(np.isfinite(values).all()), "losses contain NaN or infinity: accepted are finite numbers")
-    log_prior = _log_prior(prior, values.shape[1:])
-    true = _true_values(truth, values.shape[1:])
-    guessed = _least_loss(values, log_prior) if law is None else _likeliest(values, log_prior, law)
-    return AttributeGuesses(guessed, np.asarray(guessed == true, dtype=np.bool_))
+    log_prior, true = _log_prior(prior, values.shape[1:]), _true_values(truth, values.shape[1:])
+    if law is None:  # the value of the least loss, and the likelier one where losses are equal
+        possible = np.where(np.isfinite(log_prior), values, np.inf)
+        least = possible == possible.min(axis=-1, keepdims=True)
+        guessed = np.argmax(np.where(least, log_prior, -np.inf), axis=-1)
+    else:  # the value of the largest posterior probability
+        density = np.asarray(law(values), dtype=np.float64)
+        fits = density.shape == values.shape and not bool(np.isnan(density).any())
+        found = f"the law of losses returned shape {density.shape} or NaN"
+        require(fits, f"{found}: accepted are numbers of {values.shape}")
+        guessed = np.argmax(density + log_prior, axis=-1)
+    return AttributeGuesses(guessed.astype(np.int64), np.asarray(guessed == true, dtype=np.bool_))
 
 
 def attribute_guesses_with_shadows(
@@ -128,30 +136,14 @@ def sampled_law(member_losses: ArrayLike) -> LossLaw:
 
     def log_density(losses: Floats) -> Floats:
         places = np.log(np.maximum(losses, 0.0) + offset)
-        asked = places.ravel()
-        if asked.size > _MOST_PLACES:
-            asked = np.linspace(asked.min(), asked.max(), _MOST_PLACES)
-        density = np.asarray(kernels.logpdf(asked), dtype=np.float64)
-        if places.size > _MOST_PLACES:
-            density = np.interp(places.ravel(), asked, density)
+        if places.size <= _MOST_PLACES:
+            density = kernels.logpdf(places.ravel())
+        else:
+            asked = np.linspace(places.min(), places.max(), _MOST_PLACES)
+            density = np.interp(places.ravel(), asked, kernels.logpdf(asked))
         return np.asarray(density.reshape(places.shape) - places, dtype=np.float64)
 
     return log_density
-
-
-def _least_loss(losses: Floats, log_prior: Floats) -> Integers:
-    """Return the values of the least loss, the likelier one where losses are equal, shape (worlds, targets)."""
-    possible = np.where(np.isfinite(log_prior), losses, np.inf)
-    least = possible == possible.min(axis=-1, keepdims=True)
-    return np.asarray(np.argmax(np.where(least, log_prior, -np.inf), axis=-1), dtype=np.int64)
-
-
-def _likeliest(losses: Floats, log_prior: Floats, law: LossLaw) -> Integers:
-    """Return the values of the largest posterior probability, shape (worlds, targets)."""
-    density = np.asarray(law(losses), dtype=np.float64)
-    fits = density.shape == losses.shape and not bool(np.isnan(density).any())
-    require(fits, f"the law of losses returned shape {density.shape} or NaN: accepted are numbers of {losses.shape}")
-    return np.asarray(np.argmax(density + log_prior, axis=-1), dtype=np.int64)
 
 
 def _log_prior(prior: ArrayLike, shape: tuple[int, ...]) -> Floats:

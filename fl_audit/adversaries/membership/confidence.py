@@ -60,11 +60,10 @@ def scaled_confidence(logits: ArrayLike, labels: ArrayLike) -> Floats:
         axis.
     """
     values = _checked(logits)
-    places = _places(labels, values)
-    own = np.take_along_axis(values, places, axis=-1)
-    others = values.copy()
+    places, others = _places(labels, values), values.copy()
     np.put_along_axis(others, places, -np.inf, axis=-1)
-    return np.asarray(own[..., 0] - logsumexp(others, axis=-1), dtype=np.float64)
+    own = np.take_along_axis(values, places, axis=-1)[..., 0]
+    return np.asarray(own - logsumexp(others, axis=-1), dtype=np.float64)
 
 
 def _checked(logits: ArrayLike) -> Floats:
@@ -121,10 +120,8 @@ def _moved(images: Tensor, steps: int, axis: int) -> Tensor:
     """Return images moved along an axis, zeros where nothing comes in."""
     if steps == 0:
         return images
-    moved = images.roll(steps, axis)
-    size = images.shape[axis]
-    gone = range(steps) if steps > 0 else range(size + steps, size)
-    moved.index_fill_(axis, torch.tensor(list(gone), device=images.device), 0.0)
+    moved, size = images.roll(steps, axis), images.shape[axis]
+    moved.narrow(axis, 0 if steps > 0 else size + steps, abs(steps)).zero_()
     return moved
 
 

@@ -10,14 +10,13 @@ Summed over rounds, the log-odds of a target are the logarithm of the likelihood
 models did between them. Insiders of one world see the same noise: their log-odds are not independent. Arrays whose
 shapes do not fit, and numbers out of their range, raise `InputError`.
 
-On the wire: For each target there is an insider of its own, who knows everything but that one coin. One client plays
-all of them: it is told all coins and who takes part, works out the noise of the release, and uses of a target's own
-coin only what its insider sees anyway, the release.
+On the wire, too, each target has an insider of its own, and one client plays all of them: it is told all coins and who
+takes part, works out the noise of the release, and uses of a target's own coin only what its insider sees anyway, the
+release.
 """
 
 import math
 from collections.abc import Sequence
-from math import isinf
 from typing import NamedTuple, assert_never
 
 import numpy as np
@@ -56,9 +55,8 @@ def _noise_along(products: ArrayLike, norms: ArrayLike, sigma: ArrayLike) -> Flo
     is NaN where h is 0, which has no direction.
     """
     along, lengths = _checked(products, "products"), _checked(norms, "norms")
-    scale = _checked_sigma(sigma, len(along))
-    found: Floats = np.divide(along, lengths, out=np.full(along.shape, np.nan), where=lengths > 0) / scale
-    return found
+    ratio = np.divide(along, lengths, out=np.full(along.shape, np.nan), where=lengths > 0)
+    return np.asarray(ratio / _checked_sigma(sigma, len(along)), dtype=np.float64)
 
 
 def increments(
@@ -102,23 +100,15 @@ def increments(
     require(is_told, f"sampling rate is {sampling_rate} and nothing says who takes part: accepted is bool {shape}")
     part = _checked_flags(np.ones(shape, dtype=np.bool_) if takes_part is None else takes_part, "takes_part", shape)
     in_sum = _checked_flags(is_in, "is_in", shape) & part
-    log_odds = _log_odds_of_the_sum(products, norms, clipping_norm, sigma, in_sum)
+    along, lengths = _checked(products, "products"), _checked(norms, "norms")
+    require(lengths.shape == along.shape, f"norms have shape {lengths.shape}: accepted is {along.shape}, the products'")
+    scale, clipped = _checked_sigma(sigma, len(along)), _clipped(lengths, clipping_norm)
+    factor = np.divide(clipped, lengths, out=np.ones(along.shape), where=lengths > 0)
+    # Those of a target's being in the sum against its being out: (<n, g> +- ||g||^2/2) / sigma^2.
+    log_odds = factor * along / scale / scale + np.where(in_sum, 0.5, -0.5) * np.square(clipped / scale)
     if sampling_rate < 1 and not sees_participation:
         return np.asarray(mixed_log_odds(torch.from_numpy(log_odds), sampling_rate).numpy(), dtype=np.float64)
     return np.where(part, log_odds, 0.0)
-
-
-def _log_odds_of_the_sum(
-    products: ArrayLike, norms: ArrayLike, clipping_norm: float | None, sigma: ArrayLike, in_sum: Flags
-) -> Floats:
-    """Return the log-odds of a target's being in the sum against its being out: (<n, g> +- ||g||^2/2) / sigma^2."""
-    along, lengths = _checked(products, "products"), _checked(norms, "norms")
-    require(lengths.shape == along.shape, f"norms have shape {lengths.shape}: accepted is {along.shape}, the products'")
-    scale = _checked_sigma(sigma, len(along))
-    clipped = _clipped(lengths, clipping_norm)
-    factor = np.divide(clipped, lengths, out=np.ones(along.shape), where=lengths > 0)
-    found = factor * along / scale / scale + np.where(in_sum, 0.5, -0.5) * np.square(clipped / scale)
-    return np.asarray(found, dtype=np.float64)
 
 
 def _clipped(lengths: Floats, clipping_norm: float | None) -> Floats:
@@ -187,13 +177,15 @@ def observe_targets(game: Game, seen: SeenRound, membership: Membership | None) 
     law, sees = public.law, public.standpoint.sees_participation
     sigma = law.noise_scale(np.zeros(worlds), public.standpoint, seen.around.norms_array)
     steps = whitened_steps(game, seen)
-    of_sum: tuple[Floats, Floats] | None = None
     clip = None  # what is added up from formed contributions is clipped already
     match game.unit:
         case Unit.RECORD if len(steps) == 1:
-            (products, norms), clip = _of_records(game, seen, steps[0], membership), law.clipping_norm
+            rest, asked = _noise_of_records(game, seen, steps[0], membership), game.differing
+            found = record_gradients(game.model, steps[0].start, asked.features, asked.labels, rest)
+            products, norms, clip = _array(found.products), _array(found.norms), law.clipping_norm
+            of_sum = products, norms
         case Unit.RECORD:
-            products, norms = _of_records_over_rounds(game, seen, steps, membership)
+            of_sum = products, norms = _of_records_over_rounds(game, seen, steps, membership)
         case Unit.CLIENT:
             (products, norms), of_sum = _of_clients(game, seen, steps, membership, sigma)
         case _:
@@ -201,11 +193,11 @@ def observe_targets(game: Game, seen: SeenRound, membership: Membership | None) 
     part = _taking_part(game, seen, seen.number, worlds) if len(steps) == 1 else None
     takes_part = None if part is None else part[:, game.targets]
     added = increments(products, norms, clip, sigma, membership.is_in, takes_part, law.sampling_rate, sees)
-    longest, summed = _signal_to_noise(norms, clip, sigma), of_sum or (products, norms)
+    longest = _signal_to_noise(norms, clip, sigma)
     signal = longest if takes_part is None or not (sees or law.sampling_rate == 1) else longest * takes_part
-    noise = _noise_along(*summed, sigma)
+    noise = _noise_along(*of_sum, sigma)
     if public.exactly_one:  # the candidate itself, if it takes part, was not subtracted
-        noise -= _signal_to_noise(summed[1], clip, sigma) * (1 if takes_part is None else takes_part)
+        noise -= _signal_to_noise(of_sum[1], clip, sigma) * (1 if takes_part is None else takes_part)
     return TargetsObserved(added, signal, noise)
 
 
@@ -234,17 +226,10 @@ def _noise_of_records(game: Game, seen: SeenRound, step: WhitenedStep, membershi
     return noise - pushed_up(game, step.start).double() if game.public.ascent > 0 else noise
 
 
-def _of_records(game: Game, seen: SeenRound, step: WhitenedStep, membership: Membership) -> tuple[Floats, Floats]:
-    """Return the products of the targets' gradients with the noise, and their norms, before clipping."""
-    noise = _noise_of_records(game, seen, step, membership)
-    found = record_gradients(game.model, step.start, game.differing.features, game.differing.labels, noise)
-    return _array(found.products), _array(found.norms)
-
-
 def _of_records_over_rounds(
     game: Game, seen: SeenRound, steps: Sequence[WhitenedStep], membership: Membership
 ) -> tuple[Floats, Floats]:
-    """Return the same of what several rounds hold of a target, each clipped and times its factor."""
+    """Return the products with the noise, and the norms, of what several rounds hold of a target, each clipped."""
     noise = sum((step.factor * _noise_of_records(game, seen, step, membership) for step in steps), torch.zeros(()))
     shape, norm, differing = membership.is_in.shape, game.public.law.clipping_norm, game.differing
     products, norms = np.empty(shape), np.empty(shape)
@@ -268,9 +253,8 @@ def _of_clients(
     A client's bit for an adaptive norm is one coordinate more, in units in which its noise is that of the others. Both
     stand there a second time without it: beside a short update the noise of the bits would hide that of the sum.
     """
-    law, around, unit = game.public.law, seen.around, torch.from_numpy(sigma)
-    if law.is_adaptive:
-        unit = unit / law.bit_sigma
+    law, around = game.public.law, seen.around
+    unit = torch.from_numpy(sigma) / law.bit_sigma if law.is_adaptive else torch.from_numpy(sigma)
     noise: Tensor | float = 0.0
     updates: dict[int, Tensor] = {}
     for step in steps:
@@ -292,8 +276,7 @@ def _of_clients(
     kept = noise.shape[1], noise.shape[1] - law.is_adaptive
     along = [torch.stack([(noise * one)[:, :end].sum(dim=1) for one in of_targets], dim=1) for end in kept]
     norms = [torch.stack([one[:, :end].norm(dim=1) for one in of_targets], dim=1) for end in kept]
-    whole, of_sum = ((_array(product), _array(norm)) for product, norm in zip(along, norms, strict=True))
-    return whole, of_sum
+    return (_array(along[0]), _array(norms[0])), (_array(along[1]), _array(norms[1]))
 
 
 def _with_bit(total: Tensor, bits: Tensor | None, unit: Tensor) -> Tensor:
@@ -311,8 +294,8 @@ def pushed_up(game: Game, models: Tensor) -> Tensor:
     game, models
         What every party knows, and the models at the start of the round, float32 (worlds, parameters).
     """
-    norm = None if isinf(game.public.law.clipping_norm) else game.public.law.clipping_norm
-    return ascent(game.model, models, game.differing.features, game.differing.labels, game.public.ascent, norm)
+    asked, rate, norm = game.differing, game.public.ascent, game.public.law.clipping_norm
+    return ascent(game.model, models, asked.features, asked.labels, rate, None if math.isinf(norm) else norm)
 
 
 def _array(values: Tensor) -> Floats:

@@ -9,13 +9,7 @@ from typing import assert_never
 
 import numpy as np
 
-from fl_audit.adversaries.membership.shadows import (
-    ShadowGroup,
-    _as_queries,
-    _require_shadows,
-    _shadow_flags,
-    _shadow_group,
-)
+from fl_audit.adversaries.membership.shadows import ShadowGroup, _as_queries, _shadow_flags, _shadow_group
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership
@@ -90,8 +84,7 @@ def lira_scores(
 
 def _group(values: Floats, side: Flags, shadows: Flags, name: str, spread: LiraSpread) -> ShadowGroup:
     """Return the shadow worlds of one side, or refuse where they are too few."""
-    group = _shadow_group(values, side, shadows)
-    _require_shadows(group, name, 2 if LiraSpread(spread) is LiraSpread.EACH else 1)
+    group = _shadow_group(values, side, shadows, name, 2 if LiraSpread(spread) is LiraSpread.EACH else 1)
     if LiraSpread(spread) is LiraSpread.SHARED:
         fewest = int((group.count - 1).sum(axis=1).min())
         require(fewest > 0, f"no target is {name} in 2 shadow worlds: accepted is at least one; play more worlds")

@@ -57,10 +57,8 @@ def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) ->
         at least 1.
     """
     members, population = _checked(member_losses, "member losses"), _checked(population_losses, "population losses")
-    require(
-        members.shape[:-1] == population.shape[:-1],
-        f"member losses have leading axes {members.shape[:-1]}: accepted are {population.shape[:-1]}, the population's",
-    )
+    axes, accepted = members.shape[:-1], population.shape[:-1]
+    require(axes == accepted, f"member losses have leading axes {axes}: accepted are {accepted}, the population's")
     threshold = _mean(members)[..., np.newaxis]
     return MembershipAttack((members <= threshold).mean(axis=-1), (population <= threshold).mean(axis=-1))
 
@@ -110,10 +108,8 @@ def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) ->
     """
     common, own = _checked(common_losses, "common losses"), np.asarray(record_loss, dtype=np.float64)
     require(bool(np.isfinite(own).all()), "record losses contain NaN or infinity: accepted are finite numbers")
-    require(
-        own.shape == common.shape[:-1],
-        f"record losses have shape {own.shape}: accepted is {common.shape[:-1]}, one loss for each model",
-    )
+    found, accepted = f"record losses have shape {own.shape}", common.shape[:-1]
+    require(own.shape == accepted, f"{found}: accepted is {accepted}, one loss for each model")
     return np.asarray(own <= _mean(common), dtype=np.bool_)
 
 
@@ -179,8 +175,7 @@ def _mean(losses: Floats) -> Floats:
 def _checked(losses: ArrayLike, what: str) -> Floats:
     """Return losses as float64, or refuse them."""
     values = np.asarray(losses, dtype=np.float64)
-    require(
-        values.ndim >= 1 and values.shape[-1] >= 1, f"{what} have shape {values.shape}: accepted are 1 or more losses"
-    )
+    are_some = values.ndim >= 1 and values.shape[-1] >= 1
+    require(are_some, f"{what} have shape {values.shape}: accepted are 1 or more losses")
     require(bool(np.isfinite(values).all()), f"{what} contain NaN or infinity: accepted are finite numbers")
     return values

@@ -41,10 +41,10 @@ def quantile_scores(
     asked, told = (np.asarray(one, dtype=np.float64) for one in (confidences, population_confidences))
     own, others = (np.asarray(one, dtype=np.float64) for one in (records, population))
     fits = asked.shape[1:] == own.shape[:1] and told.shape[1:] == others.shape[:1] and len(asked) == len(told)
-    require(fits, f"confidences have shapes {asked.shape} and {told.shape}, records {own.shape} and {others.shape}: "
-            "accepted are one confidence for each world and record")  # fmt: skip
-    require(len(others) >= FEWEST_RECORDS, f"the population has {len(others)} records: accepted are {FEWEST_RECORDS} "
-            "and more for attack quantile")  # fmt: skip
+    found = f"confidences have shapes {asked.shape} and {told.shape}, records {own.shape} and {others.shape}"
+    require(fits, f"{found}: accepted are one confidence for each world and record")
+    found, accepted = f"the population has {len(others)} records", f"{FEWEST_RECORDS} and more for attack quantile"
+    require(len(others) >= FEWEST_RECORDS, f"{found}: accepted are {accepted}")
     is_finite = all(bool(np.isfinite(one).all()) for one in (asked, told, own, others))
     require(is_finite, "confidences or records contain NaN or infinity: accepted are finite numbers")
     regression = _Ridge(others, own)
@@ -69,9 +69,8 @@ class _Ridge:
 
     def predicted(self, answers: Floats) -> tuple[Floats, Floats]:
         """Return what is predicted of the asked records, and the residuals of the answers when they are left out."""
-        middle = answers.mean(axis=0)
+        middle, best = answers.mean(axis=0), np.full(answers.shape[1], np.inf)
         parts = self._left.T @ (answers - middle)
-        best = np.full(answers.shape[1], np.inf)
         found, left_out = np.empty((len(self._asked), answers.shape[1])), np.empty_like(answers)
         for penalty in _PENALTIES:
             shrink = self._squares / (self._squares + penalty)

@@ -10,13 +10,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from fl_audit.adversaries.membership.shadows import (
-    ShadowGroup,
-    _as_queries,
-    _require_shadows,
-    _shadow_flags,
-    _shadow_group,
-)
+from fl_audit.adversaries.membership.shadows import ShadowGroup, _as_queries, _shadow_flags, _shadow_group
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require, require_number
 from fl_audit.game.membership import Membership
@@ -87,12 +81,20 @@ def rmia_scores(
     shape = f"({membership.worlds}, records)"
     require(fits, f"log-probabilities of the population have shape {records.shape}: accepted is {shape}")
     records = _checked(records[..., np.newaxis], "log-probabilities of the population")
-    flags = _shadow_flags(membership, shadows)
-    own = targets[..., 0] - _log(_reference(np.exp(targets), membership.is_in, flags, rule))
+    flags, is_offline = _shadow_flags(membership, shadows), RmiaForm(rule.form) is RmiaForm.OFFLINE
+    # The mean confidence of reference models in each target, and in each record of the population.
+    sure = np.exp(targets)
+    out = _shadow_group(sure, ~membership.is_in, flags, "out", 1)
+    reference = _from_out(out, rule)
+    if not is_offline:
+        inside = _shadow_group(sure, membership.is_in, flags, "in", 1)
+        reference = (inside.mean[..., 0] + out.mean[..., 0]) / 2
+    own = targets[..., 0] - _log(reference)
     out = _shadow_group(np.exp(records), np.ones(records.shape[:2], dtype=np.bool_), flags)
-    is_offline = RmiaForm(rule.form) is RmiaForm.OFFLINE
     theirs = records[..., 0] - _log(_from_out(out, rule) if is_offline else out.mean[..., 0])
-    return _outdone(own - np.log(rule.gamma), theirs)
+    pairs = zip(np.sort(theirs, axis=1), own - np.log(rule.gamma), strict=True)
+    outdone = np.stack([np.searchsorted(others, asked, side="right") for others, asked in pairs])
+    return np.asarray(outdone / theirs.shape[1], dtype=np.float64)
 
 
 def _log(confidence: Floats) -> Floats:
@@ -100,29 +102,9 @@ def _log(confidence: Floats) -> Floats:
     return np.asarray(np.log(np.maximum(confidence, np.finfo(np.float64).tiny)), dtype=np.float64)
 
 
-def _reference(values: Floats, is_in: Flags, shadows: Flags, rule: RmiaRule) -> Floats:
-    """Return the mean confidence of reference models in each target, from 0 to 1, shape (worlds, targets)."""
-    out = _shadow_group(values, ~is_in, shadows)
-    _require_shadows(out, "out", 1)
-    if RmiaForm(rule.form) is RmiaForm.OFFLINE:
-        return _from_out(out, rule)
-    inside = _shadow_group(values, is_in, shadows)
-    _require_shadows(inside, "in", 1)
-    return np.asarray((inside.mean[..., 0] + out.mean[..., 0]) / 2, dtype=np.float64)
-
-
 def _from_out(out: ShadowGroup, rule: RmiaRule) -> Floats:
     """Return the mean confidence over all models from that over models that did not use a record."""
     return np.asarray(((1 + rule.slope) * out.mean[..., 0] + 1 - rule.slope) / 2, dtype=np.float64)
-
-
-def _outdone(own: Floats, theirs: Floats) -> Floats:
-    """Return the share of `theirs` at or under each of `own`, world by world: one sort a world."""
-    shares = [
-        np.searchsorted(np.sort(population), values, side="right")
-        for values, population in zip(own, theirs, strict=True)
-    ]
-    return np.asarray(np.stack(shares) / theirs.shape[1], dtype=np.float64)
 
 
 def _checked(values: Floats, what: str) -> Floats:

@@ -138,9 +138,10 @@ def _parts(
     return [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(rule.folds)]
 
 
-def _attack_model(rule: ShadowRule, examples: int) -> Any:
-    """Return an untrained classifier for so many examples."""
+def _trained(rule: ShadowRule, examples: Floats, answers: Flags) -> Any:
+    """Return a trained classifier; the network stops after its epochs, whether its loss still falls or not."""
     from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
     from sklearn.neural_network import MLPClassifier
     from sklearn.pipeline import make_pipeline
@@ -148,21 +149,14 @@ def _attack_model(rule: ShadowRule, examples: int) -> Any:
 
     match AttackModel(rule.model):
         case AttackModel.NETWORK:
-            epochs = min(_EPOCHS, max(_FEWEST_EPOCHS, -(-_SEEN // examples)))
-            return make_pipeline(StandardScaler(), MLPClassifier((64,), random_state=rule.seed, max_iter=epochs))
+            epochs = min(_EPOCHS, max(_FEWEST_EPOCHS, -(-_SEEN // len(examples))))
+            model = make_pipeline(StandardScaler(), MLPClassifier((64,), random_state=rule.seed, max_iter=epochs))
         case AttackModel.LOGISTIC:
-            return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+            model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
         case AttackModel.TREES:
-            return HistGradientBoostingClassifier(random_state=rule.seed, early_stopping=True)
+            model = HistGradientBoostingClassifier(random_state=rule.seed, early_stopping=True)
         case _:
             assert_never(AttackModel(rule.model))
-
-
-def _trained(rule: ShadowRule, examples: Floats, answers: Flags) -> Any:
-    """Return a trained classifier; the network stops after its epochs, whether its loss still falls or not."""
-    from sklearn.exceptions import ConvergenceWarning
-
-    model = _attack_model(rule, len(examples))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(examples, answers)

@@ -50,8 +50,10 @@ def _shadow_flags(membership: Membership, shadows: Flags | None) -> Flags:
     return flags
 
 
-def _shadow_group(values: Floats, side: Flags, shadows: Flags) -> ShadowGroup:
+def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", at_least: int = 0) -> ShadowGroup:
     """Return what each world's attacker knows of the shadow worlds on one side, the attacked world left out.
+
+    Groups with too few shadow worlds are refused, naming the side, `in` or `out`, and the target that has fewest.
 
     Values are (worlds, targets, queries); the side says which world is on it for which target, (worlds, targets), and
     the shadows which worlds may serve, (worlds,). Values are counted from the median over worlds, so that equal ones
@@ -61,6 +63,9 @@ def _shadow_group(values: Floats, side: Flags, shadows: Flags) -> ShadowGroup:
     """
     member = (side & shadows[:, np.newaxis]).astype(np.int64)
     count = member.sum(axis=0) - member
+    world, target = np.unravel_index(int(np.argmin(count)), count.shape)
+    told = f"world {world} has {count[world, target]} shadow worlds with target {target} {name}"
+    require(count[world, target] >= at_least, f"{told}: accepted are {at_least} or more; play more worlds")
     weight, known = member[..., np.newaxis].astype(np.float64), count[..., np.newaxis] > 0
     middle = np.median(values, axis=0)
     away = values - middle
@@ -69,20 +74,9 @@ def _shadow_group(values: Floats, side: Flags, shadows: Flags) -> ShadowGroup:
     squares = (weight * away**2).sum(axis=0) - weight * away**2 - rest * mean**2
     least = LEAST_SHARE_OF_SPREAD * (away**2).sum(axis=0)
     return ShadowGroup(
-        count=np.asarray(count, dtype=np.int64),
+        count=count,
         mean=np.asarray(np.where(known, middle + mean, 0.0), dtype=np.float64),
         squares=np.asarray(np.where(known, np.maximum(squares, least), 0.0), dtype=np.float64),
-    )
-
-
-def _require_shadows(group: ShadowGroup, side: str, at_least: int) -> None:
-    """Refuse groups with too few shadow worlds, naming the target that has fewest; the side is `in` or `out`."""
-    fewest = int(group.count.min(initial=at_least))
-    world, target = np.unravel_index(int(np.argmin(group.count)), group.count.shape)
-    require(
-        fewest >= at_least,
-        f"world {world} has {fewest} shadow worlds with target {target} {side}: accepted are {at_least} or more; "
-        "play more worlds",
     )
 
 
@@ -91,11 +85,9 @@ def require_shadows_of_all(membership: Membership) -> None:
     fewest = fewest_on_a_side(membership)
     target = int(fewest.argmin())
     is_what = "a member" if membership.is_in[:, target].sum() == fewest[target] else "no member"
-    require(
-        fewest[target] >= FEWEST,
-        f"by the coins of this seed target {target} is {is_what} in {fewest[target]} of {membership.worlds} worlds: "
-        f"accepted are {FEWEST} or more, by another seed or more worlds",
-    )
+    found = f"target {target} is {is_what} in {fewest[target]} of {membership.worlds} worlds"
+    accepted = f"accepted are {FEWEST} or more, by another seed or more worlds"
+    require(fewest[target] >= FEWEST, f"by the coins of this seed {found}: {accepted}")
 
 
 def fewest_on_a_side(membership: Membership) -> Integers:

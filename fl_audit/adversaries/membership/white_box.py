@@ -61,8 +61,7 @@ _AUTHORS_PARTS = frozenset({WhiteBoxPart.GRADIENT, WhiteBoxPart.OUTPUT, WhiteBox
 class WhiteBoxRule:
     """What is chosen before the attack."""
 
-    # What the network is shown, one part or more. Each has a branch of two layers.
-    parts: frozenset[WhiteBoxPart] = _AUTHORS_PARTS
+    parts: frozenset[WhiteBoxPart] = _AUTHORS_PARTS  # what is shown, one part or more; each has a branch of two layers
     # How many linear maps of a class's row of the gradient are learned, the same for all classes, 1 or more. With as
     # many as the row has entries the branch is a dense layer on the whole gradient.
     filters: int = 8
@@ -73,15 +72,13 @@ class WhiteBoxRule:
     # weights alike, and a branch of a thousand inputs would otherwise drown that of the loss.
     rate: float = 0.01
     decay: float = 0.01  # weight decay (AdamW), 0 or more
-    # Share of a branch's inputs that is left out in a step, from 0 to below 1; the loss's branch keeps all.
-    dropout: float = 0.8
+    dropout: float = 0.8  # share of a branch's inputs left out in a step, from 0 to below 1; that of the loss keeps all
     seed: int = 0  # of initial weights and dropout
 
     def __post_init__(self) -> None:
         require(len(self.parts) > 0, "no parts are shown to the attack network: accepted is one or more")
         for part in self.parts:
-            accepted = f"accepted are {', '.join(WhiteBoxPart)}"
-            require(part in set(WhiteBoxPart), f"part {part!r} is unknown: {accepted}")
+            require(part in set(WhiteBoxPart), f"part {part!r} is unknown: accepted are {', '.join(WhiteBoxPart)}")
         whole = {"filters": self.filters, "steps": self.steps, "smallest width": min(self.branch + self.trunk)}
         for name, value in whole.items():
             require_number(f"{name} is", value, "whole numbers from 1")
@@ -96,7 +93,12 @@ def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, ru
     Who is in, bool (worlds, targets), has no effect where `learnt` is False, which says from which targets, one or
     more, each world's network learns. What comes back for these is no attack, for the network was told.
     """
-    places, counted = _learning_places(learnt)
+    # Which targets each network learns from, and their weights, which add up to 1, (networks, most). Where a network
+    # has fewer examples than another, targets that it does not learn from fill up, with weight 0.
+    flags = torch.from_numpy(learnt)
+    places = torch.argsort(flags.int(), dim=1, descending=True, stable=True)[:, : int(flags.sum(1).max())]
+    counted = flags.gather(1, places).float()
+    counted = counted / counted.sum(1, keepdim=True)
     shown = _shown(features, rule, places, counted)
     examples = {name: _taken(values, places) for name, values in shown.items()}
     answers = _taken(torch.from_numpy(is_in).float(), places)
@@ -107,19 +109,6 @@ def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, ru
         return np.asarray(networks.log_odds(shown).double().numpy(), dtype=np.float64)
 
 
-def _learning_places(learnt: Flags) -> tuple[Tensor, Tensor]:
-    """Return which targets each network learns from, and their weights, shapes (networks, most).
-
-    Weights of one network add up to 1. Where a network has fewer examples than another, targets that it does not learn
-    from fill up, with weight 0.
-    """
-    flags = torch.from_numpy(learnt)
-    most = int(flags.sum(1).max())
-    order = torch.argsort(flags.int(), dim=1, descending=True, stable=True)[:, :most]
-    counted = flags.gather(1, order).float()
-    return order, counted / counted.sum(1, keepdim=True)
-
-
 def _taken(values: Tensor, places: Tensor) -> Tensor:
     """Return each network's examples at its places, shape (networks, places, ...)."""
     return values[torch.arange(len(values)).unsqueeze(1), places]
@@ -128,8 +117,14 @@ def _taken(values: Tensor, places: Tensor) -> Tensor:
 def _shown(features: WhiteBoxFeatures, rule: WhiteBoxRule, places: Tensor, counted: Tensor) -> dict[str, Tensor]:
     """Return what the networks are shown of all targets, on scales that follow from the learning examples alone."""
 
-    def scaled(values: Floats32 | Tensor, centred: bool = True) -> Tensor:
-        return _standardised(torch.as_tensor(values), places, counted, centred)
+    def scaled(given: Floats32 | Tensor, centred: bool = True) -> Tensor:
+        """Return values divided by their spread over the learning examples, about their mean or about 0."""
+        values = torch.as_tensor(given)
+        examples, weights = _taken(values, places), counted.reshape(*counted.shape, *[1] * (values.dim() - 2))
+        mean = (weights * examples).sum(1, keepdim=True) if centred else torch.zeros_like(examples[:, :1])
+        spread = (weights * (examples - mean).square()).sum(1, keepdim=True).sqrt()
+        # An example far beyond all that was learned from says no more than one at the edge, and must not overflow.
+        return ((values - mean) / torch.where(spread > _LEAST_SPREAD, spread, 1.0)).clamp_(-_FARTHEST, _FARTHEST)
 
     shown = {}
     for part in sorted(rule.parts):
@@ -162,16 +157,6 @@ def _label_log_odds(losses: Tensor) -> Tensor:
     return (-exact - torch.log(-torch.expm1(-exact))).float()
 
 
-def _standardised(values: Tensor, places: Tensor, counted: Tensor, centred: bool) -> Tensor:
-    """Return values divided by their spread over the learning examples, about their mean or about 0."""
-    examples = _taken(values, places)
-    weights = counted.reshape(*counted.shape, *[1] * (values.dim() - 2))
-    mean = (weights * examples).sum(1, keepdim=True) if centred else torch.zeros_like(examples[:, :1])
-    spread = (weights * (examples - mean).square()).sum(1, keepdim=True).sqrt()
-    # An example far beyond all that was learned from says no more than one at the edge, and must not overflow.
-    return ((values - mean) / torch.where(spread > _LEAST_SPREAD, spread, 1.0)).clamp_(-_FARTHEST, _FARTHEST)
-
-
 @dataclass(frozen=True)
 class _Networks:
     """Weights of all networks."""
@@ -194,13 +179,14 @@ class _Networks:
             made.biases[name] = torch.zeros(networks, 1, outs, requires_grad=True)
 
         for branch in made.branches:
-            ins = 0
             if branch == WhiteBoxPart.GRADIENT:
                 _, _, releases, width = examples["inputs"].shape
                 drawn = torch.randn(releases, width, rule.filters, generator=source) * (releases * width) ** -0.5
                 made.weights["filters"] = drawn.expand(networks, -1, -1, -1).clone().requires_grad_()
                 ins = rule.filters * examples["signals"].shape[-1]
-            layer(f"{branch} 1", ins or examples[branch].shape[-1], rule.branch[0])
+            else:
+                ins = examples[branch].shape[-1]
+            layer(f"{branch} 1", ins, rule.branch[0])
             layer(f"{branch} 2", *rule.branch)
         widths = (rule.branch[1] * len(made.branches), *rule.trunk, 1)
         for number, (ins, outs) in enumerate(pairwise(widths)):
@@ -250,8 +236,7 @@ class _Networks:
         A map k of a row d_c (h, 1) is d_c times that of (h, 1), so the gradient itself is never formed. Releases are
         added up, as channels of a convolution are.
         """
-        maps = self.weights["filters"]
-        found = []
+        found, maps = [], self.weights["filters"]
         for release in range(maps.shape[1]):
             mapped = torch.bmm(shown["inputs"][:, :, release], maps[:, release])
             found.append(mapped.unsqueeze(-1) * shown["signals"][:, :, release].unsqueeze(-2))
@@ -324,9 +309,8 @@ def white_box_scores(
 
 def _scalars_a_world(features: WhiteBoxFeatures, rule: WhiteBoxRule) -> int:
     """Return how many scalars a world's networks hold, about: inputs as given and scaled, and what filters give."""
-    seen: int = sum(values.shape[-1] for values in (features.signals, features.inputs, features.log_probabilities))
-    filtered: int = rule.filters * features.signals.shape[-1]
-    return 2 * features.targets * (seen * features.releases + filtered)
+    seen = sum(values.shape[-1] for values in (features.signals, features.inputs, features.log_probabilities))
+    return int(2 * features.targets * (seen * features.releases + rule.filters * features.signals.shape[-1]))
 
 
 def _checked(features: WhiteBoxFeatures, membership: Membership, known: Flags) -> Flags:

@@ -31,10 +31,8 @@ _ARRAYS = ("signals", "inputs", "log_probabilities", "losses")
 class WhiteBoxFeatures:
     """What the attacker sees of each target in each world, under one released model or several."""
 
-    # Gradient of a target's loss at the outputs of the last dense layer, shape (worlds, targets, releases, outs).
-    signals: Floats32
-    # Inputs of that layer, the activations of the last hidden layer, shape (worlds, targets, releases, ins).
-    inputs: Floats32
+    signals: Floats32  # gradient of the loss at the outputs of the last dense layer, (worlds, targets, releases, outs)
+    inputs: Floats32  # inputs of that layer, the last hidden activations, shape (worlds, targets, releases, ins)
     log_probabilities: Floats32  # logarithms of the model's confidences, shape (worlds, targets, releases, classes)
     losses: Floats32  # cross-entropy, shape (worlds, targets, releases)
     labels: Integers  # class of each target, int64 (targets,)
@@ -99,9 +97,8 @@ def _joined(parts: Sequence[WhiteBoxFeatures], axis: int) -> WhiteBoxFeatures:
     """Return parts put together along one axis, or refuse parts that do not belong together."""
     require(len(parts) > 0, "there are no features to put together: accepted is one part or more")
     first = parts[0]
-    for part in parts:
-        alike = part.has_bias == first.has_bias and np.array_equal(part.labels, first.labels)
-        require(alike, "features of other targets or of another layer cannot be put together: accepted are the same")
+    alike = all(one.has_bias == first.has_bias and np.array_equal(one.labels, first.labels) for one in parts)
+    require(alike, "features of other targets or of another layer cannot be put together: accepted are the same")
     for name in _ARRAYS:
         shapes = [getattr(part, name).shape for part in parts]
         rest = {shape[:axis] + shape[axis + 1 :] for shape in shapes}
@@ -130,9 +127,9 @@ def white_box_features(model: StackedModel, models: Tensor, features: Tensor, la
         Float32 (worlds, parameters); features of the targets, float32 (n, *shape), and their classes, int64 (n,).
     """
     require(len(labels) > 0, "there are no targets: accepted is one or more")
-    layer = _last_dense_layer(model, models[:1], features[:1])
-    _require_rank_one(model, layer, models[:1], features[:_PROBES], labels[:_PROBES])
-    worlds = [_of_world(model, layer, models[world : world + 1], features, labels) for world in range(len(models))]
+    layer = _last_dense_layer(model, models[0], features[:1])
+    _require_rank_one(model, layer, models[0], features[:_PROBES], labels[:_PROBES])
+    worlds = [_of_world(model, layer, one, features, labels) for one in models]
     signals, inputs, log_probabilities, losses = (
         torch.stack(found).unsqueeze(2).cpu().numpy() for found in zip(*worlds, strict=True)
     )
@@ -143,9 +140,9 @@ def white_box_features(model: StackedModel, models: Tensor, features: Tensor, la
 
 def _of_world(model: StackedModel, layer: str, one: Tensor, features: Tensor, labels: Tensor) -> list[Tensor]:
     """Return signals, inputs, log-probabilities and losses of all targets under one model, each (n, ...)."""
-    width, parameters = model.examples_per_pass, _parameters(model, one)
-    portions = [slice(first, first + width) for first in range(0, len(labels), width)]
-    seen = [_seen(model, layer, parameters, features[some], labels[some]) for some in portions]
+    width, parameters = model.examples_per_pass, model.layout.of_one(one)
+    portions = zip(torch.split(features, width), torch.split(labels, width), strict=True)
+    seen = [_seen(model, layer, parameters, *portion) for portion in portions]
     return [torch.cat(found) for found in zip(*seen, strict=True)]
 
 
@@ -166,11 +163,6 @@ def _log_probabilities(model: StackedModel, parameters: dict[str, Tensor], featu
     with without_hints():
         logits: Tensor = functional_call(model.template, parameters, (features,))
     return F.log_softmax(logits.double(), dim=1)
-
-
-def _parameters(model: StackedModel, one: Tensor) -> dict[str, Tensor]:
-    """Return the parameters of one model (1, parameters) by their names."""
-    return {name: value[0] for name, value in model.layout.views(one).items()}
 
 
 def _linear(model: StackedModel, layer: str) -> nn.Linear:
@@ -204,29 +196,27 @@ def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str
     handles = [layer.register_forward_hook(lambda *_, name=name: order.append(name)) for name, layer in dense.items()]
     try:
         with torch.no_grad():
-            _log_probabilities(model, _parameters(model, one), features)
+            _log_probabilities(model, model.layout.of_one(one), features)
     finally:
         for handle in handles:
             handle.remove()
     require(len(order) > 0, "the model calls no dense layer: accepted are models with a torch.nn.Linear")
     layer = order[-1]
     with torch.no_grad(), _watched(dense[layer]) as calls:
-        _log_probabilities(model, _parameters(model, one), features)
-    times, shape = len(calls), tuple(calls[-1][0].shape)
-    accepted = f"accepted is one call with shape ({len(features)}, {dense[layer].in_features}), a row for each example"
-    is_plain = times == 1 and shape == (len(features), dense[layer].in_features)
-    require(
-        is_plain, f"dense layer {layer!r} is called {times} times, at last with inputs of shape {shape}: {accepted}"
-    )
+        _log_probabilities(model, model.layout.of_one(one), features)
+    shape, wanted = tuple(calls[-1][0].shape), (len(features), dense[layer].in_features)
+    found = f"dense layer {layer!r} is called {len(calls)} times, at last with inputs of shape {shape}"
+    is_plain, accepted = len(calls) == 1 and shape == wanted, f"one call with shape {wanted}, a row for each example"
+    require(is_plain, f"{found}: accepted is {accepted}")
     return layer
 
 
 def _require_rank_one(model: StackedModel, layer: str, one: Tensor, features: Tensor, labels: Tensor) -> None:
     """Refuse a layer whose gradient is not d h', by autograd on single examples."""
-    signals, inputs, _, _ = _seen(model, layer, _parameters(model, one), features, labels)
+    signals, inputs, _, _ = _seen(model, layer, model.layout.of_one(one), features, labels)
     name = f"{layer}.weight" if layer else "weight"
     for index in range(len(labels)):
-        parameters = _parameters(model, one)
+        parameters = model.layout.of_one(one)
         require(name in parameters, f"the weight of dense layer {layer!r} is no parameter of its own: accepted is one")
         parameters[name] = parameters[name].detach().requires_grad_()
         with torch.enable_grad():
