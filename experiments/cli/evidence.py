@@ -42,12 +42,11 @@ def bound(
             "Scores of non-members, likewise. With --one-run, COINS: 1 for each canary that was in, else 0.",
         ),
     ],
-    delta: Annotated[float, option("--delta", "D", "delta that the bound refers to, in [0, 1).")],
-    confidence: Annotated[float, option("--confidence", "P", "Confidence, in (0.5, 1).")] = 0.95,
+    delta: Annotated[float, option("D", "delta that the bound refers to, in [0, 1).")],
+    confidence: Annotated[float, option("P", "Confidence, in (0.5, 1).")] = 0.95,
     method: Annotated[
         str | None,
         option(
-            "--method",
             "NAME",
             f"One of {', '.join(BoundMethod)}.  [default: all; with --json, {_METHOD}] With "
             f"--one-run, one of {', '.join(OneRunMethod)}.  [default: those for any mechanism; with "
@@ -58,12 +57,8 @@ def bound(
     one_run: Annotated[
         bool, switch("--one-run", "Canaries of one training, in or out by fair coins: SCORES and COINS.")
     ] = False,
-    guesses: Annotated[
-        int | None, option("--guesses", "R", "With --one-run: coins to guess, fixed before scores are seen.")
-    ] = None,
-    dimension: Annotated[
-        int | None, option("--dimension", "N", "With --one-run --method cosines: parameters of the release.")
-    ] = None,
+    guesses: Annotated[int | None, option("R", "With --one-run: coins to guess, fixed before scores are seen.")] = None,
+    dimension: Annotated[int | None, option("N", "With --one-run --method cosines: parameters of the release.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Bound epsilon from below by the scores of an attack; higher scores mean members."""
@@ -188,19 +183,18 @@ def _number(path: Path, line_number: int, line: str) -> float:
 def epsilon_star(
     members: Annotated[Path, argument("MEMBERS", "Losses on members: one a line, or .npy.")],
     population: Annotated[Path, argument("POPULATION", "Losses on a population sample, likewise.")],
-    delta: Annotated[float, option("--delta", "D", "delta of Epsilon*, in [0, 1).")],
+    delta: Annotated[float, option("D", "delta of Epsilon*, in [0, 1).")],
     method: Annotated[
-        str, option("--method", "NAME", f"One of {', '.join(StarMethod)}.", among=StarMethod)
+        str, option("NAME", f"One of {', '.join(StarMethod)}.", among=StarMethod)
     ] = StarMethod.PARAMETRIC.value,
-    confidence: Annotated[float, option("--confidence", "P", "Of the interval, in (0, 1).")] = 0.95,
+    confidence: Annotated[float, option("P", "Of the interval, in (0, 1).")] = 0.95,
     cut: Annotated[
-        float | None,
-        option("--cut", "C", "Leave out error rates beyond C and 1 - C.  [default: 0.001 empirical, else 1e-6]"),
+        float | None, option("C", "Leave out error rates beyond C and 1 - C.  [default: 0.001 empirical, else 1e-6]")
     ] = None,
-    seed: Annotated[int, option("--seed", "N", "Seed of bootstrap and mixtures.")] = 0,
+    seed: Annotated[int, option("N", "Seed of bootstrap and mixtures.")] = 0,
     as_json: JsonOption = False,
     plot: Annotated[
-        Path | None, option("--plot", "FILE", "Draw densities, ROC and epsilon over thresholds: PNG, PDF or SVG.")
+        Path | None, option("FILE", "Draw densities, ROC and epsilon over thresholds: PNG, PDF or SVG.")
     ] = None,
 ) -> None:
     """Measure the privacy risk of one model from its losses: Epsilon* of Negoescu et al. 2023."""

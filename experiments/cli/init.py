@@ -22,34 +22,30 @@ _ROUNDS = 30
 def init(
     file: Annotated[Path, argument("[FILE]", "Configuration to write.")] = Path("audit.toml"),
     data: Annotated[
-        str | None,
-        option("--data", "FILE|NAME", "A CSV file, an archive .npz, a directory of pictures, or a data set."),
+        str | None, option("FILE|NAME", "A CSV file, an archive .npz, a directory of pictures, or a data set.")
     ] = None,
-    label: Annotated[str | None, option("--label", "COLUMN", "Column to be learned (CSV).")] = None,
-    owner: Annotated[str | None, option("--owner", "COLUMN", "Column that says whose each record is.")] = None,
-    drop: Annotated[list[str] | None, option("--drop", "COLUMN", "Column to leave out; may be repeated.")] = None,
+    label: Annotated[str | None, option("COLUMN", "Column to be learned (CSV).")] = None,
+    owner: Annotated[str | None, option("COLUMN", "Column that says whose each record is.")] = None,
+    drop: Annotated[list[str] | None, option("COLUMN", "Column to leave out; may be repeated.")] = None,
     missing: Annotated[
-        list[str] | None,
-        option("--missing", "WORD", "Word for a missing value, '' for empty cells alone; may be repeated."),
+        list[str] | None, option("WORD", "Word for a missing value, '' for empty cells alone; may be repeated.")
     ] = None,
-    separator: Annotated[
-        str | None, option("--separator", "CHARACTER", "Between cells.  [default: it is found]")
-    ] = None,
-    decimal: Annotated[str | None, option("--decimal", ".|,", "Mark of decimals.  [default: it is found]")] = None,
-    encoding: Annotated[str | None, option("--encoding", "NAME", "Such as cp1252.  [default: it is found]")] = None,
-    max_levels: Annotated[int | None, option("--max-levels", "N", "Most words in a column.  [default: 100]")] = None,
+    separator: Annotated[str | None, option("CHARACTER", "Between cells.  [default: it is found]")] = None,
+    decimal: Annotated[str | None, option(".|,", "Mark of decimals.  [default: it is found]")] = None,
+    encoding: Annotated[str | None, option("NAME", "Such as cp1252.  [default: it is found]")] = None,
+    max_levels: Annotated[int | None, option("N", "Most words in a column.  [default: 100]")] = None,
     ignore_case: Annotated[
         bool, switch("--ignore-case", "Take words that differ by case or spaces only for one.")
     ] = False,
     unique: Annotated[bool, switch("--unique", "Leave out records that repeat another one in every column.")] = False,
-    clients: Annotated[int | None, option("--clients", "N", "Clients.  [default: 10, or the owners]")] = None,
-    rounds: Annotated[int | None, option("--rounds", "K", "Rounds.  [default: 30]")] = None,
-    belief: Annotated[float | None, option("--belief", "P", "Largest belief of an insider.")] = None,
-    epsilon: Annotated[float | None, option("--epsilon", "E", "Largest epsilon.")] = None,
-    advantage: Annotated[float | None, option("--advantage", "A", "Largest advantage.")] = None,
-    noise_multiplier: Annotated[float | None, option("--noise-multiplier", "Z", "Noise over sensitivity.")] = None,
-    delta: Annotated[float | None, option("--delta", "D", "delta.  [default: a tenth of 1 / records]")] = None,
-    worlds: Annotated[int, option("--worlds", "W", "How often the game is played.")] = 200,
+    clients: Annotated[int | None, option("N", "Clients.  [default: 10, or the owners]")] = None,
+    rounds: Annotated[int | None, option("K", "Rounds.  [default: 30]")] = None,
+    belief: Annotated[float | None, option("P", "Largest belief of an insider.")] = None,
+    epsilon: Annotated[float | None, option("E", "Largest epsilon.")] = None,
+    advantage: Annotated[float | None, option("A", "Largest advantage.")] = None,
+    noise_multiplier: Annotated[float | None, option("Z", "Noise over sensitivity.")] = None,
+    delta: Annotated[float | None, option("D", "delta.  [default: a tenth of 1 / records]")] = None,
+    worlds: Annotated[int, option("W", "How often the game is played.")] = 200,
     data_dir: DataDirOption = None,
     force: Annotated[bool, switch("--force", "Write over a file that is there.")] = False,
 ) -> None:

@@ -60,14 +60,13 @@ def _options(
     log_level: Annotated[
         str | None,
         option(
-            "--log-level",
             "LEVEL",
             f"Log to standard error what goes on, Flower's log with it: {', '.join(talk.LEVELS)}.",
             among=talk.LEVELS,
         ),
     ] = None,
     version: Annotated[
-        bool, option("--version", None, "Print the version and exit.", callback=_tell_version, is_eager=True)
+        bool, option(None, "Print the version and exit.", names=("--version",), callback=_tell_version, is_eager=True)
     ] = False,
 ) -> None:
     """Simulate differentially private federated learning, and audit what an insider can tell."""

@@ -20,12 +20,11 @@ if TYPE_CHECKING:
     from fl_audit.privacy.guarantee import Guarantee
     from fl_audit.privacy.targets import Target
 
-DeltaOption = Annotated[float, option("--delta", "D", "delta of (epsilon, delta)-DP, in (0, 1).")]
-RateOption = Annotated[float, option("--sampling-rate", "Q", "Poisson sampling rate of records or clients, in (0, 1].")]
+DeltaOption = Annotated[float, option("D", "delta of (epsilon, delta)-DP, in (0, 1).")]
+RateOption = Annotated[float, option("Q", "Poisson sampling rate of records or clients, in (0, 1].")]
 SensitivitiesOption = Annotated[
     str,
     option(
-        "--sensitivities",
         "NAME",
         "adaptive: what a record changes may follow from earlier releases, as in every private training; fixed: every "
         "round has the same signal-to-noise ratio, which allows tighter beliefs.",
@@ -35,16 +34,13 @@ SensitivitiesOption = Annotated[
 AccountantOption = Annotated[
     str | None,
     option(
-        "--accountant",
         "NAME",
         f"One of {', '.join(Accountant)}.  [default: the exact one, gdp, or pld with sampling, beside all others]",
         among=Accountant,
     ),
 ]
-PriorOption = Annotated[float, option("--prior", "P", "The insider's prior belief, in (0, 1).")]
-PlotOption = Annotated[
-    Path | None, option("--plot", "FILE", "Draw epsilon, belief and advantage to a PNG, PDF or SVG.")
-]
+PriorOption = Annotated[float, option("P", "The insider's prior belief, in (0, 1).")]
+PlotOption = Annotated[Path | None, option("FILE", "Draw epsilon, belief and advantage to a PNG, PDF or SVG.")]
 
 
 class _Row(NamedTuple):
@@ -57,37 +53,23 @@ class _Row(NamedTuple):
 
 def calibrate(
     delta: DeltaOption,
-    rounds: Annotated[int, option("--rounds", "K", "Number of releases, at least 1.")],
+    rounds: Annotated[int, option("K", "Number of releases, at least 1.")],
     adjacency: AdjacencyOption,
-    belief: Annotated[float | None, option("--belief", "P", "Largest belief, above the prior and below 1.")] = None,
-    advantage: Annotated[float | None, option("--advantage", "A", "Largest advantage, in (0, 1).")] = None,
-    epsilon: Annotated[float | None, option("--epsilon", "E", "Largest epsilon, positive.")] = None,
+    belief: Annotated[float | None, option("P", "Largest belief, above the prior and below 1.")] = None,
+    advantage: Annotated[float | None, option("A", "Largest advantage, in (0, 1).")] = None,
+    epsilon: Annotated[float | None, option("E", "Largest epsilon, positive.")] = None,
     reconstruction: Annotated[
         float | None,
-        option(
-            "--reconstruction",
-            "P",
-            "Largest probability that an attacker names the right one of --candidates equally likely records.",
-        ),
+        option("P", "Largest probability that an attacker names the right one of --candidates equally likely records."),
     ] = None,
-    candidates: Annotated[
-        int | None, option("--candidates", "M", f"Equally likely records.  [default: {defaults.CANDIDATES}]")
-    ] = None,
+    candidates: Annotated[int | None, option("M", f"Equally likely records.  [default: {defaults.CANDIDATES}]")] = None,
     singling_out: Annotated[
         float | None,
-        option(
-            "--singling-out",
-            "P",
-            "Largest probability that a description of a --population-share of all people fits its target.",
-        ),
+        option("P", "Largest probability that a description of a --population-share of all people fits its target."),
     ] = None,
     population_share: Annotated[
         float | None,
-        option(
-            "--population-share",
-            "W",
-            f"Share of all people that a description fits.  [default: {defaults.POPULATION_SHARE}]",
-        ),
+        option("W", f"Share of all people that a description fits.  [default: {defaults.POPULATION_SHARE}]"),
     ] = None,
     sampling_rate: RateOption = defaults.SAMPLING_RATE,
     sensitivities: SensitivitiesOption = defaults.SENSITIVITIES.value,
@@ -126,35 +108,29 @@ def calibrate(
 
 def account(
     delta: DeltaOption,
-    noise_multiplier: Annotated[
-        float | None, option("--noise-multiplier", "Z", "Noise over sensitivity, positive.")
-    ] = None,
-    rounds: Annotated[int | None, option("--rounds", "K", "Number of releases, at least 1.")] = None,
-    adjacency: Annotated[str | None, option("--adjacency", "NAME", ADJACENCY_HELP, among=Adjacency)] = None,
+    noise_multiplier: Annotated[float | None, option("Z", "Noise over sensitivity, positive.")] = None,
+    rounds: Annotated[int | None, option("K", "Number of releases, at least 1.")] = None,
+    adjacency: Annotated[str | None, option("NAME", ADJACENCY_HELP, among=Adjacency)] = None,
     sampling_rate: RateOption = defaults.SAMPLING_RATE,
     sensitivities: SensitivitiesOption = defaults.SENSITIVITIES.value,
     accountant: AccountantOption = defaults.ACCOUNTANT,
     prior: PriorOption = defaults.PRIOR,
     sensitivity: Annotated[
-        float | None, option("--sensitivity", "S", "What the noise multiplier refers to, beside --clipping-norm.")
+        float | None, option("S", "What the noise multiplier refers to, beside --clipping-norm.")
     ] = None,
-    clipping_norm: Annotated[
-        float | None, option("--clipping-norm", "C", "Norm to which contributions are clipped.")
-    ] = None,
+    clipping_norm: Annotated[float | None, option("C", "Norm to which contributions are clipped.")] = None,
     ledger: Annotated[
         Path | None,
         option(
-            "--ledger",
             "FILE",
             "Say what all trainings of this file spend together; one that is named by noise, "
             "rounds and adjacency is added first.",
         ),
     ] = None,
-    name: Annotated[str | None, option("--name", "NAME", "With --ledger: what the training is called.")] = None,
+    name: Annotated[str | None, option("NAME", "With --ledger: what the training is called.")] = None,
     budget: Annotated[
         float | None,
         option(
-            "--budget",
             "E",
             "With --ledger: largest epsilon of all together; a training that passes it is not "
             f"added (status {OVER_BUDGET}).",

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fl_audit.data.records import Source
     from fl_audit.report.finding import RunContents
 
-OutOption = Annotated[Path | None, option("--out", "DIR", "Run directory; must be new.  [default: runs/NAME-TIME]")]
+OutOption = Annotated[Path | None, option("DIR", "Run directory; must be new.  [default: runs/NAME-TIME]")]
 FailOption = Annotated[bool, switch("--fail-on-violation", "End with status 4 if the verdict is violated: for CI.")]
 
 
@@ -59,7 +59,7 @@ def run(
     engine: EngineOption = Engine.RAY.value,
     ray_address: AddressOption = None,
     device: Annotated[
-        str | None, option("--device", "cpu|cuda", "What clients compute on.  [default: run.device]", among=Device)
+        str | None, option("cpu|cuda", "What clients compute on.  [default: run.device]", among=Device)
     ] = None,
     data_dir: DataDirOption = None,
     without_privacy: Annotated[
@@ -162,12 +162,7 @@ def replay(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
 def report(
     directory: DirectoryArgument,
     without_privacy: Annotated[
-        Path | None,
-        option(
-            "--without-privacy",
-            "DIR",
-            "The same training with private = false: its accuracy is shown beside, from now on.",
-        ),
+        Path | None, option("DIR", "The same training with private = false: its accuracy is shown beside, from now on.")
     ] = None,
     appendix: Annotated[
         bool, switch("--appendix", "Have report.pdf hold the appendix too, and not the page alone.")

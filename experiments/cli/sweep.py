@@ -29,21 +29,18 @@ if TYPE_CHECKING:
 def sweep(
     config: Annotated[Path, argument("CONFIG.toml", "Configuration that every point starts from.")],
     over: Annotated[
-        list[str] | None, option("--over", "SECTION.KEY=V,V,...", "A setting and its values; may be repeated.")
+        list[str] | None, option("SECTION.KEY=V,V,...", "A setting and its values; may be repeated.")
     ] = None,
     baseline_over: Annotated[
         list[str] | None,
         option(
-            "--baseline-over",
-            "SECTION.KEY=V,V,...",
-            "Also without privacy: no clipping, no noise, over these values; may be repeated.",
+            "SECTION.KEY=V,V,...", "Also without privacy: no clipping, no noise, over these values; may be repeated."
         ),
     ] = None,
     set_: SetOption = None,
-    out: Annotated[Path | None, option("--out", "DIR", "Output directory.  [default: runs/sweep-NAME-TIME]")] = None,
+    out: Annotated[Path | None, option("DIR", "Output directory.  [default: runs/sweep-NAME-TIME]")] = None,
     utility: Annotated[
-        str | None,
-        option("--utility", "accuracy|auroc", "[default: auroc of two classes, else accuracy]", among=Utility),
+        str | None, option("accuracy|auroc", "[default: auroc of two classes, else accuracy]", among=Utility)
     ] = None,
     engine: EngineOption = Engine.RAY.value,
     ray_address: AddressOption = None,
@@ -120,22 +117,15 @@ def _show(found: "Sweep", directory: Path, title: str) -> None:
 def reproduce(
     name: Annotated[str, argument("NAME", "A paper, or an item such as negoescu2023-fig4.", among=item_names())],
     data_dir: DataDirOption = None,
-    out: Annotated[Path | None, option("--out", "DIR", "Output directory.  [default: runs/reproduce-NAME]")] = None,
+    out: Annotated[Path | None, option("DIR", "Output directory.  [default: runs/reproduce-NAME]")] = None,
     quick: Annotated[
         bool, switch("--quick", "Few worlds, small samples: minutes instead of hours, wide intervals.")
     ] = False,
     engine: Annotated[
-        str | None,
-        option("--engine", "ray|local", "Where clients run.  [default: here, a run on every core]", among=Engine),
+        str | None, option("ray|local", "Where clients run.  [default: here, a run on every core]", among=Engine)
     ] = None,
     minutes: Annotated[
-        float,
-        option(
-            "--minutes",
-            None,
-            "Bernau et al. 2019: minutes within which worlds are added where claims lack them.",
-            min=1,
-        ),
+        float, option(None, "Bernau et al. 2019: minutes within which worlds are added where claims lack them.", min=1)
     ] = 65.0,
     ray_address: AddressOption = None,
 ) -> None:
