@@ -80,12 +80,12 @@ def without_seed(overrides: Sequence[str]) -> list[str]:
     return [word for text in kept for word in ("--set", text)]
 
 
-def options(**values: object) -> list[str]:
+def flags_of(**values: object) -> list[str]:
     """Return the flags of the options that are set, by their names with underscores.
 
     Examples
     --------
-    >>> options(ray_address=None, data_dir="data")
+    >>> flags_of(ray_address=None, data_dir="data")
     ['--data-dir', 'data']
     """
     given = [(f"--{name.replace('_', '-')}", str(value)) for name, value in values.items() if value is not None]
