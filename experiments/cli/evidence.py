@@ -24,6 +24,7 @@ _METHOD = BoundMethod.CLOPPER_PEARSON
 _ONE_RUN = OneRunMethod.TRADE_OFF
 """The same for canaries of one run: never one that a mechanism which leaks coins together breaks."""
 
+_OUT_SCORES = "Scores of non-members, likewise. With --one-run, COINS: 1 for each canary that was in, else 0."
 _VALID_FOR = {
     ScoreLaw.ANY: "any scores",
     ScoreLaw.GAUSSIAN_TRADEOFF: "Gaussian mechanisms",
@@ -35,22 +36,15 @@ def bound(
     in_scores: Annotated[
         Path, argument("IN_SCORES", "Scores of members: one a line, or .npy. With --one-run, of all canaries.")
     ],
-    out_scores: Annotated[
-        Path,
-        argument(
-            "OUT_SCORES",
-            "Scores of non-members, likewise. With --one-run, COINS: 1 for each canary that was in, else 0.",
-        ),
-    ],
+    out_scores: Annotated[Path, argument("OUT_SCORES", _OUT_SCORES)],
     delta: Annotated[float, option("D", "delta that the bound refers to, in [0, 1).")],
     confidence: Annotated[float, option("P", "Confidence, in (0.5, 1).")] = 0.95,
     method: Annotated[
         str | None,
         option(
             "NAME",
-            f"One of {', '.join(BoundMethod)}.  [default: all; with --json, {_METHOD}] With "
-            f"--one-run, one of {', '.join(OneRunMethod)}.  [default: those for any mechanism; with "
-            f"--json, {_ONE_RUN}]",
+            f"One of {', '.join(BoundMethod)}.  [default: all; with --json, {_METHOD}] With --one-run, one of "
+            f"{', '.join(OneRunMethod)}.  [default: those for any mechanism; with --json, {_ONE_RUN}]",
             among=[*BoundMethod, *OneRunMethod],
         ),
     ] = None,
@@ -67,7 +61,7 @@ def bound(
         raise InputError("--guesses and --dimension belong to --one-run: accepted are none without it")
     if method is not None:
         choice(methods, "--method with --one-run" if one_run else "--method", method)
-    members, others = read_numbers(in_scores), read_numbers(out_scores)
+    members, others = _read_numbers(in_scores), _read_numbers(out_scores)
     title = f"epsilon at delta {delta:g}, {len(members)}"
     if one_run:
         from fl_audit.canaries.bounds import one_run_bound
@@ -95,25 +89,16 @@ def bound(
 
 
 def _print_one_run(found: "list[OneRunBound]", title: str) -> None:
-    rows = [
-        (
-            str(one.method),
-            *(f"{number:.4g}" for number in (one.epsilon, one.confidence, one.limit_of_detection)),
-            "" if one.mu is None else f"{one.mu:.4g}",
-            f"{one.guesses.right} of {one.guesses.guessed}" if one.method.guesses else "",
-        )
-        for one in found
-    ]
-    notes = [
-        f"{one.method}: {note}" for one in found for note in (one.method.assumption, f"Limit: {one.limit_meaning}.")
-    ]
-    notes += [
-        f"{one.method}: estimate of epsilon {one.estimate:.4g}, without a confidence."
-        for one in found
-        if one.estimate is not None
-    ]
+    rows, notes, estimates = [], list[str](), list[str]()
+    for one in found:
+        numbers = [f"{number:.4g}" for number in (one.epsilon, one.confidence, one.limit_of_detection)]
+        right = f"{one.guesses.right} of {one.guesses.guessed}" if one.method.guesses else ""
+        rows.append((str(one.method), *numbers, "" if one.mu is None else f"{one.mu:.4g}", right))
+        notes += [f"{one.method}: {note}" for note in (one.method.assumption, f"Limit: {one.limit_meaning}.")]
+        if one.estimate is not None:
+            estimates.append(f"{one.method}: estimate of epsilon {one.estimate:.4g}, without a confidence.")
     columns = ("method", "epsilon at least", "confidence", "limit", "mu at least", "right guesses")
-    print_table(columns, rows, title, range(1, len(columns)), notes)
+    print_table(columns, rows, title, range(1, len(columns)), notes + estimates)
 
 
 def _all_that_apply(
@@ -134,25 +119,17 @@ def _all_that_apply(
 
 
 def _print(found: "list[LowerBound]", title: str) -> None:
-    rows = [
-        (
-            str(bound.method),
-            f"{bound.epsilon:.4g}",
-            f"{bound.confidence:.4g}" if bound.method.has_confidence else "none",
-            f"{bound.limit_of_detection:.4g}",
-            _VALID_FOR[bound.method.needs],
-        )
-        for bound in found
-    ]
-    notes = [
-        f"{bound.method}: {note}"
-        for bound in found
-        for note in (bound.assumption, f"Limit: {bound.limit_meaning}.", *bound.warnings)
-    ]
+    rows, notes = [], list[str]()
+    for one in found:
+        sure = f"{one.confidence:.4g}" if one.method.has_confidence else "none"
+        limit, valid = f"{one.limit_of_detection:.4g}", _VALID_FOR[one.method.needs]
+        rows.append((str(one.method), f"{one.epsilon:.4g}", sure, limit, valid))
+        said = (one.assumption, f"Limit: {one.limit_meaning}.", *one.warnings)
+        notes += [f"{one.method}: {note}" for note in said]
     print_table(("method", "epsilon at least", "confidence", "limit", "valid for"), rows, title, range(1, 4), notes)
 
 
-def read_numbers(path: Path) -> "NDArray[np.float64]":
+def _read_numbers(path: Path) -> "NDArray[np.float64]":
     """Read one number a line, or a .npy file; `InputError` if it cannot be read, is empty, or holds something else."""
     import numpy as np
 
@@ -210,16 +187,14 @@ def epsilon_star(
         from experiments.figures.paths import require_figure_path
 
         require_figure_path(plot)
-    member_losses, population_losses = read_numbers(members), read_numbers(population)
-    with at_work(f"fitting, {member_losses.size + population_losses.size} losses"):
-        found = estimate_epsilon_star(
-            member_losses, population_losses, delta, np.random.default_rng(seed), chosen, confidence, cut
-        )
+    losses = _read_numbers(members), _read_numbers(population)
+    with at_work(f"fitting, {sum(map(len, losses))} losses"):
+        found = estimate_epsilon_star(*losses, delta, np.random.default_rng(seed), chosen, confidence, cut)
     if plot is not None:
         from experiments.figures.paths import save_figure
         from experiments.figures.promise import epsilon_star_figure
 
-        save_figure(epsilon_star_figure(found, member_losses, population_losses), plot, dpi=150)
+        save_figure(epsilon_star_figure(found, *losses), plot, dpi=150)
     if as_json:
         print_json(_estimate_json(found))
         return
@@ -230,16 +205,18 @@ def epsilon_star(
 
 def _estimate_json(found: "StarEstimate") -> dict[str, Any]:
     """Return an estimate under the names of the command line's JSON; infinite numbers are null."""
+    from fl_audit.arrays import finite
+
     attacks = found.attacks
     return {
-        "epsilon_star": _finite(found.epsilon_star),
+        "epsilon_star": finite(found.epsilon_star),
         "unbounded": math.isinf(found.epsilon_star),
         "delta": found.delta,
         "method": str(found.method),
-        "interval": [_finite(end) for end in found.interval],
+        "interval": [finite(end) for end in found.interval],
         "confidence": found.confidence,
         "cut": found.cut,
-        "epsilon_star_within_cut": _finite(found.epsilon_star_within_cut),
+        "epsilon_star_within_cut": finite(found.epsilon_star_within_cut),
         "members": found.members,
         "population": found.population,
         "components": None if found.laws is None else [law.components for law in found.laws],
@@ -252,10 +229,6 @@ def _estimate_json(found: "StarEstimate") -> dict[str, Any]:
         },
         "warnings": list(found.warnings),
     }
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None
 
 
 def _said(number: float) -> str:

@@ -56,14 +56,8 @@ def account_ledger(
         print_json(values)
     else:
         rows = [
-            (
-                line.name,
-                str(line.terms.adjacency),
-                str(line.terms.rounds),
-                f"{line.terms.sampling_rate:g}",
-                f"{line.noise_multiplier:.6g}",
-            )
-            for line in lines
+            (line.name, str(of.adjacency), str(of.rounds), f"{of.sampling_rate:g}", f"{line.noise_multiplier:.6g}")
+            for line, of in ((line, line.terms) for line in lines)
         ]
         columns = ("training", "neighbours", "rounds", "sampling rate", "noise multiplier")
         print_table(columns, rows, str(path), numbers=range(2, 5))

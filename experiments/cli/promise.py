@@ -3,8 +3,9 @@
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import astuple
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from experiments.cli.options import ADJACENCY_HELP, AdjacencyOption, JsonOption, option, print_json, print_table
 from experiments.names import OVER_BUDGET
@@ -15,10 +16,8 @@ from fl_audit.privacy.names import Accountant, Sensitivities
 from fl_audit.privacy.terms import TrainingTerms
 
 if TYPE_CHECKING:
-    from fl_audit.privacy.claim import Claim
     from fl_audit.privacy.events import ReleaseEvent
     from fl_audit.privacy.guarantee import Guarantee
-    from fl_audit.privacy.targets import Target
 
 DeltaOption = Annotated[float, option("D", "delta of (epsilon, delta)-DP, in (0, 1).")]
 RateOption = Annotated[float, option("Q", "Poisson sampling rate of records or clients, in (0, 1].")]
@@ -41,6 +40,23 @@ AccountantOption = Annotated[
 ]
 PriorOption = Annotated[float, option("P", "The insider's prior belief, in (0, 1).")]
 PlotOption = Annotated[Path | None, option("FILE", "Draw epsilon, belief and advantage to a PNG, PDF or SVG.")]
+
+
+_LEDGER = (
+    "Say what all trainings of this file spend together; one that is named by noise, rounds and adjacency is added "
+    "first."
+)
+_BUDGET = (
+    f"With --ledger: largest epsilon of all together; a training that passes it is not added (status {OVER_BUDGET})."
+)
+_SAID = {
+    "belief": "a belief of at most {:g}",
+    "advantage": "an advantage of at most {:g}",
+    "epsilon": "epsilon of at most {:g}",
+    "reconstruction": "at most {:g} to name the right one of {} records",
+    "singling-out": "at most {:g} that a description of a share {:g} of all people fits its target",
+}
+"""Targets in words, by their names."""
 
 
 class _Row(NamedTuple):
@@ -92,17 +108,24 @@ def calibrate(
     asked |= {"reconstruction": reconstruction, "candidates": candidates}
     asked |= {"singling-out": singling_out, "population-share": population_share}
     target, events = one_target(asked, "--"), gaussian_rounds(1.0, rounds, sampling_rate)
+    said = next(words for name, words in _SAID.items() if asked[name] is not None).format(*astuple(target))
     neighbours = choice(Adjacency, "--adjacency", adjacency)
     chosen_by = choice(Sensitivities, "--sensitivities", sensitivities)
 
     def found(name: Accountant) -> _Row:
         claim = Claim(neighbours, events, delta, prior, name, chosen_by)
         noise = noise_multiplier_for(target, claim)
-        at_least = sampling_rate < 1 and noise == SMALLEST_SAMPLED_NOISE
         promise = guarantee(claim.with_noise(noise))
-        return _Row(name, promise, _any_noise_keeps(claim) if at_least else promise.remark)
+        remark = promise.remark
+        if sampling_rate < 1 and noise == SMALLEST_SAMPLED_NOISE:
+            remark = (
+                f"the promise holds with any noise, because a {neighbours.unit} takes part in any of the {rounds} "
+                f"rounds with a probability of {claim.participation:.3g} only; {noise:g} is the smallest noise "
+                "multiplier offered"
+            )
+        return _Row(name, promise, remark)
 
-    title = f"noise for {_said(target)} at delta {delta:g} over {rounds} rounds"
+    title = f"noise for {said} at delta {delta:g} over {rounds} rounds"
     _answer(found, events, accountant, title, as_json, plot, saving=True)
 
 
@@ -119,23 +142,9 @@ def account(
         float | None, option("S", "What the noise multiplier refers to, beside --clipping-norm.")
     ] = None,
     clipping_norm: Annotated[float | None, option("C", "Norm to which contributions are clipped.")] = None,
-    ledger: Annotated[
-        Path | None,
-        option(
-            "FILE",
-            "Say what all trainings of this file spend together; one that is named by noise, "
-            "rounds and adjacency is added first.",
-        ),
-    ] = None,
+    ledger: Annotated[Path | None, option("FILE", _LEDGER)] = None,
     name: Annotated[str | None, option("NAME", "With --ledger: what the training is called.")] = None,
-    budget: Annotated[
-        float | None,
-        option(
-            "E",
-            "With --ledger: largest epsilon of all together; a training that passes it is not "
-            f"added (status {OVER_BUDGET}).",
-        ),
-    ] = None,
+    budget: Annotated[float | None, option("E", _BUDGET)] = None,
     as_json: JsonOption = False,
     plot: PlotOption = None,
 ) -> None:
@@ -145,9 +154,8 @@ def account(
     """
     from experiments.cli.ledger import account_ledger, real_noise
 
-    terms = None
-    if (noise_multiplier, rounds, adjacency) != (None, None, None) or ledger is None:
-        given = {"--noise-multiplier": noise_multiplier, "--rounds": rounds, "--adjacency": adjacency}
+    terms, given = None, {"--noise-multiplier": noise_multiplier, "--rounds": rounds, "--adjacency": adjacency}
+    if ledger is None or any(value is not None for value in given.values()):
         missing = [repr(flag) for flag, value in given.items() if value is None]
         if noise_multiplier is None or rounds is None or adjacency is None:
             raise InputError(f"Missing option {' and '.join(missing)}: accepted are all of {', '.join(given)}")
@@ -213,43 +221,6 @@ def _noise(promise: "Guarantee") -> float:
     return promise.noise_multiplier
 
 
-def _any_noise_keeps(claim: "Claim") -> str:
-    from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE
-
-    return (
-        f"the promise holds with any noise, because a {claim.adjacency.unit} takes part in any of the {claim.rounds} "
-        f"rounds with a probability of {claim.participation:.3g} only; {SMALLEST_SAMPLED_NOISE:g} is the smallest "
-        "noise multiplier offered"
-    )
-
-
-def _said(target: "Target") -> str:
-    from fl_audit.privacy.targets import (
-        AdvantageTarget,
-        BeliefTarget,
-        EpsilonTarget,
-        NoiseMultiplierTarget,
-        ReconstructionTarget,
-        SinglingOutTarget,
-    )
-
-    match target:
-        case BeliefTarget(belief):
-            return f"a belief of at most {belief:g}"
-        case AdvantageTarget(advantage):
-            return f"an advantage of at most {advantage:g}"
-        case EpsilonTarget(epsilon):
-            return f"epsilon of at most {epsilon:g}"
-        case ReconstructionTarget(probability, candidates):
-            return f"at most {probability:g} to name the right one of {candidates} records"
-        case SinglingOutTarget(probability, share):
-            return f"at most {probability:g} that a description of a share {share:g} of all people fits its target"
-        case NoiseMultiplierTarget(noise):
-            return f"a noise multiplier of {noise:g}"
-        case _:
-            assert_never(target)
-
-
 def _rows(accountant: str | None, found: Callable[[Accountant], _Row]) -> list[_Row]:
     """Ask one accountant, whose refusal is an error, or all, whose refusals are rows."""
     if accountant is not None:
@@ -267,11 +238,13 @@ def _rows(accountant: str | None, found: Callable[[Accountant], _Row]) -> list[_
 
 def _print(rows: list[_Row], best: "Guarantee", title: str, saving: bool) -> None:
     columns = ["accountant", "noise multiplier", "epsilon", "belief at most", "advantage at most"]
-    most = max(_noise(row.promise) for row in rows if row.promise)
-    cells = [(str(row.accountant), *_cells(row.promise, most)) for row in rows]
     columns += ["noise saved"] * saving
-    shown = [row[: len(columns)] for row in cells]
-    print_table(columns, shown, f"{title}\n{_setting(best)}", range(1, len(columns)))
+    most = max(_noise(row.promise) for row in rows if row.promise)
+    shown = [(str(row.accountant), *_cells(row.promise, most))[: len(columns)] for row in rows]
+    # What the table holds for.
+    rate = "" if best.sampling_rate == 1 else f", sampling rate {best.sampling_rate:g}"
+    holds = f"neighbours: {best.adjacency}{rate}, prior {best.prior:g}, sensitivities: {best.claim.sensitivities}"
+    print_table(columns, shown, f"{title}\n{holds}; what counts: {best.accountant}", range(1, len(columns)))
     named = best.reconstruction_bound(1 / defaults.CANDIDATES)
     if named is not None:
         print(
@@ -281,16 +254,6 @@ def _print(rows: list[_Row], best: "Guarantee", title: str, saving: bool) -> Non
     for name, _, remark in rows:
         if remark:
             print(remark if remark.startswith(f"{name} ") else f"{name}: {remark}")
-
-
-def _setting(promise: "Guarantee") -> str:
-    """Return what the table holds for: neighbours, sampling, prior and sensitivities."""
-    rate = "" if promise.sampling_rate == 1 else f", sampling rate {promise.sampling_rate:g}"
-    sensitivities = promise.claim.sensitivities
-    return (
-        f"neighbours: {promise.adjacency}{rate}, prior {promise.prior:g}, sensitivities: {sensitivities}; "
-        f"what counts: {promise.accountant}"
-    )
 
 
 def _cells(promise: "Guarantee | None", most: float) -> list[str]:

@@ -30,15 +30,12 @@ _ENOUGH_TO_KEEP_APART = 64  # with so many worlds half of them are shadows enoug
 def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.DataFrame:
     """Return the table of targets with a column of scores for every attack that the configuration names.
 
+    `InputError` if there are too few worlds for an attack.
+
     Parameters
     ----------
     plan, store, targets
         The run, its finished batches, and one row a world and target, worlds and targets in order.
-
-    Raises
-    ------
-    InputError
-        If there are too few worlds for an attack.
     """
     membership = Membership(by_target(targets, "is_in").astype(np.bool_))
     answers = _answers(plan, store, targets)

@@ -52,17 +52,12 @@ class Check:
 def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> Check:
     """Look at everything that a run will need, and play a few rounds of it; nothing is written.
 
+    `InputError` if the run would be refused for its data, model or settings; `FederationError` if a client fails.
+
     Parameters
     ----------
     plan, with_probe, engine
         What is to be done, whether a few rounds are played, and where the run is to be, for the estimate of its time.
-
-    Raises
-    ------
-    InputError
-        If data, model or settings are such that the run would be refused.
-    FederationError
-        If a client fails in the rounds that are played.
     """
     require_playable(plan)
     game, source, wanted = load_game(plan.public), load_source(plan.public.data), footprint(plan)

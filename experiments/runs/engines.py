@@ -36,27 +36,15 @@ def run_on_ray(
 ) -> None:
     """Run the app on Flower's simulation runtime; every client call is a call of a Ray actor.
 
-    An interrupt (Ctrl-C) sets `interrupted`, so that the server, in a thread of its own, can stop waiting.
+    An interrupt (Ctrl-C) sets `interrupted`, so that the server, in a thread of its own, can stop waiting. No process
+    of an embedded Ray outlives this call. It raises what the server raised, or `InputError` if Ray cannot be joined.
 
     Parameters
     ----------
-    server_app
-        The server's side of the app.
-    client_app
-        The clients' side of the app.
-    clients
-        Number of clients.
-    options
-        Which Ray, and how much of it a client takes.
-    interrupted
-        Set from outside to end the run; None if nobody will.
-
-    Raises
-    ------
-    FederationError
-        What the server raised. No process of an embedded Ray outlives this call.
-    InputError
-        If Ray cannot be started, or joined.
+    server_app, client_app, clients
+        The server's side of the app, the clients', and how many clients there are.
+    options, interrupted
+        Which Ray, and how much of it a client takes; set from outside to end the run, None if nobody will.
     """
     settle_flower()
     # Flower's runtime takes a second or two to import, and so does Ray to start: at the same time.

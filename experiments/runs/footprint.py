@@ -72,17 +72,12 @@ def footprint(plan: AuditPlan) -> Footprint:
 
 
 def require_room(plan: AuditPlan, directory: Path) -> None:
-    """Refuse a run that its disk has no room for, before it is begun.
+    """Refuse a run that its disk has no room for, by `InputError`, before it is begun.
 
     Parameters
     ----------
     plan, directory
         What is to be done, and the run directory, which need not be there.
-
-    Raises
-    ------
-    InputError
-        If there is not enough room.
     """
     wanted = footprint(plan)
     free = psutil.disk_usage(str(nearest_place(directory))).free

@@ -244,19 +244,12 @@ def run_locally(
     actors: int = 1,
     read_ahead: ReadAhead | None = None,
 ) -> None:
-    """Run the app in this process, with so many client calls at the same time.
+    """Run the app in this process, with so many client calls at the same time; it raises what the server raised.
 
     Parameters
     ----------
-    server_app, client_app
-        The server's side of the app, and the clients'.
-    clients, time_limit, actors, read_ahead
-        As of `LocalGrid`.
-
-    Raises
-    ------
-    FederationError
-        What the server raised.
+    server_app, client_app, clients, time_limit, actors, read_ahead
+        The server's side of the app, and the rest as of `LocalGrid`.
     """
     settle_flower()
     context = Context(

@@ -19,15 +19,12 @@ from fl_audit.game.public import PublicGame
 def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
     """Return where D and D' differ; of a crafted pair its place alone. The search over a large data set takes a while.
 
+    `InputError` if there is no such neighbour, or a crafted record is asked for where none can be.
+
     Parameters
     ----------
     config, split
         The configuration, and its records.
-
-    Raises
-    ------
-    InputError
-        If there is no such neighbour, or a crafted record is asked for where none can be.
     """
     data, audit, adjacency = config.data, config.audit, config.privacy.adjacency
     if audit.neighbour in CRAFTED:
@@ -46,15 +43,12 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
 def with_crafted_records(public: PublicGame, config: RunConfig) -> PublicGame:
     """Return a game with the crafted records that its configuration asks for, if it asks for any that are not there.
 
+    `InputError` if no record can be crafted for the model.
+
     Parameters
     ----------
     public, config
         The game, with the place that the crafted record is to have, and the configuration.
-
-    Raises
-    ------
-    InputError
-        If no record can be crafted for the model.
     """
     choice, start = config.audit.neighbour, config.model.initial
     if choice not in CRAFTED or public.pair.crafted is not None:

@@ -38,13 +38,7 @@ _SECONDS = 120.0
 
 
 def require_drawable(plan: AuditPlan) -> None:
-    """Refuse a run that asks for pictures and has none, or promises something, but not to everybody.
-
-    Raises
-    ------
-    InputError
-        With the reason.
-    """
+    """Refuse a run that asks for pictures and has none, or promises something but not to all, by `InputError`."""
     pictures, public = plan.config.audit.pictures, plan.public
     if pictures is None:
         return

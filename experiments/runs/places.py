@@ -42,18 +42,15 @@ def require_run(directory: Path) -> None:
 
 
 def require_place(directory: Path, resume: bool) -> None:
-    """Refuse a directory where no run can begin, or go on.
+    """Refuse a directory where no run can begin, or go on, by `InputError`.
+
+    It may hold something where `resume` is not asked for, or no run where it is, or it cannot be made, because a file
+    stands in its way or nothing may be written there.
 
     Parameters
     ----------
     directory, resume
         The run directory, and whether a run that was begun there is to go on.
-
-    Raises
-    ------
-    InputError
-        If it holds something and `resume` is not asked for, or holds no run and `resume` is; or if it cannot be made,
-        because a file stands in its way or nothing may be written there.
     """
     if resume:
         required = f"run directory {directory} holds no run: --resume goes on with one that was begun there"

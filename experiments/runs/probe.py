@@ -74,17 +74,12 @@ class _Stopwatch:
 def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
     """Play the first batches of a plan for a few rounds in this process, write nothing, and say what all would take.
 
+    `FederationError` if a client fails.
+
     Parameters
     ----------
-    plan
-        What is to be done.
-    engine
-        Where it is to be done; it is tried on the local one.
-
-    Raises
-    ------
-    FederationError
-        If a client fails.
+    plan, engine
+        What is to be done, and where; it is tried on the local engine.
     """
     begun = psutil.Process().cpu_times()
     wave = _first_wave(plan)
@@ -111,18 +106,9 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
 
 
 def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: float) -> float:
-    """Return how long clients take to start and to train, who take so long one after the other in this process.
+    """Return how long clients take to start and to train, who take `alone` seconds one after the other in this process.
 
-    Parameters
-    ----------
-    plan
-        What is to be done.
-    engine
-        Where.
-    alone
-        Seconds of the training in this process.
-    imports
-        Seconds that this process would take again to get here, which tell how fast the machine is.
+    This process would take `imports` seconds again to get here, which tells how fast the machine is.
     """
     settings, public = plan.config.run, plan.public
     match engine:

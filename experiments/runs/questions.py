@@ -18,16 +18,13 @@ from server.results import MoreQuestions
 def with_questions(config: RunConfig, source: Source, split: Split) -> RunConfig:
     """Fill in which attribute is guessed, and refuse attacks that cannot be asked.
 
+    `InputError` if an attack asks about records where clients are the targets, there is no such attribute, or no way to
+    vary the records.
+
     Parameters
     ----------
     config, source, split
         The configuration, the run's data, and of these D, the records outside it, and the test records.
-
-    Raises
-    ------
-    InputError
-        If an attack asks about records where clients are the targets, there is no such attribute, or there is no way to
-        vary the records.
     """
     audit, relation = config.audit, config.privacy.adjacency
     of_records = [attack for attack in of_ours(audit.attacks or ()) if attack.asks_about_records]
@@ -50,17 +47,12 @@ def with_questions(config: RunConfig, source: Source, split: Split) -> RunConfig
 def candidate_prior(config: RunConfig, source: Source, split: Split) -> tuple[float, ...]:
     """Return how likely each candidate of the game of reconstruction is; empty where all equally.
 
+    `InputError` if there are not as many weights as values.
+
     Parameters
     ----------
-    config
-        As `with_questions` returns it.
-    source, split
-        As for `with_questions`; records that are in no world tell how common each value of an attribute is.
-
-    Raises
-    ------
-    InputError
-        If there are not as many weights as values.
+    config, source, split
+        What `with_questions` returns, and as for it; records in no world tell how common each value of an attribute is.
     """
     weights, named = np.array(config.audit.candidate_weights or (), dtype=np.float64), config.audit.attribute
     if config.audit.game == "reconstruction" and named is not None:

@@ -78,10 +78,7 @@ class Replay:
 def replay(directory: Path) -> Replay:
     """Recompute the insider's log-odds of all kept worlds from `public/` alone.
 
-    Raises
-    ------
-    InputError
-        If the directory holds no run, or kept no releases.
+    `InputError` if the directory holds no run, or kept no releases.
     """
     public, _ = read_public(directory)
     accepted = "accepted is one with [audit] insider = true"
@@ -132,10 +129,8 @@ def stored_rounds(game: Game, stored: dict[str, Tensor]) -> Iterator[Made]:
 
     Parameters
     ----------
-    game
-        The game.
-    stored
-        What a run kept: `initial`, and by round `releases` or `models` and what else was known.
+    game, stored
+        The game, and what a run kept: `initial`, and by round `releases` or `models` and what else was known.
     """
     public = game.public
     by_round = {name: value for name, value in stored.items() if name not in ("worlds", "batch_worlds", "initial")}

@@ -88,27 +88,19 @@ def run_audit(
 ) -> "RunContents":
     """Carry out a run, or the rest of one, write its report, and return its summary and tables, as stored.
 
+    `InputError` if configuration or directory cannot be used, and nothing is written then; `FederationError` if the
+    federation had to stop, and what was finished is kept.
+
     Parameters
     ----------
-    plan, directory
-        What to do, and the run directory, new unless `resume`.
+    plan, directory, resume
+        What to do; the run directory; and whether the run in it goes on: finished batches are not computed again.
     engine, ray_address
         Where the clients run, and the address of a running Ray cluster; None starts a Ray on this machine.
-    resume
-        Go on with an interrupted run; finished batches are not computed again.
-    progress
-        Shows how far the run is.
-    parties
-        What clients and server run; a study of broken mechanisms puts others in their place.
+    progress, parties
+        Shows how far the run is; and what clients and server run, others in a study of broken mechanisms.
     with_report
         Whether the report is written; without it there are the tables and the summary.
-
-    Raises
-    ------
-    InputError
-        If configuration or directory cannot be used; nothing is written then.
-    FederationError
-        If the federation had to stop; what was finished is kept.
     """
     with at_work("looking at data and model"):
         require_playable(plan)
@@ -140,10 +132,7 @@ def _kept_if_unwritable() -> Iterator[None]:
 def require_playable(plan: AuditPlan) -> None:
     """Refuse what is wrong with data, model or settings; to be called before a directory is made.
 
-    Raises
-    ------
-    InputError
-        If the data cannot be read, the model cannot be evaluated or the first step leaves the range of its numbers.
+    `InputError` if data cannot be read, the model cannot be evaluated or the first step leaves the range of numbers.
     """
     game = load_game(plan.public)
     require_evaluable(game, plan.config.audit.epsilon_star, plan.config.audit.membership)
@@ -276,10 +265,8 @@ def finish(
 
     Parameters
     ----------
-    plan, run
-        What was done, and where its batches lie.
-    with_report, pdf_with_appendix
-        Whether there is a report, and whether its PDF has the appendix.
+    plan, run, with_report, pdf_with_appendix
+        What was done, where its batches lie, whether there is a report, and whether its PDF has the appendix.
     """
     with at_work("joining the tables"):
         from experiments.runs.attacks import with_attacks
@@ -329,18 +316,13 @@ def rebuild_report(
 ) -> "RunContents":
     """Write the report of a finished run again, from its stored batches; return its summary and tables, as stored.
 
+    `InputError` if the directory holds no finished run, or a damaged or edited one, or the other is no such training.
+
     Parameters
     ----------
-    directory, without_privacy
-        Directory of the run, and of the same training without privacy, whose accuracy is shown beside; None leaves it
-        as it is.
-    pdf_with_appendix
-        Whether the PDF holds the appendix too.
-
-    Raises
-    ------
-    InputError
-        If the directory holds no finished run, or a damaged or edited one, or the other is not the same training.
+    directory, without_privacy, pdf_with_appendix
+        Directory of the run, and of the same training without privacy, whose accuracy is shown beside (None leaves that
+        as it is), and whether the PDF holds the appendix too.
     """
     require_sealed(directory)
     plan, run = read_plan(directory), RunDirectory(directory)

@@ -182,13 +182,7 @@ class RunDirectory:
             )
 
     def is_finished(self, config: RunConfig) -> bool:
-        """Return whether the run of a configuration stands here, finished.
-
-        Raises
-        ------
-        InputError
-            If a run of another configuration stands here.
-        """
+        """Return whether the run of a configuration stands here, finished; `InputError` if that of another one does."""
         if not self.is_begun:
             return False
         _, stored = read_public(self.path)
@@ -209,13 +203,7 @@ class RunDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the run for this process; the lock goes with the process, however it ends.
-
-        Raises
-        ------
-        InputError
-            If another process holds it.
-        """
+        """Hold the run for this process, as `held`; the lock goes with the process, however it ends."""
         with held(self.path / "challenger" / ".lock", f"run directory {self.path} is in use by another process"):
             remove_halves(self.path)
             yield

@@ -110,10 +110,7 @@ class RunStore:
     def clear(self, worlds: int) -> None:
         """Remove what batches left behind that are not finished: cut short, damaged, or of another division of worlds.
 
-        Raises
-        ------
-        InputError
-            If a directory stands where a file of a batch belongs.
+        `InputError` if a directory stands where a file of a batch belongs.
         """
         kept = {one.batch.name for one in self._manifests(worlds)}
         for path in self.public.glob("*-batch-*.safetensors"):
@@ -149,13 +146,7 @@ class RunStore:
         partial.rename(place)
 
     def tables(self, worlds: int) -> dict[str, pd.DataFrame]:
-        """Return the tables of a run by name, worlds in order.
-
-        Raises
-        ------
-        InputError
-            If not all worlds are finished and undamaged.
-        """
+        """Return the tables of a run by name, worlds in order; `InputError` if a world is not finished and whole."""
         manifests = self._manifests(worlds)
         held = sum(manifest.count for manifest in manifests)
         require(
@@ -247,14 +238,12 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = Fa
 
 
 def write_json(path: Path, value: Any, private: bool = False) -> None:
-    """Write JSON, whole or not at all; `private` keeps it from other users of the machine.
+    """Write JSON, whole or not at all.
 
     Parameters
     ----------
-    path, value
-        The file, and what stands in it.
-    private
-        Whether other users of the machine may not read it.
+    path, value, private
+        The file, what stands in it, and whether other users of the machine may not read it.
     """
     with whole_file(path, private) as file:
         file.write_text(_json_text(value), encoding="utf-8")

@@ -36,10 +36,8 @@ def summarise(
 
     Parameters
     ----------
-    plan, tables
-        What was promised and played, and what came out.
-    timing
-        Seconds, and the engine.
+    plan, tables, timing
+        What was promised and played, what came out, and seconds, and the engine.
     provenance, unprotected
         Where the run comes from, and what the same training without privacy is worth; None where that was not noted.
     drawn, looks

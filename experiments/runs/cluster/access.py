@@ -185,12 +185,8 @@ def ray_for(options: RayOptions) -> Iterator[None]:
     Flower takes a Ray that is there. One that it started itself would have a runtime environment, for which every run
     pays: workers that Ray starts before anybody asks are without it, so nobody could use them.
 
-    Raises
-    ------
-    InputError
-        If the cluster cannot be joined, or a node of it has another Python or Flower.
-    FederationError
-        If no Ray can be started here.
+    `InputError` if the cluster cannot be joined, or a node of it has another Python or Flower; `FederationError` if no
+    Ray can be started here.
     """
     import ray
 
@@ -221,13 +217,7 @@ def ray_for(options: RayOptions) -> Iterator[None]:
 
 @contextmanager
 def ray_ahead(options: RayOptions) -> Iterator[None]:
-    """Have a Ray of its own ready for the first run in the block: it starts while the program still gets ready.
-
-    Raises
-    ------
-    FederationError
-        If no Ray can be started here.
-    """
+    """Have a Ray ready for the first run in the block, as `ray_for`: it starts while the program still gets ready."""
     with ray_for(options):
         _ahead.append(options)
         try:
@@ -292,13 +282,7 @@ def _join(options: RayOptions) -> None:
 
 
 def _asks_for_token(address: str) -> bool:
-    """Return whether a cluster wants a token.
-
-    Raises
-    ------
-    InputError
-        If it does, and the environment of this process names none or a wrong one.
-    """
+    """Return whether a cluster wants a token; `InputError` if it does, and this process has none or a wrong one."""
     import ray
 
     if address.startswith(("ray://", "auto")) or _lets_in(address, None):
@@ -327,13 +311,7 @@ def _lets_in(address: str, token: str | None) -> bool:
 
 
 def refuse_unreachable(address: str | None) -> None:
-    """Refuse an address nobody listens at; Ray itself would try for minutes.
-
-    Raises
-    ------
-    InputError
-        If no cluster answers there.
-    """
+    """Refuse an address nobody listens at, by `InputError`; Ray itself would try for minutes."""
     if address is None or address.startswith(("ray://", "auto")):
         return
     host, _, port = address.rpartition(":")

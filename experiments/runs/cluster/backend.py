@@ -155,14 +155,8 @@ class PoolInPlace:
 
         Parameters
         ----------
-        state
-            The store.
-        queue
-            Where messages wait for a client process.
-        nodes_mapping
-            The partition of every node; it is not needed.
-        f_stop
-            Set when the run ends.
+        state, queue, nodes_mapping, f_stop
+            The store; where messages wait for a client process; what is not needed; and what is set when the run ends.
         """
         while not f_stop.is_set():
             with suppress(Empty):

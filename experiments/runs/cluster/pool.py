@@ -44,13 +44,7 @@ class CallError(RuntimeError):
 
 @contextmanager
 def room_is_told() -> Iterator[None]:
-    """Say in one line that Ray's object store does not take what is put into it.
-
-    Raises
-    ------
-    CallError
-        If it is full, or the disk to which it spills.
-    """
+    """Say in one line that Ray's object store, or its disk, does not take what is put into it, by `CallError`."""
     try:
         yield
     except (ObjectStoreFullError, OutOfDiskError) as error:
@@ -121,14 +115,12 @@ class ClientPool:
     ) -> tuple[Message, Context]:
         """Run a client call on a process of a compartment, and return the reply and the changed context.
 
-        Luggage are references to functions, each of which is called once in a process, before it serves its first call.
-
         Parameters
         ----------
-        compartment, message
-            Whom the client may share a process with, and what the client is sent.
-        context, luggage
-            The client's state, and files and modules that its node needs.
+        compartment, message, context
+            Whom the client may share a process with, what it is sent, and its state.
+        luggage
+            References to functions that bring what its node needs: each is called once in a process, before all calls.
 
         Raises
         ------
