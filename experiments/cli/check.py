@@ -63,16 +63,11 @@ def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
     from fl_audit.user_modules import title_of_named
 
     plan, sizes = found.plan, found.sizes
-    yield (
-        "Data",
-        f"{plan.public.data.title}, {sizes.records:,} records of {sizes.features:,} numbers in {sizes.classes} "
-        f"classes; {sizes.test_records:,} test records, {sizes.population_records:,} in the population sample",
-    )
-    yield (
-        "Clients",
-        f"{sizes.clients}, partition {plan.public.partition}; the smallest holds {sizes.smallest_client:,} records, "
-        f"the largest {sizes.largest_client:,}",
-    )
+    records = f"{sizes.records:,} records of {sizes.features:,} numbers in {sizes.classes} classes"
+    apart = f"{sizes.test_records:,} test records, {sizes.population_records:,} in the population sample"
+    yield "Data", f"{plan.public.data.title}, {records}; {apart}"
+    ends = f"the smallest holds {sizes.smallest_client:,} records, the largest {sizes.largest_client:,}"
+    yield "Clients", f"{sizes.clients}, partition {plan.public.partition}; {ends}"
     if sizes.columns:
         yield "Read", sizes.description
         yield "Columns", "\n".join(column_lines(sizes.columns))
@@ -81,11 +76,8 @@ def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
     worlds, batch = plan.config.audit.worlds, plan.config.run.worlds_per_batch
     assert batch is not None, "a resolved configuration names the size of a batch"
     together = "" if worlds == 1 else f", {'all' if batch >= worlds else f'{batch:,}'} at a time"
-    yield (
-        "Model",
-        f"{title_of_named(plan.public.model)}, {sizes.parameters:,} parameters; {plural(worlds, 'world')} of "
-        f"{plural(plan.public.rounds, 'round')}{together}",
-    )
+    played = f"{plural(worlds, 'world')} of {plural(plan.public.rounds, 'round')}{together}"
+    yield "Model", f"{title_of_named(plan.public.model)}, {sizes.parameters:,} parameters; {played}"
     yield "Promise", _promise(found)
     yield "Findable", _findable(found)
     size = found.footprint.total

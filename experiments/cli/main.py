@@ -77,11 +77,10 @@ def datasets(data_dir: options.DataDirOption = None, as_json: options.JsonOption
         rows = [entry._asdict() | {"found": is_here} for entry, is_here in found.items()]
         options.print_json({"datasets": rows})
         return
-    here = {True: "found", False: "needs files"}
-    cells = [
-        (entry.name, entry.description, here[is_here] if entry.needs_files else "built in")
-        for entry, is_here in found.items()
-    ]
+    cells = []
+    for entry, is_here in found.items():
+        here = "built in" if not entry.needs_files else "found" if is_here else "needs files"
+        cells.append((entry.name, entry.description, here))
     options.print_table(("name", "what it is", "here"), cells)
 
 

@@ -247,10 +247,8 @@ def _print(rows: list[_Row], best: "Guarantee", title: str, saving: bool) -> Non
     print_table(columns, shown, f"{title}\n{holds}; what counts: {best.accountant}", range(1, len(columns)))
     named = best.reconstruction_bound(1 / defaults.CANDIDATES)
     if named is not None:
-        print(
-            f"Of {defaults.CANDIDATES:,} equally likely records an attacker who knows all others names the right one "
-            f"with probability at most {named:.2g}."
-        )
+        likely = f"Of {defaults.CANDIDATES:,} equally likely records an attacker who knows all others"
+        print(f"{likely} names the right one with probability at most {named:.2g}.")
     for name, _, remark in rows:
         if remark:
             print(remark if remark.startswith(f"{name} ") else f"{name}: {remark}")
@@ -259,13 +257,8 @@ def _print(rows: list[_Row], best: "Guarantee", title: str, saving: bool) -> Non
 def _cells(promise: "Guarantee | None", most: float) -> list[str]:
     if promise is None:
         return ["-"] * 5
-    return [
-        f"{promise.noise_multiplier:.6g}",
-        f"{promise.epsilon:.6g}",
-        f"{promise.belief_bound:.4f}",
-        f"{promise.advantage_bound_exact:.4f}",
-        f"{1 - _noise(promise) / most:.1%}",
-    ]
+    noise, belief, advantage = _noise(promise), promise.belief_bound, promise.advantage_bound_exact
+    return [f"{noise:.6g}", f"{promise.epsilon:.6g}", f"{belief:.4f}", f"{advantage:.4f}", f"{1 - noise / most:.1%}"]
 
 
 def _promise_json(promise: "Guarantee") -> dict[str, Any]:

@@ -62,13 +62,8 @@ def sweep(
         # A sweep stores no configuration of its own, and who typed a seed knows it: without it the command is another.
         repeated = (("--over", over), ("--baseline-over", baseline_over), ("--set", set_))
         given = [word for flag, texts in repeated for text in texts or [] for word in (flag, text)]
-        flags = flags_of(
-            out=directory,
-            utility=utility,
-            engine=engine if chosen is Engine.LOCAL else None,
-            ray_address=ray_address,
-            data_dir=data_dir,
-        )
+        where = engine if chosen is Engine.LOCAL else None
+        flags = flags_of(out=directory, utility=utility, engine=where, ray_address=ray_address, data_dir=data_dir)
         return ["sweep", str(config), *given, *flags]
 
     with goes_on_with(way_on):

@@ -53,21 +53,15 @@ def run_on_ray(
     # Ray prints its own long account of a client process that died; the run says it in one line.
     with redirect_stdout(io.StringIO()), ray_for(options):
         importing.join()
-        _run_simulation(server_app, client_app, clients, options, interrupted)
+        from flwr.simulation import run_simulation
 
+        from experiments.runs.cluster.backend import pool_in_place
 
-def _run_simulation(
-    server_app: ServerApp, client_app: ClientApp, clients: int, options: RayOptions, interrupted: threading.Event | None
-) -> None:
-    from flwr.simulation import run_simulation
-
-    from experiments.runs.cluster.backend import pool_in_place
-
-    with pool_in_place(options.retries) as pool:
-        ending = [pool.end_calls] if interrupted is None else [interrupted.set, pool.end_calls]
-        with _interrupt_calls(ending):
-            app = _noticing(server_app, pool)
-            run_simulation(app, client_app, clients, backend_config=options.backend_config())
+        with pool_in_place(options.retries) as pool:
+            ending = [pool.end_calls] if interrupted is None else [interrupted.set, pool.end_calls]
+            with _interrupt_calls(ending):
+                app = _noticing(server_app, pool)
+                run_simulation(app, client_app, clients, backend_config=options.backend_config())
 
 
 def _noticing(server_app: ServerApp, pool: "PoolInPlace") -> ServerApp:
@@ -81,17 +75,15 @@ def _noticing(server_app: ServerApp, pool: "PoolInPlace") -> ServerApp:
     def main(grid: Grid, context: Context) -> None:
         from flwr.superlink.grid import InMemoryGrid
 
-        ended_well = False
         if isinstance(grid, InMemoryGrid):
             pool.watch(grid.state)
             replaced: Any = grid
             replaced.nodes_in_order = pool.nodes_in_order
         try:
             server_app(grid=grid, context=context)
-            ended_well = True
-        finally:
-            if not ended_well:
-                pool.end_calls()
+        except BaseException:
+            pool.end_calls()
+            raise
 
     return wrapped
 

@@ -82,10 +82,8 @@ def _noise_scales(game: Game) -> tuple[float, float]:
 
 def _check_sizes(config: RunConfig, game: Game, noise: float) -> None:
     law, rate = game.public.law, config.training.learning_rate
-    require(
-        _SMALLEST < rate < _LARGEST,
-        f"learning-rate is {rate:.6g}: accepted are {_SMALLEST:.1e} to {_LARGEST:.1e}, the range of 32-bit numbers",
-    )
+    accepted = f"accepted are {_SMALLEST:.1e} to {_LARGEST:.1e}, the range of 32-bit numbers"
+    require(_SMALLEST < rate < _LARGEST, f"learning-rate is {rate:.6g}: {accepted}")
     levers = _step_levers(config, game)
     if config.training.optimizer is OptimizerKind.ADAM:
         gradient = noise * _LARGEST_DRAW / law.denominator

@@ -100,12 +100,10 @@ class LocalGrid(Grid):
             case Message():
                 return outcome
             case None:
-                reason = f"no answer within its time limit of {self._time_limit:g} s"
-                return Message(Error(code=ErrorCode.UNKNOWN, reason=reason), reply_to=message)
-            case error:
-                return Message(
-                    Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=f"Message: {error}"), reply_to=message
-                )
+                error = Error(ErrorCode.UNKNOWN, f"no answer within its time limit of {self._time_limit:g} s")
+            case raised:
+                error = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, f"Message: {raised}")
+        return Message(error, reply_to=message)
 
 
 class _Contexts(dict[int, Context]):
@@ -117,9 +115,7 @@ class _Contexts(dict[int, Context]):
 
     def __missing__(self, node: int) -> Context:
         config = UserConfig({"partition-id": node - 2, "num-partitions": self.clients})
-        self[node] = Context(
-            run_id=_RUN_ID, node_id=node, node_config=config, state=RecordDict(), run_config=UserConfig()
-        )
+        self[node] = Context(_RUN_ID, node, config, RecordDict(), UserConfig())
         return self[node]
 
 
@@ -252,7 +248,5 @@ def run_locally(
         The server's side of the app, and the rest as of `LocalGrid`.
     """
     settle_flower()
-    context = Context(
-        run_id=_RUN_ID, node_id=_SERVER_NODE_ID, node_config=UserConfig(), state=RecordDict(), run_config=UserConfig()
-    )
+    context = Context(_RUN_ID, _SERVER_NODE_ID, UserConfig(), RecordDict(), UserConfig())
     server_app(grid=LocalGrid(client_app, clients, time_limit, actors, read_ahead), context=context)

@@ -35,9 +35,8 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
     if adjacency.unit is Unit.CLIENT:
         shards = shards_of(config, split)
         return choose_client(adjacency, shards, split.inside, audit.neighbour, audit.dissimilarity, data.seed, rank)
-    return choose_neighbour(
-        adjacency, split.inside, split.outside, audit.neighbour, audit.dissimilarity, data.seed, rank
-    )
+    records = split.inside, split.outside
+    return choose_neighbour(adjacency, *records, audit.neighbour, audit.dissimilarity, data.seed, rank)
 
 
 def with_crafted_records(public: PublicGame, config: RunConfig) -> PublicGame:
@@ -67,17 +66,16 @@ def looked_at(start: InitialWeights) -> range:
 
 def _require_craftable(config: RunConfig, records: Records) -> None:
     """Refuse to craft a record where none can be, or where none would be in the game."""
-    choice, adjacency, privacy = config.audit.neighbour, config.privacy.adjacency, config.privacy
-    asked = f"neighbour is '{choice}' in [audit]"
-    of_records = adjacency.unit is Unit.RECORD
-    require(of_records, f"{asked} with adjacency = '{adjacency}': accepted are those of records")
+    choice, game, privacy = config.audit.neighbour, config.audit.game, config.privacy
+    adjacency, randomiser = privacy.adjacency, privacy.randomiser
     is_replaced = choice is not NeighbourChoice.CRAFTED_OPPOSITE or adjacency.relation is Relation.REPLACE
-    require(is_replaced, f"{asked} with adjacency = '{adjacency}', which has no opposite: accepted is 'crafted'")
-    is_one = config.audit.game == "identifiability"
-    require(is_one, f"{asked} with game = '{config.audit.game}', whose targets are records of D: leave it out")
-    require(privacy.private, f"{asked} with private = false, which clips nothing to be aimed at: leave it out")
-    named = f"{asked} with randomiser = '{privacy.randomiser}', after which no record is what it was: leave it out"
-    require(privacy.randomiser is None, named)
-    require(not records.graphs, f"{asked} and the records are graphs, of which none can be crafted: leave it out")
-    has_core = config.model.weights is not None
-    require(not has_core, f"{asked} with model.weights, a frozen core that is not differentiated: leave it out")
+    for fits, said in (
+        (adjacency.unit is Unit.RECORD, f"with adjacency = '{adjacency}': accepted are those of records"),
+        (is_replaced, f"with adjacency = '{adjacency}', which has no opposite: accepted is 'crafted'"),
+        (game == "identifiability", f"with game = '{game}', whose targets are records of D: leave it out"),
+        (privacy.private, "with private = false, which clips nothing to be aimed at: leave it out"),
+        (randomiser is None, f"with randomiser = '{randomiser}', after which no record is what it was: leave it out"),
+        (not records.graphs, "and the records are graphs, of which none can be crafted: leave it out"),
+        (config.model.weights is None, "with model.weights, a frozen core that is not differentiated: leave it out"),
+    ):
+        require(fits, f"neighbour is '{choice}' in [audit] {said}")

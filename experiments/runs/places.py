@@ -56,13 +56,9 @@ def require_place(directory: Path, resume: bool) -> None:
         required = f"run directory {directory} holds no run: --resume goes on with one that was begun there"
         require(is_begun(directory), required)
         return
-    require(
-        _is_free(directory),
-        f"run directory {directory} exists: accepted is a new directory, or --resume to go on with the run in it",
-    )
+    accepted = "accepted is a new directory, or --resume to go on with the run in it"
+    require(_is_free(directory), f"run directory {directory} exists: {accepted}")
     there = nearest_place(directory)
-    require(
-        there.is_dir() and os.access(there, os.W_OK),
-        f"run directory {directory} cannot be made, because {there} is "
-        f"{'not for us to write in' if there.is_dir() else 'a file'}: accepted is a place below a directory that is",
-    )
+    cause = f"{there} is {'not for us to write in' if there.is_dir() else 'a file'}"
+    said = f"run directory {directory} cannot be made, because {cause}: accepted is a place below a directory that is"
+    require(there.is_dir() and os.access(there, os.W_OK), said)

@@ -136,10 +136,8 @@ def _claims(config: RunConfig, law: ReleaseLaw) -> list[Claim]:
     accountant = privacy.accountant or exact_accountant(event for events in each for event in events)
     # Only noise that follows the rounds' sensitivities gives every round the same ratio, whoever chooses them.
     follows = privacy.sensitivity is NoiseScaling.LOCAL
-    sensitivities = Sensitivities.FIXED if follows else Sensitivities.ADAPTIVE
-    return [
-        Claim(privacy.adjacency, events, privacy.delta, privacy.prior, accountant, sensitivities) for events in each
-    ]
+    more = privacy.delta, privacy.prior, accountant, Sensitivities.FIXED if follows else Sensitivities.ADAPTIVE
+    return [Claim(privacy.adjacency, events, *more) for events in each]
 
 
 def _sized(config: RunConfig) -> RunConfig:

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
@@ -49,6 +48,7 @@ from strategies.loss_queries import FederatedLosses
 if TYPE_CHECKING:
     from fl_audit.report.finding import RunContents
 
+_OnRound = Callable[[int], None]
 _TIMING = "timing.json"
 _UNKNOWN: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_seconds", "worlds_per_second", "engine"))
 """How long a run took that was ended between its last batch and its report."""
@@ -107,10 +107,28 @@ def run_audit(
     refuse_unreachable(ray_address)
     if not resume:
         require_room(plan, directory)
-    run = RunDirectory(directory)
+    run, settings, begun = RunDirectory(directory), plan.config.run, threading.Event()
+
+    def federate(federation: FederationPlan, keep: ResultSink, clock: FederationClock, on_round: _OnRound) -> None:
+        def told(worlds: int) -> None:
+            if not begun.is_set():
+                begun.set()
+                threading.Thread(target=lambda: [import_module(name) for name in _FOR_THE_END], daemon=True).start()
+            on_round(worlds)
+
+        interrupted, app, clients = threading.Event(), parties.client_app, plan.public.nodes
+        server_app = build_server_app(federation, keep, clock, told, interrupted.is_set)
+        match engine:
+            case Engine.LOCAL:
+                # Clients are stacked where they have one world each: where they have many, these are stacked already.
+                ahead = read_ahead if settings.worlds_per_batch == 1 else None
+                run_locally(server_app, app, clients, settings.client_time_limit, max(1, settings.actors), ahead)
+            case Engine.RAY:
+                run_on_ray(server_app, app, clients, RayOptions.of(settings, ray_address), interrupted)
+            case _:
+                assert_never(engine)
 
     with _kept_if_unwritable(), run.opened(plan, resume) as plan:
-        federate = partial(_federate, engine, plan, ray_address, parties.client_app)
         _play(plan, run, engine.value, federate, progress, parties)
         return finish(plan, run, with_report)
 
@@ -123,10 +141,8 @@ def _kept_if_unwritable() -> Iterator[None]:
     except OSError as error:
         if error.errno not in _NOT_WRITTEN:
             raise
-        raise FederationError(
-            f"{error.filename or 'a file'} cannot be written: {error.strerror}; finished batches are kept: give it "
-            "room, and go on with --resume"
-        ) from error
+        said = f"{error.filename or 'a file'} cannot be written: {error.strerror}; finished batches are kept"
+        raise FederationError(f"{said}: give it room, and go on with --resume") from error
 
 
 def require_playable(plan: AuditPlan) -> None:
@@ -144,7 +160,7 @@ def _play(
     plan: AuditPlan,
     run: RunDirectory,
     engine: str,
-    federate: Callable[[FederationPlan, ResultSink, FederationClock, Callable[[int], None]], None],
+    federate: Callable[[FederationPlan, ResultSink, FederationClock, _OnRound], None],
     progress: Progress = no_progress,
     parties: Parties = HONEST,
 ) -> None:
@@ -159,45 +175,8 @@ def _play(
         store.clear(plan.config.audit.worlds)
         federate(federation_plan(plan, pending, parties), store.finish, clock, on_round)
     training = clock.finished - clock.ready
-    timing: dict[str, Any] = {"setup_seconds": clock.ready - clock.started, "training_seconds": training}
-    timing |= {"worlds_per_second": worlds / training, "engine": engine}
-    write_json(run.path / _TIMING, timing)
-
-
-def _getting_ready(on_round: Callable[[int], None]) -> Callable[[int], None]:
-    """Return the same, which begins with the first round to import what is needed after the last."""
-    begun = threading.Event()
-
-    def told(worlds: int) -> None:
-        if not begun.is_set():
-            begun.set()
-            threading.Thread(target=lambda: [import_module(name) for name in _FOR_THE_END], daemon=True).start()
-        on_round(worlds)
-
-    return told
-
-
-def _federate(
-    engine: Engine,
-    plan: AuditPlan,
-    ray_address: str | None,
-    app: ClientApp,
-    federation: FederationPlan,
-    keep: ResultSink,
-    clock: FederationClock,
-    on_round: Callable[[int], None],
-) -> None:
-    interrupted, clients, settings = threading.Event(), plan.public.nodes, plan.config.run
-    server_app = build_server_app(federation, keep, clock, _getting_ready(on_round), interrupted.is_set)
-    match engine:
-        case Engine.LOCAL:
-            # Clients are stacked where they have one world each: where they have many, these are stacked already.
-            ahead = read_ahead if settings.worlds_per_batch == 1 else None
-            run_locally(server_app, app, clients, settings.client_time_limit, max(1, settings.actors), ahead)
-        case Engine.RAY:
-            run_on_ray(server_app, app, clients, RayOptions.of(settings, ray_address), interrupted)
-        case _:
-            assert_never(engine)
+    timing = {"setup_seconds": clock.ready - clock.started, "training_seconds": training}
+    write_json(run.path / _TIMING, timing | {"worlds_per_second": worlds / training, "engine": engine})
 
 
 def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:

@@ -149,11 +149,12 @@ class RunStore:
         """Return the tables of a run by name, worlds in order; `InputError` if a world is not finished and whole."""
         manifests = self._manifests(worlds)
         held = sum(manifest.count for manifest in manifests)
-        require(
-            held == worlds,
-            f"run directory {self.directory} holds {held} of {worlds} worlds whole{self._first_damage()}: "
-            "'fl-audit run' with --resume plays the others",
-        )
+        if held != worlds:
+            damages = [found for path in self._directories() if isinstance(found := self._inspected(path), str)]
+            raise InputError(
+                f"run directory {self.directory} holds {held} of {worlds} worlds whole"
+                f"{f' ({damages[0]})' if damages else ''}: 'fl-audit run' with --resume plays the others"
+            )
         parts: dict[str, list[pd.DataFrame]] = {}
         for manifest in manifests:
             for name in manifest.files:
@@ -177,11 +178,6 @@ class RunStore:
 
     def _directories(self) -> list[Path]:
         return sorted(path for path in self.batches.glob("batch-*") if path.is_dir())
-
-    def _first_damage(self) -> str:
-        damages = (found for path in self._directories() if isinstance(found := self._inspected(path), str))
-        first = next(damages, None)
-        return "" if first is None else f" ({first})"
 
     def _inspected(self, path: Path) -> _Manifest | str:
         """Return the manifest of a batch that is as it was written, or what is wrong with it."""

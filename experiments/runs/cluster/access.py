@@ -188,8 +188,6 @@ def ray_for(options: RayOptions) -> Iterator[None]:
     `InputError` if the cluster cannot be joined, or a node of it has another Python or Flower; `FederationError` if no
     Ray can be started here.
     """
-    import ray
-
     if _ahead and ray.is_initialized():
         yield
         return
@@ -250,16 +248,12 @@ def _no_helpers() -> Iterator[None]:
 
 def _read_environment_anew() -> None:
     """Have this process forget whether and by which token Ray authenticates: Ray reads its environment only once."""
-    import ray
-
     inside: Any = ray._raylet
     inside.Config.initialize("")
     inside.AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _init(options: RayOptions, failure: Callable[[str], Exception]) -> None:
-    import ray
-
     init: dict[str, Any] = dict(options.backend_config()["init_args"])
     try:
         ray.init(**init)
@@ -283,8 +277,6 @@ def _join(options: RayOptions) -> None:
 
 def _asks_for_token(address: str) -> bool:
     """Return whether a cluster wants a token; `InputError` if it does, and this process has none or a wrong one."""
-    import ray
-
     if address.startswith(("ray://", "auto")) or _lets_in(address, None):
         return False
     hint = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to the token that its nodes were started with"
@@ -318,7 +310,5 @@ def refuse_unreachable(address: str | None) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=_SECONDS_TO_ANSWER).close()
     except (OSError, ValueError, OverflowError) as error:
-        raise InputError(
-            f"--ray-address {address}: no Ray cluster answers there: accepted is HOST:PORT of a node "
-            "started with 'ray start --head'"
-        ) from error
+        accepted = "accepted is HOST:PORT of a node started with 'ray start --head'"
+        raise InputError(f"--ray-address {address}: no Ray cluster answers there: {accepted}") from error

@@ -143,9 +143,8 @@ class ClientPool:
                 if self._is_alive(process.node, deaths >= self._retries):
                     deaths += 1
                 if deaths > self._retries:
-                    raise CallError(
-                        f"its process died, or ended itself at the time limit (node {process.node.address})"
-                    ) from None
+                    died = "its process died, or ended itself at the time limit"
+                    raise CallError(f"{died} (node {process.node.address})") from None
                 continue
             self._give_back(process)
             if failure is not None:
@@ -263,9 +262,8 @@ class ClientPool:
     def _meet(self, node: Node) -> None:
         """Use a node that has joined from now on, if it has the Python and the Flower of this process."""
         for found in versions_of([node.identity], self._closed.is_set).values():
-            talk.tell(
-                f"node {node.address} has joined" + ("" if found.is_ours else f" and is not used: it has {found}")
-            )
+            unused = "" if found.is_ours else f" and is not used: it has {found}"
+            talk.tell(f"node {node.address} has joined{unused}")
             if found.is_ours:
                 self._welcome.add(node.identity)
 
@@ -280,12 +278,9 @@ class ClientPool:
 
     def _living(self) -> dict[str, Node]:
         rows: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-        found = [
-            Node(row["NodeID"], row["NodeManagerAddress"], slots)
-            for row in rows
-            if row["Alive"] and (slots := _slots(row["Resources"], self._share)) > 0
-        ]
-        return {node.identity: node for node in found}
+        alive = [(row["NodeID"], row["NodeManagerAddress"], row["Resources"]) for row in rows if row["Alive"]]
+        found = [Node(identity, address, _slots(resources, self._share)) for identity, address, resources in alive]
+        return {node.identity: node for node in found if node.slots > 0}
 
 
 def _slots(resources: Mapping[str, float], share: Mapping[str, float]) -> int:
