@@ -29,7 +29,7 @@ class PlainGroup(_Plain, TyperGroup):
 
 
 def option(
-    metavar: str | None, said: str, among: Iterable[str] = (), names: Iterable[str] = (), **more: Any
+    metavar: str | None, said: str, among: Iterable[str] = (), names: tuple[str, ...] = (), **more: Any
 ) -> OptionInfo:
     """Return an option that takes a value.
 
@@ -41,7 +41,7 @@ def option(
         Words that a shell completes the value with, flags in place of that by the parameter's name, and what else typer
         is told.
     """
-    return typer.Option(*names, metavar=metavar, help=said, **_completed(among), **more)
+    return typer.Option(..., *names, metavar=metavar, help=said, **_completed(among), **more)
 
 
 def switch(name: str, said: str) -> OptionInfo:

@@ -63,17 +63,10 @@ def rows(directories: Sequence[Path]) -> list[RunRow]:
     # The last part of a directory names its run, or all of it where two end alike.
     ends = [place.name for place in places]
     names = [end if ends.count(end) == 1 else str(given) for end, given in zip(ends, directories, strict=True)]
-    return [_row(name, read_summary(directory)) for name, directory in zip(names, directories, strict=True)]
-
-
-def _row(name: str, summary: Mapping[str, Any]) -> RunRow:
-    promise = summary.get("guarantee") or {}
-    return RunRow(
-        run=name,
-        verdict=str(summary.get("verdict")),
-        belief=promise.get("belief_bound"),
-        epsilon=promise.get("epsilon"),
-        delta=promise.get("delta"),
-        noise_multiplier=promise.get("noise_multiplier"),
-        findings={entry["name"]: entry for entry in summary.get("findings", [])},
-    )
+    found = []
+    for name, summary in zip(names, map(read_summary, directories), strict=True):
+        promise = summary.get("guarantee") or {}
+        numbers = [promise.get(key) for key in ("belief_bound", "epsilon", "delta", "noise_multiplier")]
+        findings = {entry["name"]: entry for entry in summary.get("findings", [])}
+        found.append(RunRow(name, str(summary.get("verdict")), *numbers, findings))
+    return found

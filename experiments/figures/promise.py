@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -141,7 +142,7 @@ def epsilon_star_figure(found: StarEstimate, members: Floats, population: Floats
 def _draw_densities(axes: Axes, found: StarEstimate, scores: tuple[Floats, Floats]) -> None:
     edges = np.histogram_bin_edges(np.concatenate(scores), bins=50)
     for values, style, name in ((scores[0], _MEMBERS, "members"), (scores[1], _POPULATION, "population")):
-        look = {"facecolor": style.fill, "edgecolor": style.colour, "hatch": style.hatch, "alpha": 0.55}
+        look: dict[str, Any] = {"facecolor": style.fill, "edgecolor": style.colour, "hatch": style.hatch, "alpha": 0.55}
         axes.hist(values, bins=list(edges), density=True, label=f"{name}, losses", linewidth=0.5, **look)
     if found.laws is not None:
         x = np.linspace(edges[0], edges[-1], 600)

@@ -33,9 +33,8 @@ _SECONDS_OF_A_LOOK, _SECONDS_OF_A_CALL = 0.15, 0.006
 class Probe:
     """What a few rounds took."""
 
-    # `worlds`, `rounds`: worlds that were played together, and the rounds of each that were timed.
-    worlds: int
-    rounds: int
+    worlds: int  # that were played together
+    rounds: int  # of each, that were timed
     start_seconds: float  # until the first round was over: initial models, their evaluation, and what is done once
     round_seconds: float  # one round of all these worlds
     seconds: float  # estimate of the whole training, on the local engine
@@ -101,7 +100,9 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
     waves = plan.config.audit.worlds / together
     total = waves * (first + (rounds - 1) * each)
     imports = slowness * (begun.user + begun.system)
-    command = imports + _training_seconds(plan, engine, total, imports) + _report_seconds(plan, imports)
+    # Tables, tests and figures.
+    report = imports * (_REPORT + _REPORT_A_ROW * plan.config.audit.worlds * rounds)
+    command = imports + _training_seconds(plan, engine, total, imports) + report
     return Probe(together, max(1, timed), first, each, total, watch.memory, command)
 
 
@@ -127,11 +128,6 @@ def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: fl
             return start + alone / min(cores, clients) + waiting
         case _:
             assert_never(engine)
-
-
-def _report_seconds(plan: AuditPlan, imports: float) -> float:
-    """Return how long tables, tests and figures take."""
-    return imports * (_REPORT + _REPORT_A_ROW * plan.config.audit.worlds * plan.public.rounds)
 
 
 def _first_wave(plan: AuditPlan) -> tuple[WorldBatch, ...]:

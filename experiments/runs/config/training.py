@@ -83,8 +83,8 @@ class TrainingSection(ConfigSection):
             given = self.chosen(names)
             if len(given) > 1:
                 raise ValueError(f"{self.named(given)} are both given: accepted is at most one of the two")
-        for names, strategies in _NEEDS.items():
-            if (idle := self.chosen(names)) and self.strategy not in strategies:
+        for settings, strategies in _NEEDS.items():
+            if (idle := self.chosen(settings)) and self.strategy not in strategies:
                 needed = " or ".join(strategies)
                 raise ValueError(f"{self.named(idle)} needs strategy = {needed}, and strategy is {self.strategy}")
         return self
