@@ -76,8 +76,8 @@ def init(
         target, value = _asked_target()
     table: dict[str, Any] = {"data-dir": data_dir and str(data_dir.absolute()), "owner": owner, "drop": drop or None}
     # No word is needed for empty cells, and None is that no record is left out.
-    table |= {"missing": [word for word in missing if word] if missing else None, "max-levels": max_levels}
-    table |= {"separator": separator, "decimal": decimal, "encoding": encoding}
+    table |= {"missing": [word for word in missing if word] if missing else None}
+    table |= {"separator": separator, "decimal": decimal, "encoding": encoding, "max-levels": max_levels}
     table |= {"ignore-case": ignore_case or None, "unique": unique or None}
     wishes = Wishes(data, target, value, label, clients, rounds, delta, worlds, table)
     with at_work("loading the data, accounting the promise"):

@@ -66,7 +66,8 @@ def rows(directories: Sequence[Path]) -> list[RunRow]:
     found = []
     for name, summary in zip(names, map(read_summary, directories), strict=True):
         promise = summary.get("guarantee") or {}
-        numbers = [promise.get(key) for key in ("belief_bound", "epsilon", "delta", "noise_multiplier")]
+        numbers = {key: promise.get(key) for key in ("epsilon", "delta", "noise_multiplier")}
         findings = {entry["name"]: entry for entry in summary.get("findings", [])}
-        found.append(RunRow(name, str(summary.get("verdict")), *numbers, findings))
+        verdict, belief = str(summary.get("verdict")), promise.get("belief_bound")
+        found.append(RunRow(name, verdict, belief, findings=findings, **numbers))
     return found
