@@ -240,12 +240,16 @@ def run_locally(
     actors: int = 1,
     read_ahead: ReadAhead | None = None,
 ) -> None:
-    """Run the app in this process, with so many client calls at the same time; it raises what the server raised.
+    """Run the app in this process, with `actors` client calls at the same time.
+
+    `FederationError` is what the server raised.
 
     Parameters
     ----------
-    server_app, client_app, clients, time_limit, actors, read_ahead
-        The server's side of the app, and the rest as of `LocalGrid`.
+    server_app
+        The server's side of the app.
+    client_app, clients, time_limit, actors, read_ahead
+        As of `LocalGrid`.
     """
     settle_flower()
     context = Context(_RUN_ID, _SERVER_NODE_ID, UserConfig(), RecordDict(), UserConfig())

@@ -30,7 +30,7 @@ _SECONDS = 120.0
 
 
 def require_drawable(plan: AuditPlan) -> None:
-    """Refuse a run that asks for pictures and has none, or promises something but not to all, by `InputError`."""
+    """Refuse, by `InputError`, a run that asks for pictures and has none, or promises something but not to all."""
     pictures, public = plan.config.audit.pictures, plan.public
     if pictures is None:
         return

@@ -50,7 +50,8 @@ def candidate_prior(config: RunConfig, source: Source, split: Split) -> tuple[fl
     Parameters
     ----------
     config, source, split
-        What `with_questions` returns, and as for it; records in no world tell how common each value of an attribute is.
+        The configuration as `with_questions` returns it, the run's data, and their split, whose records that are in no
+        world tell how common each value of an attribute is.
     """
     weights, named = np.array(config.audit.candidate_weights or (), dtype=np.float64), config.audit.attribute
     if config.audit.game == "reconstruction" and named is not None:

@@ -151,10 +151,9 @@ class RunStore:
         held = sum(manifest.count for manifest in manifests)
         if held != worlds:
             damages = [found for path in self._directories() if isinstance(found := self._inspected(path), str)]
-            raise InputError(
-                f"run directory {self.directory} holds {held} of {worlds} worlds whole"
-                f"{f' ({damages[0]})' if damages else ''}: 'fl-audit run' with --resume plays the others"
-            )
+            said = f"run directory {self.directory} holds {held} of {worlds} worlds whole"
+            damage = f" ({damages[0]})" if damages else ""
+            raise InputError(f"{said}{damage}: 'fl-audit run' with --resume plays the others")
         parts: dict[str, list[pd.DataFrame]] = {}
         for manifest in manifests:
             for name in manifest.files:

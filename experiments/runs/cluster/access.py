@@ -212,7 +212,7 @@ def ray_for(options: RayOptions) -> Iterator[None]:
 
 @contextmanager
 def ray_ahead(options: RayOptions) -> Iterator[None]:
-    """Have a Ray ready for the first run in the block, as `ray_for`: it starts while the program still gets ready."""
+    """Have a Ray of `ray_for` ready for the first run in the block: it starts while the program still gets ready."""
     with ray_for(options):
         _ahead.append(options)
         try:
@@ -300,7 +300,7 @@ def _lets_in(address: str, token: str | None) -> bool:
 
 
 def refuse_unreachable(address: str | None) -> None:
-    """Refuse an address nobody listens at, by `InputError`; Ray itself would try for minutes."""
+    """Refuse an address where no cluster answers, by `InputError`; Ray itself would try for minutes."""
     if address is None or address.startswith(("ray://", "auto")):
         return
     host, _, port = address.rpartition(":")

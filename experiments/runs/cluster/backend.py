@@ -117,7 +117,8 @@ class PoolInPlace:
         Parameters
         ----------
         state, queue, nodes_mapping, f_stop
-            The store; where messages wait for a client process; what is not needed; and what is set when the run ends.
+            The store, where messages wait for a client process, the partition of every node, which is not needed, and
+            what is set when the run ends.
         """
         while not f_stop.is_set():
             with suppress(Empty):

@@ -120,7 +120,8 @@ class ClientPool:
         compartment, message, context
             Whom the client may share a process with, what it is sent, and its state.
         luggage
-            References to functions that bring what its node needs: each is called once in a process, before all calls.
+            References to functions that bring the files and modules that its node needs: each is called once in a
+            process, before it serves its first call.
 
         Raises
         ------
