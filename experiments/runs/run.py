@@ -93,12 +93,14 @@ def run_audit(
 
     Parameters
     ----------
-    plan, directory, resume
-        What to do; the run directory; and whether the run in it goes on: finished batches are not computed again.
+    plan, directory
+        What to do, and the run directory, new unless `resume`.
+    resume
+        Whether to go on with an interrupted run; finished batches are not computed again.
     engine, ray_address
         Where the clients run, and the address of a running Ray cluster; None starts a Ray on this machine.
     progress, parties
-        Shows how far the run is; and what clients and server run, others in a study of broken mechanisms.
+        What shows how far the run is, and what clients and server run, others in a study of broken mechanisms.
     with_report
         Whether the report is written; without it there are the tables and the summary.
     """
