@@ -39,9 +39,12 @@ def freight() -> tuple[Callable[[Message], tuple[Message, dict[Any, Any]]], Call
         return light, large
 
     def put_back(message: Any, large: Mapping[Any, Any]) -> Any:
-        """Return a message with its large arrays, both as `take_out` returns them.
+        """Return a message with its large arrays.
 
-        Where a call has failed, there is no message and nothing is put into it.
+        Parameters
+        ----------
+        message, large
+            As `take_out` returns them; where a call has failed, there is no message and nothing is put into it.
         """
         for (name, key), values in large.items():
             message.content.array_records[name][key].data = values.tobytes()
