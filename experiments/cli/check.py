@@ -130,7 +130,8 @@ def _findable(found: "Check") -> str:
 
 
 def _takes(probe: "Probe", engine: Engine) -> str:
-    untried = " On Ray every client process has memory of its own, which was not tried." * (engine is Engine.RAY)
+    own_memory = " On Ray every client process has memory of its own, which was not tried."
+    untried = own_memory if engine is Engine.RAY else ""
     return (
         f"about {_duration(probe.command_seconds)} for the whole command, its start and the report included, and "
         f"{probe.memory / _MEGABYTE:,.0f} MB in one process: an estimate from "

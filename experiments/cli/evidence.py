@@ -187,14 +187,16 @@ def epsilon_star(
         from experiments.figures.paths import require_figure_path
 
         require_figure_path(plot)
-    losses = _read_numbers(members), _read_numbers(population)
-    with at_work(f"fitting, {sum(map(len, losses))} losses"):
-        found = estimate_epsilon_star(*losses, delta, np.random.default_rng(seed), chosen, confidence, cut)
+    member_losses, population_losses = _read_numbers(members), _read_numbers(population)
+    with at_work(f"fitting, {member_losses.size + population_losses.size} losses"):
+        found = estimate_epsilon_star(
+            member_losses, population_losses, delta, np.random.default_rng(seed), chosen, confidence, cut
+        )
     if plot is not None:
         from experiments.figures.paths import save_figure
         from experiments.figures.promise import epsilon_star_figure
 
-        save_figure(epsilon_star_figure(found, *losses), plot, dpi=150)
+        save_figure(epsilon_star_figure(found, member_losses, population_losses), plot, dpi=150)
     if as_json:
         print_json(_estimate_json(found))
         return

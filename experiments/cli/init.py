@@ -74,8 +74,9 @@ def init(
         rounds = int(typer.prompt("Rounds", type=int, default=_ROUNDS, err=True)) if is_asking() else _ROUNDS
     if target is None:
         target, value = _asked_target()
-    table: dict[str, Any] = {"data-dir": data_dir and str(data_dir.absolute()), "owner": owner, "drop": drop or None}
-    # No word is needed for empty cells, and None is that no record is left out.
+    data_place = None if data_dir is None else str(data_dir.absolute())
+    table: dict[str, Any] = {"data-dir": data_place, "owner": owner, "drop": drop or None}
+    # No word is needed for empty cells, and None means that no record is left out.
     table |= {"missing": [word for word in missing if word] if missing else None}
     table |= {"separator": separator, "decimal": decimal, "encoding": encoding, "max-levels": max_levels}
     table |= {"ignore-case": ignore_case or None, "unique": unique or None}

@@ -37,9 +37,12 @@ def option(
     ----------
     metavar, said
         What its value is called, and what the help says of it.
-    among, names, more
-        Words that a shell completes the value with, flags in place of that by the parameter's name, and what else typer
-        is told.
+    among
+        Words that a shell completes the value with.
+    names
+        Its flags; left out, it has the one that the parameter's name makes, such as `--data-dir` of `data_dir`.
+    more
+        What else typer is told.
     """
     return typer.Option(..., *names, metavar=metavar, help=said, **_completed(among), **more)
 

@@ -3,9 +3,8 @@
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import astuple
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, assert_never
 
 from experiments.cli.options import ADJACENCY_HELP, AdjacencyOption, JsonOption, option, print_json, print_table
 from experiments.names import OVER_BUDGET
@@ -18,6 +17,7 @@ from fl_audit.privacy.terms import TrainingTerms
 if TYPE_CHECKING:
     from fl_audit.privacy.events import ReleaseEvent
     from fl_audit.privacy.guarantee import Guarantee
+    from fl_audit.privacy.targets import Target
 
 DeltaOption = Annotated[float, option("D", "delta of (epsilon, delta)-DP, in (0, 1).")]
 RateOption = Annotated[float, option("Q", "Poisson sampling rate of records or clients, in (0, 1].")]
@@ -49,14 +49,6 @@ _LEDGER = (
 _BUDGET = (
     f"With --ledger: largest epsilon of all together; a training that passes it is not added (status {OVER_BUDGET})."
 )
-_SAID = {
-    "belief": "a belief of at most {:g}",
-    "advantage": "an advantage of at most {:g}",
-    "epsilon": "epsilon of at most {:g}",
-    "reconstruction": "at most {:g} to name the right one of {} records",
-    "singling-out": "at most {:g} that a description of a share {:g} of all people fits its target",
-}
-"""Targets in words, by their names."""
 
 
 class _Row(NamedTuple):
@@ -108,7 +100,6 @@ def calibrate(
     asked |= {"reconstruction": reconstruction, "candidates": candidates}
     asked |= {"singling-out": singling_out, "population-share": population_share}
     target, events = one_target(asked, "--"), gaussian_rounds(1.0, rounds, sampling_rate)
-    said = next(words for name, words in _SAID.items() if asked[name] is not None).format(*astuple(target))
     neighbours = choice(Adjacency, "--adjacency", adjacency)
     chosen_by = choice(Sensitivities, "--sensitivities", sensitivities)
 
@@ -125,7 +116,7 @@ def calibrate(
             )
         return _Row(name, promise, remark)
 
-    title = f"noise for {said} at delta {delta:g} over {rounds} rounds"
+    title = f"noise for {_said(target)} at delta {delta:g} over {rounds} rounds"
     _answer(found, events, accountant, title, as_json, plot, saving=True)
 
 
@@ -221,6 +212,33 @@ def _noise(promise: "Guarantee") -> float:
     return promise.noise_multiplier
 
 
+def _said(target: "Target") -> str:
+    from fl_audit.privacy.targets import (
+        AdvantageTarget,
+        BeliefTarget,
+        EpsilonTarget,
+        NoiseMultiplierTarget,
+        ReconstructionTarget,
+        SinglingOutTarget,
+    )
+
+    match target:
+        case BeliefTarget(belief):
+            return f"a belief of at most {belief:g}"
+        case AdvantageTarget(advantage):
+            return f"an advantage of at most {advantage:g}"
+        case EpsilonTarget(epsilon):
+            return f"epsilon of at most {epsilon:g}"
+        case ReconstructionTarget(probability, candidates):
+            return f"at most {probability:g} to name the right one of {candidates} records"
+        case SinglingOutTarget(probability, share):
+            return f"at most {probability:g} that a description of a share {share:g} of all people fits its target"
+        case NoiseMultiplierTarget(noise):
+            return f"a noise multiplier of {noise:g}"
+        case _:
+            assert_never(target)
+
+
 def _rows(accountant: str | None, found: Callable[[Accountant], _Row]) -> list[_Row]:
     """Ask one accountant, whose refusal is an error, or all, whose refusals are rows."""
     if accountant is not None:
@@ -241,7 +259,7 @@ def _print(rows: list[_Row], best: "Guarantee", title: str, saving: bool) -> Non
     columns += ["noise saved"] * saving
     most = max(_noise(row.promise) for row in rows if row.promise)
     shown = [(str(row.accountant), *_cells(row.promise, most))[: len(columns)] for row in rows]
-    # What the table holds for.
+    # The title says what the table holds for: neighbours, sampling, prior and sensitivities.
     rate = "" if best.sampling_rate == 1 else f", sampling rate {best.sampling_rate:g}"
     holds = f"neighbours: {best.adjacency}{rate}, prior {best.prior:g}, sensitivities: {best.claim.sensitivities}"
     print_table(columns, shown, f"{title}\n{holds}; what counts: {best.accountant}", range(1, len(columns)))

@@ -1,7 +1,6 @@
 """The commands that hold what others built or train to its claim: strategy, review and live."""
 
 import math
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,10 +83,18 @@ def strategy(
         require_number("--seconds is", seconds, "numbers above 0")
     claim = StatedClaim(neighbours, claim_epsilon, claim_delta, claim_noise_multiplier, rounds)
     subject = subject_of(factory, mod or [], clients, clipping_norm, not clients_clip, observer)
-    budget, limit = QUICK if quick else None, math.inf if seconds is None else seconds
-    play = partial(hold_to_claim, confidence=confidence, seed=seed, processes=processes, budget=budget, seconds=limit)
     with at_work(f"games against {factory}"):
-        trial = play(subject, claim, without=without or [], only=only)
+        trial = hold_to_claim(
+            subject,
+            claim,
+            budget=QUICK if quick else None,
+            confidence=confidence,
+            seed=seed,
+            processes=processes,
+            without=without or [],
+            only=only,
+            seconds=math.inf if seconds is None else seconds,
+        )
     found = findings(trial, WORDS, MENDS)
     path = None
     if out is not None:
@@ -152,8 +159,10 @@ def review(
     from experiments.trials.review_process import reviewed
     from strategies.review.options import ReviewOptions
 
-    claimed = claim_epsilon, claim_delta, claim_noise_multiplier, adjacency, clipping_norm, not clients_clip
-    wishes = ReviewOptions(*claimed, clients, rounds, quick, 60 * minutes, processes, seed)
+    wishes = ReviewOptions(
+        claim_epsilon, claim_delta, claim_noise_multiplier, adjacency, clipping_norm, not clients_clip, clients, rounds,
+        quick, 60 * minutes, processes, seed,
+    )  # fmt: skip
     with at_work(f"review of {app_dir}"):
         found = reviewed(app_dir, wishes, out)
     if as_json:

@@ -51,9 +51,14 @@ class RunRow:
 
 
 def rows(directories: Sequence[Path]) -> list[RunRow]:
-    """Return a row for every run, of at least two directories, all different.
+    """Return a row for every run.
 
-    `InputError` if there are fewer, one is named twice, or one has no summary.
+    Raises `InputError` if there are fewer than two, one is named twice, or one has no summary.
+
+    Parameters
+    ----------
+    directories
+        Directories of finished runs, at least two and all different.
     """
     many = f"{len(directories)} run to compare: accepted are at least two directories of runs"
     require(len(directories) >= 2, many)
@@ -63,11 +68,17 @@ def rows(directories: Sequence[Path]) -> list[RunRow]:
     # The last part of a directory names its run, or all of it where two end alike.
     ends = [place.name for place in places]
     names = [end if ends.count(end) == 1 else str(given) for end, given in zip(ends, directories, strict=True)]
-    found = []
-    for name, summary in zip(names, map(read_summary, directories), strict=True):
-        promise = summary.get("guarantee") or {}
-        numbers = {key: promise.get(key) for key in ("epsilon", "delta", "noise_multiplier")}
-        findings = {entry["name"]: entry for entry in summary.get("findings", [])}
-        verdict, belief = str(summary.get("verdict")), promise.get("belief_bound")
-        found.append(RunRow(name, verdict, belief, findings=findings, **numbers))
-    return found
+    return [_row(name, read_summary(directory)) for name, directory in zip(names, directories, strict=True)]
+
+
+def _row(name: str, summary: Mapping[str, Any]) -> RunRow:
+    promise = summary.get("guarantee") or {}
+    return RunRow(
+        run=name,
+        verdict=str(summary.get("verdict")),
+        belief=promise.get("belief_bound"),
+        epsilon=promise.get("epsilon"),
+        delta=promise.get("delta"),
+        noise_multiplier=promise.get("noise_multiplier"),
+        findings={entry["name"]: entry for entry in summary.get("findings", [])},
+    )

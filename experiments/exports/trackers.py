@@ -136,8 +136,10 @@ def to_mlflow(run: Run, tracking_uri: str, experiment: str) -> str:
 
     Parameters
     ----------
-    run, tracking_uri, experiment
-        The run, where to (`sqlite:///mlflow.db`, or the address of a server), and the experiment, which may be new.
+    run, tracking_uri
+        The run, and where to, such as `sqlite:///mlflow.db` or the address of a server.
+    experiment
+        Name of the experiment; made where it is missing.
 
     Raises
     ------

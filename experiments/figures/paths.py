@@ -23,8 +23,10 @@ def save_figure(figure: "Figure", path: Path, dpi: float | str = "figure") -> No
 
     Parameters
     ----------
-    figure, path, dpi
-        The figure, a .png, .pdf or .svg file, and how many dots an inch has.
+    figure, dpi
+        The figure, and how many dots an inch has.
+    path
+        A .png, .pdf or .svg file.
     """
     require_figure_path(path)
     with whole_file(path) as file:

@@ -30,7 +30,7 @@ _ENOUGH_TO_KEEP_APART = 64  # with so many worlds half of them are shadows enoug
 def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.DataFrame:
     """Return the table of targets with a column of scores for every attack that the configuration names.
 
-    `InputError` if there are too few worlds for an attack.
+    Raises `InputError` if there are too few worlds for an attack.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ class Sizes:
     population_records: int  # of the population sample
     clients: int
     smallest_client: int  # records of D that the smallest client holds
-    largest_client: int  # and the largest
+    largest_client: int  # records of D that the largest client holds
     classes: int
     features: int  # numbers of one record
     description: str  # what was read, in a line
@@ -52,12 +52,19 @@ class Check:
 def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> Check:
     """Look at everything that a run will need, and play a few rounds of it; nothing is written.
 
-    `InputError` if the run would be refused for its data, model or settings; `FederationError` if a client fails.
-
     Parameters
     ----------
-    plan, with_probe, engine
-        What is to be done, whether a few rounds are played, and where the run is to be, for the estimate of its time.
+    plan, with_probe
+        What is to be done, and whether a few rounds are played.
+    engine
+        Where the run is to be played, for an estimate of the whole command.
+
+    Raises
+    ------
+    InputError
+        If data, model or settings are such that the run would be refused.
+    FederationError
+        If a client fails in the rounds that are played.
     """
     require_playable(plan)
     game, source, wanted = load_game(plan.public), load_source(plan.public.data), footprint(plan)
@@ -100,7 +107,7 @@ def _limits(plan: AuditPlan, game: Game) -> PlannedLimits | None:
         return None
     if not law.weighs_exactly:
         return NOTHING_PLANNED
-    # In which share of the rounds D and D' differ, to an insider's knowledge.
+    # The share of the rounds in which D and D' differ, to an insider's knowledge.
     match law.participation:
         case FixedCohort() as cohorts:
             share = cohorts.participations(public.rounds) / public.rounds

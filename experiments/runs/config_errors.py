@@ -20,8 +20,10 @@ def first_problem(error: ValidationError, model: type[BaseModel], missing: str) 
 
     Parameters
     ----------
-    error, model, missing
-        What pydantic raised, the model of the whole configuration, and what a section that has to be there is for.
+    error, model
+        What pydantic raised, and the model of the whole configuration; its sections are models too.
+    missing
+        What a section that has to be there is for.
     """
     problems = error.errors(include_url=False)
     # Of a choice that is open to the user's own, what is wrong with the user's own says more than the list of ours.

@@ -17,7 +17,9 @@ _BARE_DECIMAL = re.compile(r"[+-]?(\d+\.|\.\d+)([eE][+-]?\d+)?")
 
 
 def load_config(path: Path, overrides: Sequence[str] = (), data_dir: str | None = None) -> RunConfig:
-    """Read and check a configuration file; `InputError` as of `load_values`, or if a key or value is not accepted.
+    """Read and check a configuration file.
+
+    Raises `InputError` if the file cannot be read, or a key or value is not accepted.
 
     Parameters
     ----------
@@ -33,7 +35,8 @@ def load_values(path: Path, overrides: Sequence[str] = (), data_dir: str | None 
     Parameters
     ----------
     path, data_dir
-        TOML file, whose paths may be relative to its directory, and a data directory that replaces that of the file.
+        TOML file, in which relative paths are relative to its directory; and a data directory that replaces that of the
+        file.
     overrides
         Settings of the form `section.key=value` that replace those of the file; `section.key=` takes one away.
 

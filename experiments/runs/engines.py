@@ -37,15 +37,22 @@ def run_on_ray(
     """Run the app on Flower's simulation runtime; every client call is a call of a Ray actor.
 
     An interrupt (Ctrl-C) sets `interrupted`, so that the server, in a thread of its own, can stop waiting. No process
-    of an embedded Ray outlives this call. `FederationError` is what the server raised, or says that no Ray starts here;
-    `InputError` says that a Ray cannot be joined.
+    of an embedded Ray outlives this call.
 
     Parameters
     ----------
     server_app, client_app, clients
         The server's side of the app, the clients', and how many clients there are.
     options, interrupted
-        Which Ray, and how much of it a client takes; and an event that is set to end the run, None if nobody will.
+        Which Ray, and how much of it a client takes; and an event that is set from outside to end the run, or None if
+        nobody will.
+
+    Raises
+    ------
+    FederationError
+        What the server raised, or that no Ray can be started here.
+    InputError
+        If the cluster cannot be joined, or a node of it has another Python or Flower.
     """
     settle_flower()
     # Flower's runtime takes a second or two to import, and so does Ray to start: at the same time.

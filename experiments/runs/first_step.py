@@ -35,7 +35,7 @@ _USUAL_LOCAL_RATE = 0.1  # what a configuration has that leaves it out
 def require_finite_steps(config: RunConfig, game: Game) -> None:
     """Refuse settings under which noise, model or gradients leave the range of 32-bit floating-point numbers.
 
-    `InputError` if a number overflows or vanishes.
+    Raises `InputError` if a number overflows or vanishes.
 
     Parameters
     ----------
@@ -58,8 +58,8 @@ def require_finite_steps(config: RunConfig, game: Game) -> None:
     template, device = game.model.template, game.training.features.device
     models = ParameterLayout.of(template).flatten(dict(template.named_parameters())).unsqueeze(0)
     _check_a_step(config, game, most, models.to(device))
-    # A view of models whose rounding hides the release even where the noise is largest: the insider, who knows the
-    # noise of every round, refuses by the same rule.
+    # Refused is a view of models whose rounding hides the release even where the noise is largest. The insider, who
+    # knows the noise of every round, refuses by the same rule.
     is_told = public.view is View.MODEL and (public.with_insider or public.canaries)
     if is_told and not isinstance(public.law.noise, InsideTraining):
         refuse_blurred(inversion_error(public.law.optimizer, models, public.law.denominator).numpy() / most)

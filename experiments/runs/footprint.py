@@ -69,7 +69,9 @@ def footprint(plan: AuditPlan) -> Footprint:
 
 
 def require_room(plan: AuditPlan, directory: Path) -> None:
-    """Refuse a run that its disk has no room for, by `InputError`, before it is begun.
+    """Refuse a run that its disk has no room for, before it is begun.
+
+    Raises `InputError` if there is not enough room.
 
     Parameters
     ----------

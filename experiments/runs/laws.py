@@ -4,7 +4,7 @@ from fractions import Fraction
 from math import ceil
 from typing import assert_never
 
-from experiments.runs.config import DataSection, RunConfig
+from experiments.runs.config import DataSection, RunConfig, TrainingSection
 from fl_audit.arrays import Integers
 from fl_audit.data.partition import Split, partition_records
 from fl_audit.errors import require
@@ -19,13 +19,14 @@ from fl_audit.privacy.matrices import StrategyKind
 def law_of(config: RunConfig, noise_multiplier: float, split: Split) -> ReleaseLaw:
     """Return the release law of a configuration at some noise multiplier; it has none where nothing is promised.
 
-    `InputError` if the parts of the law do not go together.
+    Raises `InputError` if the parts of the law do not go together.
 
     Parameters
     ----------
-    config, noise_multiplier, split
-        The configuration, with the number of clients; z; and the records: where clients train privately, the promise
-        depends on the sizes of their shards.
+    config, noise_multiplier
+        The configuration, with the number of clients, and z.
+    split
+        The records: where clients train privately, the promise depends on the sizes of their shards.
     """
     privacy, training = config.privacy, config.training
     return ReleaseLaw(
@@ -45,21 +46,24 @@ def standpoint_of(config: RunConfig) -> Standpoint:
 
 
 def _contribution(config: RunConfig, split: Split) -> contribution.Contribution:
-    training, rule = config.training, config.training.local_optimizer or LocalOptimizer.SGD
+    training = config.training
     match training.strategy:
         case "dp-fedsgd":
             return contribution.RecordGradients()
-        case "dp-fedavg" | "dp-sgd-clients":
-            rate, batch = training.local_learning_rate, training.local_batch
-            assert rate is not None, "the configuration fills it in"
-            assert batch is not None, "the configuration fills it in"
-            schedule = LocalSchedule(rate, batch, training.local_epochs, training.local_steps, rule)
-            if training.strategy == "dp-fedavg":
-                return contribution.LocalTraining(schedule)
+        case "dp-fedavg":
+            return contribution.LocalTraining(_schedule(training))
+        case "dp-sgd-clients":
             sizes = sorted({len(shard) for shard in shards_of(config, split)})
-            return contribution.PrivateTraining(schedule, tuple(sizes))
+            return contribution.PrivateTraining(_schedule(training), tuple(sizes))
         case _:
             assert_never(training.strategy)
+
+
+def _schedule(training: TrainingSection) -> LocalSchedule:
+    rate, batch, rule = training.local_learning_rate, training.local_batch, training.local_optimizer
+    assert rate is not None, "the configuration fills it in"
+    assert batch is not None, "the configuration fills it in"
+    return LocalSchedule(rate, batch, training.local_epochs, training.local_steps, rule or LocalOptimizer.SGD)
 
 
 def _clipping(config: RunConfig) -> contribution.Clipping:
@@ -142,7 +146,7 @@ def _bands(config: RunConfig) -> int:
 def sampling_rate(config: RunConfig) -> Fraction:
     """Return q, the probability with which a record takes part in a round: the number that was written, exactly.
 
-    `InputError` if a round is to have more records than there are.
+    Raises `InputError` if a round is to have more records than there are.
     """
     training, records = config.training, config.data.records
     if training.expected_batch is None:

@@ -115,7 +115,9 @@ class _Contexts(dict[int, Context]):
 
     def __missing__(self, node: int) -> Context:
         config = UserConfig({"partition-id": node - 2, "num-partitions": self.clients})
-        self[node] = Context(_RUN_ID, node, config, RecordDict(), UserConfig())
+        self[node] = Context(
+            run_id=_RUN_ID, node_id=node, node_config=config, state=RecordDict(), run_config=UserConfig()
+        )
         return self[node]
 
 
@@ -242,7 +244,7 @@ def run_locally(
 ) -> None:
     """Run the app in this process, with `actors` client calls at the same time.
 
-    `FederationError` is what the server raised.
+    Raises the `FederationError` that the server raised.
 
     Parameters
     ----------
@@ -252,5 +254,7 @@ def run_locally(
         As of `LocalGrid`.
     """
     settle_flower()
-    context = Context(_RUN_ID, _SERVER_NODE_ID, UserConfig(), RecordDict(), UserConfig())
+    context = Context(
+        run_id=_RUN_ID, node_id=_SERVER_NODE_ID, node_config=UserConfig(), state=RecordDict(), run_config=UserConfig()
+    )
     server_app(grid=LocalGrid(client_app, clients, time_limit, actors, read_ahead), context=context)

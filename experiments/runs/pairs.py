@@ -19,7 +19,7 @@ from fl_audit.game.public import PublicGame
 def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
     """Return where D and D' differ; of a crafted pair its place alone. The search over a large data set takes a while.
 
-    `InputError` if there is no such neighbour, or a crafted record is asked for where none can be.
+    Raises `InputError` if there is no such neighbour, or a crafted record is asked for where none can be.
 
     Parameters
     ----------
@@ -35,14 +35,15 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
     if adjacency.unit is Unit.CLIENT:
         shards = shards_of(config, split)
         return choose_client(adjacency, shards, split.inside, audit.neighbour, audit.dissimilarity, data.seed, rank)
-    records = split.inside, split.outside
-    return choose_neighbour(adjacency, *records, audit.neighbour, audit.dissimilarity, data.seed, rank)
+    return choose_neighbour(
+        adjacency, split.inside, split.outside, audit.neighbour, audit.dissimilarity, data.seed, rank
+    )
 
 
 def with_crafted_records(public: PublicGame, config: RunConfig) -> PublicGame:
     """Return a game with the crafted records that its configuration asks for, if it asks for any that are not there.
 
-    `InputError` if no record can be crafted for the model.
+    Raises `InputError` if no record can be crafted for the model.
 
     Parameters
     ----------

@@ -30,7 +30,10 @@ _SECONDS = 120.0
 
 
 def require_drawable(plan: AuditPlan) -> None:
-    """Refuse, by `InputError`, a run that asks for pictures and has none, or promises something but not to all."""
+    """Refuse a run that asks for pictures and has none, or promises something, but not to everybody.
+
+    Raises `InputError` with the reason.
+    """
     pictures, public = plan.config.audit.pictures, plan.public
     if pictures is None:
         return

@@ -42,10 +42,10 @@ def require_run(directory: Path) -> None:
 
 
 def require_place(directory: Path, resume: bool) -> None:
-    """Refuse a directory where no run can begin, or go on, by `InputError`.
+    """Refuse a directory where no run can begin, or go on.
 
-    It may hold something where `resume` is not asked for, or no run where it is, or it cannot be made, because a file
-    stands in its way or nothing may be written there.
+    Raises `InputError` if it holds something and `resume` is not asked for, or holds no run and `resume` is; or if it
+    cannot be made, because a file stands in its way or nothing may be written there.
 
     Parameters
     ----------

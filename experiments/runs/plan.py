@@ -58,7 +58,7 @@ class AuditPlan:
 def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
     """Calibrate the noise to the promise and lay out the game.
 
-    `InputError` if the promise cannot be kept or the game cannot be played.
+    Raises `InputError` if the promise cannot be kept or the game cannot be played.
 
     Parameters
     ----------
@@ -136,8 +136,10 @@ def _claims(config: RunConfig, law: ReleaseLaw) -> list[Claim]:
     accountant = privacy.accountant or exact_accountant(event for events in each for event in events)
     # Only noise that follows the rounds' sensitivities gives every round the same ratio, whoever chooses them.
     follows = privacy.sensitivity is NoiseScaling.LOCAL
-    more = privacy.delta, privacy.prior, accountant, Sensitivities.FIXED if follows else Sensitivities.ADAPTIVE
-    return [Claim(privacy.adjacency, events, *more) for events in each]
+    sensitivities = Sensitivities.FIXED if follows else Sensitivities.ADAPTIVE
+    return [
+        Claim(privacy.adjacency, events, privacy.delta, privacy.prior, accountant, sensitivities) for events in each
+    ]
 
 
 def _sized(config: RunConfig) -> RunConfig:

@@ -33,8 +33,8 @@ _SECONDS_OF_A_LOOK, _SECONDS_OF_A_CALL = 0.15, 0.006
 class Probe:
     """What a few rounds took."""
 
-    worlds: int  # that were played together
-    rounds: int  # of each, that were timed
+    worlds: int  # worlds that were played together
+    rounds: int  # rounds of each world that were timed
     start_seconds: float  # until the first round was over: initial models, their evaluation, and what is done once
     round_seconds: float  # one round of all these worlds
     seconds: float  # estimate of the whole training, on the local engine
@@ -73,7 +73,7 @@ class _Stopwatch:
 def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
     """Play the first batches of a plan for a few rounds in this process, write nothing, and say what all would take.
 
-    `FederationError` if a client fails.
+    Raises `FederationError` if a client fails.
 
     Parameters
     ----------
@@ -100,16 +100,17 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
     waves = plan.config.audit.worlds / together
     total = waves * (first + (rounds - 1) * each)
     imports = slowness * (begun.user + begun.system)
-    # Tables, tests and figures.
+    # The report takes the time of its tables, tests and figures.
     report = imports * (_REPORT + _REPORT_A_ROW * plan.config.audit.worlds * rounds)
     command = imports + _training_seconds(plan, engine, total, imports) + report
     return Probe(together, max(1, timed), first, each, total, watch.memory, command)
 
 
 def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: float) -> float:
-    """Return how long clients take to start and to train, who take `alone` seconds one after the other in this process.
+    """Return how long clients take to start and to train.
 
-    This process would take `imports` seconds again to get here, which tells how fast the machine is.
+    In this process, one after the other, they train for `alone` seconds. It would take this process `imports` seconds
+    again to get here, which tells how fast the machine is.
     """
     settings, public = plan.config.run, plan.public
     match engine:

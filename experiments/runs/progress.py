@@ -71,7 +71,9 @@ def runs_progress_bar(total: int) -> Iterator[Callable[[str], Callable[[int], No
 
 
 def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
-    """Return the display of one run within that of several; what an earlier attempt has finished is counted at once.
+    """Return the progress display of one run within that of several runs.
+
+    What an earlier attempt has finished is counted when the run begins.
 
     Parameters
     ----------

@@ -18,8 +18,8 @@ from server.results import MoreQuestions
 def with_questions(config: RunConfig, source: Source, split: Split) -> RunConfig:
     """Fill in which attribute is guessed, and refuse attacks that cannot be asked.
 
-    `InputError` if an attack asks about records where clients are the targets, there is no such attribute, or no way to
-    vary the records.
+    Raises `InputError` if an attack asks about records where clients are the targets, there is no such attribute, or
+    there is no way to vary the records.
 
     Parameters
     ----------
@@ -45,13 +45,14 @@ def with_questions(config: RunConfig, source: Source, split: Split) -> RunConfig
 def candidate_prior(config: RunConfig, source: Source, split: Split) -> tuple[float, ...]:
     """Return how likely each candidate of the game of reconstruction is; empty where all equally.
 
-    `InputError` if there are not as many weights as values.
+    Raises `InputError` if there are not as many weights as values.
 
     Parameters
     ----------
-    config, source, split
-        The configuration as `with_questions` returns it, the run's data, and their split, whose records that are in no
-        world tell how common each value of an attribute is.
+    config
+        As `with_questions` returns it.
+    source, split
+        As for `with_questions`; records that are in no world tell how common each value of an attribute is.
     """
     weights, named = np.array(config.audit.candidate_weights or (), dtype=np.float64), config.audit.attribute
     if config.audit.game == "reconstruction" and named is not None:

@@ -78,7 +78,7 @@ class Replay:
 def replay(directory: Path) -> Replay:
     """Recompute the insider's log-odds of all kept worlds from `public/` alone.
 
-    `InputError` if the directory holds no run, or kept no releases.
+    Raises `InputError` if the directory holds no run, or kept no releases.
     """
     public, _ = read_public(directory)
     said = f"{directory} holds a run"

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
@@ -88,9 +89,6 @@ def run_audit(
 ) -> "RunContents":
     """Carry out a run, or the rest of one, write its report, and return its summary and tables, as stored.
 
-    `InputError` if configuration or directory cannot be used, and nothing is written then; `FederationError` if the
-    federation had to stop, and what was finished is kept.
-
     Parameters
     ----------
     plan, directory
@@ -99,38 +97,29 @@ def run_audit(
         Whether to go on with an interrupted run; finished batches are not computed again.
     engine, ray_address
         Where the clients run, and the address of a running Ray cluster; None starts a Ray on this machine.
-    progress, parties
-        What shows how far the run is, and what clients and server run, others in a study of broken mechanisms.
+    progress
+        Shows how far the run is.
+    parties
+        What clients and server run; a study of broken mechanisms puts others in their place.
     with_report
         Whether the report is written; without it there are the tables and the summary.
+
+    Raises
+    ------
+    InputError
+        If configuration or directory cannot be used; nothing is written then.
+    FederationError
+        If the federation had to stop; what was finished is kept.
     """
     with at_work("looking at data and model"):
         require_playable(plan)
     refuse_unreachable(ray_address)
     if not resume:
         require_room(plan, directory)
-    run, settings, begun = RunDirectory(directory), plan.config.run, threading.Event()
-
-    def federate(federation: FederationPlan, keep: ResultSink, clock: FederationClock, on_round: _OnRound) -> None:
-        def told(worlds: int) -> None:
-            if not begun.is_set():
-                begun.set()
-                threading.Thread(target=lambda: [import_module(name) for name in _FOR_THE_END], daemon=True).start()
-            on_round(worlds)
-
-        interrupted, app, clients = threading.Event(), parties.client_app, plan.public.nodes
-        server_app = build_server_app(federation, keep, clock, told, interrupted.is_set)
-        match engine:
-            case Engine.LOCAL:
-                # Clients are stacked where they have one world each: where they have many, these are stacked already.
-                ahead = read_ahead if settings.worlds_per_batch == 1 else None
-                run_locally(server_app, app, clients, settings.client_time_limit, max(1, settings.actors), ahead)
-            case Engine.RAY:
-                run_on_ray(server_app, app, clients, RayOptions.of(settings, ray_address), interrupted)
-            case _:
-                assert_never(engine)
+    run = RunDirectory(directory)
 
     with _kept_if_unwritable(), run.opened(plan, resume) as plan:
+        federate = partial(_federate, engine, plan, ray_address, parties.client_app)
         _play(plan, run, engine.value, federate, progress, parties)
         return finish(plan, run, with_report)
 
@@ -150,7 +139,8 @@ def _kept_if_unwritable() -> Iterator[None]:
 def require_playable(plan: AuditPlan) -> None:
     """Refuse what is wrong with data, model or settings; to be called before a directory is made.
 
-    `InputError` if data cannot be read, the model cannot be evaluated or the first step leaves the range of numbers.
+    Raises `InputError` if the data cannot be read, the model cannot be evaluated or the first step leaves the range of
+    its numbers.
     """
     game = load_game(plan.public)
     require_evaluable(game, plan.config.audit.epsilon_star, plan.config.audit.membership)
@@ -179,6 +169,42 @@ def _play(
     training = clock.finished - clock.ready
     timing = {"setup_seconds": clock.ready - clock.started, "training_seconds": training}
     write_json(run.path / _TIMING, timing | {"worlds_per_second": worlds / training, "engine": engine})
+
+
+def _getting_ready(on_round: _OnRound) -> _OnRound:
+    """Return the same, which begins with the first round to import what is needed after the last."""
+    begun = threading.Event()
+
+    def told(worlds: int) -> None:
+        if not begun.is_set():
+            begun.set()
+            threading.Thread(target=lambda: [import_module(name) for name in _FOR_THE_END], daemon=True).start()
+        on_round(worlds)
+
+    return told
+
+
+def _federate(
+    engine: Engine,
+    plan: AuditPlan,
+    ray_address: str | None,
+    app: ClientApp,
+    federation: FederationPlan,
+    keep: ResultSink,
+    clock: FederationClock,
+    on_round: _OnRound,
+) -> None:
+    interrupted, clients, settings = threading.Event(), plan.public.nodes, plan.config.run
+    server_app = build_server_app(federation, keep, clock, _getting_ready(on_round), interrupted.is_set)
+    match engine:
+        case Engine.LOCAL:
+            # Clients are stacked where they have one world each: where they have many, these are stacked already.
+            ahead = read_ahead if settings.worlds_per_batch == 1 else None
+            run_locally(server_app, app, clients, settings.client_time_limit, max(1, settings.actors), ahead)
+        case Engine.RAY:
+            run_on_ray(server_app, app, clients, RayOptions.of(settings, ray_address), interrupted)
+        case _:
+            assert_never(engine)
 
 
 def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
@@ -297,13 +323,16 @@ def rebuild_report(
 ) -> "RunContents":
     """Write the report of a finished run again, from its stored batches; return its summary and tables, as stored.
 
-    `InputError` if the directory holds no finished run, or a damaged or edited one, or the other is no such training.
+    Raises `InputError` if the directory holds no finished run, or a damaged or edited one, or the other is not the same
+    training.
 
     Parameters
     ----------
-    directory, without_privacy, pdf_with_appendix
-        Directory of the run, and of the same training without privacy, whose accuracy is shown beside (None leaves that
-        as it is), and whether the PDF holds the appendix too.
+    directory, without_privacy
+        Directory of the run, and of the same training without privacy, whose accuracy is shown beside; None leaves it
+        as it is.
+    pdf_with_appendix
+        Whether the PDF holds the appendix too.
     """
     require_sealed(directory)
     plan, run = read_plan(directory), RunDirectory(directory)

@@ -87,9 +87,10 @@ class RunDirectory:
 
         Parameters
         ----------
-        plan, resume
-            What to do, whose seed, if left out, is that of the run that goes on, or is drawn at random; and whether to
-            go on with the run that was begun here, possibly with more worlds.
+        plan
+            What to do; a seed that it leaves out is that of the run that goes on, or is drawn at random.
+        resume
+            Whether to go on with the run that was begun here, possibly with more worlds.
 
         Raises
         ------
@@ -143,7 +144,8 @@ class RunDirectory:
                 found.append("the records are others")
             elif secret.outside not in (None, outside):
                 found.append("the records outside the training set are others")
-        if not found and len({game.weights and game.weights.digest for game in (public, plan.public)}) > 1:
+        digests = [None if game.weights is None else game.weights.digest for game in (public, plan.public)]
+        if not found and digests[0] != digests[1]:
             found.append("the weights of the frozen core are others")
         if not found:
             found = contradictions(json.loads(public.to_json()), json.loads(plan.public.to_json()))
@@ -162,7 +164,7 @@ class RunDirectory:
             require(is_free, f"{path} is a file, where a directory of the run belongs: move it away")
 
     def is_finished(self, config: RunConfig) -> bool:
-        """Return whether the run of a configuration stands here, finished; `InputError` if that of another one does."""
+        """Return whether the run of a configuration is finished here; raises `InputError` if another's stands here."""
         if not self.is_begun:
             return False
         _, stored = read_public(self.path)
@@ -178,7 +180,10 @@ class RunDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the run for this process, as `held`; the lock goes with the process, however it ends."""
+        """Hold the run for this process; the lock goes with the process, however it ends.
+
+        Raises `InputError` if another process holds it.
+        """
         with held(self.path / "challenger" / ".lock", f"run directory {self.path} is in use by another process"):
             remove_halves(self.path)
             yield

@@ -110,7 +110,7 @@ class RunStore:
     def clear(self, worlds: int) -> None:
         """Remove what batches left behind that are not finished: cut short, damaged, or of another division of worlds.
 
-        `InputError` if a directory stands where a file of a batch belongs.
+        Raises `InputError` if a directory stands where a file of a batch belongs.
         """
         kept = {one.batch.name for one in self._manifests(worlds)}
         for path in self.public.glob("*-batch-*.safetensors"):
@@ -146,14 +146,14 @@ class RunStore:
         partial.rename(place)
 
     def tables(self, worlds: int) -> dict[str, pd.DataFrame]:
-        """Return the tables of a run by name, worlds in order; `InputError` if a world is not finished and whole."""
+        """Return the tables of a run by name, worlds in order; raises `InputError` if one is unfinished or damaged."""
         manifests = self._manifests(worlds)
         held = sum(manifest.count for manifest in manifests)
         if held != worlds:
-            damages = [found for path in self._directories() if isinstance(found := self._inspected(path), str)]
+            damages = (found for path in self._directories() if isinstance(found := self._inspected(path), str))
+            first = next((f" ({damage})" for damage in damages), "")
             said = f"run directory {self.directory} holds {held} of {worlds} worlds whole"
-            damage = f" ({damages[0]})" if damages else ""
-            raise InputError(f"{said}{damage}: 'fl-audit run' with --resume plays the others")
+            raise InputError(f"{said}{first}: 'fl-audit run' with --resume plays the others")
         parts: dict[str, list[pd.DataFrame]] = {}
         for manifest in manifests:
             for name in manifest.files:

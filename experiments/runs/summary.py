@@ -36,8 +36,10 @@ def summarise(
 
     Parameters
     ----------
-    plan, tables, timing
-        What was promised and played, what came out, and seconds, and the engine.
+    plan, tables
+        What was promised and played, and what came out.
+    timing
+        How many seconds it took, and on which engine.
     provenance, unprotected
         Where the run comes from, and what the same training without privacy is worth; None where that was not noted.
     drawn, looks
@@ -66,7 +68,7 @@ def summarise(
     run = FinishedRun(facts, tables, Timing.of_json(timing), provenance, unprotected)
     promise = run.facts.guarantee
     # Noise that follows the local sensitivity gives every round the same signal-to-noise ratio, but not where it was
-    # raised to its floor: there belief bounds are those for adaptive sensitivities.
+    # raised to its floor: there the belief bounds are those for adaptive sensitivities.
     if promise is not None and promise.claim.sensitivities is Sensitivities.FIXED and not run.has_exact_final_law:
         promise = guarantee(replace(promise.claim, sensitivities=Sensitivities.ADAPTIVE))
     return report_contents(replace(run, facts=replace(run.facts, guarantee=promise)))

@@ -21,8 +21,8 @@ _MOST_WORLDS = 20  # as many trainings without privacy give its mean accuracy cl
 def unprotected_config(config: RunConfig) -> RunConfig:
     """Return the configuration of the same training without privacy, and without an insider.
 
-    `InputError` if the run promises nothing itself, or plays the game of membership, where each world trains on other
-    records.
+    Raises `InputError` if the run promises nothing itself, or plays the game of membership, where each world trains on
+    other records.
     """
     require(config.privacy.private, "--without-privacy with private = false: the run is one without privacy already")
     said = f"--without-privacy with game = {config.audit.game}, whose worlds train on different records"
@@ -44,7 +44,8 @@ def unprotected_place(directory: Path) -> Path:
 def note_unprotected(run: Path, other: Path) -> None:
     """Note beside a run what the same training without privacy is worth, for its report.
 
-    `InputError` if the other run is private, trains something else, is not finished, or holds what it did not write.
+    Raises `InputError` if the other run is private, trains something else, is not finished, or holds what it did not
+    write.
 
     Parameters
     ----------

@@ -182,8 +182,12 @@ def ray_for(options: RayOptions) -> Iterator[None]:
     Flower takes a Ray that is there. One that it started itself would have a runtime environment, for which every run
     pays: workers that Ray starts before anybody asks are without it, so nobody could use them.
 
-    `InputError` if the cluster cannot be joined, or a node of it has another Python or Flower; `FederationError` if no
-    Ray can be started here.
+    Raises
+    ------
+    InputError
+        If the cluster cannot be joined, or a node of it has another Python or Flower.
+    FederationError
+        If no Ray can be started here.
     """
     if _ahead and ray.is_initialized():
         yield
@@ -212,7 +216,10 @@ def ray_for(options: RayOptions) -> Iterator[None]:
 
 @contextmanager
 def ray_ahead(options: RayOptions) -> Iterator[None]:
-    """Have a Ray of `ray_for` ready for the first run in the block: it starts while the program still gets ready."""
+    """Have a Ray of its own ready for the first run in the block: it starts while the program still gets ready.
+
+    Raises `FederationError` if no Ray can be started here.
+    """
     with ray_for(options):
         _ahead.append(options)
         try:
@@ -273,7 +280,7 @@ def _join(options: RayOptions) -> None:
 
 
 def _asks_for_token(address: str) -> bool:
-    """Return whether a cluster wants a token; `InputError` if it does, and this process has none or a wrong one."""
+    """Return whether a cluster wants a token; raises `InputError` if it does, and this process has no right one."""
     if address.startswith(("ray://", "auto")) or _lets_in(address, None):
         return False
     hint = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to the token that its nodes were started with"
@@ -300,7 +307,7 @@ def _lets_in(address: str, token: str | None) -> bool:
 
 
 def refuse_unreachable(address: str | None) -> None:
-    """Refuse an address where no cluster answers, by `InputError`; Ray itself would try for minutes."""
+    """Raise `InputError` if no cluster answers at an address; Ray itself would try for minutes."""
     if address is None or address.startswith(("ray://", "auto")):
         return
     host, _, port = address.rpartition(":")

@@ -35,7 +35,13 @@ _SECONDS_BETWEEN_LOOKS = 0.1
 
 
 class PoolBackend(raybackend.RayBackend):
-    """Flower's Ray backend with another pool of processes; `retries` as of `ClientPool`."""
+    """Flower's Ray backend with another pool of processes.
+
+    Parameters
+    ----------
+    backend_config, retries
+        The configuration, as Flower's backend takes it, and the retries, as `ClientPool` takes them.
+    """
 
     def __init__(self, backend_config: BackendConfig, retries: int = 2) -> None:
         super().__init__(backend_config)
@@ -48,6 +54,10 @@ class PoolBackend(raybackend.RayBackend):
         """How many calls Flower hands over at the same time."""
         assert self.clients is not None
         return min(_MOST_CALLS, max(_FEWEST_CALLS, _CALLS_PER_SLOT * self.clients.capacity))
+
+    def is_worker_idle(self) -> bool:
+        """Flower never asks."""
+        return True
 
     def build(self, app_fn: Callable[[], ClientApp]) -> None:
         """Start no process yet: they start when they are needed."""
@@ -70,7 +80,7 @@ class PoolBackend(raybackend.RayBackend):
 
 
 class PoolInPlace:
-    """What Flower's runtime uses while the client pool is in place; `retries` as of `ClientPool`."""
+    """What Flower's runtime uses while the client pool is in place; `retries` are those of `ClientPool`."""
 
     def __init__(self, retries: int) -> None:
         self._retries, self._built = retries, list[PoolBackend]()
@@ -116,9 +126,12 @@ class PoolInPlace:
 
         Parameters
         ----------
-        state, queue, nodes_mapping, f_stop
-            The store, where messages wait for a client process, the partition of every node, which is not needed, and
-            what is set when the run ends.
+        state, queue
+            The store, and where messages wait for a client process.
+        nodes_mapping
+            The partition of every node; it is not needed.
+        f_stop
+            Set when the run ends.
         """
         while not f_stop.is_set():
             with suppress(Empty):

@@ -44,7 +44,7 @@ class CallError(RuntimeError):
 
 @contextmanager
 def room_is_told() -> Iterator[None]:
-    """Say in one line that Ray's object store, or its disk, does not take what is put into it, by `CallError`."""
+    """Raise a `CallError` of one line where Ray's object store, or the disk to which it spills, is full."""
     try:
         yield
     except (ObjectStoreFullError, OutOfDiskError) as error:
@@ -118,9 +118,9 @@ class ClientPool:
         Parameters
         ----------
         compartment, message, context
-            Whom the client may share a process with, what it is sent, and its state.
+            Whom the client may share a process with, what the client is sent, and the client's state.
         luggage
-            References to functions that bring the files and modules that its node needs: each is called once in a
+            References to functions that bring the files and modules that its node needs; each is called once in a
             process, before it serves its first call.
 
         Raises

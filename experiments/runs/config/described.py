@@ -43,7 +43,12 @@ class Setting:
 
 
 def settings(place: str | None = None) -> tuple[Setting, ...]:
-    """Return all settings, those of a `section`, one (`section.key`), or a `key` of whatever sections have it.
+    """Return all settings, those of a section, or one.
+
+    Parameters
+    ----------
+    place
+        `section`, `section.key`, `key` (of whatever sections have it), or None for all.
 
     Raises
     ------
