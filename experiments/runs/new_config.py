@@ -51,7 +51,7 @@ class Wishes:
 
     data: str  # a CSV file, an archive (.npz), a directory of pictures, or the name of a built-in or published data set
     target: str  # what is promised: one of the four targets of [privacy]
-    value: float  # and its value
+    value: float  # the value that is promised for it
     label: str | None = None  # column to be learned, of a CSV file
     clients: int | None = None  # clients; None is 10, or as many as there are owners
     rounds: int = 30  # rounds
