@@ -3,32 +3,25 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-from experiments.cli.options import (
-    ConfigArgument,
-    DataDirOption,
-    EngineOption,
-    JsonOption,
-    SetOption,
-    print_json,
-    switch,
-)
+from experiments.cli import options
+from experiments.cli.options import switch
 from experiments.names import Engine
 from fl_audit.errors import choice
 
 if TYPE_CHECKING:
     from experiments.runs.check import Check
-    from fl_audit.evidence.belief.noise_estimate import PlannedLimits
+    from experiments.runs.probe import Probe
 
 _MEGABYTE = 2**20
 
 
 def check(
-    config: ConfigArgument,
-    set_: SetOption = None,
-    engine: EngineOption = Engine.RAY.value,
-    data_dir: DataDirOption = None,
+    config: options.ConfigArgument,
+    set_: options.SetOption = None,
+    engine: options.EngineOption = Engine.RAY.value,
+    data_dir: options.DataDirOption = None,
     no_probe: Annotated[bool, switch("--no-probe", "Play nothing: no estimate of time and memory.")] = False,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Look at a run before it is played, and write nothing.
 
@@ -50,7 +43,7 @@ def check(
     with at_work("looking at the model" if no_probe else "playing a few rounds, to see how long they take"):
         found = check_plan(plan, not no_probe, chosen)
     if as_json:
-        print_json(check_json(found))
+        options.print_json(check_json(found))
         return
     from rich.console import Console
     from rich.table import Table
@@ -59,8 +52,8 @@ def check(
     table = Table(title=Text(str(config)), show_header=False)
     table.add_column("what", style="bold", no_wrap=True)
     table.add_column("finding")
-    for name, said in _rows(found, chosen):
-        table.add_row(Text(name), Text(said))
+    for row in _rows(found, chosen):
+        table.add_row(*map(Text, row))
     Console(markup=False).print(table)
 
 
@@ -70,16 +63,11 @@ def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
     from fl_audit.user_modules import title_of_named
 
     plan, sizes = found.plan, found.sizes
-    yield (
-        "Data",
-        f"{plan.public.data.title}, {sizes.records:,} records of {sizes.features:,} numbers in {sizes.classes} "
-        f"classes; {sizes.test_records:,} test records, {sizes.population_records:,} in the population sample",
-    )
-    yield (
-        "Clients",
-        f"{sizes.clients}, partition {plan.public.partition}; the smallest holds {sizes.smallest_client:,} records, "
-        f"the largest {sizes.largest_client:,}",
-    )
+    records = f"{sizes.records:,} records of {sizes.features:,} numbers in {sizes.classes} classes"
+    apart = f"{sizes.test_records:,} test records, {sizes.population_records:,} in the population sample"
+    yield "Data", f"{plan.public.data.title}, {records}; {apart}"
+    ends = f"the smallest holds {sizes.smallest_client:,} records, the largest {sizes.largest_client:,}"
+    yield "Clients", f"{sizes.clients}, partition {plan.public.partition}; {ends}"
     if sizes.columns:
         yield "Read", sizes.description
         yield "Columns", "\n".join(column_lines(sizes.columns))
@@ -88,16 +76,15 @@ def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
     worlds, batch = plan.config.audit.worlds, plan.config.run.worlds_per_batch
     assert batch is not None, "a resolved configuration names the size of a batch"
     together = "" if worlds == 1 else f", {'all' if batch >= worlds else f'{batch:,}'} at a time"
-    yield (
-        "Model",
-        f"{title_of_named(plan.public.model)}, {sizes.parameters:,} parameters; {plural(worlds, 'world')} of "
-        f"{plural(plan.public.rounds, 'round')}{together}",
-    )
+    played = f"{plural(worlds, 'world')} of {plural(plan.public.rounds, 'round')}{together}"
+    yield "Model", f"{title_of_named(plan.public.model)}, {sizes.parameters:,} parameters; {played}"
     yield "Promise", _promise(found)
     yield "Findable", _findable(found)
-    yield "Writes", f"about {_amount(found.footprint.total)}"
+    size = found.footprint.total
+    amount = f"{max(1, round(size / 10**6)):,} MB" if size < 10**9 else f"{size / 10**9:,.1f} GB"
+    yield "Writes", f"about {amount}"
     if found.probe is not None:
-        yield "Takes", " ".join(_takes(found, engine))
+        yield "Takes", _takes(found.probe, engine)
 
 
 def _promise(found: "Check") -> str:
@@ -120,52 +107,40 @@ def _findable(found: "Check") -> str:
     if limits is None:
         return "nothing, for no insider holds a promise against what is released"
     worlds = f"{found.plan.config.audit.worlds:,} worlds"
-    if found.judges_scores:
+    if not found.plan.public.law.weighs_exactly:
         return (
             f"{worlds} find a breach only as far as their scores separate, and nobody knows how far they would under "
             "less noise: the verdict can be violated or inconclusive, and not consistent"
         )
-    return f"{_of_exact_law(limits, worlds)}. {_enough(limits)}"
-
-
-def _of_exact_law(limits: "PlannedLimits", worlds: str) -> str:
     from fl_audit.evidence.belief.family import DETECTION_POWER
-    from fl_audit.report.wording import percent
+    from fl_audit.report.wording import percent, plural
 
     assert limits.noise_short is not None, "log-odds that are exact tell of the noise along the record"
     others = "" if limits.noise_short_in_all is None else f" ({percent(limits.noise_short_in_all)} in all parameters)"
+    if limits.worlds_needed is None:
+        enough = "No number of worlds finds a breach of 1.5 times the promise: the verdict can only be inconclusive"
+    else:
+        verdict = "" if limits.conclusive else ", so with fewer the verdict is inconclusive"
+        needed = f"{plural(limits.worlds_needed, 'world')} {'finds' if limits.worlds_needed == 1 else 'find'}"
+        enough = f"{needed} a breach of 1.5 times the promise{verdict}"
     return (
         f"{worlds} find noise that is {percent(limits.noise_short)} short along the record{others}, which makes an "
-        f"epsilon of {limits.limit_of_detection:.3g}, with probability {DETECTION_POWER:g}"
+        f"epsilon of {limits.limit_of_detection:.3g}, with probability {DETECTION_POWER:g}. {enough}"
     )
 
 
-def _enough(limits: "PlannedLimits") -> str:
-    if limits.worlds_needed is None:
-        return "No number of worlds finds a breach of 1.5 times the promise: the verdict can only be inconclusive"
-    needed = f"{limits.worlds_needed:,} {'world finds' if limits.worlds_needed == 1 else 'worlds find'}"
-    verdict = "" if limits.conclusive else ", so with fewer the verdict is inconclusive"
-    return f"{needed} a breach of 1.5 times the promise{verdict}"
-
-
-def _takes(found: "Check", engine: Engine) -> Iterator[str]:
-    probe = found.probe
-    assert probe is not None, "it was asked for"
-    yield (
+def _takes(probe: "Probe", engine: Engine) -> str:
+    own_memory = " On Ray every client process has memory of its own, which was not tried."
+    untried = own_memory if engine is Engine.RAY else ""
+    return (
         f"about {_duration(probe.command_seconds)} for the whole command, its start and the report included, and "
         f"{probe.memory / _MEGABYTE:,.0f} MB in one process: an estimate from "
         f"{probe.rounds} {'round' if probe.rounds == 1 else 'rounds'} of {probe.worlds:,} worlds on the local engine, "
-        f"where the training takes {_duration(probe.seconds)}. Attacks at the end are not in it."
+        f"where the training takes {_duration(probe.seconds)}. Attacks at the end are not in it.{untried}"
     )
-    if engine is Engine.RAY:
-        yield "On Ray every client process has memory of its own, which was not tried."
 
 
 def _duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-def _amount(count: int) -> str:
-    return f"{max(1, round(count / 10**6)):,} MB" if count < 10**9 else f"{count / 10**9:,.1f} GB"

@@ -19,7 +19,7 @@ _MARKS = {"not as promised, within chance": "~", "not as promised, outside its i
 
 def compare(
     runs: Annotated[list[Path], argument("DIR...", "Directories of finished runs.")],
-    plot: Annotated[Path | None, option("--plot", "FILE", "Draw it to a PNG, PDF or SVG.")] = None,
+    plot: Annotated[Path | None, option("FILE", "Draw it to a PNG, PDF or SVG.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Set finished runs side by side: promise, what was shown, accuracy and Epsilon*."""
@@ -98,16 +98,14 @@ class _Target(StrEnum):
 
 def export(
     runs: Annotated[list[Path], argument("DIR...", "Directories of finished runs.")],
-    to: Annotated[str, option("--to", "NAME", f"One of {', '.join(_Target)}.")],
+    to: Annotated[str, option("NAME", f"One of {', '.join(_Target)}.")],
     out: Annotated[
         str,
         option(
-            "--out",
-            "PLACE",
-            "tensorboard: log directory; mlflow: tracking URI, such as sqlite:///mlflow.db; badge: SVG file.",
+            "PLACE", "tensorboard: log directory; mlflow: tracking URI, such as sqlite:///mlflow.db; badge: SVG file."
         ),
     ],
-    experiment: Annotated[str, option("--experiment", "NAME", "MLflow's experiment.")] = "fl-audit",
+    experiment: Annotated[str, option("NAME", "MLflow's experiment.")] = "fl-audit",
 ) -> None:
     """Write rounds, findings and figures of finished runs for TensorBoard or MLflow, or the verdict as a badge."""
     if choice(_Target, "--to", to) is _Target.BADGE:

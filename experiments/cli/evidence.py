@@ -24,6 +24,7 @@ _METHOD = BoundMethod.CLOPPER_PEARSON
 _ONE_RUN = OneRunMethod.TRADE_OFF
 """The same for canaries of one run: never one that a mechanism which leaks coins together breaks."""
 
+_OUT_SCORES = "Scores of non-members, likewise. With --one-run, COINS: 1 for each canary that was in, else 0."
 _VALID_FOR = {
     ScoreLaw.ANY: "any scores",
     ScoreLaw.GAUSSIAN_TRADEOFF: "Gaussian mechanisms",
@@ -35,35 +36,23 @@ def bound(
     in_scores: Annotated[
         Path, argument("IN_SCORES", "Scores of members: one a line, or .npy. With --one-run, of all canaries.")
     ],
-    out_scores: Annotated[
-        Path,
-        argument(
-            "OUT_SCORES",
-            "Scores of non-members, likewise. With --one-run, COINS: 1 for each canary that was in, else 0.",
-        ),
-    ],
-    delta: Annotated[float, option("--delta", "D", "delta that the bound refers to, in [0, 1).")],
-    confidence: Annotated[float, option("--confidence", "P", "Confidence, in (0.5, 1).")] = 0.95,
+    out_scores: Annotated[Path, argument("OUT_SCORES", _OUT_SCORES)],
+    delta: Annotated[float, option("D", "delta that the bound refers to, in [0, 1).")],
+    confidence: Annotated[float, option("P", "Confidence, in (0.5, 1).")] = 0.95,
     method: Annotated[
         str | None,
         option(
-            "--method",
             "NAME",
-            f"One of {', '.join(BoundMethod)}.  [default: all; with --json, {_METHOD}] With "
-            f"--one-run, one of {', '.join(OneRunMethod)}.  [default: those for any mechanism; with "
-            f"--json, {_ONE_RUN}]",
+            f"One of {', '.join(BoundMethod)}.  [default: all; with --json, {_METHOD}] With --one-run, one of "
+            f"{', '.join(OneRunMethod)}.  [default: those for any mechanism; with --json, {_ONE_RUN}]",
             among=[*BoundMethod, *OneRunMethod],
         ),
     ] = None,
     one_run: Annotated[
         bool, switch("--one-run", "Canaries of one training, in or out by fair coins: SCORES and COINS.")
     ] = False,
-    guesses: Annotated[
-        int | None, option("--guesses", "R", "With --one-run: coins to guess, fixed before scores are seen.")
-    ] = None,
-    dimension: Annotated[
-        int | None, option("--dimension", "N", "With --one-run --method cosines: parameters of the release.")
-    ] = None,
+    guesses: Annotated[int | None, option("R", "With --one-run: coins to guess, fixed before scores are seen.")] = None,
+    dimension: Annotated[int | None, option("N", "With --one-run --method cosines: parameters of the release.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Bound epsilon from below by the scores of an attack; higher scores mean members."""
@@ -72,7 +61,7 @@ def bound(
         raise InputError("--guesses and --dimension belong to --one-run: accepted are none without it")
     if method is not None:
         choice(methods, "--method with --one-run" if one_run else "--method", method)
-    members, others = read_numbers(in_scores), read_numbers(out_scores)
+    members, others = _read_numbers(in_scores), _read_numbers(out_scores)
     title = f"epsilon at delta {delta:g}, {len(members)}"
     if one_run:
         from fl_audit.canaries.bounds import one_run_bound
@@ -100,25 +89,16 @@ def bound(
 
 
 def _print_one_run(found: "list[OneRunBound]", title: str) -> None:
-    rows = [
-        (
-            str(one.method),
-            *(f"{number:.4g}" for number in (one.epsilon, one.confidence, one.limit_of_detection)),
-            "" if one.mu is None else f"{one.mu:.4g}",
-            f"{one.guesses.right} of {one.guesses.guessed}" if one.method.guesses else "",
-        )
-        for one in found
-    ]
-    notes = [
-        f"{one.method}: {note}" for one in found for note in (one.method.assumption, f"Limit: {one.limit_meaning}.")
-    ]
-    notes += [
-        f"{one.method}: estimate of epsilon {one.estimate:.4g}, without a confidence."
-        for one in found
-        if one.estimate is not None
-    ]
+    rows, notes, estimates = [], list[str](), list[str]()
+    for one in found:
+        numbers = [f"{number:.4g}" for number in (one.epsilon, one.confidence, one.limit_of_detection)]
+        right = f"{one.guesses.right} of {one.guesses.guessed}" if one.method.guesses else ""
+        rows.append((str(one.method), *numbers, "" if one.mu is None else f"{one.mu:.4g}", right))
+        notes += [f"{one.method}: {note}" for note in (one.method.assumption, f"Limit: {one.limit_meaning}.")]
+        if one.estimate is not None:
+            estimates.append(f"{one.method}: estimate of epsilon {one.estimate:.4g}, without a confidence.")
     columns = ("method", "epsilon at least", "confidence", "limit", "mu at least", "right guesses")
-    print_table(columns, rows, title, range(1, len(columns)), notes)
+    print_table(columns, rows, title, range(1, len(columns)), notes + estimates)
 
 
 def _all_that_apply(
@@ -139,25 +119,17 @@ def _all_that_apply(
 
 
 def _print(found: "list[LowerBound]", title: str) -> None:
-    rows = [
-        (
-            str(bound.method),
-            f"{bound.epsilon:.4g}",
-            f"{bound.confidence:.4g}" if bound.method.has_confidence else "none",
-            f"{bound.limit_of_detection:.4g}",
-            _VALID_FOR[bound.method.needs],
-        )
-        for bound in found
-    ]
-    notes = [
-        f"{bound.method}: {note}"
-        for bound in found
-        for note in (bound.assumption, f"Limit: {bound.limit_meaning}.", *bound.warnings)
-    ]
+    rows, notes = [], list[str]()
+    for one in found:
+        sure = f"{one.confidence:.4g}" if one.method.has_confidence else "none"
+        limit, valid = f"{one.limit_of_detection:.4g}", _VALID_FOR[one.method.needs]
+        rows.append((str(one.method), f"{one.epsilon:.4g}", sure, limit, valid))
+        said = (one.assumption, f"Limit: {one.limit_meaning}.", *one.warnings)
+        notes += [f"{one.method}: {note}" for note in said]
     print_table(("method", "epsilon at least", "confidence", "limit", "valid for"), rows, title, range(1, 4), notes)
 
 
-def read_numbers(path: Path) -> "NDArray[np.float64]":
+def _read_numbers(path: Path) -> "NDArray[np.float64]":
     """Read one number a line, or a .npy file; `InputError` if it cannot be read, is empty, or holds something else."""
     import numpy as np
 
@@ -188,19 +160,18 @@ def _number(path: Path, line_number: int, line: str) -> float:
 def epsilon_star(
     members: Annotated[Path, argument("MEMBERS", "Losses on members: one a line, or .npy.")],
     population: Annotated[Path, argument("POPULATION", "Losses on a population sample, likewise.")],
-    delta: Annotated[float, option("--delta", "D", "delta of Epsilon*, in [0, 1).")],
+    delta: Annotated[float, option("D", "delta of Epsilon*, in [0, 1).")],
     method: Annotated[
-        str, option("--method", "NAME", f"One of {', '.join(StarMethod)}.", among=StarMethod)
+        str, option("NAME", f"One of {', '.join(StarMethod)}.", among=StarMethod)
     ] = StarMethod.PARAMETRIC.value,
-    confidence: Annotated[float, option("--confidence", "P", "Of the interval, in (0, 1).")] = 0.95,
+    confidence: Annotated[float, option("P", "Of the interval, in (0, 1).")] = 0.95,
     cut: Annotated[
-        float | None,
-        option("--cut", "C", "Leave out error rates beyond C and 1 - C.  [default: 0.001 empirical, else 1e-6]"),
+        float | None, option("C", "Leave out error rates beyond C and 1 - C.  [default: 0.001 empirical, else 1e-6]")
     ] = None,
-    seed: Annotated[int, option("--seed", "N", "Seed of bootstrap and mixtures.")] = 0,
+    seed: Annotated[int, option("N", "Seed of bootstrap and mixtures.")] = 0,
     as_json: JsonOption = False,
     plot: Annotated[
-        Path | None, option("--plot", "FILE", "Draw densities, ROC and epsilon over thresholds: PNG, PDF or SVG.")
+        Path | None, option("FILE", "Draw densities, ROC and epsilon over thresholds: PNG, PDF or SVG.")
     ] = None,
 ) -> None:
     """Measure the privacy risk of one model from its losses: Epsilon* of Negoescu et al. 2023."""
@@ -216,7 +187,7 @@ def epsilon_star(
         from experiments.figures.paths import require_figure_path
 
         require_figure_path(plot)
-    member_losses, population_losses = read_numbers(members), read_numbers(population)
+    member_losses, population_losses = _read_numbers(members), _read_numbers(population)
     with at_work(f"fitting, {member_losses.size + population_losses.size} losses"):
         found = estimate_epsilon_star(
             member_losses, population_losses, delta, np.random.default_rng(seed), chosen, confidence, cut
@@ -236,16 +207,18 @@ def epsilon_star(
 
 def _estimate_json(found: "StarEstimate") -> dict[str, Any]:
     """Return an estimate under the names of the command line's JSON; infinite numbers are null."""
+    from fl_audit.arrays import finite
+
     attacks = found.attacks
     return {
-        "epsilon_star": _finite(found.epsilon_star),
+        "epsilon_star": finite(found.epsilon_star),
         "unbounded": math.isinf(found.epsilon_star),
         "delta": found.delta,
         "method": str(found.method),
-        "interval": [_finite(end) for end in found.interval],
+        "interval": [finite(end) for end in found.interval],
         "confidence": found.confidence,
         "cut": found.cut,
-        "epsilon_star_within_cut": _finite(found.epsilon_star_within_cut),
+        "epsilon_star_within_cut": finite(found.epsilon_star_within_cut),
         "members": found.members,
         "population": found.population,
         "components": None if found.laws is None else [law.components for law in found.laws],
@@ -258,10 +231,6 @@ def _estimate_json(found: "StarEstimate") -> dict[str, Any]:
         },
         "warnings": list(found.warnings),
     }
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None
 
 
 def _said(number: float) -> str:

@@ -17,39 +17,36 @@ if TYPE_CHECKING:
 
 TARGETS = ("belief", "epsilon", "advantage", "noise-multiplier")
 _ROUNDS = 30
+_PLACE = "A section, one of its keys, or a key alone.  [default: all]"
 
 
 def init(
     file: Annotated[Path, argument("[FILE]", "Configuration to write.")] = Path("audit.toml"),
     data: Annotated[
-        str | None,
-        option("--data", "FILE|NAME", "A CSV file, an archive .npz, a directory of pictures, or a data set."),
+        str | None, option("FILE|NAME", "A CSV file, an archive .npz, a directory of pictures, or a data set.")
     ] = None,
-    label: Annotated[str | None, option("--label", "COLUMN", "Column to be learned (CSV).")] = None,
-    owner: Annotated[str | None, option("--owner", "COLUMN", "Column that says whose each record is.")] = None,
-    drop: Annotated[list[str] | None, option("--drop", "COLUMN", "Column to leave out; may be repeated.")] = None,
+    label: Annotated[str | None, option("COLUMN", "Column to be learned (CSV).")] = None,
+    owner: Annotated[str | None, option("COLUMN", "Column that says whose each record is.")] = None,
+    drop: Annotated[list[str] | None, option("COLUMN", "Column to leave out; may be repeated.")] = None,
     missing: Annotated[
-        list[str] | None,
-        option("--missing", "WORD", "Word for a missing value, '' for empty cells alone; may be repeated."),
+        list[str] | None, option("WORD", "Word for a missing value, '' for empty cells alone; may be repeated.")
     ] = None,
-    separator: Annotated[
-        str | None, option("--separator", "CHARACTER", "Between cells.  [default: it is found]")
-    ] = None,
-    decimal: Annotated[str | None, option("--decimal", ".|,", "Mark of decimals.  [default: it is found]")] = None,
-    encoding: Annotated[str | None, option("--encoding", "NAME", "Such as cp1252.  [default: it is found]")] = None,
-    max_levels: Annotated[int | None, option("--max-levels", "N", "Most words in a column.  [default: 100]")] = None,
+    separator: Annotated[str | None, option("CHARACTER", "Between cells.  [default: it is found]")] = None,
+    decimal: Annotated[str | None, option(".|,", "Mark of decimals.  [default: it is found]")] = None,
+    encoding: Annotated[str | None, option("NAME", "Such as cp1252.  [default: it is found]")] = None,
+    max_levels: Annotated[int | None, option("N", "Most words in a column.  [default: 100]")] = None,
     ignore_case: Annotated[
         bool, switch("--ignore-case", "Take words that differ by case or spaces only for one.")
     ] = False,
     unique: Annotated[bool, switch("--unique", "Leave out records that repeat another one in every column.")] = False,
-    clients: Annotated[int | None, option("--clients", "N", "Clients.  [default: 10, or the owners]")] = None,
-    rounds: Annotated[int | None, option("--rounds", "K", "Rounds.  [default: 30]")] = None,
-    belief: Annotated[float | None, option("--belief", "P", "Largest belief of an insider.")] = None,
-    epsilon: Annotated[float | None, option("--epsilon", "E", "Largest epsilon.")] = None,
-    advantage: Annotated[float | None, option("--advantage", "A", "Largest advantage.")] = None,
-    noise_multiplier: Annotated[float | None, option("--noise-multiplier", "Z", "Noise over sensitivity.")] = None,
-    delta: Annotated[float | None, option("--delta", "D", "delta.  [default: a tenth of 1 / records]")] = None,
-    worlds: Annotated[int, option("--worlds", "W", "How often the game is played.")] = 200,
+    clients: Annotated[int | None, option("N", "Clients.  [default: 10, or the owners]")] = None,
+    rounds: Annotated[int | None, option("K", "Rounds.  [default: 30]")] = None,
+    belief: Annotated[float | None, option("P", "Largest belief of an insider.")] = None,
+    epsilon: Annotated[float | None, option("E", "Largest epsilon.")] = None,
+    advantage: Annotated[float | None, option("A", "Largest advantage.")] = None,
+    noise_multiplier: Annotated[float | None, option("Z", "Noise over sensitivity.")] = None,
+    delta: Annotated[float | None, option("D", "delta.  [default: a tenth of 1 / records]")] = None,
+    worlds: Annotated[int, option("W", "How often the game is played.")] = 200,
     data_dir: DataDirOption = None,
     force: Annotated[bool, switch("--force", "Write over a file that is there.")] = False,
 ) -> None:
@@ -59,84 +56,59 @@ def init(
     --noise-multiplier are needed, and --label for a CSV file. The data are loaded and the promise is accounted before
     anything is written.
     """
-    _require_place(file, force)
+    place = file.absolute().parent
+    require(force or not file.exists(), f"{file} exists: accepted is a new file, or --force to write over it")
+    require(place.is_dir(), f"{place} is no directory: accepted is a file in one that is there")
     target, value = _target(dict(zip(TARGETS, (belief, epsilon, advantage, noise_multiplier), strict=True)))
-    words = _missing_words(missing or [])
-    from experiments.runs.new_config import Wishes, config_or_remedies, in_options
+    for word in missing or []:
+        is_list = word.startswith("[") and word.endswith("]")
+        require(not is_list, f"--missing {word!r} is a list: accepted is a word, repeated for others, or ''")
+    from experiments.runs.new_config import Wishes, config_or_remedies
     from experiments.runs.progress import at_work
     from fl_audit.whole_files import whole_file
 
-    data, label, clients, rounds = _asked_rest(data, label, clients, rounds, owner, encoding, separator)
-    if target is None:
-        target, value = _asked_target()
-    place = None if data_dir is None else str(data_dir.absolute())
-    table: dict[str, Any] = {"data-dir": place, "owner": owner, "drop": drop or None, "missing": words}
-    table |= {"separator": separator, "decimal": decimal, "encoding": encoding, "max-levels": max_levels}
-    table |= {"ignore-case": ignore_case or None, "unique": unique or None}
-    wishes = Wishes(data, target, value, label, clients, rounds, delta, worlds, table)
-    with at_work("loading the data, accounting the promise"):
-        made = config_or_remedies(wishes, file.absolute().parent)
-    with whole_file(file) as written:
-        written.write_text(made.text, encoding="utf-8")
-    print(f"configuration: {file}")
-    print(f"read: {made.description}")
-    print(f"records: {_share(made.records, made.pool)}")
-    for caution in made.cautions:
-        print(f"look at: {in_options(caution.text, caution.remedies)}")
-    print(f"next: fl-audit check {file}")
-
-
-def _share(records: int, pool: int) -> str:
-    """Say how many records train, and why not all."""
-    why = (
-        "half of them, so that the others can stand for the population"
-        if 2 * records >= pool - 1
-        else "no more unless records in [data] says so, for every world trains on all of them again"
-    )
-    return f"{records:,} of {pool:,} train, {why}"
-
-
-def _require_place(file: Path, is_forced: bool) -> None:
-    place = file.absolute().parent
-    require(is_forced or not file.exists(), f"{file} exists: accepted is a new file, or --force to write over it")
-    require(place.is_dir(), f"{place} is no directory: accepted is a file in one that is there")
-
-
-def _asked_rest(
-    data: str | None,
-    label: str | None,
-    clients: int | None,
-    rounds: int | None,
-    owner: str | None,
-    encoding: str | None,
-    separator: str | None,
-) -> tuple[str, str | None, int | None, int]:
-    """Return data, label, clients and rounds, with what no option says asked for, where somebody is there."""
-    from experiments.runs.new_config import data_name
-    from fl_audit.data.tables import read_table_text
-
-    data = data or _asked("--data", "Your data: a CSV file, an archive .npz, a directory of pictures, or a data set")
-    if data_name(data) == "csv" and label is None and is_asking():
-        header = read_table_text(Path(data).expanduser(), encoding, separator).header
-        label = str(typer.prompt(f"Column to be learned ({', '.join(header)})", err=True))
+    data, label = _asked_data(data, label, encoding, separator)
     if clients is None and owner is None and is_asking():
         clients = int(typer.prompt("Clients", type=int, default=10, err=True))
     if rounds is None:
         rounds = int(typer.prompt("Rounds", type=int, default=_ROUNDS, err=True)) if is_asking() else _ROUNDS
-    return data, label, clients, rounds
+    if target is None:
+        target, value = _asked_target()
+    data_place = None if data_dir is None else str(data_dir.absolute())
+    table: dict[str, Any] = {"data-dir": data_place, "owner": owner, "drop": drop or None}
+    # No word is needed for empty cells, and None means that no record is left out.
+    table |= {"missing": [word for word in missing if word] if missing else None}
+    table |= {"separator": separator, "decimal": decimal, "encoding": encoding, "max-levels": max_levels}
+    table |= {"ignore-case": ignore_case or None, "unique": unique or None}
+    wishes = Wishes(data, target, value, label, clients, rounds, delta, worlds, table)
+    with at_work("loading the data, accounting the promise"):
+        text, notes = config_or_remedies(wishes, place)
+    with whole_file(file) as written:
+        written.write_text(text, encoding="utf-8")
+    for line in (f"configuration: {file}", *notes, f"next: fl-audit check {file}"):
+        print(line)
+
+
+def _asked_data(
+    data: str | None, label: str | None, encoding: str | None, separator: str | None
+) -> tuple[str, str | None]:
+    """Return data and label, with what no option says asked for, where somebody is there."""
+    from experiments.runs.new_config import data_name
+    from fl_audit.data.tables import read_table_text
+
+    if not data:
+        require(is_asking(), "--data is missing, and nobody is there to be asked: see fl-audit init --help")
+        question = "Your data: a CSV file, an archive .npz, a directory of pictures, or a data set"
+        data = str(typer.prompt(question, err=True))
+    if data_name(data) == "csv" and label is None and is_asking():
+        header = read_table_text(Path(data).expanduser(), encoding, separator).header
+        label = str(typer.prompt(f"Column to be learned ({', '.join(header)})", err=True))
+    return data, label
 
 
 def is_asking() -> bool:
     """Return whether somebody is there to be asked."""
     return sys.stdin.isatty()
-
-
-def _missing_words(given: list[str]) -> list[str] | None:
-    """Return the words for a missing value: none are needed for empty cells, and None is that no record is left out."""
-    for word in given:
-        is_list = word.startswith("[") and word.endswith("]")
-        require(not is_list, f"--missing {word!r} is a list: accepted is a word, repeated for others, or ''")
-    return [word for word in given if word] if given else None
 
 
 def _target(given: dict[str, float | None]) -> tuple[str | None, float]:
@@ -145,11 +117,6 @@ def _target(given: dict[str, float | None]) -> tuple[str | None, float]:
         listed = " and ".join(f"--{name}" for name in named) or "no target"
         raise InputError(f"{listed} given: accepted is exactly one of {', '.join(f'--{name}' for name in given)}")
     return next(iter(named.items()), (None, 0.0))
-
-
-def _asked(flag: str, question: str) -> str:
-    require(is_asking(), f"{flag} is missing, and nobody is there to be asked: see fl-audit init --help")
-    return str(typer.prompt(question, err=True))
 
 
 def _asked_target() -> tuple[str, float]:
@@ -169,14 +136,7 @@ def _complete_place(incomplete: str) -> list[str]:
 
 
 def settings(
-    place: Annotated[
-        str | None,
-        argument(
-            "SECTION[.KEY]",
-            "A section, one of its keys, or a key alone.  [default: all]",
-            autocompletion=_complete_place,
-        ),
-    ] = None,
+    place: Annotated[str | None, argument("SECTION[.KEY]", _PLACE, autocompletion=_complete_place)] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the settings of a configuration: type, default, what each is for, and what it accepts."""

@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
 
 INTERRUPTED = 130
 _SHOW_CURSOR = "\x1b[?25h\n"
@@ -32,13 +31,10 @@ def arm() -> None:
     """
     woken, waking = socket.socketpair()
     waking.setblocking(False)
-    signal.signal(signal.SIGINT, _leave_to_the_thread)
+    # A handler there must be, or Python would not note the signal; the thread does what is to be done.
+    signal.signal(signal.SIGINT, lambda number, frame: None)
     signal.set_wakeup_fd(waking.fileno(), warn_on_full_buffer=False)
     threading.Thread(target=_end_when_woken, args=(woken, waking), daemon=True).start()
-
-
-def _leave_to_the_thread(number: int, frame: FrameType | None) -> None:
-    """Do nothing: a handler there must be, or Python would not note the signal."""
 
 
 def _end_when_woken(woken: socket.socket, waking: socket.socket) -> None:
@@ -80,12 +76,12 @@ def without_seed(overrides: Sequence[str]) -> list[str]:
     return [word for text in kept for word in ("--set", text)]
 
 
-def options(**values: object) -> list[str]:
+def flags_of(**values: object) -> list[str]:
     """Return the flags of the options that are set, by their names with underscores.
 
     Examples
     --------
-    >>> options(ray_address=None, data_dir="data")
+    >>> flags_of(ray_address=None, data_dir="data")
     ['--data-dir', 'data']
     """
     given = [(f"--{name.replace('_', '-')}", str(value)) for name, value in values.items() if value is not None]

@@ -55,17 +55,10 @@ def account_ledger(
         }  # fmt: skip
         print_json(values)
     else:
-        rows = [
-            (
-                line.name,
-                str(line.terms.adjacency),
-                str(line.terms.rounds),
-                f"{line.terms.sampling_rate:g}",
-                f"{line.noise_multiplier:.6g}",
-            )
-            for line in lines
-        ]
-        columns = ("training", "neighbours", "rounds", "sampling rate", "noise multiplier")
+        columns, rows = ("training", "neighbours", "rounds", "sampling rate", "noise multiplier"), []
+        for line in lines:
+            told, noise = line.terms, f"{line.noise_multiplier:.6g}"
+            rows.append((line.name, str(told.adjacency), str(told.rounds), f"{told.sampling_rate:g}", noise))
         print_table(columns, rows, str(path), numbers=range(2, 5))
         if refused is not None:
             would = spent((*lines, refused), delta).epsilon

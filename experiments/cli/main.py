@@ -9,20 +9,12 @@ import typer
 
 import experiments  # noqa: F401  # sets the environment before Flower is imported
 from experiments import talk
+from experiments.cli import options
 from experiments.cli.check import check
 from experiments.cli.compare import compare, export
 from experiments.cli.evidence import bound, epsilon_star
 from experiments.cli.init import init, settings
-from experiments.cli.options import (
-    DataDirOption,
-    JsonOption,
-    PlainCommand,
-    PlainGroup,
-    option,
-    print_json,
-    print_table,
-    switch,
-)
+from experiments.cli.options import PlainCommand, PlainGroup, option, switch
 from experiments.cli.promise import account, calibrate
 from experiments.cli.run import demo, replay, report, run
 from experiments.cli.strategy import live, review, strategy
@@ -60,14 +52,13 @@ def _options(
     log_level: Annotated[
         str | None,
         option(
-            "--log-level",
             "LEVEL",
             f"Log to standard error what goes on, Flower's log with it: {', '.join(talk.LEVELS)}.",
             among=talk.LEVELS,
         ),
     ] = None,
     version: Annotated[
-        bool, option("--version", None, "Print the version and exit.", callback=_tell_version, is_eager=True)
+        bool, option(None, "Print the version and exit.", names=("--version",), callback=_tell_version, is_eager=True)
     ] = False,
 ) -> None:
     """Simulate differentially private federated learning, and audit what an insider can tell."""
@@ -76,7 +67,7 @@ def _options(
     talk.choose(quiet, log_level)
 
 
-def datasets(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
+def datasets(data_dir: options.DataDirOption = None, as_json: options.JsonOption = False) -> None:
     """List the data sets that a configuration can name."""
     from fl_audit.data.catalogue import available, is_found
 
@@ -84,14 +75,13 @@ def datasets(data_dir: DataDirOption = None, as_json: JsonOption = False) -> Non
     found = {entry: is_found(entry.name, directory) for entry in available()}
     if as_json:
         rows = [entry._asdict() | {"found": is_here} for entry, is_here in found.items()]
-        print_json({"datasets": rows})
+        options.print_json({"datasets": rows})
         return
-    here = {True: "found", False: "needs files"}
-    cells = [
-        (entry.name, entry.description, here[is_here] if entry.needs_files else "built in")
-        for entry, is_here in found.items()
-    ]
-    print_table(("name", "what it is", "here"), cells)
+    cells = []
+    for entry, is_here in found.items():
+        here = "built in" if not entry.needs_files else "found" if is_here else "needs files"
+        cells.append((entry.name, entry.description, here))
+    options.print_table(("name", "what it is", "here"), cells)
 
 
 _COMMANDS = (

@@ -28,17 +28,23 @@ class PlainGroup(_Plain, TyperGroup):
     """A group of commands whose help is plain text, for the same reason."""
 
 
-def option(name: str, metavar: str | None, said: str, among: Iterable[str] = (), **more: Any) -> OptionInfo:
+def option(
+    metavar: str | None, said: str, among: Iterable[str] = (), names: tuple[str, ...] = (), **more: Any
+) -> OptionInfo:
     """Return an option that takes a value.
 
     Parameters
     ----------
-    name, metavar, said
-        The flag, what its value is called, and what the help says of it.
-    among, more
-        Words that a shell completes the value with, and what else typer is told.
+    metavar, said
+        What its value is called, and what the help says of it.
+    among
+        Words that a shell completes the value with.
+    names
+        Its flags; left out, it has the one that the parameter's name makes, such as `--data-dir` of `data_dir`.
+    more
+        What else typer is told.
     """
-    return typer.Option(name, metavar=metavar, help=said, **_completed(among), **more)
+    return typer.Option(..., *names, metavar=metavar, help=said, **_completed(among), **more)
 
 
 def switch(name: str, said: str) -> OptionInfo:
@@ -124,16 +130,15 @@ DirectoryArgument = Annotated[Path, argument("DIR", "Directory of a run.")]
 SetOption = Annotated[
     list[str] | None,
     option(
-        "--set", "SECTION.KEY=VALUE", "Replace a setting of the file; may be repeated.", autocompletion=complete_setting
+        "SECTION.KEY=VALUE",
+        "Replace a setting of the file; may be repeated.",
+        names=("--set",),
+        autocompletion=complete_setting,
     ),
 ]
-EngineOption = Annotated[
-    str, option("--engine", "ray|local", "Flower's runtime on Ray, or this process.", among=Engine)
-]
-AddressOption = Annotated[
-    str | None, option("--ray-address", "ADDRESS", "Address of a running Ray cluster (HOST:PORT).")
-]
-DataDirOption = Annotated[Path | None, option("--data-dir", "DIR", "Data directory.  [default: FL_AUDIT_DATA]")]
+EngineOption = Annotated[str, option("ray|local", "Flower's runtime on Ray, or this process.", among=Engine)]
+AddressOption = Annotated[str | None, option("ADDRESS", "Address of a running Ray cluster (HOST:PORT).")]
+DataDirOption = Annotated[Path | None, option("DIR", "Data directory.  [default: FL_AUDIT_DATA]")]
 ADJACENCY_HELP = f"How neighbours differ: one of {', '.join(Adjacency)}."
-AdjacencyOption = Annotated[str, option("--adjacency", "NAME", ADJACENCY_HELP, among=Adjacency)]
+AdjacencyOption = Annotated[str, option("NAME", ADJACENCY_HELP, among=Adjacency)]
 JsonOption = Annotated[bool, switch("--json", "Print one JSON object and nothing else.")]

@@ -15,17 +15,15 @@ from fl_audit.privacy.names import Accountant, Sensitivities
 from fl_audit.privacy.terms import TrainingTerms
 
 if TYPE_CHECKING:
-    from fl_audit.privacy.claim import Claim
     from fl_audit.privacy.events import ReleaseEvent
     from fl_audit.privacy.guarantee import Guarantee
     from fl_audit.privacy.targets import Target
 
-DeltaOption = Annotated[float, option("--delta", "D", "delta of (epsilon, delta)-DP, in (0, 1).")]
-RateOption = Annotated[float, option("--sampling-rate", "Q", "Poisson sampling rate of records or clients, in (0, 1].")]
+DeltaOption = Annotated[float, option("D", "delta of (epsilon, delta)-DP, in (0, 1).")]
+RateOption = Annotated[float, option("Q", "Poisson sampling rate of records or clients, in (0, 1].")]
 SensitivitiesOption = Annotated[
     str,
     option(
-        "--sensitivities",
         "NAME",
         "adaptive: what a record changes may follow from earlier releases, as in every private training; fixed: every "
         "round has the same signal-to-noise ratio, which allows tighter beliefs.",
@@ -35,16 +33,22 @@ SensitivitiesOption = Annotated[
 AccountantOption = Annotated[
     str | None,
     option(
-        "--accountant",
         "NAME",
         f"One of {', '.join(Accountant)}.  [default: the exact one, gdp, or pld with sampling, beside all others]",
         among=Accountant,
     ),
 ]
-PriorOption = Annotated[float, option("--prior", "P", "The insider's prior belief, in (0, 1).")]
-PlotOption = Annotated[
-    Path | None, option("--plot", "FILE", "Draw epsilon, belief and advantage to a PNG, PDF or SVG.")
-]
+PriorOption = Annotated[float, option("P", "The insider's prior belief, in (0, 1).")]
+PlotOption = Annotated[Path | None, option("FILE", "Draw epsilon, belief and advantage to a PNG, PDF or SVG.")]
+
+
+_LEDGER = (
+    "Say what all trainings of this file spend together; one that is named by noise, rounds and adjacency is added "
+    "first."
+)
+_BUDGET = (
+    f"With --ledger: largest epsilon of all together; a training that passes it is not added (status {OVER_BUDGET})."
+)
 
 
 class _Row(NamedTuple):
@@ -57,37 +61,23 @@ class _Row(NamedTuple):
 
 def calibrate(
     delta: DeltaOption,
-    rounds: Annotated[int, option("--rounds", "K", "Number of releases, at least 1.")],
+    rounds: Annotated[int, option("K", "Number of releases, at least 1.")],
     adjacency: AdjacencyOption,
-    belief: Annotated[float | None, option("--belief", "P", "Largest belief, above the prior and below 1.")] = None,
-    advantage: Annotated[float | None, option("--advantage", "A", "Largest advantage, in (0, 1).")] = None,
-    epsilon: Annotated[float | None, option("--epsilon", "E", "Largest epsilon, positive.")] = None,
+    belief: Annotated[float | None, option("P", "Largest belief, above the prior and below 1.")] = None,
+    advantage: Annotated[float | None, option("A", "Largest advantage, in (0, 1).")] = None,
+    epsilon: Annotated[float | None, option("E", "Largest epsilon, positive.")] = None,
     reconstruction: Annotated[
         float | None,
-        option(
-            "--reconstruction",
-            "P",
-            "Largest probability that an attacker names the right one of --candidates equally likely records.",
-        ),
+        option("P", "Largest probability that an attacker names the right one of --candidates equally likely records."),
     ] = None,
-    candidates: Annotated[
-        int | None, option("--candidates", "M", f"Equally likely records.  [default: {defaults.CANDIDATES}]")
-    ] = None,
+    candidates: Annotated[int | None, option("M", f"Equally likely records.  [default: {defaults.CANDIDATES}]")] = None,
     singling_out: Annotated[
         float | None,
-        option(
-            "--singling-out",
-            "P",
-            "Largest probability that a description of a --population-share of all people fits its target.",
-        ),
+        option("P", "Largest probability that a description of a --population-share of all people fits its target."),
     ] = None,
     population_share: Annotated[
         float | None,
-        option(
-            "--population-share",
-            "W",
-            f"Share of all people that a description fits.  [default: {defaults.POPULATION_SHARE}]",
-        ),
+        option("W", f"Share of all people that a description fits.  [default: {defaults.POPULATION_SHARE}]"),
     ] = None,
     sampling_rate: RateOption = defaults.SAMPLING_RATE,
     sensitivities: SensitivitiesOption = defaults.SENSITIVITIES.value,
@@ -116,9 +106,15 @@ def calibrate(
     def found(name: Accountant) -> _Row:
         claim = Claim(neighbours, events, delta, prior, name, chosen_by)
         noise = noise_multiplier_for(target, claim)
-        at_least = sampling_rate < 1 and noise == SMALLEST_SAMPLED_NOISE
         promise = guarantee(claim.with_noise(noise))
-        return _Row(name, promise, _any_noise_keeps(claim) if at_least else promise.remark)
+        remark = promise.remark
+        if sampling_rate < 1 and noise == SMALLEST_SAMPLED_NOISE:
+            remark = (
+                f"the promise holds with any noise, because a {neighbours.unit} takes part in any of the {rounds} "
+                f"rounds with a probability of {claim.participation:.3g} only; {noise:g} is the smallest noise "
+                "multiplier offered"
+            )
+        return _Row(name, promise, remark)
 
     title = f"noise for {_said(target)} at delta {delta:g} over {rounds} rounds"
     _answer(found, events, accountant, title, as_json, plot, saving=True)
@@ -126,40 +122,20 @@ def calibrate(
 
 def account(
     delta: DeltaOption,
-    noise_multiplier: Annotated[
-        float | None, option("--noise-multiplier", "Z", "Noise over sensitivity, positive.")
-    ] = None,
-    rounds: Annotated[int | None, option("--rounds", "K", "Number of releases, at least 1.")] = None,
-    adjacency: Annotated[str | None, option("--adjacency", "NAME", ADJACENCY_HELP, among=Adjacency)] = None,
+    noise_multiplier: Annotated[float | None, option("Z", "Noise over sensitivity, positive.")] = None,
+    rounds: Annotated[int | None, option("K", "Number of releases, at least 1.")] = None,
+    adjacency: Annotated[str | None, option("NAME", ADJACENCY_HELP, among=Adjacency)] = None,
     sampling_rate: RateOption = defaults.SAMPLING_RATE,
     sensitivities: SensitivitiesOption = defaults.SENSITIVITIES.value,
     accountant: AccountantOption = defaults.ACCOUNTANT,
     prior: PriorOption = defaults.PRIOR,
     sensitivity: Annotated[
-        float | None, option("--sensitivity", "S", "What the noise multiplier refers to, beside --clipping-norm.")
+        float | None, option("S", "What the noise multiplier refers to, beside --clipping-norm.")
     ] = None,
-    clipping_norm: Annotated[
-        float | None, option("--clipping-norm", "C", "Norm to which contributions are clipped.")
-    ] = None,
-    ledger: Annotated[
-        Path | None,
-        option(
-            "--ledger",
-            "FILE",
-            "Say what all trainings of this file spend together; one that is named by noise, "
-            "rounds and adjacency is added first.",
-        ),
-    ] = None,
-    name: Annotated[str | None, option("--name", "NAME", "With --ledger: what the training is called.")] = None,
-    budget: Annotated[
-        float | None,
-        option(
-            "--budget",
-            "E",
-            "With --ledger: largest epsilon of all together; a training that passes it is not "
-            f"added (status {OVER_BUDGET}).",
-        ),
-    ] = None,
+    clipping_norm: Annotated[float | None, option("C", "Norm to which contributions are clipped.")] = None,
+    ledger: Annotated[Path | None, option("FILE", _LEDGER)] = None,
+    name: Annotated[str | None, option("NAME", "With --ledger: what the training is called.")] = None,
+    budget: Annotated[float | None, option("E", _BUDGET)] = None,
     as_json: JsonOption = False,
     plot: PlotOption = None,
 ) -> None:
@@ -169,9 +145,8 @@ def account(
     """
     from experiments.cli.ledger import account_ledger, real_noise
 
-    terms = None
-    if (noise_multiplier, rounds, adjacency) != (None, None, None) or ledger is None:
-        given = {"--noise-multiplier": noise_multiplier, "--rounds": rounds, "--adjacency": adjacency}
+    terms, given = None, {"--noise-multiplier": noise_multiplier, "--rounds": rounds, "--adjacency": adjacency}
+    if ledger is None or any(value is not None for value in given.values()):
         missing = [repr(flag) for flag, value in given.items() if value is None]
         if noise_multiplier is None or rounds is None or adjacency is None:
             raise InputError(f"Missing option {' and '.join(missing)}: accepted are all of {', '.join(given)}")
@@ -237,16 +212,6 @@ def _noise(promise: "Guarantee") -> float:
     return promise.noise_multiplier
 
 
-def _any_noise_keeps(claim: "Claim") -> str:
-    from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE
-
-    return (
-        f"the promise holds with any noise, because a {claim.adjacency.unit} takes part in any of the {claim.rounds} "
-        f"rounds with a probability of {claim.participation:.3g} only; {SMALLEST_SAMPLED_NOISE:g} is the smallest "
-        "noise multiplier offered"
-    )
-
-
 def _said(target: "Target") -> str:
     from fl_audit.privacy.targets import (
         AdvantageTarget,
@@ -291,42 +256,27 @@ def _rows(accountant: str | None, found: Callable[[Accountant], _Row]) -> list[_
 
 def _print(rows: list[_Row], best: "Guarantee", title: str, saving: bool) -> None:
     columns = ["accountant", "noise multiplier", "epsilon", "belief at most", "advantage at most"]
-    most = max(_noise(row.promise) for row in rows if row.promise)
-    cells = [(str(row.accountant), *_cells(row.promise, most)) for row in rows]
     columns += ["noise saved"] * saving
-    shown = [row[: len(columns)] for row in cells]
-    print_table(columns, shown, f"{title}\n{_setting(best)}", range(1, len(columns)))
+    most = max(_noise(row.promise) for row in rows if row.promise)
+    shown = [(str(row.accountant), *_cells(row.promise, most))[: len(columns)] for row in rows]
+    # The title says what the table holds for: neighbours, sampling, prior and sensitivities.
+    rate = "" if best.sampling_rate == 1 else f", sampling rate {best.sampling_rate:g}"
+    holds = f"neighbours: {best.adjacency}{rate}, prior {best.prior:g}, sensitivities: {best.claim.sensitivities}"
+    print_table(columns, shown, f"{title}\n{holds}; what counts: {best.accountant}", range(1, len(columns)))
     named = best.reconstruction_bound(1 / defaults.CANDIDATES)
     if named is not None:
-        print(
-            f"Of {defaults.CANDIDATES:,} equally likely records an attacker who knows all others names the right one "
-            f"with probability at most {named:.2g}."
-        )
+        likely = f"Of {defaults.CANDIDATES:,} equally likely records an attacker who knows all others"
+        print(f"{likely} names the right one with probability at most {named:.2g}.")
     for name, _, remark in rows:
         if remark:
             print(remark if remark.startswith(f"{name} ") else f"{name}: {remark}")
 
 
-def _setting(promise: "Guarantee") -> str:
-    """Return what the table holds for: neighbours, sampling, prior and sensitivities."""
-    rate = "" if promise.sampling_rate == 1 else f", sampling rate {promise.sampling_rate:g}"
-    sensitivities = promise.claim.sensitivities
-    return (
-        f"neighbours: {promise.adjacency}{rate}, prior {promise.prior:g}, sensitivities: {sensitivities}; "
-        f"what counts: {promise.accountant}"
-    )
-
-
 def _cells(promise: "Guarantee | None", most: float) -> list[str]:
     if promise is None:
         return ["-"] * 5
-    return [
-        f"{promise.noise_multiplier:.6g}",
-        f"{promise.epsilon:.6g}",
-        f"{promise.belief_bound:.4f}",
-        f"{promise.advantage_bound_exact:.4f}",
-        f"{1 - _noise(promise) / most:.1%}",
-    ]
+    noise, belief, advantage = _noise(promise), promise.belief_bound, promise.advantage_bound_exact
+    return [f"{noise:.6g}", f"{promise.epsilon:.6g}", f"{belief:.4f}", f"{advantage:.4f}", f"{1 - noise / most:.1%}"]
 
 
 def _promise_json(promise: "Guarantee") -> dict[str, Any]:

@@ -10,20 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.cli.interrupts import goes_on_with, options, without_seed
-from experiments.cli.options import (
-    AddressOption,
-    ConfigArgument,
-    DataDirOption,
-    DirectoryArgument,
-    EngineOption,
-    JsonOption,
-    SetOption,
-    engine_for,
-    option,
-    print_json,
-    switch,
-)
+from experiments.cli import options
+from experiments.cli.interrupts import flags_of, goes_on_with, without_seed
+from experiments.cli.options import option, switch
 from experiments.names import VIOLATED, Engine
 from experiments.runs.places import is_begun, require_place, require_run
 from experiments.talk import is_quiet
@@ -35,16 +24,16 @@ if TYPE_CHECKING:
     from fl_audit.data.records import Source
     from fl_audit.report.finding import RunContents
 
-OutOption = Annotated[Path | None, option("--out", "DIR", "Run directory; must be new.  [default: runs/NAME-TIME]")]
+OutOption = Annotated[Path | None, option("DIR", "Run directory; must be new.  [default: runs/NAME-TIME]")]
 FailOption = Annotated[bool, switch("--fail-on-violation", "End with status 4 if the verdict is violated: for CI.")]
 
 
 def demo(
     out: OutOption = None,
-    set_: SetOption = None,
-    engine: EngineOption = Engine.RAY.value,
+    set_: options.SetOption = None,
+    engine: options.EngineOption = Engine.RAY.value,
     fail_on_violation: FailOption = False,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Run the main job on built-in data: ten clients, an insider, a verdict, a report."""
     with resources.as_file(resources.files("experiments") / "configs" / "demo.toml") as path:
@@ -52,16 +41,16 @@ def demo(
 
 
 def run(
-    config: ConfigArgument,
-    set_: SetOption = None,
+    config: options.ConfigArgument,
+    set_: options.SetOption = None,
     out: OutOption = None,
     resume: Annotated[bool, switch("--resume", "Go on with the interrupted run in --out.")] = False,
-    engine: EngineOption = Engine.RAY.value,
-    ray_address: AddressOption = None,
+    engine: options.EngineOption = Engine.RAY.value,
+    ray_address: options.AddressOption = None,
     device: Annotated[
-        str | None, option("--device", "cpu|cuda", "What clients compute on.  [default: run.device]", among=Device)
+        str | None, option("cpu|cuda", "What clients compute on.  [default: run.device]", among=Device)
     ] = None,
-    data_dir: DataDirOption = None,
+    data_dir: options.DataDirOption = None,
     without_privacy: Annotated[
         bool,
         switch(
@@ -70,7 +59,7 @@ def run(
         ),
     ] = False,
     fail_on_violation: FailOption = False,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Carry out the audit that a configuration describes.
 
@@ -79,7 +68,7 @@ def run(
     overrides = [*(set_ or []), *([] if device is None else [f"run.device={device}"])]
     from experiments.runs.config_file import load_config
 
-    chosen = engine_for(engine, ray_address)
+    chosen = options.engine_for(engine, ray_address)
     if resume and out is None:
         raise InputError("--resume without --out: name the directory of the interrupted run")
     directory = out or Path("runs") / f"{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -104,7 +93,7 @@ def run(
         def way_on() -> list[str] | None:
             if not is_begun(directory):
                 return None
-            flags = options(engine=engine, ray_address=ray_address, data_dir=data_dir, out=directory)
+            flags = flags_of(engine=engine, ray_address=ray_address, data_dir=data_dir, out=directory)
             flags += ["--without-privacy"] * without_privacy
             return ["run", str(config), *without_seed(overrides), *flags, "--resume"]
 
@@ -131,7 +120,7 @@ def _end_if_violated(contents: "RunContents", is_failure: bool) -> None:
         raise typer.Exit(VIOLATED)
 
 
-def replay(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
+def replay(directory: options.DirectoryArgument, as_json: options.JsonOption = False) -> None:
     """Recompute the insider's log-odds and measured noise of the kept worlds from DIR/public alone.
 
     Says to how many digits they agree with those of the run, and ends with status 4 if they do not.
@@ -160,14 +149,9 @@ def replay(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
 
 
 def report(
-    directory: DirectoryArgument,
+    directory: options.DirectoryArgument,
     without_privacy: Annotated[
-        Path | None,
-        option(
-            "--without-privacy",
-            "DIR",
-            "The same training with private = false: its accuracy is shown beside, from now on.",
-        ),
+        Path | None, option("DIR", "The same training with private = false: its accuracy is shown beside, from now on.")
     ] = None,
     appendix: Annotated[
         bool, switch("--appendix", "Have report.pdf hold the appendix too, and not the page alone.")
@@ -218,7 +202,7 @@ def _tell_data(source: "Source") -> None:
 def _print(contents: "RunContents", directory: Path, as_json: bool) -> None:
     if as_json:
         places = {"directory": str(directory), "report": str(directory / "report.html")}
-        print_json(contents.summary | places)
+        options.print_json(contents.summary | places)
         return
     from rich.console import Console
 

@@ -17,18 +17,11 @@ if TYPE_CHECKING:
     from fl_audit.laboratory.trial import Trial
 
 NoiseOption = Annotated[
-    float | None,
-    option(
-        "--claim-noise-multiplier",
-        "Z",
-        "In place of epsilon: no easier to tell than Gaussian noise with this multiplier.",
-    ),
+    float | None, option("Z", "In place of epsilon: no easier to tell than Gaussian noise with this multiplier.")
 ]
-NormOption = Annotated[
-    float | None, option("--clipping-norm", "C", "Norm that the claim refers to.  [default: the strategy's, or 1]")
-]
+NormOption = Annotated[float | None, option("C", "Norm that the claim refers to.  [default: the strategy's, or 1]")]
 TrustOption = Annotated[bool, switch("--clients-clip", "Nothing but the client's own code clips: no game sends more.")]
-OutOption = Annotated[Path | None, option("--out", "DIR", "Write report.html and summary.json there.")]
+OutOption = Annotated[Path | None, option("DIR", "Write report.html and summary.json there.")]
 
 
 def strategy(
@@ -40,39 +33,33 @@ def strategy(
         ),
     ],
     adjacency: AdjacencyOption,
-    claim_epsilon: Annotated[float | None, option("--claim-epsilon", "E", "The claimed epsilon.")] = None,
-    claim_delta: Annotated[float, option("--claim-delta", "D", "delta of the claimed epsilon.")] = 1e-5,
+    claim_epsilon: Annotated[float | None, option("E", "The claimed epsilon.")] = None,
+    claim_delta: Annotated[float, option("D", "delta of the claimed epsilon.")] = 1e-5,
     claim_noise_multiplier: NoiseOption = None,
-    rounds: Annotated[int, option("--rounds", "K", "Rounds that the claim is for.")] = 1,
-    clients: Annotated[int, option("--clients", "N", "Clients in a game, at least 2.")] = 4,
+    rounds: Annotated[int, option("K", "Rounds that the claim is for.")] = 1,
+    clients: Annotated[int, option("N", "Clients in a game, at least 2.")] = 4,
     clipping_norm: NormOption = None,
     clients_clip: TrustOption = False,
     mod: Annotated[
-        list[str] | None,
-        option("--mod", "PACKAGE.MODULE:NAME", "A mod of the client app, outermost first; may be repeated."),
+        list[str] | None, option("PACKAGE.MODULE:NAME", "A mod of the client app, outermost first; may be repeated.")
     ] = None,
     observer: Annotated[
-        str,
-        option("--observer", "client|server", "Who looks: another client, or the server.", among=("client", "server")),
+        str, option("client|server", "Who looks: another client, or the server.", among=("client", "server"))
     ] = "client",
     without: Annotated[
-        list[str] | None, option("--without", "GAME", "A kind of game that the claim does not cover; may be repeated.")
+        list[str] | None, option("GAME", "A kind of game that the claim does not cover; may be repeated.")
     ] = None,
     only: Annotated[
-        list[str] | None, option("--only", "GAME", "Play this kind of game and no other one; may be repeated.")
+        list[str] | None, option("GAME", "Play this kind of game and no other one; may be repeated.")
     ] = None,
-    confidence: Annotated[float, option("--confidence", "P", "Confidence, in (0.5, 1).")] = 0.95,
+    confidence: Annotated[float, option("P", "Confidence, in (0.5, 1).")] = 0.95,
     quick: Annotated[bool, switch("--quick", "Fewer games: half a minute at most, not three.")] = False,
-    processes: Annotated[int, option("--processes", "N", "Games played at the same time.")] = 2,
+    processes: Annotated[int, option("N", "Games played at the same time.")] = 2,
     seconds: Annotated[
         float | None,
-        option(
-            "--seconds",
-            "S",
-            "Time for the games, above 0: what it is too short for is said.  [default: as long as they take]",
-        ),
+        option("S", "Time for the games, above 0: what it is too short for is said.  [default: as long as they take]"),
     ] = None,
-    seed: Annotated[int, option("--seed", "N", "Seed of the games.")] = 0,
+    seed: Annotated[int, option("N", "Seed of the games.")] = 0,
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -143,23 +130,19 @@ def _print(trial: "Trial", found: "tuple[Finding, ...]") -> None:
 def review(
     app_dir: Annotated[Path, argument("APP_DIR", "Directory of a Flower app: its pyproject.toml has [tool.flwr.app].")],
     claim_epsilon: Annotated[
-        float | None, option("--claim-epsilon", "E", "The claimed epsilon.  [default: what the app says itself]")
+        float | None, option("E", "The claimed epsilon.  [default: what the app says itself]")
     ] = None,
-    claim_delta: Annotated[float, option("--claim-delta", "D", "delta of the claimed epsilon.")] = 1e-5,
+    claim_delta: Annotated[float, option("D", "delta of the claimed epsilon.")] = 1e-5,
     claim_noise_multiplier: NoiseOption = None,
-    adjacency: Annotated[
-        str | None, option("--adjacency", "A", "Of the claim.  [default: as the app's mechanism has it]")
-    ] = None,
+    adjacency: Annotated[str | None, option("A", "Of the claim.  [default: as the app's mechanism has it]")] = None,
     clipping_norm: NormOption = None,
     clients_clip: TrustOption = False,
-    clients: Annotated[
-        int | None, option("--clients", "N", "Clients of the app.  [default: its file's, or 10]")
-    ] = None,
-    rounds: Annotated[int | None, option("--rounds", "K", "Rounds of a game.  [default: the app's, at most 3]")] = None,
+    clients: Annotated[int | None, option("N", "Clients of the app.  [default: its file's, or 10]")] = None,
+    rounds: Annotated[int | None, option("K", "Rounds of a game.  [default: the app's, at most 3]")] = None,
     quick: Annotated[bool, switch("--quick", "Fewer games.")] = False,
-    minutes: Annotated[float, option("--minutes", "M", "Time limit.")] = 5.0,
-    processes: Annotated[int, option("--processes", "N", "Games played at the same time.")] = 2,
-    seed: Annotated[int, option("--seed", "N", "Seed of the games.")] = 0,
+    minutes: Annotated[float, option("M", "Time limit.")] = 5.0,
+    processes: Annotated[int, option("N", "Games played at the same time.")] = 2,
+    seed: Annotated[int, option("N", "Seed of the games.")] = 0,
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -194,12 +177,12 @@ def review(
 
 def live(
     directory: Annotated[Path, argument("DIR", "Where the observer keeps the rounds; training may go on.")],
-    coins: Annotated[Path, option("--coins", "FILE", "Holds the seed of the canaries' coins, a whole number.")],
+    coins: Annotated[Path, option("FILE", "Holds the seed of the canaries' coins, a whole number.")],
     finished: Annotated[
         bool, switch("--finished", "The training is over, though its last promised round is missing.")
     ] = False,
-    confidence: Annotated[float, option("--confidence", "P", "Of the bounds, in (0.5, 1).")] = 0.95,
-    out: Annotated[Path | None, option("--out", "FILE", "The page.  [default: DIR/report.html]")] = None,
+    confidence: Annotated[float, option("P", "Of the bounds, in (0.5, 1).")] = 0.95,
+    out: Annotated[Path | None, option("FILE", "The page.  [default: DIR/report.html]")] = None,
     fail_on_violation: Annotated[
         bool, switch("--fail-on-violation", f"Exit with status {VIOLATED} if the promise is violated.")
     ] = False,

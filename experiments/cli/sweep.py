@@ -4,18 +4,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from experiments.cli.interrupts import goes_on_with, options
-from experiments.cli.options import (
-    AddressOption,
-    DataDirOption,
-    EngineOption,
-    SetOption,
-    argument,
-    engine_for,
-    option,
-    print_table,
-    switch,
-)
+from experiments.cli import options
+from experiments.cli.interrupts import flags_of, goes_on_with
+from experiments.cli.options import argument, option, switch
 from experiments.names import Engine, Utility
 from experiments.reproductions.names import item_names, require_known
 from experiments.talk import is_quiet
@@ -29,25 +20,22 @@ if TYPE_CHECKING:
 def sweep(
     config: Annotated[Path, argument("CONFIG.toml", "Configuration that every point starts from.")],
     over: Annotated[
-        list[str] | None, option("--over", "SECTION.KEY=V,V,...", "A setting and its values; may be repeated.")
+        list[str] | None, option("SECTION.KEY=V,V,...", "A setting and its values; may be repeated.")
     ] = None,
     baseline_over: Annotated[
         list[str] | None,
         option(
-            "--baseline-over",
-            "SECTION.KEY=V,V,...",
-            "Also without privacy: no clipping, no noise, over these values; may be repeated.",
+            "SECTION.KEY=V,V,...", "Also without privacy: no clipping, no noise, over these values; may be repeated."
         ),
     ] = None,
-    set_: SetOption = None,
-    out: Annotated[Path | None, option("--out", "DIR", "Output directory.  [default: runs/sweep-NAME-TIME]")] = None,
+    set_: options.SetOption = None,
+    out: Annotated[Path | None, option("DIR", "Output directory.  [default: runs/sweep-NAME-TIME]")] = None,
     utility: Annotated[
-        str | None,
-        option("--utility", "accuracy|auroc", "[default: auroc of two classes, else accuracy]", among=Utility),
+        str | None, option("accuracy|auroc", "[default: auroc of two classes, else accuracy]", among=Utility)
     ] = None,
-    engine: EngineOption = Engine.RAY.value,
-    ray_address: AddressOption = None,
-    data_dir: DataDirOption = None,
+    engine: options.EngineOption = Engine.RAY.value,
+    ray_address: options.AddressOption = None,
+    data_dir: options.DataDirOption = None,
 ) -> None:
     """Play every combination of some settings, and draw the landscape of privacy and utility.
 
@@ -57,7 +45,7 @@ def sweep(
     interrupted one ended, and the same with further values beside the old ones plays those alone.
     """
     worth = None if utility is None else choice(Utility, "--utility", utility)
-    chosen = engine_for(engine, ray_address)
+    chosen = options.engine_for(engine, ray_address)
     # A mistake in the configuration is answered before what takes seconds to import.
     points = _all_points(config, over or [], baseline_over or [], set_ or [], data_dir)
     from experiments.runs.engines import RayOptions
@@ -74,13 +62,8 @@ def sweep(
         # A sweep stores no configuration of its own, and who typed a seed knows it: without it the command is another.
         repeated = (("--over", over), ("--baseline-over", baseline_over), ("--set", set_))
         given = [word for flag, texts in repeated for text in texts or [] for word in (flag, text)]
-        flags = options(
-            out=directory,
-            utility=utility,
-            engine=engine if chosen is Engine.LOCAL else None,
-            ray_address=ray_address,
-            data_dir=data_dir,
-        )
+        where = engine if chosen is Engine.LOCAL else None
+        flags = flags_of(out=directory, utility=utility, engine=where, ray_address=ray_address, data_dir=data_dir)
         return ["sweep", str(config), *given, *flags]
 
     with goes_on_with(way_on):
@@ -112,32 +95,25 @@ def _show(found: "Sweep", directory: Path, title: str) -> None:
         promised, mark = number_text(row.epsilon) if row.private else "none", "*" if row.on_frontier else ""
         rows.append((str(row.settings), promised, number_text(row.utility), number_text(row.epsilon_star), mark))
     columns = ("setting", "promised epsilon", found.utility, "Epsilon*", "frontier")
-    print_table(columns, rows, printable(title))
+    options.print_table(columns, rows, printable(title))
     print(f"models: {directory / 'models.parquet'}")
     print(f"page: {directory / 'sweep.html'}")
 
 
 def reproduce(
     name: Annotated[str, argument("NAME", "A paper, or an item such as negoescu2023-fig4.", among=item_names())],
-    data_dir: DataDirOption = None,
-    out: Annotated[Path | None, option("--out", "DIR", "Output directory.  [default: runs/reproduce-NAME]")] = None,
+    data_dir: options.DataDirOption = None,
+    out: Annotated[Path | None, option("DIR", "Output directory.  [default: runs/reproduce-NAME]")] = None,
     quick: Annotated[
         bool, switch("--quick", "Few worlds, small samples: minutes instead of hours, wide intervals.")
     ] = False,
     engine: Annotated[
-        str | None,
-        option("--engine", "ray|local", "Where clients run.  [default: here, a run on every core]", among=Engine),
+        str | None, option("ray|local", "Where clients run.  [default: here, a run on every core]", among=Engine)
     ] = None,
     minutes: Annotated[
-        float,
-        option(
-            "--minutes",
-            None,
-            "Bernau et al. 2019: minutes within which worlds are added where claims lack them.",
-            min=1,
-        ),
+        float, option(None, "Bernau et al. 2019: minutes within which worlds are added where claims lack them.", min=1)
     ] = 65.0,
-    ray_address: AddressOption = None,
+    ray_address: options.AddressOption = None,
 ) -> None:
     """Compute a table or figure of a paper again, beside what is printed or what theory says.
 
@@ -163,7 +139,7 @@ def reproduce(
     )  # fmt: skip
 
     def way_on() -> list[str] | None:
-        flags = options(out=directory, data_dir=data_dir, engine=engine, minutes=minutes, ray_address=ray_address)
+        flags = flags_of(out=directory, data_dir=data_dir, engine=engine, minutes=minutes, ray_address=ray_address)
         return ["reproduce", name, *(["--quick"] if quick else []), *flags] if directory.is_dir() else None
 
     with goes_on_with(way_on):
@@ -175,7 +151,7 @@ def reproduce(
         counts = (printed, len(result.differences) + computed - alike)
         of_theory = (result.held_against_theory, len(result.theory_misses))
         rows.append((paper.name_of(item), *map(str, (len(result.frame), *counts, *of_theory))))
-    print_table(("item", "rows", "printed", "of these differ", "theory", "of these missed"), rows)
+    options.print_table(("item", "rows", "printed", "of these differ", "theory", "of these missed"), rows)
     for line in made.left_out:
         print(line)
     print(f"page: {page}")

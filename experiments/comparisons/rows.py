@@ -53,15 +53,12 @@ class RunRow:
 def rows(directories: Sequence[Path]) -> list[RunRow]:
     """Return a row for every run.
 
+    Raises `InputError` if there are fewer than two, one is named twice, or one has no summary.
+
     Parameters
     ----------
     directories
         Directories of finished runs, at least two and all different.
-
-    Raises
-    ------
-    InputError
-        If there are fewer, one is named twice, or one has no summary.
     """
     many = f"{len(directories)} run to compare: accepted are at least two directories of runs"
     require(len(directories) >= 2, many)

@@ -14,11 +14,7 @@ def badge(summary: Mapping[str, Any]) -> str:
     """Return the verdict of a run, and the epsilon that was promised, as SVG."""
     verdict = str(summary["verdict"])
     epsilon = (summary.get("guarantee") or {}).get("epsilon")
-    promised = "" if epsilon is None else f", epsilon {epsilon:.2g}"
-    return _svg(f"{verdict}{promised}", _COLOURS.get(verdict, _GREY))
-
-
-def _svg(text: str, colour: str) -> str:
+    text, colour = verdict + ("" if epsilon is None else f", epsilon {epsilon:.2g}"), _COLOURS.get(verdict, _GREY)
     left, right = (round(_LETTER * len(each)) + 12 for each in (_LABEL, text))
     title = f"{_LABEL}: {text}"
     return (

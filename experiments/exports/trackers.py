@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from fl_audit.api.stored_run import Run
 from fl_audit.errors import InputError
@@ -29,19 +28,30 @@ def series_of(run: Run) -> list[Series]:
 
     Beliefs are those in the data set that was really used, with the prior of the run.
     """
-    releases, rounds = run.releases, _with_beliefs(run)
-    found = [
-        _over(releases, "test_accuracy", "mean", "accuracy/mean"),
-        _over(releases, "epsilon_star", "mean", "epsilon_star/mean"),
-        _over(releases, "epsilon_star", "max", "epsilon_star/max"),
-        _over(rounds, "belief", "mean", "belief/mean"),
-        _over(rounds, "belief", "max", "belief/max"),
-        _over(rounds, "sigma", "mean", "noise/promised"),
-        _over(rounds, "measured_sigma", "mean", "noise/measured"),
-        _over(rounds, "local_sensitivity", "mean", "sensitivity/mean"),
-        _over(rounds, "local_sensitivity", "max", "sensitivity/max"),
-    ]
-    return [series for series in found if series is not None]
+    releases, rounds = run.releases, run.rounds
+    if "log_odds" in rounds and "bit" in run.worlds:
+        sign = np.where(run.worlds.set_index("world")["bit"].loc[rounds["world"]].to_numpy(), 1.0, -1.0)
+        prior = float(run.configuration["privacy"]["prior"])
+        log_odds = sign * (rounds["log_odds"].to_numpy(dtype=np.float64) + math.log(prior / (1 - prior)))
+        rounds = rounds.assign(belief=np.exp(-np.logaddexp(0.0, -log_odds)))
+    found = []
+    for table, column, statistic, name in (
+        (releases, "test_accuracy", "mean", "accuracy/mean"),
+        (releases, "epsilon_star", "mean", "epsilon_star/mean"),
+        (releases, "epsilon_star", "max", "epsilon_star/max"),
+        (rounds, "belief", "mean", "belief/mean"),
+        (rounds, "belief", "max", "belief/max"),
+        (rounds, "sigma", "mean", "noise/promised"),
+        (rounds, "measured_sigma", "mean", "noise/measured"),
+        (rounds, "local_sensitivity", "mean", "sensitivity/mean"),
+        (rounds, "local_sensitivity", "max", "sensitivity/max"),
+    ):
+        if column in table:
+            values = table.groupby("round")[column].agg(statistic)
+            values = values[np.isfinite(values.to_numpy(dtype=np.float64))]
+            if not values.empty:
+                found.append(Series(name, tuple(map(int, values.index)), tuple(map(float, values))))
+    return found
 
 
 def findings_of(run: Run) -> dict[str, float]:
@@ -54,6 +64,15 @@ def findings_of(run: Run) -> dict[str, float]:
     return {name: value for name, value in (*_flat(run.summary), *named) if math.isfinite(value)}
 
 
+def _numbers(run: Run) -> Iterator[tuple[str, float, int]]:
+    """Yield every number of a run with its name and round; findings have round 0."""
+    for series in series_of(run):
+        for step, value in zip(series.steps, series.values, strict=True):
+            yield series.name, value, step
+    for name, value in findings_of(run).items():
+        yield f"findings/{name}", value, 0
+
+
 def settings_of(run: Run) -> dict[str, str]:
     """Return every setting of the configuration as text, by `section.key`; those left out are missing."""
     return {
@@ -62,27 +81,6 @@ def settings_of(run: Run) -> dict[str, str]:
         for key, value in keys.items()
         if value is not None
     }
-
-
-def _with_beliefs(run: Run) -> pd.DataFrame:
-    rounds = run.rounds
-    if "log_odds" not in rounds or "bit" not in run.worlds:
-        return rounds
-    sign = np.where(run.worlds.set_index("world")["bit"].loc[rounds["world"]].to_numpy(), 1.0, -1.0)
-    prior = float(run.configuration["privacy"]["prior"])
-    log_odds = sign * (rounds["log_odds"].to_numpy(dtype=np.float64) + math.log(prior / (1 - prior)))
-    return rounds.assign(belief=np.exp(-np.logaddexp(0.0, -log_odds)))
-
-
-def _over(table: pd.DataFrame, column: str, how: str, name: str) -> Series | None:
-    """Return a statistic over the worlds of each round, None where the run has no such numbers."""
-    if column not in table:
-        return None
-    values = table.groupby("round")[column].agg(how)
-    values = values[np.isfinite(values.to_numpy(dtype=np.float64))]
-    if values.empty:
-        return None
-    return Series(name, tuple(map(int, values.index)), tuple(map(float, values)))
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, float]]:
@@ -120,11 +118,8 @@ def to_tensorboard(run: Run, directory: Path) -> Path:
     if place.exists() and any(place.iterdir()):
         raise InputError(f"{place} exists: accepted is a log directory without a run of this name")
     with SummaryWriter(str(place)) as writer:
-        for series in series_of(run):
-            for step, value in zip(series.steps, series.values, strict=True):
-                writer.add_scalar(series.name, value, step)
-        for name, value in findings_of(run).items():
-            writer.add_scalar(f"findings/{name}", value, 0)
+        for name, value, step in _numbers(run):
+            writer.add_scalar(name, value, step)
         writer.add_text("verdict", f"**{run.verdict}**. {run.summary['scope']}")
         writer.add_text("configuration", "\n".join(f"    {name} = {text}" for name, text in settings_of(run).items()))
         for name, figure in run.figures.items():
@@ -173,12 +168,7 @@ def _log(client: "object", begun: str, run: Run) -> None:
 
     assert isinstance(client, MlflowClient)
     parameters = [Param(name, text[:_LONGEST_PARAMETER]) for name, text in settings_of(run).items()]
-    metrics = [
-        Metric(series.name, value, 0, step)
-        for series in series_of(run)
-        for step, value in zip(series.steps, series.values, strict=True)
-    ]
-    metrics += [Metric(f"findings/{name}", value, 0, 0) for name, value in findings_of(run).items()]
+    metrics = [Metric(name, value, 0, step) for name, value, step in _numbers(run)]
     tags = [RunTag("verdict", str(run.verdict)), RunTag("scope", str(run.summary["scope"]))]
     # One call takes at most 1000 metrics and 100 parameters.
     for start in range(0, len(metrics), 900):

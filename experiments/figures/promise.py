@@ -1,7 +1,9 @@
 """The figures of commands: of a promise over noise, rounds and delta, and of Epsilon*."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -62,14 +64,13 @@ def promise_figure(promise: Guarantee) -> Figure:
     figure.suptitle(f"{noise}{claim.rounds} rounds, delta {claim.delta:g}{sampled}\n{neighbours}")
     panels = figure.subplots(3, 3, sharex="col")
     for column, axis in enumerate(_axes(promise)):
-        curves = {accountant: _curve(axis, accountant) for accountant in _STYLES}
+        curves = {accountant: list(_curve(axis, accountant)) for accountant in _STYLES}
         here = axis.promise(promise.accountant, axis.here)
         for row, (label, read) in enumerate(_ROWS):
             panel = panels[row][column]
             for accountant, promises in curves.items():
                 dashes, colour, width = _STYLES[accountant]
-                shown = [(x, read(p)) for x, p in zip(axis.values, promises, strict=True) if p is not None]
-                if shown:
+                if shown := [(x, read(promised)) for x, promised in promises]:
                     panel.plot(*zip(*shown, strict=True), dashes, color=colour, linewidth=width, label=str(accountant))
             panel.plot([axis.here], [read(here)], "ko", label=f"this promise ({promise.accountant})")
             panel.set_xscale("log")
@@ -104,16 +105,11 @@ def _axes(promise: Guarantee) -> tuple[_Axis, ...]:
     )
 
 
-def _curve(axis: _Axis, accountant: Accountant) -> list[Guarantee | None]:
-    """Return the promise at every point, None where the accountant refuses."""
-
-    def at(x: float) -> Guarantee | None:
-        try:
-            return axis.promise(accountant, x)
-        except InputError:
-            return None
-
-    return [at(float(x)) for x in axis.values]
+def _curve(axis: _Axis, accountant: Accountant) -> Iterator[tuple[float, Guarantee]]:
+    """Yield the points at which the accountant does not refuse, with the promise there."""
+    for x in map(float, axis.values):
+        with suppress(InputError):
+            yield x, axis.promise(accountant, x)
 
 
 _MEMBERS, _POPULATION = BIT_STYLES[1], BIT_STYLES[0]
@@ -146,17 +142,8 @@ def epsilon_star_figure(found: StarEstimate, members: Floats, population: Floats
 def _draw_densities(axes: Axes, found: StarEstimate, scores: tuple[Floats, Floats]) -> None:
     edges = np.histogram_bin_edges(np.concatenate(scores), bins=50)
     for values, style, name in ((scores[0], _MEMBERS, "members"), (scores[1], _POPULATION, "population")):
-        axes.hist(
-            values,
-            bins=list(edges),
-            density=True,
-            label=f"{name}, losses",
-            facecolor=style.fill,
-            edgecolor=style.colour,
-            alpha=0.55,
-            hatch=style.hatch,
-            linewidth=0.5,
-        )
+        look: dict[str, Any] = {"facecolor": style.fill, "edgecolor": style.colour, "hatch": style.hatch, "alpha": 0.55}
+        axes.hist(values, bins=list(edges), density=True, label=f"{name}, losses", linewidth=0.5, **look)
     if found.laws is not None:
         x = np.linspace(edges[0], edges[-1], 600)
         for law, style, name in zip(found.laws, (_MEMBERS, _POPULATION), ("members", "population"), strict=True):
@@ -185,8 +172,7 @@ def _draw_roc(axes: Axes, found: StarEstimate, counts: ThresholdCounts) -> None:
 
 def _draw_epsilon(axes: Axes, found: StarEstimate, counts: ThresholdCounts) -> None:
     inside = counts.last & within_cut(counts.fpr, counts.fnr, found.cut)
-    inside = inside if inside.any() else counts.last
-    shown = np.flatnonzero(inside)
+    shown = np.flatnonzero(inside if inside.any() else counts.last)
     shown = shown[:: max(1, shown.size // _SHOWN)]
     tpr, tnr = 1 - counts.fnr[shown], 1 - counts.fpr[shown]
     ratios = definition_ratios(counts.fpr[shown], tnr, counts.fnr[shown], tpr, found.delta)

@@ -83,7 +83,7 @@ class PlannedRun:
             self.path,
             engine,
             ray_address if engine is Engine.RAY else None,
-            resume=self.directory.configuration.exists(),
+            resume=self.directory.is_begun,
             progress=part_of(on_round, self.world_rounds),
             with_report=False,  # `fl-audit report` writes it of those that somebody looks at
         )

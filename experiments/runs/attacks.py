@@ -30,15 +30,12 @@ _ENOUGH_TO_KEEP_APART = 64  # with so many worlds half of them are shadows enoug
 def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.DataFrame:
     """Return the table of targets with a column of scores for every attack that the configuration names.
 
+    Raises `InputError` if there are too few worlds for an attack.
+
     Parameters
     ----------
     plan, store, targets
         The run, its finished batches, and one row a world and target, worlds and targets in order.
-
-    Raises
-    ------
-    InputError
-        If there are too few worlds for an attack.
     """
     membership = Membership(by_target(targets, "is_in").astype(np.bool_))
     answers = _answers(plan, store, targets)
@@ -65,13 +62,12 @@ def _guesses(plan: AuditPlan, store: RunStore, membership: Membership) -> dict[s
     kept = store.outputs(plan.config.audit.worlds)
     losses = torch.cat([one[VALUES] for one in kept]).double().numpy()
     truth = attribute.codes(game.differing.features.cpu().numpy())
-    guessed = {
-        GUESSED: attribute_guesses(losses, truth, attribute.prior),
-        GUESSED_BY_LAW: attribute_guesses_with_shadows(losses, truth, attribute.prior, membership),
+    return {
+        TRUTH: np.tile(truth, membership.worlds),
+        GUESSED_BLINDLY: np.full(membership.is_in.size, attribute.prior.argmax()),
+        GUESSED: attribute_guesses(losses, truth, attribute.prior).values.reshape(-1),
+        GUESSED_BY_LAW: attribute_guesses_with_shadows(losses, truth, attribute.prior, membership).values.reshape(-1),
     }
-    commonest = np.full(membership.is_in.size, attribute.prior.argmax())
-    told = {TRUTH: np.tile(truth, membership.worlds), GUESSED_BLINDLY: commonest}
-    return told | {name: found.values.reshape(-1) for name, found in guessed.items()}
 
 
 def by_target(targets: pd.DataFrame, column: str) -> Floats:

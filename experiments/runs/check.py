@@ -1,7 +1,6 @@
 """What can be said of a run before it is played: its data, its promise, what it could find, and what it would take."""
 
 from dataclasses import asdict, dataclass
-from math import isfinite
 from typing import Any, assert_never
 
 import numpy as np
@@ -11,6 +10,7 @@ from experiments.runs.footprint import Footprint, footprint
 from experiments.runs.plan import AuditPlan
 from experiments.runs.probe import Probe, probe
 from experiments.runs.run import require_playable
+from fl_audit.arrays import finite
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.partition import select_records
 from fl_audit.data.records import Caution, ColumnUse
@@ -24,19 +24,14 @@ from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSamp
 class Sizes:
     """How many records there really are, where a configuration names the most that are wanted."""
 
-    # `records`, `test_records`, `population_records`: of the training set D, of the test records and of the population
-    # sample.
-    records: int
+    records: int  # of the training set D
     test_records: int
-    population_records: int
-    # `clients`, `smallest_client`, `largest_client`: clients, and the records of D that the smallest and the largest of
-    # them holds.
+    population_records: int  # of the population sample
     clients: int
-    smallest_client: int
-    largest_client: int
-    # `classes`, `features`: classes, and numbers of one record.
+    smallest_client: int  # records of D that the smallest client holds
+    largest_client: int  # records of D that the largest client holds
     classes: int
-    features: int
+    features: int  # numbers of one record
     description: str  # what was read, in a line
     parameters: int  # parameters of the model that are trained
     columns: tuple[ColumnUse, ...]  # what each column of a table became; empty where the data are no table
@@ -53,21 +48,14 @@ class Check:
     probe: Probe | None  # what it would take; None where that was not asked for
     footprint: Footprint  # what it would leave on disk
 
-    @property
-    def judges_scores(self) -> bool:
-        """Whether scores of no known law are all that the run judges."""
-        return _judges_scores(self.plan)
-
 
 def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> Check:
     """Look at everything that a run will need, and play a few rounds of it; nothing is written.
 
     Parameters
     ----------
-    plan
-        What is to be done.
-    with_probe
-        Whether a few rounds are played.
+    plan, with_probe
+        What is to be done, and whether a few rounds are played.
     engine
         Where the run is to be played, for an estimate of the whole command.
 
@@ -79,17 +67,10 @@ def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine
         If a client fails in the rounds that are played.
     """
     require_playable(plan)
-    game = load_game(plan.public)
-    wanted = footprint(plan)
+    game, source, wanted = load_game(plan.public), load_source(plan.public.data), footprint(plan)
     cautions = (*cautions_of(plan), *([Caution(wanted.caution)] if wanted.caution else []))
-    tried = probe(plan, engine) if with_probe else None
-    return Check(plan, _sizes(plan, game), cautions, _limits(plan, game), tried, wanted)
-
-
-def _sizes(plan: AuditPlan, game: Game) -> Sizes:
     shards = [len(shard) for shard in game.shards]
-    source = load_source(plan.public.data)
-    return Sizes(
+    sizes = Sizes(
         records=plan.public.records,
         test_records=len(game.test.labels),
         population_records=len(game.population.labels),
@@ -102,6 +83,8 @@ def _sizes(plan: AuditPlan, game: Game) -> Sizes:
         parameters=game.model.layout.size,
         columns=source.columns,
     )
+    tried = probe(plan, engine) if with_probe else None
+    return Check(plan, sizes, cautions, _limits(plan, game), tried, wanted)
 
 
 def cautions_of(plan: AuditPlan) -> tuple[Caution, ...]:
@@ -118,35 +101,27 @@ def cautions_of(plan: AuditPlan) -> tuple[Caution, ...]:
     return (*source.cautions, Caution(text))
 
 
-def _judges_scores(plan: AuditPlan) -> bool:
-    return not plan.public.law.weighs_exactly
-
-
 def _limits(plan: AuditPlan, game: Game) -> PlannedLimits | None:
-    public, promise, worlds = plan.public, plan.guarantee, plan.config.audit.worlds
+    public, promise, law = plan.public, plan.guarantee, plan.public.law
     if promise is None or not public.with_insider:
         return None
-    if _judges_scores(plan):
+    if not law.weighs_exactly:
         return NOTHING_PLANNED
-    parameters = game.model.layout.size if game.offers_meter and not public.plays_membership else None
-    return planned_limits(promise, worlds, public.rounds * _share_of_rounds(plan), parameters)
-
-
-def _share_of_rounds(plan: AuditPlan) -> float:
-    """Return in which share of the rounds D and D' differ, to an insider's knowledge."""
-    law = plan.public.law
+    # The share of the rounds in which D and D' differ, to an insider's knowledge.
     match law.participation:
         case FixedCohort() as cohorts:
-            return cohorts.participations(plan.public.rounds) / plan.public.rounds
+            share = cohorts.participations(public.rounds) / public.rounds
         case Everybody() | PoissonSampling():
-            return law.sampling_rate if law.is_sampled and plan.public.standpoint.sees_participation else 1.0
+            share = law.sampling_rate if law.is_sampled and public.standpoint.sees_participation else 1.0
         case _:
             assert_never(law.participation)
+    parameters = game.model.layout.size if game.offers_meter and not public.plays_membership else None
+    return planned_limits(promise, plan.config.audit.worlds, public.rounds * share, parameters)
 
 
 def check_json(found: Check) -> dict[str, Any]:
     """Return a check as JSON values; what does not apply, and what is infinite, is null."""
-    plan, promise = found.plan, found.plan.guarantee
+    plan, promise, limits = found.plan, found.plan.guarantee, found.limits
     return {
         "data": {
             "name": plan.public.data.name,
@@ -163,7 +138,7 @@ def check_json(found: Check) -> dict[str, Any]:
         "guarantee": None
         if promise is None
         else {
-            "epsilon": _finite(promise.epsilon),
+            "epsilon": finite(promise.epsilon),
             "delta": promise.delta,
             "accountant": str(promise.accountant),
             "noise_multiplier": promise.noise_multiplier,
@@ -171,22 +146,16 @@ def check_json(found: Check) -> dict[str, Any]:
             "belief_bound": promise.belief_bound,
             "advantage_bound": promise.advantage_bound_exact,
         },
-        "limits": None if found.limits is None else _limits_json(found.limits, found.judges_scores),
+        "limits": None
+        if limits is None
+        else {
+            "judged": "log-odds" if plan.public.law.weighs_exactly else "scores",
+            "limit_of_detection": finite(limits.limit_of_detection),
+            "noise_short_along_record": limits.noise_short,
+            "noise_short_in_all": limits.noise_short_in_all,
+            "probability": DETECTION_POWER,
+            "conclusive": limits.conclusive,
+            "worlds_needed": limits.worlds_needed,
+        },
         "estimate": None if found.probe is None else asdict(found.probe),
     }
-
-
-def _limits_json(limits: PlannedLimits, of_scores: bool) -> dict[str, Any]:
-    return {
-        "judged": "scores" if of_scores else "log-odds",
-        "limit_of_detection": _finite(limits.limit_of_detection),
-        "noise_short_along_record": limits.noise_short,
-        "noise_short_in_all": limits.noise_short_in_all,
-        "probability": DETECTION_POWER,
-        "conclusive": limits.conclusive,
-        "worlds_needed": limits.worlds_needed,
-    }
-
-
-def _finite(number: float) -> float | None:
-    return number if isfinite(number) else None

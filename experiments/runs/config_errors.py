@@ -33,11 +33,8 @@ def first_problem(error: ValidationError, model: type[BaseModel], missing: str) 
     match problem["type"]:
         case "extra_forbidden":
             names = list(_section(model, known).get("properties", {}))
-            nearest = get_close_matches(known[-1], names, n=1, cutoff=0.0)
-            return (
-                f"configuration key {shown(place)} is unknown: nearest is {nearest[0]!r}, accepted are "
-                f"{', '.join(names)}"
-            )
+            nearest, accepted = get_close_matches(known[-1], names, n=1, cutoff=0.0)[0], ", ".join(names)
+            return f"configuration key {shown(place)} is unknown: nearest is {nearest!r}, accepted are {accepted}"
         case "missing":
             return f"configuration section [{place}] is missing: {missing}"
         case "value_error":
@@ -77,13 +74,10 @@ def _accepted(problem: ErrorDetails, model: type[BaseModel], known: Sequence[str
     # Values with rules of their own say themselves what is accepted.
     if not described or problem["type"] in _RULES_OF_THEIR_OWN:
         return problem["msg"]
-    return f"accepted {'is' if described.startswith('text') else 'are'} {described}{_as_share(problem)}"
-
-
-def _as_share(problem: ErrorDetails) -> str:
-    """Return which share was meant where a number below 1 is asked for, and percent were given."""
+    # Which share was meant where a number below 1 is asked for, and percent were given.
     given, limit = problem["input"], problem.get("ctx", {}).get("lt")
-    return in_percent(given) if limit == 1 and isinstance(given, int | float) else ""
+    share = in_percent(given) if limit == 1 and isinstance(given, int | float) else ""
+    return f"accepted {'is' if described.startswith('text') else 'are'} {described}{share}"
 
 
 def accepted_values(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
@@ -154,9 +148,6 @@ def _described(schema: _Schema, whole: _Schema) -> Iterator[str]:
 
 def _range(schema: _Schema) -> str:
     ends = (("exclusiveMinimum", "above"), ("minimum", "from"), ("exclusiveMaximum", "below"), ("maximum", "to"))
-    said = [f"{word} {_plain(schema[key])}" for key, word in ends if key in schema]
+    given = [(word, schema[key]) for key, word in ends if key in schema]
+    said = [f"{word} {int(end) if end == int(end) else f'{end:g}'}" for word, end in given]
     return f" {' '.join(said).replace(' below', ' and below')}" if said else ""
-
-
-def _plain(number: float) -> str:
-    return str(int(number)) if number == int(number) else f"{number:g}"

@@ -19,15 +19,12 @@ _BARE_DECIMAL = re.compile(r"[+-]?(\d+\.|\.\d+)([eE][+-]?\d+)?")
 def load_config(path: Path, overrides: Sequence[str] = (), data_dir: str | None = None) -> RunConfig:
     """Read and check a configuration file.
 
+    Raises `InputError` if the file cannot be read, or a key or value is not accepted.
+
     Parameters
     ----------
     path, overrides, data_dir
         As for `load_values`.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or a key or value is not accepted.
     """
     return parse_config(load_values(path, overrides, data_dir))
 
@@ -37,12 +34,11 @@ def load_values(path: Path, overrides: Sequence[str] = (), data_dir: str | None 
 
     Parameters
     ----------
-    path
-        TOML file. Relative paths inside it are relative to its directory.
+    path, data_dir
+        TOML file, in which relative paths are relative to its directory; and a data directory that replaces that of the
+        file.
     overrides
         Settings of the form `section.key=value` that replace those of the file; `section.key=` takes one away.
-    data_dir
-        Data directory that replaces that of the file.
 
     Raises
     ------

@@ -36,27 +36,23 @@ def run_on_ray(
 ) -> None:
     """Run the app on Flower's simulation runtime; every client call is a call of a Ray actor.
 
-    An interrupt (Ctrl-C) sets `interrupted`, so that the server, in a thread of its own, can stop waiting.
+    An interrupt (Ctrl-C) sets `interrupted`, so that the server, in a thread of its own, can stop waiting. No process
+    of an embedded Ray outlives this call.
 
     Parameters
     ----------
-    server_app
-        The server's side of the app.
-    client_app
-        The clients' side of the app.
-    clients
-        Number of clients.
-    options
-        Which Ray, and how much of it a client takes.
-    interrupted
-        Set from outside to end the run; None if nobody will.
+    server_app, client_app, clients
+        The server's side of the app, the clients', and how many clients there are.
+    options, interrupted
+        Which Ray, and how much of it a client takes; and an event that is set from outside to end the run, or None if
+        nobody will.
 
     Raises
     ------
     FederationError
-        What the server raised. No process of an embedded Ray outlives this call.
+        What the server raised, or that no Ray can be started here.
     InputError
-        If Ray cannot be started, or joined.
+        If the cluster cannot be joined, or a node of it has another Python or Flower.
     """
     settle_flower()
     # Flower's runtime takes a second or two to import, and so does Ray to start: at the same time.
@@ -65,21 +61,15 @@ def run_on_ray(
     # Ray prints its own long account of a client process that died; the run says it in one line.
     with redirect_stdout(io.StringIO()), ray_for(options):
         importing.join()
-        _run_simulation(server_app, client_app, clients, options, interrupted)
+        from flwr.simulation import run_simulation
 
+        from experiments.runs.cluster.backend import pool_in_place
 
-def _run_simulation(
-    server_app: ServerApp, client_app: ClientApp, clients: int, options: RayOptions, interrupted: threading.Event | None
-) -> None:
-    from flwr.simulation import run_simulation
-
-    from experiments.runs.cluster.backend import pool_in_place
-
-    with pool_in_place(options.retries) as pool:
-        ending = [pool.end_calls] if interrupted is None else [interrupted.set, pool.end_calls]
-        with _interrupt_calls(ending):
-            app = _noticing(server_app, pool)
-            run_simulation(app, client_app, clients, backend_config=options.backend_config())
+        with pool_in_place(options.retries) as pool:
+            ending = [pool.end_calls] if interrupted is None else [interrupted.set, pool.end_calls]
+            with _interrupt_calls(ending):
+                app = _noticing(server_app, pool)
+                run_simulation(app, client_app, clients, backend_config=options.backend_config())
 
 
 def _noticing(server_app: ServerApp, pool: "PoolInPlace") -> ServerApp:
@@ -93,17 +83,15 @@ def _noticing(server_app: ServerApp, pool: "PoolInPlace") -> ServerApp:
     def main(grid: Grid, context: Context) -> None:
         from flwr.superlink.grid import InMemoryGrid
 
-        ended_well = False
         if isinstance(grid, InMemoryGrid):
             pool.watch(grid.state)
             replaced: Any = grid
             replaced.nodes_in_order = pool.nodes_in_order
         try:
             server_app(grid=grid, context=context)
-            ended_well = True
-        finally:
-            if not ended_well:
-                pool.end_calls()
+        except BaseException:
+            pool.end_calls()
+            raise
 
     return wrapped
 

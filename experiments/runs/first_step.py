@@ -4,7 +4,7 @@ Models, gradients and noise are 32-bit floating-point numbers. A norm or a rate 
 range only once clients have begun to train, where all that can be said is that a model is not finite.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import inf, isfinite, log10, sqrt
 from typing import NamedTuple
 
@@ -35,28 +35,34 @@ _USUAL_LOCAL_RATE = 0.1  # what a configuration has that leaves it out
 def require_finite_steps(config: RunConfig, game: Game) -> None:
     """Refuse settings under which noise, model or gradients leave the range of 32-bit floating-point numbers.
 
+    Raises `InputError` if a number overflows or vanishes.
+
     Parameters
     ----------
-    config
-        The configuration, whose keys the message names.
-    game
-        The game with its data and model; one step is made on a few records, on a model that is thrown away.
-
-    Raises
-    ------
-    InputError
-        If a number overflows or vanishes.
+    config, game
+        The configuration, whose keys the message names, and the game with its data and model: one step is made on a few
+        records, on a model that is thrown away.
     """
-    least, most = _noise_scales(game)
+    public, (least, most) = game.public, _noise_scales(game)
     if most > 0:
-        levers = list(_noise_levers(config, game))
+        levers = _noise_levers(config, game)
         said = "the standard deviation of the noise would be"
         require(most * _LARGEST_DRAW < _LARGEST, _too_large(f"{said} {most:.2g}", levers))
-        require(least > _SMALLEST, _too_small(f"{said} {least:.2g}", levers))
+        name, value, _ = min(levers, key=lambda lever: lever.orders)
+        require(
+            least > _SMALLEST,
+            f"{said} {least:.2g}, and 32-bit floating-point numbers have all their digits only from {_SMALLEST:.1e}: "
+            f"accepted for {name}, which is {value:.6g}, are larger numbers",
+        )
     _check_sizes(config, game, most)
-    _check_a_step(config, game, most)
-    if game.public.view is View.MODEL and (game.public.with_insider or game.public.canaries):
-        _check_inversion(game, most)
+    template, device = game.model.template, game.training.features.device
+    models = ParameterLayout.of(template).flatten(dict(template.named_parameters())).unsqueeze(0)
+    _check_a_step(config, game, most, models.to(device))
+    # Refused is a view of models whose rounding hides the release even where the noise is largest. The insider, who
+    # knows the noise of every round, refuses by the same rule.
+    is_told = public.view is View.MODEL and (public.with_insider or public.canaries)
+    if is_told and not isinstance(public.law.noise, InsideTraining):
+        refuse_blurred(inversion_error(public.law.optimizer, models, public.law.denominator).numpy() / most)
 
 
 def _noise_scales(game: Game) -> tuple[float, float]:
@@ -76,11 +82,9 @@ def _noise_scales(game: Game) -> tuple[float, float]:
 
 def _check_sizes(config: RunConfig, game: Game, noise: float) -> None:
     law, rate = game.public.law, config.training.learning_rate
-    require(
-        _SMALLEST < rate < _LARGEST,
-        f"learning-rate is {rate:.6g}: accepted are {_SMALLEST:.1e} to {_LARGEST:.1e}, the range of 32-bit numbers",
-    )
-    levers = list(_step_levers(config, game))
+    accepted = f"accepted are {_SMALLEST:.1e} to {_LARGEST:.1e}, the range of 32-bit numbers"
+    require(_SMALLEST < rate < _LARGEST, f"learning-rate is {rate:.6g}: {accepted}")
+    levers = _step_levers(config, game)
     if config.training.optimizer is OptimizerKind.ADAM:
         gradient = noise * _LARGEST_DRAW / law.denominator
         said = f"Adam would square a noised mean gradient of about {gradient:.2g}"
@@ -91,12 +95,11 @@ def _check_sizes(config: RunConfig, game: Game, noise: float) -> None:
     require(moved < _LARGEST, _too_large(said, levers))
 
 
-def _check_a_step(config: RunConfig, game: Game, noise: float) -> None:
+def _check_a_step(config: RunConfig, game: Game, noise: float, models: Tensor) -> None:
     """Make one step as the server would, and see whether gradients and model are finite before and after it."""
-    law, examples = game.public.law, _largest_examples(game)
-    template = game.model.template
-    models = ParameterLayout.of(template).flatten(dict(template.named_parameters())).unsqueeze(0)
-    models = models.to(examples.features.device)
+    law, sizes = game.public.law, game.training.features.abs().flatten(1).amax(1)
+    # Where the few examples with the largest features overflow nothing, none does.
+    examples = game.training.take(sizes.topk(min(_PROBED, len(sizes))).indices.cpu().numpy())
     total = _contribution(game, models, examples)
     if not _is_finite(game, models, examples, total):
         largest = float(examples.features.abs().max())
@@ -112,24 +115,17 @@ def _check_a_step(config: RunConfig, game: Game, noise: float) -> None:
         there = models + steps * (moved - models)
         said = f"{when} would move a weight by {steps * size:.2g}, where losses or gradients overflow"
         is_finite = _is_finite(game, there, examples, _contribution(game, there, examples))
-        require(is_finite, _too_large(said, list(_step_levers(config, game))))
+        require(is_finite, _too_large(said, _step_levers(config, game)))
 
 
 def _contribution(game: Game, models: Tensor, examples: Examples) -> Tensor:
-    if not game.public.law.weighs_exactly:
-        return _trained(game, models, examples)
-    return contributed(game, game.victim, examples, models, Moment(1, _norms(game, models))).total
-
-
-def _trained(game: Game, models: Tensor, examples: Examples) -> Tensor:
-    """Return what private training on a few records leads to, with draws that are thrown away."""
-    steps, source = private_steps(game.public.law), np.random.default_rng(0)
-    return private_updates(game.model, models, examples.features, examples.labels, steps, [source]).updates
-
-
-def _norms(game: Game, models: Tensor) -> Tensor | None:
     law = game.public.law
-    return torch.full((len(models),), law.clipping_norm, dtype=torch.float64) if law.is_adaptive else None
+    if not law.weighs_exactly:
+        # Private training on a few records, with draws that are thrown away.
+        steps, source = private_steps(law), np.random.default_rng(0)
+        return private_updates(game.model, models, examples.features, examples.labels, steps, [source]).updates
+    norms = torch.full((len(models),), law.clipping_norm, dtype=torch.float64) if law.is_adaptive else None
+    return contributed(game, game.victim, examples, models, Moment(1, norms)).total
 
 
 def _growth(game: Game) -> float:
@@ -139,33 +135,22 @@ def _growth(game: Game) -> float:
     return game.public.rounds / (1 - kept)
 
 
-def _largest_examples(game: Game) -> Examples:
-    """Return the few examples with the largest features: where they overflow nothing, none does."""
-    sizes = game.training.features.abs().flatten(1).amax(1)
-    chosen = sizes.topk(min(_PROBED, len(sizes))).indices.cpu().numpy()
-    return game.training.take(chosen)
-
-
 def _is_finite(game: Game, models: Tensor, examples: Examples, total: Tensor) -> bool:
     return bool(torch.isfinite(total).all()) and bool(np.isfinite(game.losses(models, examples)).all())
 
 
-def _check_inversion(game: Game, noise: float) -> None:
-    """Refuse a view of models whose rounding hides the release even where the noise is largest."""
-    law, template = game.public.law, game.model.template
-    models = ParameterLayout.of(template).flatten(dict(template.named_parameters())).unsqueeze(0)
-    if isinstance(law.noise, InsideTraining):
-        return
-    # The insider, who knows the noise of every round, refuses by the same rule.
-    refuse_blurred(inversion_error(law.optimizer, models, law.denominator).numpy() / noise)
-
-
 class _Lever(NamedTuple):
-    """A setting on which a size depends: what to call it, its value, and its orders of magnitude from the usual one."""
+    """A setting on which a size depends: what to call it, its value, and the usual one."""
 
     name: str
     value: float
-    orders: float
+    usual: float = 1.0
+
+    @property
+    def orders(self) -> float:
+        """How many orders of magnitude it lies above the usual one."""
+        ratio = self.value / self.usual
+        return inf if not isfinite(ratio) else -inf if ratio == 0 else log10(ratio)
 
 
 def _too_large(said: str, levers: Sequence[_Lever]) -> str:
@@ -176,39 +161,24 @@ def _too_large(said: str, levers: Sequence[_Lever]) -> str:
     )
 
 
-def _too_small(said: str, levers: Sequence[_Lever]) -> str:
-    name, value, _ = min(levers, key=lambda lever: lever.orders)
-    return (
-        f"{said}, and 32-bit floating-point numbers have all their digits only from {_SMALLEST:.1e}: accepted for "
-        f"{name}, which is {value:.6g}, are larger numbers"
-    )
-
-
-def _step_levers(config: RunConfig, game: Game) -> Iterator[_Lever]:
-    """Yield what decides how far a step goes."""
+def _step_levers(config: RunConfig, game: Game) -> list[_Lever]:
+    """Return what decides how far a step goes."""
     usual = float(TrainingSection.model_fields["learning_rate"].default)
-    rate = config.training.learning_rate
-    yield _Lever("learning-rate in [training]", rate, _orders(rate / usual))
-    yield from _noise_levers(config, game)
+    rate = _Lever("learning-rate in [training]", config.training.learning_rate, usual)
+    return [rate, *_noise_levers(config, game)]
 
 
-def _noise_levers(config: RunConfig, game: Game) -> Iterator[_Lever]:
-    """Yield what decides how large the noise is: the clipping norm, and what the noise multiplier follows from."""
-    privacy, noise = config.privacy, game.public.law.noise_multiplier
+def _noise_levers(config: RunConfig, game: Game) -> list[_Lever]:
+    """Return what decides how large the noise is: the clipping norm, and what the noise multiplier follows from."""
+    privacy, law = config.privacy, game.public.law
     if not privacy.private:
-        return
+        return []
     usual = float(PrivacySection.model_fields["clipping_norm"].default)
-    if isinstance(game.public.law.contribution, PrivateTraining):
-        local = game.public.law.contribution.schedule.learning_rate
-        yield _Lever("local-learning-rate in [training]", local, _orders(local / _USUAL_LOCAL_RATE))
-    yield _Lever("clipping-norm in [privacy]", privacy.clipping_norm, _orders(privacy.clipping_norm / usual))
-    if privacy.noise_multiplier is None:
-        yield _Lever("the noise multiplier that the promise in [privacy] asks for", noise, _orders(noise))
-    else:
-        yield _Lever("noise-multiplier in [privacy]", noise, _orders(noise))
-
-
-def _orders(ratio: float) -> float:
-    if not isfinite(ratio):
-        return inf
-    return -inf if ratio == 0 else log10(ratio)
+    asked = "the noise multiplier that the promise in [privacy] asks for"
+    named = asked if privacy.noise_multiplier is None else "noise-multiplier in [privacy]"
+    noise = _Lever(named, law.noise_multiplier)
+    found = [_Lever("clipping-norm in [privacy]", privacy.clipping_norm, usual), noise]
+    if isinstance(law.contribution, PrivateTraining):
+        rate = law.contribution.schedule.learning_rate
+        found = [_Lever("local-learning-rate in [training]", rate, _USUAL_LOCAL_RATE), *found]
+    return found

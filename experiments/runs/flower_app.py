@@ -50,11 +50,9 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def _carry_out(grid: Grid, context: Context) -> None:
-    settings = {key: str(context.run_config.get(key, "")) for key in ("config", "out")}
-    require(
-        all(settings.values()), 'flwr run needs --run-config \'config="CONFIG.toml" out="DIR"\', both absolute paths'
-    )
-    plan, run = resolve(load_config(Path(settings["config"]))), RunDirectory(Path(settings["out"]))
+    config, out = (str(context.run_config.get(key, "")) for key in ("config", "out"))
+    require(bool(config and out), 'flwr run needs --run-config \'config="CONFIG.toml" out="DIR"\', both absolute paths')
+    plan, run = resolve(load_config(Path(config))), RunDirectory(Path(out))
     require_playable(plan)
     with run.opened(plan, resume=run.is_begun) as plan:
         play_on(grid, plan, run)

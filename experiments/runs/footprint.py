@@ -44,9 +44,8 @@ class Footprint:
         said = f"the run writes about {self.total / GIGABYTE:,.1f} GB, {most / GIGABYTE:,.1f} GB of it {way}"
         if self.memory <= psutil.virtual_memory().total:
             return said
-        return (
-            f"{said}; its tables take {self.memory / GIGABYTE:,.1f} GB of memory at the end, more than this machine has"
-        )
+        memory = f"{self.memory / GIGABYTE:,.1f} GB of memory"
+        return f"{said}; its tables take {memory} at the end, more than this machine has"
 
     @property
     def memory(self) -> int:
@@ -61,9 +60,7 @@ def footprint(plan: AuditPlan) -> Footprint:
     model = game.model.layout.size * _NUMBER
     measures = public.with_insider and not public.plays_membership and public.law.weighs_exactly
     kept = min(run.keep_releases or 0, worlds) if public.with_insider and not public.plays_membership else 0
-    columns = _COLUMNS_A_ROUND
-    if measures:
-        columns += len(replace(measured_layout(game), sides=1).names)
+    columns = _COLUMNS_A_ROUND + (len(replace(measured_layout(game), sides=1).names) if measures else 0)
     return Footprint(
         releases=kept * (public.rounds + 1) * model,
         final_models=worlds * model if run.keep_final_models else 0,
@@ -74,20 +71,15 @@ def footprint(plan: AuditPlan) -> Footprint:
 def require_room(plan: AuditPlan, directory: Path) -> None:
     """Refuse a run that its disk has no room for, before it is begun.
 
+    Raises `InputError` if there is not enough room.
+
     Parameters
     ----------
     plan, directory
         What is to be done, and the run directory, which need not be there.
-
-    Raises
-    ------
-    InputError
-        If there is not enough room.
     """
     wanted = footprint(plan)
     free = psutil.disk_usage(str(nearest_place(directory))).free
-    require(
-        wanted.total < max(free, GIGABYTE),
-        f"run directory {directory}: {wanted.caution}, and {free / GIGABYTE:,.1f} GB are free there: accepted is a "
-        "place with more room, or a run that writes less",
-    )
+    said = f"run directory {directory}: {wanted.caution}, and {free / GIGABYTE:,.1f} GB are free there"
+    accepted = "accepted is a place with more room, or a run that writes less"
+    require(wanted.total < max(free, GIGABYTE), f"{said}: {accepted}")

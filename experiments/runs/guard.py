@@ -85,11 +85,15 @@ def marked(mark: str) -> list[psutil.Process]:
     return found
 
 
-def end_marked(mark: str) -> None:
-    """Kill the processes that carry a mark until none is left, for some seconds at most."""
+def main() -> None:
+    """Wait until standard input ends, and then end what carries the mark that the command line names.
+
+    Processes are killed until none is left, for some seconds at most.
+    """
+    sys.stdin.buffer.read()
     deadline, quiet = time.monotonic() + _SECONDS_TO_END, 0
     while quiet < _QUIET_LOOKS and time.monotonic() < deadline:
-        left = marked(mark)
+        left = marked(sys.argv[1])
         quiet = 0 if left else quiet + 1
         for process in left:
             try:
@@ -97,12 +101,6 @@ def end_marked(mark: str) -> None:
             except psutil.Error:
                 continue
         time.sleep(_SECONDS_BETWEEN_LOOKS)
-
-
-def main() -> None:
-    """Wait until standard input ends, and then end what carries the mark that the command line names."""
-    sys.stdin.buffer.read()
-    end_marked(sys.argv[1])
 
 
 if __name__ == "__main__":

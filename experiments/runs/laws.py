@@ -10,31 +10,8 @@ from fl_audit.data.partition import Split, partition_records
 from fl_audit.errors import require
 from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule
 from fl_audit.learning.optimizers import ServerOptimizer
-from fl_audit.mechanisms.contribution import (
-    AdaptiveClipping,
-    Clipping,
-    Contribution,
-    Everybody,
-    FixedClipping,
-    FixedCohort,
-    LocalTraining,
-    NoClipping,
-    Participation,
-    PrivateTraining,
-    RecordGradients,
-    participation_of,
-)
+from fl_audit.mechanisms import contribution, noise
 from fl_audit.mechanisms.law import ReleaseLaw
-from fl_audit.mechanisms.noise import (
-    CentralGaussian,
-    CorrelatedGaussian,
-    DistributedGaussian,
-    InsideTraining,
-    LocalGaussian,
-    Noise,
-    NoiseScaling,
-    NoNoise,
-)
 from fl_audit.mechanisms.standpoint import Standpoint
 from fl_audit.privacy.matrices import StrategyKind
 
@@ -42,17 +19,14 @@ from fl_audit.privacy.matrices import StrategyKind
 def law_of(config: RunConfig, noise_multiplier: float, split: Split) -> ReleaseLaw:
     """Return the release law of a configuration at some noise multiplier; it has none where nothing is promised.
 
+    Raises `InputError` if the parts of the law do not go together.
+
     Parameters
     ----------
     config, noise_multiplier
         The configuration, with the number of clients, and z.
     split
         The records: where clients train privately, the promise depends on the sizes of their shards.
-
-    Raises
-    ------
-    InputError
-        If the parts of the law do not go together.
     """
     privacy, training = config.privacy, config.training
     return ReleaseLaw(
@@ -71,43 +45,37 @@ def standpoint_of(config: RunConfig) -> Standpoint:
     return Standpoint(config.audit.place, config.audit.participation, config.audit.colluders)
 
 
-def _contribution(config: RunConfig, split: Split) -> Contribution:
+def _contribution(config: RunConfig, split: Split) -> contribution.Contribution:
     training = config.training
     match training.strategy:
         case "dp-fedsgd":
-            return RecordGradients()
+            return contribution.RecordGradients()
         case "dp-fedavg":
-            return LocalTraining(_schedule(training))
+            return contribution.LocalTraining(_schedule(training))
         case "dp-sgd-clients":
-            return PrivateTraining(
-                _schedule(training), tuple(sorted({len(shard) for shard in shards_of(config, split)}))
-            )
+            sizes = sorted({len(shard) for shard in shards_of(config, split)})
+            return contribution.PrivateTraining(_schedule(training), tuple(sizes))
         case _:
             assert_never(training.strategy)
 
 
 def _schedule(training: TrainingSection) -> LocalSchedule:
-    assert training.local_learning_rate is not None, "the configuration fills it in"
-    assert training.local_batch is not None, "the configuration fills it in"
-    return LocalSchedule(
-        training.local_learning_rate,
-        training.local_batch,
-        training.local_epochs,
-        training.local_steps,
-        training.local_optimizer or LocalOptimizer.SGD,
-    )
+    rate, batch, rule = training.local_learning_rate, training.local_batch, training.local_optimizer
+    assert rate is not None, "the configuration fills it in"
+    assert batch is not None, "the configuration fills it in"
+    return LocalSchedule(rate, batch, training.local_epochs, training.local_steps, rule or LocalOptimizer.SGD)
 
 
-def _clipping(config: RunConfig) -> Clipping:
+def _clipping(config: RunConfig) -> contribution.Clipping:
     privacy = config.privacy
     if not privacy.private:
-        return NoClipping()
+        return contribution.NoClipping()
     match privacy.clipping:
         case "fixed":
-            return FixedClipping(privacy.clipping_norm)
+            return contribution.FixedClipping(privacy.clipping_norm)
         case "adaptive":
-            usual = AdaptiveClipping(privacy.clipping_norm)
-            return AdaptiveClipping(
+            usual = contribution.AdaptiveClipping(privacy.clipping_norm)
+            return contribution.AdaptiveClipping(
                 privacy.clipping_norm,
                 quantile=privacy.quantile or usual.quantile,
                 learning_rate=privacy.clipping_learning_rate or usual.learning_rate,
@@ -117,22 +85,21 @@ def _clipping(config: RunConfig) -> Clipping:
             assert_never(privacy.clipping)
 
 
-def _participation(config: RunConfig) -> Participation:
+def _participation(config: RunConfig) -> contribution.Participation:
     training, clients = config.training, clients_of(config)
     if training.strategy == "dp-fedsgd":
-        return participation_of(float(sampling_rate(config)))
+        return contribution.participation_of(float(sampling_rate(config)))
     if training.cohort is None:
-        return participation_of(training.client_sampling_rate or 1.0)
-    require(
-        training.cohort <= clients, f"cohort is {training.cohort} of {clients} clients: accepted are 1 to {clients}"
-    )
-    return Everybody() if training.cohort == clients else FixedCohort(training.cohort, clients)
+        return contribution.participation_of(training.client_sampling_rate or 1.0)
+    cohort = training.cohort
+    require(cohort <= clients, f"cohort is {cohort} of {clients} clients: accepted are 1 to {clients}")
+    return contribution.Everybody() if cohort == clients else contribution.FixedCohort(cohort, clients)
 
 
 def denominator_of(config: RunConfig) -> float:
     """Return n: the records, or the clients, that take part in a round on average."""
     participation = _participation(config)
-    if isinstance(participation, FixedCohort):
+    if isinstance(participation, contribution.FixedCohort):
         return float(participation.size)
     match config.training.strategy:
         case "dp-fedavg" | "dp-sgd-clients":
@@ -143,51 +110,43 @@ def denominator_of(config: RunConfig) -> float:
             assert_never(config.training.strategy)
 
 
-def _noise(config: RunConfig, multiplier: float) -> Noise:
+def _noise(config: RunConfig, multiplier: float) -> noise.Noise:
     privacy, clients = config.privacy, clients_of(config)
     if not privacy.private:
-        return NoNoise()
-    if privacy.noise != "central":
-        require(
-            privacy.sensitivity is NoiseScaling.GLOBAL,
-            f"sensitivity is 'local' with noise = '{privacy.noise}': accepted with it is 'global'",
-        )
+        return noise.NoNoise()
+    fits = privacy.noise == "central" or privacy.sensitivity is noise.NoiseScaling.GLOBAL
+    require(fits, f"sensitivity is 'local' with noise = '{privacy.noise}': accepted with it is 'global'")
     match privacy.noise:
         case "central":
-            return CentralGaussian(multiplier, privacy.sensitivity)
+            return noise.CentralGaussian(multiplier, privacy.sensitivity)
         case "distributed":
-            return DistributedGaussian(multiplier, clients)
+            return noise.DistributedGaussian(multiplier, clients)
         case "local":
-            return LocalGaussian(multiplier, clients)
+            return noise.LocalGaussian(multiplier, clients)
         case "inside-training":
-            return InsideTraining(multiplier)
+            return noise.InsideTraining(multiplier)
         case "tree":
-            return CorrelatedGaussian(multiplier, StrategyKind.TREE, rounds_of(config))
+            return noise.CorrelatedGaussian(multiplier, StrategyKind.TREE, rounds_of(config))
         case "banded":
-            return CorrelatedGaussian(multiplier, StrategyKind.BANDED, rounds_of(config), _bands(config))
+            return noise.CorrelatedGaussian(multiplier, StrategyKind.BANDED, rounds_of(config), _bands(config))
         case _:
             assert_never(privacy.noise)
 
 
 def _bands(config: RunConfig) -> int:
     """Return the bands: left out, as many as rounds lie from one of a client's to its next, where cohorts take part."""
-    rounds = rounds_of(config)
-    if config.privacy.bands is not None:
-        require(
-            config.privacy.bands <= rounds, f"bands is {config.privacy.bands}: accepted are 1 to {rounds}, the rounds"
-        )
-        return config.privacy.bands
+    rounds, bands = rounds_of(config), config.privacy.bands
+    if bands is not None:
+        require(bands <= rounds, f"bands is {bands}: accepted are 1 to {rounds}, the rounds")
+        return bands
     participation = _participation(config)
-    return min(rounds, participation.separation if isinstance(participation, FixedCohort) else rounds)
+    return min(rounds, participation.separation if isinstance(participation, contribution.FixedCohort) else rounds)
 
 
 def sampling_rate(config: RunConfig) -> Fraction:
     """Return q, the probability with which a record takes part in a round: the number that was written, exactly.
 
-    Raises
-    ------
-    InputError
-        If a round is to have more records than there are.
+    Raises `InputError` if a round is to have more records than there are.
     """
     training, records = config.training, config.data.records
     if training.expected_batch is None:

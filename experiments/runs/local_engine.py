@@ -100,12 +100,10 @@ class LocalGrid(Grid):
             case Message():
                 return outcome
             case None:
-                reason = f"no answer within its time limit of {self._time_limit:g} s"
-                return Message(Error(code=ErrorCode.UNKNOWN, reason=reason), reply_to=message)
-            case error:
-                return Message(
-                    Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=f"Message: {error}"), reply_to=message
-                )
+                error = Error(ErrorCode.UNKNOWN, f"no answer within its time limit of {self._time_limit:g} s")
+            case raised:
+                error = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, f"Message: {raised}")
+        return Message(error, reply_to=message)
 
 
 class _Contexts(dict[int, Context]):
@@ -244,19 +242,16 @@ def run_locally(
     actors: int = 1,
     read_ahead: ReadAhead | None = None,
 ) -> None:
-    """Run the app in this process, with so many client calls at the same time.
+    """Run the app in this process, with `actors` client calls at the same time.
+
+    Raises the `FederationError` that the server raised.
 
     Parameters
     ----------
-    server_app, client_app
-        The server's side of the app, and the clients'.
-    clients, time_limit, actors, read_ahead
+    server_app
+        The server's side of the app.
+    client_app, clients, time_limit, actors, read_ahead
         As of `LocalGrid`.
-
-    Raises
-    ------
-    FederationError
-        What the server raised.
     """
     settle_flower()
     context = Context(

@@ -5,6 +5,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import floor, log10
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,11 @@ from experiments.runs.plan import resolve
 from experiments.runs.run import require_playable
 from fl_audit.data.catalogue import PREFIX, DataSpec, available, load_source
 from fl_audit.data.files import data_directory
-from fl_audit.data.records import Caution
 from fl_audit.data.tables import read_table_text
 from fl_audit.errors import InputError, Remedy, require
 
 _OF_FILES = ("csv", "npz", "idx", "images")
+_toml = partial(json.dumps, ensure_ascii=False)  # for these kinds of values TOML is as JSON
 _MOST_RECORDS = 1000
 _MOST_MENDED = 30  # refusals, one after the other, that are mended on trial
 _LARGEST_DELTA = 0.01
@@ -49,9 +50,8 @@ class Wishes:
     """What a person says of the run that is wanted."""
 
     data: str  # a CSV file, an archive (.npz), a directory of pictures, or the name of a built-in or published data set
-    # `target`, `value`: what is promised: one of the four targets of [privacy], and its value.
-    target: str
-    value: float
+    target: str  # what is promised: one of the four targets of [privacy]
+    value: float  # the value that is promised for it
     label: str | None = None  # column to be learned, of a CSV file
     clients: int | None = None  # clients; None is 10, or as many as there are owners
     rounds: int = 30  # rounds
@@ -60,22 +60,10 @@ class Wishes:
     table: Mapping[str, Any] | None = None  # further settings of [data], by key: data-dir, and those of a table
 
 
-@dataclass(frozen=True)
-class NewConfig:
-    """A configuration that was made."""
+def config_or_remedies(wishes: Wishes, directory: Path) -> tuple[str, list[str]]:
+    """Return a configuration whose run would begin, and lines about its data.
 
-    text: str  # the file
-    description: str  # the data that were read, in a line
-    # `records`, `pool`: records that train, and those that they are drawn from.
-    records: int
-    pool: int
-    cautions: tuple[Caution, ...]  # what the user of the data should look at
-
-
-def config_or_remedies(wishes: Wishes, directory: Path) -> NewConfig:
-    """Return a configuration whose run would begin; what is refused is told with all the options that mend it.
-
-    Its data are loaded, its model is built and accounted.
+    Its data are loaded, its model is built and accounted; what is refused is told with all the options that mend it.
 
     Parameters
     ----------
@@ -94,20 +82,15 @@ def config_or_remedies(wishes: Wishes, directory: Path) -> NewConfig:
     needed = _needed(wishes, directory, first)
     said = [option for remedy in first.remedies for option in _flags(remedy.key, remedy.value)]
     beside = f". With all that is needed: {' '.join(needed)}" if set(needed) - set(said) else ""
-    raise InputError(f"{in_options(str(first), (*first.remedies, *first.choices))}{beside}") from first
+    raise InputError(f"{_in_options(str(first), (*first.remedies, *first.choices))}{beside}") from first
 
 
-def in_options(text: str, remedies: Iterable[Remedy]) -> str:
-    """Return a message about settings as one about the options of `init`.
-
-    Parameters
-    ----------
-    text, remedies
-        A message that names settings, and the remedies that are named in it.
+def _in_options(text: str, remedies: Iterable[Remedy]) -> str:
+    """Return a message that names remedies, which are settings, as one about the options of `init`.
 
     Examples
     --------
-    >>> in_options('mend it with drop = ["id"] in [data]', [Remedy("drop", ("id",))])
+    >>> _in_options('mend it with drop = ["id"] in [data]', [Remedy("drop", ("id",))])
     'mend it with --drop id'
     """
     for remedy in remedies:
@@ -143,12 +126,12 @@ def _flags(name: str, value: Any) -> list[str]:
     return [f"--{name} {shlex.quote(word)}" for word in words]
 
 
-def _new_config(wishes: Wishes, directory: Path) -> NewConfig:
+def _new_config(wishes: Wishes, directory: Path) -> tuple[str, list[str]]:
     data = _data(wishes)
-    options = {key: value for key, value in data.items() if key not in ("name", "data-dir")}
-    given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+    options = [(key, value) for key, value in data.items() if key not in ("name", "data-dir")]
+    given = tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in options)
     place = data_directory(data.get("data-dir"))
-    source = load_source(DataSpec(data["name"], None if place is None else str(place), tuple(given.items())))
+    source = load_source(DataSpec(data["name"], None if place is None else str(place), given))
     pool = len(source.pool)
     require(pool >= 8, f"{wishes.data} has {pool} records for training: at least 8 are needed")
     # What was found of the file is written down, so that it can be seen and changed.
@@ -158,7 +141,12 @@ def _new_config(wishes: Wishes, directory: Path) -> NewConfig:
     if "path" in values["data"]:
         values["data"]["path"] = os.path.relpath(values["data"]["path"], directory.absolute())
     text = "\n".join(_lines(values)) + "\n"
-    return NewConfig(text, source.description, plan.public.records, pool, cautions_of(plan))
+    # How many records train, and why not all.
+    records, halved = plan.public.records, "half of them, so that the others can stand for the population"
+    most = "no more unless records in [data] says so, for every world trains on all of them again"
+    share = f"records: {records:,} of {pool:,} train, {halved if 2 * records >= pool - 1 else most}"
+    cautions = [f"look at: {_in_options(caution.text, caution.remedies)}" for caution in cautions_of(plan)]
+    return text, [f"read: {source.description}", share, *cautions]
 
 
 def data_name(data: str) -> str:
@@ -181,13 +169,15 @@ def _values(wishes: Wishes, data: Mapping[str, Any], pool: int) -> dict[str, dic
     owned = "owner" in data
     number = min(10, records // 2) if wishes.clients is None else wishes.clients
     clients: dict[str, Any] = {"partition": "natural"} if owned else {"clients": number}
+    tenth = 0.1 / records
+    one_digit = float(f"{tenth:.0e}") if log10(tenth) != floor(log10(tenth)) else tenth
     return {
         "data": {**data, "records": records, **clients},
         "model": {"name": "logistic"},
         "training": {"rounds": wishes.rounds, "learning-rate": 1.0, "optimizer": "sgd"},
         "privacy": {
             wishes.target: wishes.value,
-            "delta": wishes.delta or min(_LARGEST_DELTA, _one_digit(0.1 / records)),
+            "delta": wishes.delta or min(_LARGEST_DELTA, one_digit),
             "accountant": "gdp",
             "clipping-norm": 1.0,
             "adjacency": "replace-record",
@@ -214,10 +204,6 @@ def _data(wishes: Wishes) -> dict[str, Any]:
     return {"name": name, "path": path, "label": wishes.label, **table}
 
 
-def _one_digit(number: float) -> float:
-    return float(f"{number:.0e}") if log10(number) != floor(log10(number)) else number
-
-
 def _lines(values: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     yield "# What each setting is for stands above it; `fl-audit settings` lists all there are."
     yield "# `fl-audit check FILE` looks at this run, `fl-audit run FILE` plays it."
@@ -230,14 +216,7 @@ def _lines(values: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             if setting.choices:
                 yield f"# One of: {', '.join(setting.choices)}."
             yield f"{key} = {_toml(value)}"
-        for key in _ALSO[section]:
+        for key in (one for one in _ALSO[section] if one not in chosen):
             setting = described[f"{section}.{key}"]
-            if key not in chosen:
-                example = _EXAMPLES.get(setting.key, setting.default)
-                yield f"# {setting.explanation}"
-                yield f"# {key} = {_toml(example)}"
-
-
-def _toml(value: Any) -> str:
-    """Return a value as TOML writes it, which for these kinds is as JSON does."""
-    return json.dumps(value, ensure_ascii=False)
+            yield f"# {setting.explanation}"
+            yield f"# {key} = {_toml(_EXAMPLES.get(setting.key, setting.default))}"

@@ -19,15 +19,12 @@ from fl_audit.game.public import PublicGame
 def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
     """Return where D and D' differ; of a crafted pair its place alone. The search over a large data set takes a while.
 
+    Raises `InputError` if there is no such neighbour, or a crafted record is asked for where none can be.
+
     Parameters
     ----------
     config, split
         The configuration, and its records.
-
-    Raises
-    ------
-    InputError
-        If there is no such neighbour, or a crafted record is asked for where none can be.
     """
     data, audit, adjacency = config.data, config.audit, config.privacy.adjacency
     if audit.neighbour in CRAFTED:
@@ -46,15 +43,12 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
 def with_crafted_records(public: PublicGame, config: RunConfig) -> PublicGame:
     """Return a game with the crafted records that its configuration asks for, if it asks for any that are not there.
 
+    Raises `InputError` if no record can be crafted for the model.
+
     Parameters
     ----------
     public, config
         The game, with the place that the crafted record is to have, and the configuration.
-
-    Raises
-    ------
-    InputError
-        If no record can be crafted for the model.
     """
     choice, start = config.audit.neighbour, config.model.initial
     if choice not in CRAFTED or public.pair.crafted is not None:
@@ -73,17 +67,16 @@ def looked_at(start: InitialWeights) -> range:
 
 def _require_craftable(config: RunConfig, records: Records) -> None:
     """Refuse to craft a record where none can be, or where none would be in the game."""
-    choice, adjacency, privacy = config.audit.neighbour, config.privacy.adjacency, config.privacy
-    asked = f"neighbour is '{choice}' in [audit]"
-    of_records = adjacency.unit is Unit.RECORD
-    require(of_records, f"{asked} with adjacency = '{adjacency}': accepted are those of records")
+    choice, game, privacy = config.audit.neighbour, config.audit.game, config.privacy
+    adjacency, randomiser = privacy.adjacency, privacy.randomiser
     is_replaced = choice is not NeighbourChoice.CRAFTED_OPPOSITE or adjacency.relation is Relation.REPLACE
-    require(is_replaced, f"{asked} with adjacency = '{adjacency}', which has no opposite: accepted is 'crafted'")
-    is_one = config.audit.game == "identifiability"
-    require(is_one, f"{asked} with game = '{config.audit.game}', whose targets are records of D: leave it out")
-    require(privacy.private, f"{asked} with private = false, which clips nothing to be aimed at: leave it out")
-    named = f"{asked} with randomiser = '{privacy.randomiser}', after which no record is what it was: leave it out"
-    require(privacy.randomiser is None, named)
-    require(not records.graphs, f"{asked} and the records are graphs, of which none can be crafted: leave it out")
-    has_core = config.model.weights is not None
-    require(not has_core, f"{asked} with model.weights, a frozen core that is not differentiated: leave it out")
+    for fits, said in (
+        (adjacency.unit is Unit.RECORD, f"with adjacency = '{adjacency}': accepted are those of records"),
+        (is_replaced, f"with adjacency = '{adjacency}', which has no opposite: accepted is 'crafted'"),
+        (game == "identifiability", f"with game = '{game}', whose targets are records of D: leave it out"),
+        (privacy.private, "with private = false, which clips nothing to be aimed at: leave it out"),
+        (randomiser is None, f"with randomiser = '{randomiser}', after which no record is what it was: leave it out"),
+        (not records.graphs, "and the records are graphs, of which none can be crafted: leave it out"),
+        (config.model.weights is None, "with model.weights, a frozen core that is not differentiated: leave it out"),
+    ):
+        require(fits, f"neighbour is '{choice}' in [audit] {said}")

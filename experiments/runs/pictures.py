@@ -7,15 +7,7 @@ import numpy as np
 import torch
 
 from experiments.runs.plan import AuditPlan
-from fl_audit.adversaries.inversion.attack import (
-    MOST_OTHERS,
-    USUAL,
-    Descent,
-    OtherPictures,
-    reads_first_layer,
-    require_last_bias,
-    require_pictures,
-)
+from fl_audit.adversaries.inversion import attack
 from fl_audit.adversaries.inversion.shared import SharedUpdate
 from fl_audit.arrays import Integers
 from fl_audit.errors import require
@@ -30,7 +22,7 @@ from fl_audit.randomness import Purpose, generator
 
 EPSILONS = (math.inf, 100.0, 10.0, 1.0)
 """What the run's own promise is shown beside."""
-DRAWING_STEPS = USUAL.iterations
+DRAWING_STEPS = attack.USUAL.iterations
 """Only without noise are pictures sought; with it, they are worked out."""
 _MOST_AT_ONCE = 64
 """Records of a client that are sought in its update at most."""
@@ -40,10 +32,7 @@ _SECONDS = 120.0
 def require_drawable(plan: AuditPlan) -> None:
     """Refuse a run that asks for pictures and has none, or promises something, but not to everybody.
 
-    Raises
-    ------
-    InputError
-        With the reason.
+    Raises `InputError` with the reason.
     """
     pictures, public = plan.config.audit.pictures, plan.public
     if pictures is None:
@@ -64,9 +53,9 @@ def require_drawable(plan: AuditPlan) -> None:
     require(each <= _MOST_AT_ONCE, f"{together}: accepted are at most {_MOST_AT_ONCE}")
     others = game.population.count
     require(each <= others, f"{together}, and population-records = {others}: accepted are at least as many of others")
-    require_pictures(game.model.feature_shape, float(features.min()), float(features.max()))
-    if each > 1 or isinstance(contribution, LocalTraining) or not reads_first_layer(game.model):
-        require_last_bias(game.model, game.classes)
+    attack.require_pictures(game.model.feature_shape, float(features.min()), float(features.max()))
+    if each > 1 or isinstance(contribution, LocalTraining) or not attack.reads_first_layer(game.model):
+        attack.require_last_bias(game.model, game.classes)
     _shared(plan, game, each)
 
 
@@ -86,11 +75,12 @@ def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None
     owners = _owners(game)
     each = owners.shape[1]
     records = torch.from_numpy(owners[: math.ceil(audit.pictures / each)])
-    candidates = game.test.features[: MOST_OTHERS - 1]
+    most, population = attack.MOST_OTHERS, game.population
+    candidates = game.test.features[: most - 1]
     victims = Victims(game.training.features[records], game.training.labels[records], candidates)
     levels, own = _levels(plan, min(1.0, each / (len(candidates) + 1)))
-    others = OtherPictures(game.population.features[:MOST_OTHERS], game.population.labels[:MOST_OTHERS])
-    descent = Descent(seconds=_SECONDS if audit.pictures_time_limit is None else audit.pictures_time_limit)
+    others = attack.OtherPictures(population.features[:most], population.labels[:most])
+    descent = attack.Descent(seconds=_SECONDS if audit.pictures_time_limit is None else audit.pictures_time_limit)
     shared = _shared(plan, game, each)
 
     def draws(number: int) -> np.random.Generator:

@@ -44,28 +44,21 @@ def require_run(directory: Path) -> None:
 def require_place(directory: Path, resume: bool) -> None:
     """Refuse a directory where no run can begin, or go on.
 
+    Raises `InputError` if it holds something and `resume` is not asked for, or holds no run and `resume` is; or if it
+    cannot be made, because a file stands in its way or nothing may be written there.
+
     Parameters
     ----------
     directory, resume
         The run directory, and whether a run that was begun there is to go on.
-
-    Raises
-    ------
-    InputError
-        If it holds something and `resume` is not asked for, or holds no run and `resume` is; or if it cannot be made,
-        because a file stands in its way or nothing may be written there.
     """
     if resume:
         required = f"run directory {directory} holds no run: --resume goes on with one that was begun there"
         require(is_begun(directory), required)
         return
-    require(
-        _is_free(directory),
-        f"run directory {directory} exists: accepted is a new directory, or --resume to go on with the run in it",
-    )
+    accepted = "accepted is a new directory, or --resume to go on with the run in it"
+    require(_is_free(directory), f"run directory {directory} exists: {accepted}")
     there = nearest_place(directory)
-    require(
-        there.is_dir() and os.access(there, os.W_OK),
-        f"run directory {directory} cannot be made, because {there} is "
-        f"{'not for us to write in' if there.is_dir() else 'a file'}: accepted is a place below a directory that is",
-    )
+    cause = f"{there} is {'not for us to write in' if there.is_dir() else 'a file'}"
+    said = f"run directory {directory} cannot be made, because {cause}: accepted is a place below a directory that is"
+    require(there.is_dir() and os.access(there, os.W_OK), said)

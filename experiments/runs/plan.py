@@ -3,17 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from experiments.runs import laws
 from experiments.runs.config import DataSection, LossSource, RunConfig
-from experiments.runs.laws import (
-    clients_of,
-    denominator_of,
-    law_of,
-    partition_parameters,
-    rounds_of,
-    sampling_rate,
-    shards_of,
-    standpoint_of,
-)
 from experiments.runs.pairs import choose_pair, with_crafted_records
 from experiments.runs.questions import candidate_prior, with_questions
 from fl_audit.adjacency import NeighbourPair, Unit
@@ -67,17 +58,12 @@ class AuditPlan:
 def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
     """Calibrate the noise to the promise and lay out the game.
 
+    Raises `InputError` if the promise cannot be kept or the game cannot be played.
+
     Parameters
     ----------
-    config
-        The configuration.
-    pair
-        Where D and D' differ, if that search was done before; None searches, and crafts.
-
-    Raises
-    ------
-    InputError
-        If the promise cannot be kept or the game cannot be played.
+    config, pair
+        The configuration, and where D and D' differ, if that search was done before; None searches, and crafts.
     """
     if config.audit.insider:
         # Said before the noise is calibrated: without a promise there is nothing to calibrate it to.
@@ -97,12 +83,9 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
     # Left out, the clients are the owners of records in D.
     clients = len(owners_of(split.inside.owner)) if data.clients is None else data.clients
     config = with_questions(config.changed(data={"clients": clients}), source, split)
-    at_unit_noise = law_of(config, 1.0, split)
-    law = (
-        at_unit_noise.with_multiplier(calibrated_multiplier(config, at_unit_noise))
-        if config.privacy.private
-        else at_unit_noise
-    )
+    law = laws.law_of(config, 1.0, split)
+    if config.privacy.private:
+        law = law.with_multiplier(calibrated_multiplier(config, law))
     public = _public_game(config, law, split, pair or choose_pair(config, split))
     public = public if pair is not None else with_crafted_records(public, config)
     return AuditPlan(_sized(config), guarantee_of(law, config), public)
@@ -129,9 +112,7 @@ def guarantee_of(law: ReleaseLaw, config: RunConfig) -> Guarantee | None:
     law, config
         The release law with its noise, and the configuration, which says delta, rounds and accountant.
     """
-    if not law.adds_noise:
-        return None
-    return guarantee_of_all(_claims(config, law))
+    return guarantee_of_all(_claims(config, law)) if law.adds_noise else None
 
 
 def calibrated_multiplier(config: RunConfig, at_unit_noise: ReleaseLaw) -> float:
@@ -151,7 +132,7 @@ def calibrated_multiplier(config: RunConfig, at_unit_noise: ReleaseLaw) -> float
 
 def _claims(config: RunConfig, law: ReleaseLaw) -> list[Claim]:
     """Return what is claimed: one claim, or one for every kind of client, all by one accountant."""
-    privacy, each = config.privacy, law.events_of_each(rounds_of(config), standpoint_of(config))
+    privacy, each = config.privacy, law.events_of_each(laws.rounds_of(config), laws.standpoint_of(config))
     accountant = privacy.accountant or exact_accountant(event for events in each for event in events)
     # Only noise that follows the rounds' sensitivities gives every round the same ratio, whoever chooses them.
     follows = privacy.sensitivity is NoiseScaling.LOCAL
@@ -163,26 +144,22 @@ def _claims(config: RunConfig, law: ReleaseLaw) -> list[Claim]:
 
 def _sized(config: RunConfig) -> RunConfig:
     """Fill in how many worlds make a batch, about a second of work a round, and of how many releases are kept."""
-    model = StackedModel.of(model_for(config.model.name, load_source(data_spec(config.data)).pool))
+    run, model = config.run, StackedModel.of(model_for(config.model.name, load_source(data_spec(config.data)).pool))
     by_work = int(_WORK_A_ROUND / (_examples_a_round(config) * model.scalars_per_example))
     by_message = int(_MESSAGE_SCALARS / model.layout.size)
     worlds = max(1, min(by_message, max(_FEWEST_WORLDS, min(_MOST_WORLDS, by_work))))
-    kept = min(_USUALLY_KEPT, _KEPT_SCALARS // (rounds_of(config) * model.layout.size))
-    run = config.run
-    filled = {
-        "worlds_per_batch": worlds if run.worlds_per_batch is None else run.worlds_per_batch,
-        "keep_releases": kept if run.keep_releases is None else run.keep_releases,
-    }
-    return config.changed(run=filled)
+    kept = min(_USUALLY_KEPT, _KEPT_SCALARS // (laws.rounds_of(config) * model.layout.size))
+    kept = kept if run.keep_releases is None else run.keep_releases
+    return config.changed(run={"worlds_per_batch": run.worlds_per_batch or worlds, "keep_releases": kept})
 
 
 def _examples_a_round(config: RunConfig) -> float:
     """Return how many passes of single records a round takes, of all clients together."""
-    training, share = config.training, denominator_of(config) / clients_of(config)
+    training, share = config.training, laws.denominator_of(config) / laws.clients_of(config)
     if training.strategy == "dp-fedsgd":
-        return float(sampling_rate(config) * config.data.records)
+        return float(laws.sampling_rate(config) * config.data.records)
     if training.local_steps is not None:
-        return float(training.local_steps * (training.local_batch or 1) * clients_of(config) * share)
+        return float(training.local_steps * (training.local_batch or 1) * laws.clients_of(config) * share)
     return float((training.local_epochs or 1) * config.data.records * share)
 
 
@@ -191,25 +168,28 @@ def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: Neighbo
     prior = candidate_prior(config, load_source(data_spec(data)), split)
     is_reconstruction = audit.game == "reconstruction"
     column = str(audit.attribute) if is_reconstruction and audit.attribute is not None else None
+    taken = 0  # records outside D that stand in D' for those of the differing unit
+    if pair.replacement is not None:
+        taken = 1 if law.unit is Unit.RECORD else len(laws.shards_of(config, split)[pair.index])
     # The game says how many records are used, where a configuration names the most that are wanted.
     return PublicGame(
         data=data_spec(data),
         data_seed=data.seed,
         records=data.records,
         test_records=len(split.test),
-        population_records=population_size(split, data.population_records, _taken(config, split, pair)),
-        clients=clients_of(config),
+        population_records=population_size(split, data.population_records, taken),
+        clients=laws.clients_of(config),
         partition=data.partition,
-        partition_parameters=tuple(sorted(partition_parameters(data).items())),
+        partition_parameters=tuple(sorted(laws.partition_parameters(data).items())),
         pair=pair,
         model=config.model.name,
         law=_with_target_first(law, config, split, pair),
-        rounds=rounds_of(config),
+        rounds=laws.rounds_of(config),
         view=audit.view,
         threads=config.run.threads,
         device=config.run.device,
         with_insider=audit.insider,
-        standpoint=standpoint_of(config),
+        standpoint=laws.standpoint_of(config),
         insiders=audit.insiders,
         targets=_targets(config) if column is None else len(prior),
         exactly_one=is_reconstruction,
@@ -228,7 +208,7 @@ def _with_target_first(law: ReleaseLaw, config: RunConfig, split: Split, pair: N
         return law
     client = pair.index
     if law.unit is Unit.RECORD:
-        client = next(owner for owner, shard in enumerate(shards_of(config, split)) if pair.index in shard)
+        client = next(owner for owner, shard in enumerate(laws.shards_of(config, split)) if pair.index in shard)
     return replace(law, participation=replace(law.participation, first=client))
 
 
@@ -261,7 +241,7 @@ def _targets(config: RunConfig) -> int:
         return 1
     named = "candidates" if config.audit.game == "reconstruction" else "targets"
     of_clients = config.privacy.adjacency.unit is Unit.CLIENT
-    units, name = (clients_of(config), "clients") if of_clients else (config.data.records, "records")
+    units, name = (laws.clients_of(config), "clients") if of_clients else (config.data.records, "records")
     targets = getattr(config.audit, named) or len(config.audit.candidate_weights or ()) or min(_USUAL_TARGETS, units)
     require(targets <= units, f"{named} is {targets} of {units} {name}: accepted are 2 to {units}")
     return targets
@@ -272,16 +252,5 @@ def data_spec(data: DataSection) -> DataSpec:
     options = {name.replace("_", "-"): getattr(data, name) for name in _DATA_OPTIONS}
     # FL_AUDIT_DATA is read here, once: a client on another machine or a later replay may have another one.
     directory = data_directory(data.data_dir)
-    return DataSpec(
-        data.name,
-        None if directory is None else str(directory),
-        tuple((key, value) for key, value in options.items() if value is not None),
-    )
-
-
-def _taken(config: RunConfig, split: Split, pair: NeighbourPair) -> int:
-    """Return how many records outside D stand in D' for those of the differing unit."""
-    if pair.replacement is None:
-        return 0
-    of_records = config.privacy.adjacency.unit is Unit.RECORD
-    return 1 if of_records else len(shards_of(config, split)[pair.index])
+    given = tuple((key, value) for key, value in options.items() if value is not None)
+    return DataSpec(data.name, None if directory is None else str(directory), given)

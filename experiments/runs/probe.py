@@ -33,9 +33,8 @@ _SECONDS_OF_A_LOOK, _SECONDS_OF_A_CALL = 0.15, 0.006
 class Probe:
     """What a few rounds took."""
 
-    # `worlds`, `rounds`: worlds that were played together, and the rounds of each that were timed.
-    worlds: int
-    rounds: int
+    worlds: int  # worlds that were played together
+    rounds: int  # rounds of each world that were timed
     start_seconds: float  # until the first round was over: initial models, their evaluation, and what is done once
     round_seconds: float  # one round of all these worlds
     seconds: float  # estimate of the whole training, on the local engine
@@ -74,17 +73,12 @@ class _Stopwatch:
 def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
     """Play the first batches of a plan for a few rounds in this process, write nothing, and say what all would take.
 
+    Raises `FederationError` if a client fails.
+
     Parameters
     ----------
-    plan
-        What is to be done.
-    engine
-        Where it is to be done; it is tried on the local one.
-
-    Raises
-    ------
-    FederationError
-        If a client fails.
+    plan, engine
+        What is to be done, and where; it is tried on the local engine.
     """
     begun = psutil.Process().cpu_times()
     wave = _first_wave(plan)
@@ -106,23 +100,17 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
     waves = plan.config.audit.worlds / together
     total = waves * (first + (rounds - 1) * each)
     imports = slowness * (begun.user + begun.system)
-    command = imports + _training_seconds(plan, engine, total, imports) + _report_seconds(plan, imports)
+    # The report takes the time of its tables, tests and figures.
+    report = imports * (_REPORT + _REPORT_A_ROW * plan.config.audit.worlds * rounds)
+    command = imports + _training_seconds(plan, engine, total, imports) + report
     return Probe(together, max(1, timed), first, each, total, watch.memory, command)
 
 
 def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: float) -> float:
-    """Return how long clients take to start and to train, who take so long one after the other in this process.
+    """Return how long clients take to start and to train.
 
-    Parameters
-    ----------
-    plan
-        What is to be done.
-    engine
-        Where.
-    alone
-        Seconds of the training in this process.
-    imports
-        Seconds that this process would take again to get here, which tell how fast the machine is.
+    In this process, one after the other, they train for `alone` seconds. It would take this process `imports` seconds
+    again to get here, which tells how fast the machine is.
     """
     settings, public = plan.config.run, plan.public
     match engine:
@@ -141,11 +129,6 @@ def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: fl
             return start + alone / min(cores, clients) + waiting
         case _:
             assert_never(engine)
-
-
-def _report_seconds(plan: AuditPlan, imports: float) -> float:
-    """Return how long tables, tests and figures take."""
-    return imports * (_REPORT + _REPORT_A_ROW * plan.config.audit.worlds * plan.public.rounds)
 
 
 def _first_wave(plan: AuditPlan) -> tuple[WorldBatch, ...]:

@@ -25,10 +25,9 @@ RunsProgress = Callable[[int], AbstractContextManager[Callable[[str], Callable[[
 """Opens a display over several runs; the block gets a function that names the next run and returns its display."""
 
 
-@contextmanager
-def no_progress(total: int) -> Iterator[Callable[[int], None]]:
+def no_progress(total: int) -> AbstractContextManager[Callable[[int], None]]:
     """Show nothing."""
-    yield lambda done: None
+    return nullcontext(lambda done: None)
 
 
 @contextmanager
@@ -53,10 +52,9 @@ def steps_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda done: show(done, what)
 
 
-@contextmanager
-def no_runs_progress(total: int) -> Iterator[Callable[[str], Callable[[int], None]]]:
+def no_runs_progress(total: int) -> AbstractContextManager[Callable[[str], Callable[[int], None]]]:
     """Show nothing over several runs."""
-    yield lambda name: lambda done: None
+    return nullcontext(lambda name: lambda done: None)
 
 
 @contextmanager
@@ -139,17 +137,9 @@ def _display(total: int, of: str = "world-rounds") -> AbstractContextManager[_Sh
 
 @contextmanager
 def _bar(total: int, of: str) -> Iterator[_Show]:
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(f"{of},"),
-        TimeElapsedColumn(),
-        TextColumn("gone,"),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-    )
-    with Bar(*columns, console=Console(stderr=True)) as bar:
+    reached = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TextColumn(f"{of},")
+    times = TimeElapsedColumn(), TextColumn("gone,"), TimeRemainingColumn(), TextColumn("left")
+    with Bar(*reached, *times, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=total)
         yield lambda done, what: bar.update(task, advance=done, description=what)
 
@@ -167,10 +157,9 @@ def _lines(total: int, of: str) -> Iterator[_Show]:
         reached, doing = reached + done, what
 
     def line() -> str:
-        (since, before), now = first, time.monotonic()
-        left = (
-            f", about {(now - since) / (reached - before) * (total - reached):.0f} s left" if reached > before else ""
-        )
+        (since, before), now, left = first, time.monotonic(), ""
+        if reached > before:
+            left = f", about {(now - since) / (reached - before) * (total - reached):.0f} s left"
         return f"{doing}: {reached:,} of {total:,} {of}, {now - begun:.0f} s gone{left}"
 
     with _said_again(line):

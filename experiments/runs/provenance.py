@@ -16,7 +16,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import fl_audit
-from experiments.runs.config import RunConfig
 from experiments.runs.plan import AuditPlan
 from experiments.runs.run_directory import RunDirectory
 from experiments.runs.store import write_sealed
@@ -27,6 +26,7 @@ from fl_audit.game.game import load_game
 from fl_audit.whole_files import read_json
 
 PACKAGES = ("fl_audit", "flwr", "ray", "torch", "opacus", "numpy", "scipy")
+_PLACE = Path("public") / "provenance.json"
 _SMALLEST_TELLING_SEED = 1000  # a smaller seed is part of many a harmless number, such as that of worlds
 
 
@@ -48,24 +48,19 @@ def note_session(run: RunDirectory, plan: AuditPlan) -> None:
         versions={"Python": platform.python_version(), **_versions()},
         hardware=_hardware(plan.config.run.device),
     )
-    digest = secret.data if _is_published(plan.config) else None
+    # Of data that not everybody may have, the digest stays with the challenger: who knows all records but one could
+    # test guesses of the last on it. A data set of the hub may be one of a directory, or one that few may read.
+    data = plan.config.data
+    is_published = data.path is None and data.images is None and not data.name.startswith(PREFIX)
     shards = tuple(len(shard) for shard in load_game(plan.public).shards)
-    write_sealed(run.path, run.provenance, Provenance((*earlier, here), digest, shards).to_json())
-
-
-def _is_published(config: RunConfig) -> bool:
-    """Return whether anybody may have the data.
-
-    Of others the digest stays with the challenger: who knows all records but one could test guesses of the last on it.
-    """
-    # A data set of the hub may be one of a directory, or one that few may read.
-    return config.data.path is None and config.data.images is None and not config.data.name.startswith(PREFIX)
+    found = Provenance((*earlier, here), secret.data if is_published else None, shards)
+    write_sealed(run.path, run.path / _PLACE, found.to_json())
 
 
 def read_provenance(run: RunDirectory) -> Provenance | None:
     """Return where a run comes from; None where that was not noted or cannot be read."""
     try:
-        return Provenance.of_json(read_json(run.provenance))
+        return Provenance.of_json(read_json(run.path / _PLACE))
     except (InputError, ValueError, KeyError, TypeError):
         return None
 
@@ -125,9 +120,13 @@ def commit_of_sources() -> str | None:
 def _hardware(device: str) -> dict[str, str]:
     import psutil
 
+    lines = list[str]()
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     found = {
         "system": f"{platform.system()} {platform.release()}",
-        "processor": _processor(),
+        "processor": next(named, platform.processor() or platform.machine()),
         "cores": str(os.cpu_count()),
         "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
     }
@@ -136,12 +135,3 @@ def _hardware(device: str) -> dict[str, str]:
 
         found["accelerator"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "none found"
     return found
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())

@@ -18,24 +18,19 @@ from server.results import MoreQuestions
 def with_questions(config: RunConfig, source: Source, split: Split) -> RunConfig:
     """Fill in which attribute is guessed, and refuse attacks that cannot be asked.
 
+    Raises `InputError` if an attack asks about records where clients are the targets, there is no such attribute, or
+    there is no way to vary the records.
+
     Parameters
     ----------
     config, source, split
         The configuration, the run's data, and of these D, the records outside it, and the test records.
-
-    Raises
-    ------
-    InputError
-        If an attack asks about records where clients are the targets, there is no such attribute, or there is no way to
-        vary the records.
     """
     audit, relation = config.audit, config.privacy.adjacency
     of_records = [attack for attack in of_ours(audit.attacks or ()) if attack.asks_about_records]
-    require(
-        relation.unit is Unit.RECORD or not of_records,
-        f"attacks {', '.join(of_records)} ask about records, and adjacency is {relation}: accepted about clients are "
-        f"{', '.join(OF_ANY_UNIT)}",
-    )
+    said = f"attacks {', '.join(of_records)} ask about records, and adjacency is {relation}"
+    accepted = f"accepted about clients are {', '.join(OF_ANY_UNIT)}"
+    require(relation.unit is Unit.RECORD or not of_records, f"{said}: {accepted}")
     if audit.queries is not None and audit.queries > 1:
         weights = config.model.weights
         require(weights is None, f"queries is {audit.queries} behind a frozen core: accepted is 1, or another model")
@@ -50,25 +45,20 @@ def with_questions(config: RunConfig, source: Source, split: Split) -> RunConfig
 def candidate_prior(config: RunConfig, source: Source, split: Split) -> tuple[float, ...]:
     """Return how likely each candidate of the game of reconstruction is; empty where all equally.
 
+    Raises `InputError` if there are not as many weights as values.
+
     Parameters
     ----------
     config
         As `with_questions` returns it.
     source, split
         As for `with_questions`; records that are in no world tell how common each value of an attribute is.
-
-    Raises
-    ------
-    InputError
-        If there are not as many weights as values.
     """
     weights, named = np.array(config.audit.candidate_weights or (), dtype=np.float64), config.audit.attribute
     if config.audit.game == "reconstruction" and named is not None:
         prior = choose_attribute(source, _of_nobody(split), str(named)).prior
-        fits = len(weights) in (0, len(prior))
-        require(
-            fits, f"candidate-weights are {len(weights)} for {len(prior)} values of {named}: accepted is one a value"
-        )
+        said = f"candidate-weights are {len(weights)} for {len(prior)} values of {named}"
+        require(len(weights) in (0, len(prior)), f"{said}: accepted is one a value")
         weights = weights if len(weights) else prior
     return tuple((weights / weights.sum()).tolist()) if len(weights) else ()
 

@@ -78,24 +78,15 @@ class Replay:
 def replay(directory: Path) -> Replay:
     """Recompute the insider's log-odds of all kept worlds from `public/` alone.
 
-    Raises
-    ------
-    InputError
-        If the directory holds no run, or kept no releases.
+    Raises `InputError` if the directory holds no run, or kept no releases.
     """
     public, _ = read_public(directory)
-    accepted = "accepted is one with [audit] insider = true"
-    require(public.with_insider, f"{directory} holds a run without the insider: {accepted}")
-    require(
-        not public.plays_membership,
-        f"{directory} holds a run of the game of membership, whose insiders know coins that are the challenger's: "
-        "accepted is one with [audit] game = 'identifiability'",
-    )
-    require(
-        public.law.weighs_exactly,
-        f"{directory} holds a run whose insider has scores and no log-odds: accepted is one whose log-odds are "
-        "likelihood ratios",
-    )
+    said = f"{directory} holds a run"
+    require(public.with_insider, f"{said} without the insider: accepted is one with [audit] insider = true")
+    why = "whose insiders know coins that are the challenger's: accepted is one with [audit] game = 'identifiability'"
+    require(not public.plays_membership, f"{said} of the game of membership, {why}")
+    accepted = "accepted is one whose log-odds are likelihood ratios"
+    require(public.law.weighs_exactly, f"{said} whose insider has scores and no log-odds: {accepted}")
     torch.set_num_threads(public.threads)
     game, place = load_game(public), directory / "public"
     files = sorted(place.glob("releases-*.safetensors"))
@@ -132,10 +123,8 @@ def stored_rounds(game: Game, stored: dict[str, Tensor]) -> Iterator[Made]:
 
     Parameters
     ----------
-    game
-        The game.
-    stored
-        What a run kept: `initial`, and by round `releases` or `models` and what else was known.
+    game, stored
+        The game, and what a run kept: `initial`, and by round `releases` or `models` and what else was known.
     """
     public = game.public
     by_round = {name: value for name, value in stored.items() if name not in ("worlds", "batch_worlds", "initial")}

@@ -49,6 +49,7 @@ from strategies.loss_queries import FederatedLosses
 if TYPE_CHECKING:
     from fl_audit.report.finding import RunContents
 
+_OnRound = Callable[[int], None]
 _TIMING = "timing.json"
 _UNKNOWN: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_seconds", "worlds_per_second", "engine"))
 """How long a run took that was ended between its last batch and its report."""
@@ -92,10 +93,10 @@ def run_audit(
     ----------
     plan, directory
         What to do, and the run directory, new unless `resume`.
+    resume
+        Whether to go on with an interrupted run; finished batches are not computed again.
     engine, ray_address
         Where the clients run, and the address of a running Ray cluster; None starts a Ray on this machine.
-    resume
-        Go on with an interrupted run; finished batches are not computed again.
     progress
         Shows how far the run is.
     parties
@@ -131,19 +132,15 @@ def _kept_if_unwritable() -> Iterator[None]:
     except OSError as error:
         if error.errno not in _NOT_WRITTEN:
             raise
-        raise FederationError(
-            f"{error.filename or 'a file'} cannot be written: {error.strerror}; finished batches are kept: give it "
-            "room, and go on with --resume"
-        ) from error
+        said = f"{error.filename or 'a file'} cannot be written: {error.strerror}; finished batches are kept"
+        raise FederationError(f"{said}: give it room, and go on with --resume") from error
 
 
 def require_playable(plan: AuditPlan) -> None:
     """Refuse what is wrong with data, model or settings; to be called before a directory is made.
 
-    Raises
-    ------
-    InputError
-        If the data cannot be read, the model cannot be evaluated or the first step leaves the range of its numbers.
+    Raises `InputError` if the data cannot be read, the model cannot be evaluated or the first step leaves the range of
+    its numbers.
     """
     game = load_game(plan.public)
     require_evaluable(game, plan.config.audit.epsilon_star, plan.config.audit.membership)
@@ -155,7 +152,7 @@ def _play(
     plan: AuditPlan,
     run: RunDirectory,
     engine: str,
-    federate: Callable[[FederationPlan, ResultSink, FederationClock, Callable[[int], None]], None],
+    federate: Callable[[FederationPlan, ResultSink, FederationClock, _OnRound], None],
     progress: Progress = no_progress,
     parties: Parties = HONEST,
 ) -> None:
@@ -170,12 +167,11 @@ def _play(
         store.clear(plan.config.audit.worlds)
         federate(federation_plan(plan, pending, parties), store.finish, clock, on_round)
     training = clock.finished - clock.ready
-    timing: dict[str, Any] = {"setup_seconds": clock.ready - clock.started, "training_seconds": training}
-    timing |= {"worlds_per_second": worlds / training, "engine": engine}
-    write_json(run.path / _TIMING, timing)
+    timing = {"setup_seconds": clock.ready - clock.started, "training_seconds": training}
+    write_json(run.path / _TIMING, timing | {"worlds_per_second": worlds / training, "engine": engine})
 
 
-def _getting_ready(on_round: Callable[[int], None]) -> Callable[[int], None]:
+def _getting_ready(on_round: _OnRound) -> _OnRound:
     """Return the same, which begins with the first round to import what is needed after the last."""
     begun = threading.Event()
 
@@ -196,7 +192,7 @@ def _federate(
     federation: FederationPlan,
     keep: ResultSink,
     clock: FederationClock,
-    on_round: Callable[[int], None],
+    on_round: _OnRound,
 ) -> None:
     interrupted, clients, settings = threading.Event(), plan.public.nodes, plan.config.run
     server_app = build_server_app(federation, keep, clock, _getting_ready(on_round), interrupted.is_set)
@@ -276,10 +272,8 @@ def finish(
 
     Parameters
     ----------
-    plan, run
-        What was done, and where its batches lie.
-    with_report, pdf_with_appendix
-        Whether there is a report, and whether its PDF has the appendix.
+    plan, run, with_report, pdf_with_appendix
+        What was done, where its batches lie, whether there is a report, and whether its PDF has the appendix.
     """
     with at_work("joining the tables"):
         from experiments.runs.attacks import with_attacks
@@ -329,6 +323,9 @@ def rebuild_report(
 ) -> "RunContents":
     """Write the report of a finished run again, from its stored batches; return its summary and tables, as stored.
 
+    Raises `InputError` if the directory holds no finished run, or a damaged or edited one, or the other is not the same
+    training.
+
     Parameters
     ----------
     directory, without_privacy
@@ -336,11 +333,6 @@ def rebuild_report(
         as it is.
     pdf_with_appendix
         Whether the PDF holds the appendix too.
-
-    Raises
-    ------
-    InputError
-        If the directory holds no finished run, or a damaged or edited one, or the other is not the same training.
     """
     require_sealed(directory)
     plan, run = read_plan(directory), RunDirectory(directory)

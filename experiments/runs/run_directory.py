@@ -27,6 +27,7 @@ _FILES = (
     *(SEALS, "summary.json", "timing.json", "report.html", "report.pdf"),
     *(f"{label}.parquet" for label in _TABLES),
 )
+_SEED = Path("challenger") / "seed.json"
 _DIRECTORIES = ("public", "challenger", "challenger/batches", "figures")
 
 
@@ -57,24 +58,9 @@ class RunDirectory:
     path: Path  # the directory
 
     @property
-    def configuration(self) -> Path:
-        """The resolved configuration and the public game, without the seed of the run."""
-        return self.path / CONFIGURATION
-
-    @property
-    def secrets(self) -> Path:
-        """The seed of the run."""
-        return self.path / "challenger" / "seed.json"
-
-    @property
     def summary(self) -> Path:
         """What the run found, in numbers."""
         return self.path / "summary.json"
-
-    @property
-    def provenance(self) -> Path:
-        """When, by which command, with which versions and on which machine the run was made."""
-        return self.path / "public" / "provenance.json"
 
     @property
     def is_begun(self) -> bool:
@@ -87,14 +73,13 @@ class RunDirectory:
 
     def secret(self) -> Secret:
         """Return what only the challenger has; `InputError` if it is missing or damaged."""
-        stored = read_json(self.secrets)
+        place = self.path / _SEED
+        stored = read_json(place)
         try:
             return Secret.model_validate(stored)
         except ValidationError:
             # What stands in the file is secret, and is not repeated here.
-            raise InputError(
-                f"{self.secrets} is damaged: without the seed of the run nothing of it can go on"
-            ) from None
+            raise InputError(f"{place} is damaged: without the seed of the run nothing of it can go on") from None
 
     @contextmanager
     def opened(self, plan: AuditPlan, resume: bool) -> Iterator[AuditPlan]:
@@ -125,12 +110,12 @@ class RunDirectory:
         with ExitStack() as lock:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
-                make_private(self.secrets.parent)
+                make_private((self.path / _SEED).parent)
                 lock.enter_context(self.locked())
                 # Another process may have begun one since the place was looked at.
                 require(not self.is_begun, f"run directory {self.path} exists: another process has begun a run in it")
-                write_json(self.secrets, chosen.model_dump(), private=True)
-                write_sealed(self.path, self.configuration, public_part(plan))
+                write_json(self.path / _SEED, chosen.model_dump(), private=True)
+                write_sealed(self.path, self.path / CONFIGURATION, public_part(plan))
             except OSError as error:
                 # Nothing was here before, and half a run could neither go on nor begin.
                 shutil.rmtree(self.path, ignore_errors=True)
@@ -145,7 +130,7 @@ class RunDirectory:
         # The records are the same, and so are the weights of a frozen core; they may lie somewhere else by now.
         found = replace(public, data=plan.public.data, weights=plan.public.weights)
         going_on = AuditPlan(config, guarantee_of(public.law, config), found)
-        write_sealed(self.path, self.configuration, public_part(going_on))
+        write_sealed(self.path, self.path / CONFIGURATION, public_part(going_on))
         return going_on
 
     def _require_same(self, plan: AuditPlan, public: PublicGame, configuration: dict[str, Any]) -> None:
@@ -159,70 +144,49 @@ class RunDirectory:
                 found.append("the records are others")
             elif secret.outside not in (None, outside):
                 found.append("the records outside the training set are others")
-        if not found and _weights_digest(public) != _weights_digest(plan.public):
+        digests = [None if game.weights is None else game.weights.digest for game in (public, plan.public)]
+        if not found and digests[0] != digests[1]:
             found.append("the weights of the frozen core are others")
         if not found:
             found = contradictions(json.loads(public.to_json()), json.loads(plan.public.to_json()))
-        require(
-            not found,
-            f"run directory {self.path} holds a run of another configuration: {'; '.join(found)}. "
-            f"--resume goes on with the same run; {GROWING} may be raised",
-        )
+        way = f"--resume goes on with the same run; {GROWING} may be raised"
+        require(not found, f"{self._holds_another(found)}. {way}")
+
+    def _holds_another(self, found: list[str]) -> str:
+        return f"run directory {self.path} holds a run of another configuration: {'; '.join(found)}"
 
     def _require_places(self) -> None:
         """Refuse what stands where the run would write, before anything is computed."""
-        for name in _FILES:
-            path = self.path / name
+        for path in (self.path / name for name in _FILES):
             require(not path.is_dir(), f"{path} is a directory, where a file of the run belongs: move it away")
-        for name in _DIRECTORIES:
-            path = self.path / name
-            require(
-                path.is_dir() or not path.exists(),
-                f"{path} is a file, where a directory of the run belongs: move it away",
-            )
+        for path in (self.path / name for name in _DIRECTORIES):
+            is_free = path.is_dir() or not path.exists()
+            require(is_free, f"{path} is a file, where a directory of the run belongs: move it away")
 
     def is_finished(self, config: RunConfig) -> bool:
-        """Return whether the run of a configuration stands here, finished.
-
-        Raises
-        ------
-        InputError
-            If a run of another configuration stands here.
-        """
+        """Return whether the run of a configuration is finished here; raises `InputError` if another's stands here."""
         if not self.is_begun:
             return False
         _, stored = read_public(self.path)
         wanted = config.as_public_dict()
         # What is left out of these is filled in when the run is resolved.
         for key in ("worlds-per-batch", "keep-releases"):
-            if getattr(config.run, key.replace("-", "_")) is None:
-                wanted["run"][key] = stored["run"].get(key)
+            wanted["run"].setdefault(key, stored["run"].get(key))
         found = differences(stored, wanted)
         if config.run.seed not in (None, self.secret().seed):
             found.append("run.seed is another one")
-        require(
-            not found,
-            f"run directory {self.path} holds a run of another configuration: {'; '.join(found)}. "
-            "Accepted is an empty directory",
-        )
+        require(not found, f"{self._holds_another(found)}. Accepted is an empty directory")
         return self.summary.is_file() and stored["audit"]["worlds"] == config.audit.worlds
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the run for this process; the lock goes with the process, however it ends.
 
-        Raises
-        ------
-        InputError
-            If another process holds it.
+        Raises `InputError` if another process holds it.
         """
         with held(self.path / "challenger" / ".lock", f"run directory {self.path} is in use by another process"):
             remove_halves(self.path)
             yield
-
-
-def _weights_digest(public: PublicGame) -> str | None:
-    return None if public.weights is None else public.weights.digest
 
 
 @contextmanager
@@ -248,8 +212,8 @@ def held(path: Path, otherwise: str) -> Iterator[None]:
 
 def public_part(plan: AuditPlan) -> dict[str, Any]:
     """Return what is public of a plan: everything but the seed of the run."""
-    game = json.loads(plan.public.to_json())
-    return {"schema": SCHEMA, "configuration": plan.config.as_public_dict(), "game": game}
+    configuration, game = plan.config.as_public_dict(), json.loads(plan.public.to_json())
+    return {"schema": SCHEMA, "configuration": configuration, "game": game}
 
 
 def read_public(path: Path) -> tuple[PublicGame, dict[str, Any]]:
@@ -260,15 +224,13 @@ def read_public(path: Path) -> tuple[PublicGame, dict[str, Any]]:
     InputError
         If there is no run, what stands there is damaged, or a version wrote it whose runs this one cannot read.
     """
-    place = RunDirectory(path).configuration
+    place = path / CONFIGURATION
     stored = read_json(place)
     require(isinstance(stored, dict), f"{place} is damaged: it holds no configuration of a run")
     schema = stored.pop("schema", None)
-    require(
-        schema == SCHEMA,
-        f"run directory {path} was made by another version of fl-audit (schema {schema}): this one reads schema "
-        f"{SCHEMA}, so carry the run out anew in a new directory",
-    )
+    said = f"run directory {path} was made by another version of fl-audit (schema {schema})"
+    way = f"this one reads schema {SCHEMA}, so carry the run out anew in a new directory"
+    require(schema == SCHEMA, f"{said}: {way}")
     try:
         found = _Stored.model_validate(stored)
         configuration = parse_config(found.configuration).as_public_dict()

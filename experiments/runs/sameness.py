@@ -34,19 +34,12 @@ def data_digests(plan: AuditPlan) -> tuple[str, str]:
 
 def _digest(*parts: Records | None) -> str:
     digest = hashlib.sha256()
-    for records in parts:
-        for part in () if records is None else _content(records):
-            digest.update(part)
+    for records in (one for one in parts if one is not None):
+        digest.update(repr((records.features.shape, records.classes)).encode())
+        # Digests from before there were owners stay valid where there are none.
+        for values in (records.features, records.labels, records.owner):
+            digest.update(b"" if values is None else values.tobytes())
     return digest.hexdigest()
-
-
-def _content(records: Records) -> Iterator[bytes]:
-    yield repr((records.features.shape, records.classes)).encode()
-    yield records.features.tobytes()
-    yield records.labels.tobytes()
-    # Digests from before there were owners stay valid where there are none.
-    if records.owner is not None:
-        yield records.owner.tobytes()
 
 
 def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:

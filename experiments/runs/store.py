@@ -110,10 +110,7 @@ class RunStore:
     def clear(self, worlds: int) -> None:
         """Remove what batches left behind that are not finished: cut short, damaged, or of another division of worlds.
 
-        Raises
-        ------
-        InputError
-            If a directory stands where a file of a batch belongs.
+        Raises `InputError` if a directory stands where a file of a batch belongs.
         """
         kept = {one.batch.name for one in self._manifests(worlds)}
         for path in self.public.glob("*-batch-*.safetensors"):
@@ -149,20 +146,14 @@ class RunStore:
         partial.rename(place)
 
     def tables(self, worlds: int) -> dict[str, pd.DataFrame]:
-        """Return the tables of a run by name, worlds in order.
-
-        Raises
-        ------
-        InputError
-            If not all worlds are finished and undamaged.
-        """
+        """Return the tables of a run by name, worlds in order; raises `InputError` if one is unfinished or damaged."""
         manifests = self._manifests(worlds)
         held = sum(manifest.count for manifest in manifests)
-        require(
-            held == worlds,
-            f"run directory {self.directory} holds {held} of {worlds} worlds whole{self._first_damage()}: "
-            "'fl-audit run' with --resume plays the others",
-        )
+        if held != worlds:
+            damages = (found for path in self._directories() if isinstance(found := self._inspected(path), str))
+            first = next((f" ({damage})" for damage in damages), "")
+            said = f"run directory {self.directory} holds {held} of {worlds} worlds whole"
+            raise InputError(f"{said}{first}: 'fl-audit run' with --resume plays the others")
         parts: dict[str, list[pd.DataFrame]] = {}
         for manifest in manifests:
             for name in manifest.files:
@@ -186,11 +177,6 @@ class RunStore:
 
     def _directories(self) -> list[Path]:
         return sorted(path for path in self.batches.glob("batch-*") if path.is_dir())
-
-    def _first_damage(self) -> str:
-        damages = (found for path in self._directories() if isinstance(found := self._inspected(path), str))
-        first = next(damages, None)
-        return "" if first is None else f" ({first})"
 
     def _inspected(self, path: Path) -> _Manifest | str:
         """Return the manifest of a batch that is as it was written, or what is wrong with it."""
@@ -247,14 +233,12 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = Fa
 
 
 def write_json(path: Path, value: Any, private: bool = False) -> None:
-    """Write JSON, whole or not at all; `private` keeps it from other users of the machine.
+    """Write JSON, whole or not at all.
 
     Parameters
     ----------
-    path, value
-        The file, and what stands in it.
-    private
-        Whether other users of the machine may not read it.
+    path, value, private
+        The file, what stands in it, and whether other users of the machine may not read it.
     """
     with whole_file(path, private) as file:
         file.write_text(_json_text(value), encoding="utf-8")

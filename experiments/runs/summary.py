@@ -13,11 +13,11 @@ from fl_audit.evidence.reconstruction import Drawn
 from fl_audit.evidence.run_tables import Provenance, RunTables, Timing, Unprotected
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.canaries import canary_facts
-from fl_audit.game.crafted import CraftedMeasures, measured
-from fl_audit.game.game import Game, load_game
+from fl_audit.game.crafted import measured
+from fl_audit.game.game import load_game
 from fl_audit.game.initial_weights import starting_models
 from fl_audit.game.randomised import record_claim
-from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.privacy.guarantee import guarantee
 from fl_audit.privacy.scores import Sensitivities
 from fl_audit.report.finding import RunContents
 from fl_audit.report.sections.registry import report_contents
@@ -39,14 +39,17 @@ def summarise(
     plan, tables
         What was promised and played, and what came out.
     timing
-        Seconds, and the engine.
+        How many seconds it took, and on which engine.
     provenance, unprotected
         Where the run comes from, and what the same training without privacy is worth; None where that was not noted.
     drawn, looks
         The pictures that were drawn of its records, if any, and after how many worlds it was judged, now the last.
     """
     audit, privacy, game = plan.config.audit, plan.config.privacy, load_game(plan.public)
-    labels = game.test_records.labels
+    labels, start, crafted = game.test_records.labels, plan.config.model.initial, None
+    if plan.public.pair.crafted is not None:
+        models = starting_models(game, start, plan.config.model.seed, looked_at(start))
+        crafted = measured(game, models.to(plan.public.device))
     facts = RunFacts(
         game=plan.public,
         guarantee=plan.guarantee,
@@ -56,33 +59,19 @@ def summarise(
         star=StarSettings(privacy.delta, audit.epsilon_star_cut) if audit.epsilon_star else None,
         configuration=plan.config.as_public_dict(),
         record_claim=None if plan.public.randomiser is None else record_claim(game),
-        crafted=_crafted(plan, game),
+        crafted=crafted,
         commonest=float(np.bincount(labels).max() / len(labels)),
         canaries=canary_facts(game),
         drawn=drawn,
         looks=looks,
     )
     run = FinishedRun(facts, tables, Timing.of_json(timing), provenance, unprotected)
-    return report_contents(replace(run, facts=replace(run.facts, guarantee=_promise_kept_by(run))))
-
-
-def _promise_kept_by(run: FinishedRun) -> Guarantee | None:
-    """Return the promise, with belief bounds for adaptive sensitivities where noise was raised to its floor.
-
-    Noise that follows the local sensitivity gives every round the same signal-to-noise ratio, but not under its floor.
-    """
     promise = run.facts.guarantee
-    if promise is None or promise.claim.sensitivities is Sensitivities.ADAPTIVE or run.has_exact_final_law:
-        return promise
-    return guarantee(replace(promise.claim, sensitivities=Sensitivities.ADAPTIVE))
-
-
-def _crafted(plan: AuditPlan, game: Game) -> CraftedMeasures | None:
-    if plan.public.pair.crafted is None:
-        return None
-    start = plan.config.model.initial
-    models = starting_models(game, start, plan.config.model.seed, looked_at(start))
-    return measured(game, models.to(plan.public.device))
+    # Noise that follows the local sensitivity gives every round the same signal-to-noise ratio, but not where it was
+    # raised to its floor: there the belief bounds are those for adaptive sensitivities.
+    if promise is not None and promise.claim.sensitivities is Sensitivities.FIXED and not run.has_exact_final_law:
+        promise = guarantee(replace(promise.claim, sensitivities=Sensitivities.ADAPTIVE))
+    return report_contents(replace(run, facts=replace(run.facts, guarantee=promise)))
 
 
 def _neighbour_text(plan: AuditPlan) -> str:

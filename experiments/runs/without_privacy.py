@@ -21,21 +21,15 @@ _MOST_WORLDS = 20  # as many trainings without privacy give its mean accuracy cl
 def unprotected_config(config: RunConfig) -> RunConfig:
     """Return the configuration of the same training without privacy, and without an insider.
 
-    Raises
-    ------
-    InputError
-        If the run promises nothing itself, or plays the game of membership, where each world trains on other records.
+    Raises `InputError` if the run promises nothing itself, or plays the game of membership, where each world trains on
+    other records.
     """
     require(config.privacy.private, "--without-privacy with private = false: the run is one without privacy already")
-    require(
-        config.audit.game == "identifiability",
-        f"--without-privacy with game = {config.audit.game}, whose worlds train on different records: accepted is "
-        "game = identifiability",
-    )
+    said = f"--without-privacy with game = {config.audit.game}, whose worlds train on different records"
+    require(config.audit.game == "identifiability", f"{said}: accepted is game = identifiability")
     values = config.as_dict()
-    values["privacy"] = {"private": False, "delta": config.privacy.delta} | {
-        key: value for key, value in values["privacy"].items() if key in RANDOMISER_KEYS
-    }
+    kept = {key: value for key, value in values["privacy"].items() if key in RANDOMISER_KEYS}
+    values["privacy"] = {"private": False, "delta": config.privacy.delta} | kept
     worlds = min(config.audit.worlds, _MOST_WORLDS)
     values["audit"] = {"insider": False, "worlds": worlds, "epsilon-star": False, "membership": False}
     return parse_config(values)
@@ -50,27 +44,20 @@ def unprotected_place(directory: Path) -> Path:
 def note_unprotected(run: Path, other: Path) -> None:
     """Note beside a run what the same training without privacy is worth, for its report.
 
+    Raises `InputError` if the other run is private, trains something else, is not finished, or holds what it did not
+    write.
+
     Parameters
     ----------
     run, other
         Directories of finished runs, the other with `private = false` and the same data, model and training.
-
-    Raises
-    ------
-    InputError
-        If the other run is private, trains something else, is not finished, or holds what it did not write.
     """
     (_, mine), (_, theirs) = read_public(run), read_public(other)
-    require(
-        theirs["privacy"]["private"] is False,
-        f"{other} is a run with privacy: accepted for --without-privacy is one with private = false",
-    )
+    accepted = "accepted for --without-privacy is one with private = false"
+    require(theirs["privacy"]["private"] is False, f"{other} is a run with privacy: {accepted}")
     found = differences(_training_of(mine), _training_of(theirs))
-    require(
-        not found,
-        f"{other} is no run of the same training: {'; '.join(found)}. Accepted is a run that differs in [privacy], "
-        "[audit] and [run] alone",
-    )
+    accepted = "Accepted is a run that differs in [privacy], [audit] and [run] alone"
+    require(not found, f"{other} is no run of the same training: {'; '.join(found)}. {accepted}")
     write_json(RunDirectory(run).path / "public" / "without-privacy.json", _read(other, parse_config(theirs)).to_json())
 
 

@@ -87,7 +87,7 @@ def test_updates_of_clients_are_drawn_by_a_server_or_another_client(
 ) -> None:
     """Who sees one update faces one share of the noise, who sees the sum all but its own."""
     if not searched:  # a drawing as it is after two steps of a thousand
-        monkeypatch.setattr("experiments.runs.pictures.Descent", partial(Descent, 2))
+        monkeypatch.setattr("experiments.runs.pictures.attack.Descent", partial(Descent, 2))
     noise = {"epsilon": None, "noise-multiplier": 2.0}
     changes = OF_CLIENTS | {"privacy": OF_CLIENTS["privacy"] | noise, "audit": {"pictures": 4, "place": place}}
     contents = run_audit(plan_of(folder, **changes), tmp_path / "run", Engine.LOCAL, with_report=False)

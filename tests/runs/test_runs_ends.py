@@ -13,7 +13,7 @@ import pandas as pd
 import psutil
 import pytest
 
-from experiments.cli.interrupts import goes_on_with, options, without_seed
+from experiments.cli.interrupts import flags_of, goes_on_with, without_seed
 from experiments.cli.main import main
 from experiments.runs.guard import marked, nothing_outlives
 
@@ -210,7 +210,7 @@ def test_the_way_on_shows_no_seed() -> None:
     given = ["run.seed=12345", "audit.worlds=9", " run.seed = 6 "]
     assert without_seed(given) == ["--set", "audit.worlds=9", "--set", "run.seed="]
     assert without_seed(["model.seed=1"]) == ["--set", "model.seed=1"]
-    assert options(engine="ray", ray_address=None, out=Path("a b")) == ["--engine", "ray", "--out", "a b"]
+    assert flags_of(engine="ray", ray_address=None, out=Path("a b")) == ["--engine", "ray", "--out", "a b"]
 
 
 def test_the_innermost_way_on_is_told(capfd: pytest.CaptureFixture[str]) -> None:

@@ -134,7 +134,7 @@ def test_a_run_goes_on_with_the_same_records_outside_the_training_set_alone(
     data = written("there.npz")
     with pytest.raises(InputError, match="the records outside the training set are others"):
         play(small_plan, tmp_path / "run", resume=True, data=data, audit={"worlds": 9})
-    secret = RunDirectory(tmp_path / "run").secrets
+    secret = tmp_path / "run" / "challenger" / "seed.json"
     secret.write_text(json.dumps({key: one for key, one in json.loads(secret.read_text()).items() if key != "outside"}))
     play(small_plan, tmp_path / "run", resume=True, data=data, audit={"worlds": 9})
 
@@ -157,7 +157,7 @@ def test_a_run_whose_machine_is_lost_goes_on_from_a_copy_of_its_directory(small_
 
 def test_a_game_that_does_not_follow_from_its_configuration_is_noticed(small_plan: MakePlan, tmp_path: Path) -> None:
     play(small_plan, tmp_path / "run")
-    path = RunDirectory(tmp_path / "run").configuration
+    path = tmp_path / "run" / "public" / "configuration.json"
     path.write_text(path.read_text().replace('"clients": 3,\n    "partition"', '"clients": 2,\n    "partition"'))
     with pytest.raises(InputError, match="clients is 2 where 3 follows from the configuration"):
         play(small_plan, tmp_path / "run", resume=True)

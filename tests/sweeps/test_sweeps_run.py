@@ -111,7 +111,7 @@ def _assert_seeds_are_secret(sweep: Path, seeds: dict[str, int]) -> None:
         assert_untold(sweep, seed)
     assert secret not in (sweep / "sweep.html").read_text()
     if os.name != "nt":
-        kept = RunDirectory(sweep / "points" / "epsilon=1.0").secrets
+        kept = sweep / "points" / "epsilon=1.0" / "challenger" / "seed.json"
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
         assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
 

@@ -132,7 +132,7 @@ def _neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirecto
     """
     asked = _question(config)
     for other, run in begun:
-        if _question(other) == asked and run.configuration.exists():
+        if _question(other) == asked and run.is_begun:
             with suppress(InputError):  # it is just being written, by another process
                 return read_public(run.path)[0].pair
     *search, rank = asked

@@ -56,13 +56,10 @@ class Versions(NamedTuple):
     @property
     def is_ours(self) -> bool:
         """Whether that machine and this process understand each other: the third number of Python does not matter."""
-        own = own_versions()
-        return (self.python.rpartition(".")[0], self.flower) == (own.python.rpartition(".")[0], own.flower)
+        return (self.python.rpartition(".")[0], self.flower) == (_OURS.python.rpartition(".")[0], _OURS.flower)
 
 
-def own_versions() -> Versions:
-    """Return the versions of this process."""
-    return Versions(platform.python_version(), metadata.version("flwr"))
+_OURS = Versions(platform.python_version(), metadata.version("flwr"))
 
 
 def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: False) -> dict[str, Versions]:
@@ -87,7 +84,7 @@ def require_alike(address: str) -> None:
     rows: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     used = {row["NodeID"]: row["NodeManagerAddress"] for row in rows if row["Alive"] and row["Resources"].get("CPU")}
     others = [f"node {used[node]} has {one}" for node, one in versions_of(used).items() if not one.is_ours]
-    said = f"{'; '.join(others)}: accepted are nodes with {own_versions()}, as here"
+    said = f"{'; '.join(others)}: accepted are nodes with {_OURS}, as here"
     require(not others, f"--ray-address {address}: {said}")
 
 
@@ -192,8 +189,6 @@ def ray_for(options: RayOptions) -> Iterator[None]:
     FederationError
         If no Ray can be started here.
     """
-    import ray
-
     if _ahead and ray.is_initialized():
         yield
         return
@@ -223,10 +218,7 @@ def ray_for(options: RayOptions) -> Iterator[None]:
 def ray_ahead(options: RayOptions) -> Iterator[None]:
     """Have a Ray of its own ready for the first run in the block: it starts while the program still gets ready.
 
-    Raises
-    ------
-    FederationError
-        If no Ray can be started here.
+    Raises `FederationError` if no Ray can be started here.
     """
     with ray_for(options):
         _ahead.append(options)
@@ -260,16 +252,12 @@ def _no_helpers() -> Iterator[None]:
 
 def _read_environment_anew() -> None:
     """Have this process forget whether and by which token Ray authenticates: Ray reads its environment only once."""
-    import ray
-
     inside: Any = ray._raylet
     inside.Config.initialize("")
     inside.AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _init(options: RayOptions, failure: Callable[[str], Exception]) -> None:
-    import ray
-
     init: dict[str, Any] = dict(options.backend_config()["init_args"])
     try:
         ray.init(**init)
@@ -292,15 +280,7 @@ def _join(options: RayOptions) -> None:
 
 
 def _asks_for_token(address: str) -> bool:
-    """Return whether a cluster wants a token.
-
-    Raises
-    ------
-    InputError
-        If it does, and the environment of this process names none or a wrong one.
-    """
-    import ray
-
+    """Return whether a cluster wants a token; raises `InputError` if it does, and this process has no right one."""
     if address.startswith(("ray://", "auto")) or _lets_in(address, None):
         return False
     hint = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to the token that its nodes were started with"
@@ -327,20 +307,12 @@ def _lets_in(address: str, token: str | None) -> bool:
 
 
 def refuse_unreachable(address: str | None) -> None:
-    """Refuse an address nobody listens at; Ray itself would try for minutes.
-
-    Raises
-    ------
-    InputError
-        If no cluster answers there.
-    """
+    """Raise `InputError` if no cluster answers at an address; Ray itself would try for minutes."""
     if address is None or address.startswith(("ray://", "auto")):
         return
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=_SECONDS_TO_ANSWER).close()
     except (OSError, ValueError, OverflowError) as error:
-        raise InputError(
-            f"--ray-address {address}: no Ray cluster answers there: accepted is HOST:PORT of a node "
-            "started with 'ray start --head'"
-        ) from error
+        accepted = "accepted is HOST:PORT of a node started with 'ray start --head'"
+        raise InputError(f"--ray-address {address}: no Ray cluster answers there: {accepted}") from error

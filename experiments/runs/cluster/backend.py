@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from queue import Empty, Queue, SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
@@ -39,10 +39,8 @@ class PoolBackend(raybackend.RayBackend):
 
     Parameters
     ----------
-    backend_config
-        As Flower's.
-    retries
-        As of `ClientPool`.
+    backend_config, retries
+        The configuration, as Flower's backend takes it, and the retries, as `ClientPool` takes them.
     """
 
     def __init__(self, backend_config: BackendConfig, retries: int = 2) -> None:
@@ -81,34 +79,8 @@ class PoolBackend(raybackend.RayBackend):
         super().terminate()
 
 
-class MessageStore(Protocol):
-    """Where Flower's runtime keeps messages until a node takes them."""
-
-    def store_message_ins(self, message: Message) -> str | None:
-        """Keep a message, and return its identity if it is accepted."""
-
-    def get_message_ins(self, node_id: int, limit: int | None, *, run_id: int | None = None) -> list[Message]:
-        """Hand over the messages to a node that it has not had yet.
-
-        Parameters
-        ----------
-        node_id
-            The node.
-        limit
-            How many messages at most; None for all.
-        run_id
-            The run; None for all.
-        """
-
-
 class PoolInPlace:
-    """What Flower's runtime uses while the client pool is in place.
-
-    Parameters
-    ----------
-    retries
-        As of `ClientPool`.
-    """
+    """What Flower's runtime uses while the client pool is in place; `retries` are those of `ClientPool`."""
 
     def __init__(self, retries: int) -> None:
         self._retries, self._built = retries, list[PoolBackend]()
@@ -132,9 +104,9 @@ class PoolInPlace:
         self._nodes = sorted(found, key=found.__getitem__)
         return found
 
-    def watch(self, store: MessageStore) -> None:
-        """Note from now on to which nodes messages are written that a store keeps."""
-        keep = store.store_message_ins
+    def watch(self, store: Any) -> None:
+        """Note from now on to which nodes messages are written that Flower's store of messages accepts."""
+        keep: Callable[[Message], str | None] = store.store_message_ins
 
         def kept(message: Message) -> str | None:
             identity = keep(message)
@@ -142,11 +114,10 @@ class PoolInPlace:
                 self._written.put(message.metadata.dst_node_id)
             return identity
 
-        replaced: Any = store
-        replaced.store_message_ins = kept
+        store.store_message_ins = kept
 
     def hand_over(
-        self, state: MessageStore, queue: "Queue[Message]", nodes_mapping: Mapping[int, int], f_stop: threading.Event
+        self, state: Any, queue: "Queue[Message]", nodes_mapping: Mapping[int, int], f_stop: threading.Event
     ) -> None:
         """Hand every message of a watched store over as soon as it is written, until the run ends.
 
@@ -155,10 +126,8 @@ class PoolInPlace:
 
         Parameters
         ----------
-        state
-            The store.
-        queue
-            Where messages wait for a client process.
+        state, queue
+            The store, and where messages wait for a client process.
         nodes_mapping
             The partition of every node; it is not needed.
         f_stop

@@ -44,13 +44,7 @@ class CallError(RuntimeError):
 
 @contextmanager
 def room_is_told() -> Iterator[None]:
-    """Say in one line that Ray's object store does not take what is put into it.
-
-    Raises
-    ------
-    CallError
-        If it is full, or the disk to which it spills.
-    """
+    """Raise a `CallError` of one line where Ray's object store, or the disk to which it spills, is full."""
     try:
         yield
     except (ObjectStoreFullError, OutOfDiskError) as error:
@@ -121,14 +115,13 @@ class ClientPool:
     ) -> tuple[Message, Context]:
         """Run a client call on a process of a compartment, and return the reply and the changed context.
 
-        Luggage are references to functions, each of which is called once in a process, before it serves its first call.
-
         Parameters
         ----------
-        compartment, message
-            Whom the client may share a process with, and what the client is sent.
-        context, luggage
-            The client's state, and files and modules that its node needs.
+        compartment, message, context
+            Whom the client may share a process with, what the client is sent, and the client's state.
+        luggage
+            References to functions that bring the files and modules that its node needs; each is called once in a
+            process, before it serves its first call.
 
         Raises
         ------
@@ -151,9 +144,8 @@ class ClientPool:
                 if self._is_alive(process.node, deaths >= self._retries):
                     deaths += 1
                 if deaths > self._retries:
-                    raise CallError(
-                        f"its process died, or ended itself at the time limit (node {process.node.address})"
-                    ) from None
+                    died = "its process died, or ended itself at the time limit"
+                    raise CallError(f"{died} (node {process.node.address})") from None
                 continue
             self._give_back(process)
             if failure is not None:
@@ -271,9 +263,8 @@ class ClientPool:
     def _meet(self, node: Node) -> None:
         """Use a node that has joined from now on, if it has the Python and the Flower of this process."""
         for found in versions_of([node.identity], self._closed.is_set).values():
-            talk.tell(
-                f"node {node.address} has joined" + ("" if found.is_ours else f" and is not used: it has {found}")
-            )
+            unused = "" if found.is_ours else f" and is not used: it has {found}"
+            talk.tell(f"node {node.address} has joined{unused}")
             if found.is_ours:
                 self._welcome.add(node.identity)
 
@@ -288,12 +279,9 @@ class ClientPool:
 
     def _living(self) -> dict[str, Node]:
         rows: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-        found = [
-            Node(row["NodeID"], row["NodeManagerAddress"], slots)
-            for row in rows
-            if row["Alive"] and (slots := _slots(row["Resources"], self._share)) > 0
-        ]
-        return {node.identity: node for node in found}
+        alive = [(row["NodeID"], row["NodeManagerAddress"], row["Resources"]) for row in rows if row["Alive"]]
+        found = [Node(identity, address, _slots(resources, self._share)) for identity, address, resources in alive]
+        return {node.identity: node for node in found if node.slots > 0}
 
 
 def _slots(resources: Mapping[str, float], share: Mapping[str, float]) -> int:

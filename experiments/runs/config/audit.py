@@ -46,6 +46,9 @@ _OF_GAME = {
 """What belongs to one game alone."""
 
 
+_Weight = Annotated[float, Field(ge=0, lt=float("inf"))]
+
+
 class LossSource(StrEnum):
     """Where members' losses are when Epsilon* is found: in one place, or with their owners."""
 
@@ -76,9 +79,7 @@ class AuditSection(ConfigSection):
     that is the audit (`one-run`)."""
     candidates: Annotated[int, Field(ge=2, le=10**9)] | None = None
     """Units of which one is in, in the game of reconstruction; left out, 200, or all there are."""
-    candidate_weights: Annotated[tuple[Annotated[float, Field(ge=0, lt=float("inf"))], ...], Strict(False)] | None = (
-        None
-    )
+    candidate_weights: Annotated[tuple[_Weight, ...], Strict(False)] | None = None
     """How likely each candidate is, up to a factor; left out, all equally, values of `attribute` as in the data."""
     targets: Annotated[int, Field(ge=2, le=10**9)] | None = None
     """Units that are in or out in the game of membership; left out, 200, or all there are."""
@@ -137,7 +138,8 @@ class AuditSection(ConfigSection):
         for game, names in _OF_GAME.items():
             if (idle := self.chosen(names)) and self.game != game:
                 raise ValueError(f"{self.named(idle)} needs game = {game}, and game is {self.game}")
-        attacks, shadowed = self.attacks or (), [one for one in self.attacks or () if has_shadows(one)]
+        attacks = self.attacks or ()
+        shadowed = [one for one in attacks if has_shadows(one)]
         if self.pictures is None and (idle := self.chosen(("pictures_time_limit",))):
             raise ValueError(f"{self.named(idle)} needs pictures, which is left out")
         named_values = self.game == "reconstruction" and self.attribute is not None
@@ -150,33 +152,22 @@ class AuditSection(ConfigSection):
         asked = (("attribute", Attack.ATTRIBUTE), ("queries", Attack.LIRA))
         for name, attack in asked[named_values:]:
             if self.chosen((name,)) and attack not in attacks:
-                raise ValueError(
-                    f"{self.named((name,))} needs {attack} among attacks, and they are {', '.join(attacks) or 'none'}"
-                )
+                others = f"and they are {', '.join(attacks) or 'none'}"
+                raise ValueError(f"{self.named((name,))} needs {attack} among attacks, {others}")
         if self.worlds < FEWEST_SHADOWS and shadowed:
-            raise ValueError(
-                f"worlds = {self.worlds} are too few to be shadow models of each other: accepted with "
-                f"{', '.join(shadowed)} are {FEWEST_SHADOWS} and more"
-            )
+            said = f"worlds = {self.worlds} are too few to be shadow models of each other"
+            raise ValueError(f"{said}: accepted with {', '.join(shadowed)} are {FEWEST_SHADOWS} and more")
         learning = [one for one in of_ours(attacks) if one.sees_weights]
         if (self.targets or FEWEST_KNOWN) < FEWEST_KNOWN and learning:
-            raise ValueError(
-                f"targets = {self.targets} are too few to learn from half of them: accepted with "
-                f"{', '.join(learning)} are {FEWEST_KNOWN} and more"
-            )
+            said = f"targets = {self.targets} are too few to learn from half of them"
+            raise ValueError(f"{said}: accepted with {', '.join(learning)} are {FEWEST_KNOWN} and more")
         return self
 
     @model_validator(mode="after")
-    def _rank_of_something(self) -> Self:
-        if self.neighbour_rank is not None and self.neighbour not in RANKED:
-            raise ValueError(
-                f"neighbour-rank = {self.neighbour_rank} needs neighbour = {' or '.join(RANKED)}, and neighbour is "
-                f"{self.neighbour}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _federated_for_something(self) -> Self:
+    def _goes_together(self) -> Self:
+        rank, ranked = self.neighbour_rank, " or ".join(RANKED)
+        if rank is not None and self.neighbour not in RANKED:
+            raise ValueError(f"neighbour-rank = {rank} needs neighbour = {ranked}, and neighbour is {self.neighbour}")
         if self.epsilon_star_losses is LossSource.FEDERATED and not self.epsilon_star:
             raise ValueError("epsilon-star-losses = federated needs epsilon-star = true")
         if self.epsilon_star_losses is LossSource.POOLED:

@@ -60,22 +60,14 @@ def settings(place: str | None = None) -> tuple[Setting, ...]:
         return every
     section, dot, key = place.partition(".")
     of_section = tuple(one for one in every if one.key.startswith(f"{section}."))
-    wanted = (
-        of_section
-        if of_section and not dot
-        else [one for one in every if place in (one.key, one.key.partition(".")[2])]
-    )
-    if wanted:
-        return tuple(wanted)
+    named = tuple(one for one in every if place in (one.key, one.key.partition(".")[2]))
+    if wanted := named if dot or not of_section else of_section:
+        return wanted
+    what, name, names = f"section {section!r}", section, list(RunConfig.model_fields)
     if of_section:
-        names = [one.key.partition(".")[2] for one in of_section]
-        raise InputError(_unknown(f"key {key!r} of [{section}]", key, names))
-    raise InputError(_unknown(f"section {section!r}", section, list(RunConfig.model_fields)))
-
-
-def _unknown(what: str, name: str, names: list[str]) -> str:
+        what, name, names = f"key {key!r} of [{section}]", key, [one.key.partition(".")[2] for one in of_section]
     nearest = get_close_matches(name, names, n=1, cutoff=0.0)[0]
-    return f"configuration {what} is unknown: nearest is {nearest!r}, accepted are {', '.join(names)}"
+    raise InputError(f"configuration {what} is unknown: nearest is {nearest!r}, accepted are {', '.join(names)}")
 
 
 def _every() -> Iterator[Setting]:
@@ -86,22 +78,19 @@ def _every() -> Iterator[Setting]:
         assert issubclass(model, BaseModel), "every section has a model"
         for one in model.model_fields.values():
             properties = whole["$defs"][model.__name__]["properties"][one.alias]
-            yield _setting(f"{section}.{one.alias}", " ".join((one.description or "").split()), properties, whole)
-
-
-def _setting(key: str, explanation: str, properties: dict[str, Any], whole: dict[str, Any]) -> Setting:
-    parts = [resolved(part, whole) for part in properties.get("anyOf", [properties])]
-    parts = [part for part in parts if part.get("type") != "null"]
-    kinds = dict.fromkeys(_KINDS[_type_of(part)] for part in parts)
-    words = [word for part in parts for word in part.get("enum", [part["const"]] if "const" in part else [])]
-    return Setting(
-        key=key,
-        type=" or ".join(kinds),
-        default=properties.get("default"),
-        explanation=explanation,
-        accepted=_OF_THEIR_OWN.get(key) or accepted_values(properties, whole),
-        choices=tuple(words) if words and len(parts) == 1 else None,
-    )
+            key = f"{section}.{one.alias}"
+            parts = [resolved(part, whole) for part in properties.get("anyOf", [properties])]
+            parts = [part for part in parts if part.get("type") != "null"]
+            kinds = dict.fromkeys(_KINDS[_type_of(part)] for part in parts)
+            words = [word for part in parts for word in part.get("enum", [part["const"]] if "const" in part else [])]
+            yield Setting(
+                key=key,
+                type=" or ".join(kinds),
+                default=properties.get("default"),
+                explanation=" ".join((one.description or "").split()),
+                accepted=_OF_THEIR_OWN.get(key) or accepted_values(properties, whole),
+                choices=tuple(words) if words and len(parts) == 1 else None,
+            )
 
 
 def _type_of(schema: Mapping[str, Any]) -> str:

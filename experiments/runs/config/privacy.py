@@ -82,7 +82,7 @@ class PrivacySection(ConfigSection):
     """Side in pixels of the blocks that are averaged (b), of `pixelation`; left out, 1."""
 
     @model_validator(mode="after")
-    def _of_a_randomiser(self) -> Self:
+    def _of_one_kind(self) -> Self:
         if self.randomiser is None and (idle := self.chosen(OF_RANDOMISERS)):
             raise ValueError(f"{self.named(idle)} needs a randomiser, and randomiser is left out")
         needed = ["record-epsilon"] if self.randomiser is not None else []
@@ -94,10 +94,6 @@ class PrivacySection(ConfigSection):
             raise ValueError(f"randomiser = {self.randomiser} needs {missing[0]}, which is left out")
         if self.randomiser == "pixelation" and self.record_epsilon == 0:
             raise ValueError("record-epsilon = 0 with randomiser = pixelation: accepted are positive numbers")
-        return self
-
-    @model_validator(mode="after")
-    def _of_one_kind(self) -> Self:
         if self.clipping != "adaptive" and (idle := self.chosen(OF_ADAPTIVE)):
             raise ValueError(f"{self.named(idle)} needs clipping = adaptive, and clipping is {self.clipping}")
         if self.noise != "banded" and self.bands is not None:
@@ -107,25 +103,21 @@ class PrivacySection(ConfigSection):
     @model_validator(mode="after")
     def _exactly_one_target(self) -> Self:
         if not self.private:
-            idle = [name for name in PROMISE_ONLY if name.replace("-", "_") in self.model_fields_set]
-            if idle:
-                raise ValueError(
-                    f"{self.named(idle)} given together with private = false, which promises nothing: leave out "
-                    f"{'it' if len(idle) == 1 else 'these keys'}, or private = false"
-                )
+            if idle := [name for name in PROMISE_ONLY if name.replace("-", "_") in self.model_fields_set]:
+                said = "given together with private = false, which promises nothing: leave out"
+                keys = "it" if len(idle) == 1 else "these keys"
+                raise ValueError(f"{self.named(idle)} {said} {keys}, or private = false")
             return self
         given = self.chosen(PRIVACY_TARGETS)
         if len(given) != 1:
-            raise ValueError(
-                f"{self.named(given) or 'none'} given: accepted is exactly one of {', '.join(PRIVACY_TARGETS)}"
-            )
+            accepted = ", ".join(PRIVACY_TARGETS)
+            raise ValueError(f"{self.named(given) or 'none'} given: accepted is exactly one of {accepted}")
         for detail in self.chosen(tuple(DETAILS)):
             if DETAILS[detail] not in given:
                 raise ValueError(f"{self.named([detail])} needs {DETAILS[detail]}, which is left out")
         if self.sensitivity is NoiseScaling.LOCAL and given[0] in DETAILS.values():
             raise ValueError(f"{given[0]} with sensitivity = local, noise for one pair only: accepted is global")
         if "adjacency" not in self.model_fields_set:
-            raise ValueError(
-                f"adjacency is left out: a promise names how neighbours differ, one of {', '.join(Adjacency)}"
-            )
+            kinds = ", ".join(Adjacency)
+            raise ValueError(f"adjacency is left out: a promise names how neighbours differ, one of {kinds}")
         return self

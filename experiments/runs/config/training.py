@@ -74,22 +74,17 @@ class TrainingSection(ConfigSection):
     @classmethod
     def _default_rounds(cls, values: Any) -> Any:
         """Fill in the default before the values are checked, so that a stored configuration names its rounds."""
-        given = isinstance(values, dict) and ("rounds" in values or "epochs" in values)
-        return values if given or not isinstance(values, dict) else values | {"rounds": DEFAULT_ROUNDS}
+        is_open = isinstance(values, dict) and not {"rounds", "epochs"} & values.keys()
+        return values | {"rounds": DEFAULT_ROUNDS} if is_open else values
 
     @model_validator(mode="after")
-    def _one_of_each(self) -> Self:
+    def _goes_together(self) -> Self:
         for names in _AT_MOST_ONE:
             given = self.chosen(names)
             if len(given) > 1:
                 raise ValueError(f"{self.named(given)} are both given: accepted is at most one of the two")
-        return self
-
-    @model_validator(mode="after")
-    def _of_one_strategy(self) -> Self:
-        for names, strategies in _NEEDS.items():
-            idle = self.chosen(names)
-            if idle and self.strategy not in strategies:
+        for settings, strategies in _NEEDS.items():
+            if (idle := self.chosen(settings)) and self.strategy not in strategies:
                 needed = " or ".join(strategies)
                 raise ValueError(f"{self.named(idle)} needs strategy = {needed}, and strategy is {self.strategy}")
         return self
