@@ -21,7 +21,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -108,17 +108,12 @@ def play(number: int, around: Surroundings, place: Path, draw: np.random.Generat
         if around.is_over(status, run):
             break
         if found.blows and found.blows[-1][0] == Blow.HEAD and run.exists():
-            run = _copied(run)
+            # What is there of it is copied, as from a machine that is lost to another one.
+            lost, run = run, run.with_name(f"{run.name}-copied")
+            shutil.copytree(lost, run)
+            shutil.rmtree(lost)
     found.seconds = time.monotonic() - began
     return found, run
-
-
-def _copied(run: Path) -> Path:
-    """Copy what is there of a run, as from a machine that is lost to another one, and return where it is now."""
-    place = run.with_name(f"{run.name}-copied")
-    shutil.copytree(run, place)
-    shutil.rmtree(run)
-    return place
 
 
 def _watched(
@@ -180,16 +175,6 @@ def is_identical(one: Path, other: Path) -> bool:
 
 
 @contextmanager
-def _hosts_or_none() -> Iterator[Sequence[Host]]:
-    """Make a host for every worker, or none where that cannot be done."""
-    try:
-        with other_hosts(WORKERS) as hosts:
-            yield hosts
-    except NoHostsError:
-        yield ()
-
-
-@contextmanager
 def _ends_at_sigterm() -> Iterator[None]:
     """Unwind the block at SIGTERM as at Ctrl-C, so that hosts and directories are taken away."""
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
@@ -216,12 +201,10 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
     out.mkdir(parents=True, exist_ok=True)
     notes, deadline = out / "chaos.jsonl", time.monotonic() + 60 * minutes
     known = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
-    with (
-        _ends_at_sigterm(),
-        TemporaryDirectory(prefix="chaos-") as scratch,
-        _hosts_or_none() as hosts,
-        nothing_outlives(),
-    ):
+    with _ends_at_sigterm(), TemporaryDirectory(prefix="chaos-") as scratch, ExitStack() as stack, nothing_outlives():
+        hosts: Sequence[Host] = ()  # one for every worker, where that can be done
+        with suppress(NoHostsError):
+            hosts = stack.enter_context(other_hosts(WORKERS))
         place, secret = Path(scratch), int(np.random.default_rng([seed, 1]).integers(2**62, 2**63))
         (place / "audit.toml").write_text(AUDIT.replace("SEED", str(secret)))
         command = [*COMMAND, str(place / "audit.toml"), "--out", str(place / "alone"), "--engine", "local"]
@@ -258,15 +241,16 @@ def main() -> None:
     chosen = parser.parse_args()
     known = campaign(chosen.out, chosen.kills, chosen.seed, chosen.minutes)
     blows = [(kind, batches) for one in known for kind, batches in one["blows"]]
-    counts = {"runs": f"{len(known)}"}
-    counts |= {kind: f"{count}" for kind, count in sorted(Counter(kind for kind, _ in blows).items())}
-    counts["kills and partitions"] = f"{len(blows)}"
-    counts["of these when finished batches existed"] = f"{sum(batches > 0 for _, batches in blows)}"
-    counts["identical results"] = f"{sum(one['identical'] for one in known)} of {len(known)}"
-    counts |= {name: f"{sum(one[name] for one in known)}" for name in ("lost", "hangs", "orphans", "secrets")}
     table = table_of(("what", "count"), "Kills and partitions", ("what", "count"))
-    for row in counts.items():
-        table.add_row(*row)
+    for row in (
+        ("runs", len(known)),
+        *sorted(Counter(kind for kind, _ in blows).items()),
+        ("kills and partitions", len(blows)),
+        ("of these when finished batches existed", sum(batches > 0 for _, batches in blows)),
+        ("identical results", f"{sum(one['identical'] for one in known)} of {len(known)}"),
+        *((name, sum(one[name] for one in known)) for name in ("lost", "hangs", "orphans", "secrets")),
+    ):
+        table.add_row(*map(str, row))
     Console(markup=False).print(table)
 
 

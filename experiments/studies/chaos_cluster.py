@@ -45,14 +45,6 @@ class Blow(StrEnum):
     SUPERLINK = "SuperLink killed"
 
 
-class Driver(Protocol):
-    """A process that plays a run, or looks on while another one does."""
-
-    def kill(self) -> None:
-        """Kill it."""
-        ...
-
-
 class Surroundings(Protocol):
     """Where runs are played, and what may befall it."""
 
@@ -61,7 +53,6 @@ class Surroundings(Protocol):
 
     def stand(self) -> None:
         """Start what has died, and let hosts that were cut off back in."""
-        ...
 
     def command(self, config: Path, run: Path) -> list[str]:
         """Return the command that plays a run, or the rest of it.
@@ -71,21 +62,18 @@ class Surroundings(Protocol):
         config, run
             File of its configuration, and its directory.
         """
-        ...
 
-    def strike(self, blow: Blow, draw: np.random.Generator, driver: Driver) -> bool:
+    def strike(self, blow: Blow, draw: np.random.Generator, driver: subprocess.Popen[bytes]) -> bool:
         """Let something happen, and return whether there was anybody to suffer it.
 
         Parameters
         ----------
         blow, draw, driver
-            What happens, what chooses the victim, and the command that plays the run.
+            What happens, what chooses the victim, and the process that plays the run, or looks on while another does.
         """
-        ...
 
     def left_of(self, driver: int) -> int:
         """Return how many processes of a run that has ended are left, after a while."""
-        ...
 
     def is_over(self, status: int, run: Path) -> bool:
         """Return whether a run is finished.
@@ -95,11 +83,9 @@ class Surroundings(Protocol):
         status, run
             With which its command ended, and its directory.
         """
-        ...
 
     def fall(self) -> None:
         """End everything."""
-        ...
 
 
 def kill_one(found: Sequence[psutil.Process], draw: np.random.Generator) -> bool:
@@ -132,12 +118,10 @@ class Cluster(Surroundings):
         return f"{self._hosts[0].gateway if self._hosts else '127.0.0.1'}:{self._port}"
 
     def command(self, config: Path, run: Path) -> list[str]:
-        """Return the command that plays a run, or the rest of it."""
         resume = ["--resume"] if RunDirectory(run).is_begun else []
         return [*COMMAND, str(config), "--out", str(run), "--ray-address", self.address, *resume]
 
     def is_over(self, status: int, run: Path) -> bool:
-        """Return whether a run is finished, as the status of its command says."""
         return status == 0
 
     def stand(self) -> None:
@@ -154,10 +138,8 @@ class Cluster(Surroundings):
             until(lambda: bool(self._gcs()), 30.0)
             time.sleep(2.0)
         for number in range(WORKERS):
-            if number not in self.workers or self._is_dead(self.workers[number]):
-                self._start_worker(number)
-        for number, host in enumerate(self._hosts):
-            if host.is_cut_off:
+            is_cut_off = bool(self._hosts) and self._hosts[number].is_cut_off
+            if number not in self.workers or is_cut_off or self._is_dead(self.workers[number]):
                 self._start_worker(number)
 
     def _start_worker(self, number: int) -> None:
@@ -176,19 +158,17 @@ class Cluster(Surroundings):
         return subprocess.Popen(command, env=self.environment, stdout=quiet, stderr=quiet, start_new_session=True)
 
     def fall(self) -> None:
-        """End everything."""
         for process in (*self.workers.values(), *([self.head] if self.head else [])):
             end(process)
         self.workers, self.head = {}, None
 
-    def strike(self, blow: Blow, draw: np.random.Generator, driver: Driver) -> bool:
-        """Let something happen, and return whether there was anybody to suffer it."""
+    def strike(self, blow: Blow, draw: np.random.Generator, driver: subprocess.Popen[bytes]) -> bool:
         match blow:
             case Blow.DRIVER:
                 driver.kill()
                 return True
             case Blow.ACTOR:
-                found = [one for node in self._nodes() for one in _below(node, "ray::ClientProcess")]
+                found = self._clients()
             case Blow.RAYLET:
                 found = [one for node in self.workers.values() for one in _below(node, "raylet/raylet")]
             case Blow.GCS:
@@ -210,7 +190,10 @@ class Cluster(Surroundings):
     def left_of(self, driver: int) -> int:
         """Return how many client processes and helpers a driver that has ended leaves behind, after a while."""
         until(lambda: not self._clients(), SECONDS_TO_VANISH)
-        return len(self._clients()) + (1 if psutil.pid_exists(driver) and not _is_zombie(driver) else 0)
+        is_alive = False
+        with suppress(psutil.Error):
+            is_alive = psutil.Process(driver).status() != psutil.STATUS_ZOMBIE
+        return len(self._clients()) + is_alive
 
     def _clients(self) -> list[psutil.Process]:
         return [one for node in self._nodes() for one in _below(node, "ray::ClientProcess")]
@@ -234,12 +217,6 @@ def _below(process: subprocess.Popen[bytes], words: str = "") -> list[psutil.Pro
                 if words in " ".join(one.cmdline()) and one.status() != psutil.STATUS_ZOMBIE:
                     found.append(one)
     return found
-
-
-def _is_zombie(pid: int) -> bool:
-    with suppress(psutil.Error):
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    return True
 
 
 def kill(process: psutil.Process) -> None:

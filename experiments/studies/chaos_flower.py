@@ -1,6 +1,7 @@
 """Flower's own command, `flwr run`, whose SuperLink, app and client processes are killed."""
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import numpy as np
 import psutil
 
 from experiments.runs.run_directory import RunDirectory
-from experiments.studies.chaos_cluster import SECONDS_TO_VANISH, Blow, Driver, Surroundings, kill, kill_one, until
+from experiments.studies.chaos_cluster import SECONDS_TO_VANISH, Blow, Surroundings, kill, kill_one, until
 
 ROOT = Path(__file__).parents[2]
 SECONDS_TO_END = 180.0
@@ -42,15 +43,11 @@ class FlowerCommand(Surroundings):
         """Do nothing: the command starts what it needs."""
 
     def command(self, config: Path, run: Path) -> list[str]:
-        """Return the command that plays a run, or the rest of it, and looks on."""
         size = f"num-supernodes={self._clients} client-resources-num-cpus=1"
-        chosen = f'config="{config}" out="{run}"'
-        return [
-            str(_BIN / "flwr"), "run", str(ROOT), "--stream", "--federation-config", size, "--run-config", chosen,
-        ]  # fmt: skip
+        words = ("--stream", "--federation-config", size, "--run-config", f'config="{config}" out="{run}"')
+        return [str(_BIN / "flwr"), "run", str(ROOT), *words]
 
-    def strike(self, blow: Blow, draw: np.random.Generator, driver: Driver) -> bool:
-        """Let something happen, and return whether there was anybody to suffer it."""
+    def strike(self, blow: Blow, draw: np.random.Generator, driver: subprocess.Popen[bytes]) -> bool:
         match blow:
             case Blow.SUPERLINK:
                 found = self._running("flower-superlink")
@@ -78,7 +75,6 @@ class FlowerCommand(Surroundings):
         return RunDirectory(run).summary.exists()
 
     def fall(self) -> None:
-        """End everything."""
         for _ in range(3):  # what is killed last may have started something
             for one in self._running():
                 kill(one)

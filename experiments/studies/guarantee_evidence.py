@@ -31,19 +31,10 @@ _GENERATOR_SEED = 5
 
 
 @dataclass(frozen=True)
-class Theory:
-    """What the log-odds are held against."""
-
-    # Releases whose log-odds have a law that is known exactly; None where only the scores of single rounds do.
-    events: tuple[ReleaseEvent, ...] | None
-    said: str  # which these are, in words
-
-
-@dataclass(frozen=True)
 class ShownLoss:
     """What a combination showed whose log-odds are the exact likelihood ratio."""
 
-    theory: Theory  # what it was held against
+    theory: str  # what it was held against, in words
     scores_p: float  # Kolmogorov-Smirnov p-value of the noise along the record's direction against N(0, 1)
     law_p: float | None  # that of the final log-odds against their law; None without a law
     # `advantage`, `advantage_error`, `advantage_exact`: from beliefs, with its standard error; and by theory, None
@@ -137,14 +128,10 @@ def evidence_of(plan: AuditPlan, contents: RunContents) -> Evidence:
 
     Parameters
     ----------
-    plan
-        What was to be done.
-    contents
-        The finished run.
+    plan, contents
+        What was to be done, and the finished run.
     """
-    if plan.public.law.weighs_exactly:
-        return _found(plan, contents.run)
-    return _scored(plan, contents)
+    return _found(plan, contents.run) if plan.public.law.weighs_exactly else _scored(plan, contents)
 
 
 def _scored(plan: AuditPlan, contents: RunContents) -> Scored:
@@ -173,7 +160,7 @@ def _scored(plan: AuditPlan, contents: RunContents) -> Scored:
 
 def _found(plan: AuditPlan, run: FinishedRun) -> ShownLoss:
     assert plan.guarantee is not None, "every combination promises something"
-    measured, theory = run.measured, _theory_of(plan, run)
+    measured, (events, theory) = run.measured, _theory_of(plan, run)
     advantage = advantage_from_beliefs(run.log_odds, _CONFIDENCE)
     adjacency, claim = plan.public.law.adjacency, plan.guarantee.claim
     along, across = record_squares(measured), total_squares(measured)
@@ -183,14 +170,13 @@ def _found(plan: AuditPlan, run: FinishedRun) -> ShownLoss:
     is_mixture = plan.public.law.is_sampled and not plan.public.standpoint.sees_participation
     lowest = meter if is_mixture else along
     highest_ratio = math.sqrt(lowest.value / chi_square_quantile(1 - _CONFIDENCE, lowest.freedom))
-    exact = None if theory.events is None else PrivacyProfile(theory.events, adjacency).advantage()
     return ShownLoss(
         theory=theory,
         scores_p=float(kstest(measured.used_innovations, "norm").pvalue),
-        law_p=None if theory.events is None else _law_p(run, theory.events, adjacency),
+        law_p=None if events is None else _law_p(run, events, adjacency),
         advantage=advantage.mean,
         advantage_error=advantage.standard_error,
-        advantage_exact=exact,
+        advantage_exact=None if events is None else PrivacyProfile(events, adjacency).advantage(),
         meter=(meter.ratio, *ratio_interval(meter, _CONFIDENCE)),
         meter_p=_two_sided(meter),
         epsilon=claim.profile.epsilon(claim.delta),
@@ -199,8 +185,12 @@ def _found(plan: AuditPlan, run: FinishedRun) -> ShownLoss:
     )
 
 
-def _theory_of(plan: AuditPlan, run: FinishedRun) -> Theory:
-    """Return what the log-odds of a run are to be held against, from the sensitivities that it really had."""
+def _theory_of(plan: AuditPlan, run: FinishedRun) -> tuple[tuple[ReleaseEvent, ...] | None, str]:
+    """Return what the log-odds of a run are to be held against, from the sensitivities that it really had.
+
+    These are releases whose log-odds have a law that is known exactly, None where only the scores of single rounds do,
+    and which they are, in words.
+    """
     assert plan.guarantee is not None, "every combination promises something"
     law, standpoint, events = plan.public.law, plan.public.standpoint, plan.guarantee.claim.events
     z, signal = effective_noise_multiplier(law.noise, standpoint), run.signal
@@ -209,13 +199,13 @@ def _theory_of(plan: AuditPlan, run: FinishedRun) -> Theory:
     if law.is_sampled:
         used = signal[signal > 0] if standpoint.sees_participation else signal
         if not np.allclose(used * z, 1.0, rtol=0, atol=_SAME):
-            return Theory(None, "scores alone: the sensitivities are not the largest")
+            return None, "scores alone: the sensitivities are not the largest"
         if not equal_bits:
-            return Theory(events, "the promise's law")
+            return events, "the promise's law"
         if standpoint.sees_participation:
             seen = SampledGaussianRelease(z, law.sampling_rate, plan.public.rounds, seen=True)
-            return Theory((seen,), "the law of the sums, both bits being equal")
-        return Theory(None, "scores alone: equal bits tell who takes part")
+            return (seen,), "the law of the sums, both bits being equal"
+        return None, "scores alone: equal bits tell who takes part"
     mu = np.sqrt(np.square(signal).sum(axis=1))
     promised = PrivacyProfile(events, law.adjacency).gaussian_mu
     assert promised is not None, "releases without sampling are Gaussian"
@@ -223,11 +213,11 @@ def _theory_of(plan: AuditPlan, run: FinishedRun) -> Theory:
         # Every update is longer than the norm, so in each round in which the sums differ the bits do, by 1/2.
         mu = np.hypot(mu, np.sqrt((signal > 0).sum(axis=1)) * law.bit_sensitivity / law.bit_sigma)
     if np.ptp(mu) > _SAME * mu.mean():
-        return Theory(None, "scores alone: the sensitivities differ from world to world")
+        return None, "scores alone: the sensitivities differ from world to world"
     if abs(mu.mean() / promised - 1) < _SAME:
-        return Theory(events, "the promise's law")
+        return events, "the promise's law"
     share = float(mu.mean() / promised)
-    return Theory((GaussianRelease(1.0, 1 / float(mu.mean())),), f"the law at {share:.3f} of the promised mu")
+    return (GaussianRelease(1.0, 1 / float(mu.mean())),), f"the law at {share:.3f} of the promised mu"
 
 
 def _law_p(run: FinishedRun, events: tuple[ReleaseEvent, ...], adjacency: Adjacency) -> float:

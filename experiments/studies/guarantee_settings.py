@@ -113,14 +113,10 @@ class Combination:
         """Whether view and optimizer are the usual ones."""
         return self == self.usual
 
-    def sections(self) -> Iterator[Sections]:
+    def sections(self) -> tuple[Sections, ...]:
         """Return what the parts set in a configuration."""
-        yield STRATEGY[self.strategy]
-        yield PARTICIPATION[self.participation]
-        yield NOISE[self.noise]
-        yield CLIPPING[self.clipping]
-        yield ADVERSARY[self.adversary]
-        yield RELEASE[self.release]
+        law = (STRATEGY[self.strategy], PARTICIPATION[self.participation], NOISE[self.noise], CLIPPING[self.clipping])
+        return (*law, ADVERSARY[self.adversary], RELEASE[self.release])
 
 
 COLUMNS = {
@@ -195,13 +191,6 @@ def plan_of(combination: Combination, records: Path, worlds: int, seed: int, tar
     InputError
         If the combination is refused, with the reason.
     """
-    config = parse_config(_settings(combination, records, worlds, seed, target))
-    return resolve(config, _opposite_pair(config))
-
-
-def _settings(
-    combination: Combination, records: Path, worlds: int, seed: int, target: dict[str, float]
-) -> dict[str, Any]:
     unit, relation = combination.adjacency.unit, combination.adjacency.relation
     # A client of one record has a twin, and updates of the same direction in all rounds, as correlated noise needs.
     is_single = relation is Relation.REPLACE or combination.noise in ("tree", "banded")
@@ -211,13 +200,8 @@ def _settings(
         "data": {"name": "npz", "path": str(records), "records": count, "clients": CLIENTS, "test-records": 10},
         "model": {"name": "logistic"},
         "training": training,
-        "privacy": {
-            "delta": 0.01,
-            "clipping-norm": _CLIPPING,
-            "accountant": "pld",
-            "adjacency": str(combination.adjacency),
-        }
-        | target,
+        "privacy": target
+        | {"delta": 0.01, "clipping-norm": _CLIPPING, "accountant": "pld", "adjacency": str(combination.adjacency)},
         "audit": {"worlds": worlds, "epsilon-star": False, "membership": False, "evaluate-every": ROUNDS},
         "run": {"seed": seed, "worlds-per-batch": min(worlds, 1000), "keep-releases": 0, "keep-final-models": False},
     }
@@ -227,7 +211,8 @@ def _settings(
     rate = training.pop("rate", None)
     if rate is not None:
         training["sampling-rate" if combination.strategy == "dp-fedsgd" else "client-sampling-rate"] = rate
-    return sections
+    config = parse_config(sections)
+    return resolve(config, _opposite_pair(config))
 
 
 def _opposite_pair(config: RunConfig) -> NeighbourPair | None:
@@ -235,16 +220,12 @@ def _opposite_pair(config: RunConfig) -> NeighbourPair | None:
     adjacency = config.privacy.adjacency
     if adjacency.relation is Relation.ADD_REMOVE:
         return None
-    split = select_records(
-        load_source(data_spec(config.data)), config.data.records, config.data.test_records, config.data.seed
-    )
+    data = config.data
+    split = select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)
     match adjacency.unit:
         case Unit.RECORD:
-            return next(
-                NeighbourPair(index, twin)
-                for index in range(len(split.inside))
-                if (twin := _twin(split, index)) is not None
-            )
+            twins = ((index, _twin(split, index)) for index in range(len(split.inside)))
+            return next(NeighbourPair(index, twin) for index, twin in twins if twin is not None)
         case Unit.CLIENT:
             return _replaced_client(config, split)
         case _:
@@ -254,8 +235,7 @@ def _opposite_pair(config: RunConfig) -> NeighbourPair | None:
 def _twin(split: Split, index: int) -> int | None:
     """Return the position outside D of the record that has the same features; None where it is in D."""
     assert split.outside is not None
-    same = (split.outside.features == split.inside.features[index]).all(axis=1)
-    found = np.flatnonzero(same)
+    found = np.flatnonzero((split.outside.features == split.inside.features[index]).all(axis=1))
     return int(found[0]) if len(found) else None
 
 

@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import assert_never
 
 import numpy as np
-import pandas as pd
 import torch
 from rich.box import SIMPLE
 from rich.console import Console
@@ -111,16 +110,14 @@ def audits_of(run: FinishedRun, worlds: int) -> Iterator[FinishedRun]:
         The run, and how many worlds an audit has.
     """
     numbers = run.tables.worlds["world"].to_numpy()
+    tables = {one.name: getattr(run.tables, one.name) for one in fields(RunTables)}
     for start in range(0, len(numbers) - worlds + 1, worlds):
-        yield replace(run, tables=_of_worlds(run.tables, numbers[start : start + worlds].tolist()))
-
-
-def _of_worlds(tables: RunTables, chosen: list[int]) -> RunTables:
-    parts: dict[str, pd.DataFrame | None] = {}
-    for field in fields(tables):
-        table: pd.DataFrame | None = getattr(tables, field.name)
-        parts[field.name] = None if table is None else table[table["world"].isin(chosen)].reset_index(drop=True)
-    return RunTables(**parts)  # type: ignore[arg-type]
+        chosen = numbers[start : start + worlds]
+        parts = {
+            name: None if table is None else table[table["world"].isin(chosen)].reset_index(drop=True)
+            for name, table in tables.items()
+        }
+        yield replace(run, tables=RunTables(**parts))  # type: ignore[arg-type]
 
 
 def verdict_of(run: FinishedRun) -> Verdict:
@@ -173,26 +170,19 @@ def holm(p_values: Floats) -> Floats:
 
 def _corrected_tests(rows: Sequence[CombinationRow]) -> list[tuple[str, float, float]]:
     """Return every test by name with its p-value, before and after correction for their number."""
-    named = [
-        (f"{row.combination}: {name}", p)
-        for row in rows
-        if row.found is not None
-        for name, p in row.found.p_values().items()
-    ]
-    corrected = holm(np.array([p for _, p in named])) if named else np.empty(0)
-    return [(name, p, float(after)) for (name, p), after in zip(named, corrected, strict=True)]
+    found = [(row.combination, row.found.p_values()) for row in rows if row.found is not None]
+    named = {f"{combination}: {name}": p for combination, p_values in found for name, p in p_values.items()}
+    corrected = holm(np.array(list(named.values())))
+    return [(name, p, float(after)) for (name, p), after in zip(named.items(), corrected, strict=True)]
 
 
 def problems(rows: Sequence[CombinationRow]) -> list[str]:
     """Return what contradicts theory, all tests together at level `ALARM`."""
-    found_wrong = [
-        f"{name} contradicts theory, p {p:.2g}, corrected {after:.2g}"
-        for name, p, after in _corrected_tests(rows)
-        if after <= ALARM
-    ]
+    said = "{} contradicts theory, p {:.2g}, corrected {:.2g}"
+    found_wrong = [said.format(*test) for test in _corrected_tests(rows) if test[-1] <= ALARM]
     found_wrong += [f"{row.combination} is accused too often" for row in rows if row.is_accused]
     return found_wrong + [
-        f"{row.combination}: {problem}" for row in rows if row.found is not None for problem in row.found.problems()
+        f"{row.combination}: {problem}" for row in rows if row.found for problem in row.found.problems()
     ]
 
 
@@ -203,11 +193,9 @@ def _in_short(rows: Sequence[CombinationRow]) -> str:
         return "nothing was played"
     name, p, after = min(tests, key=lambda test: test[1])
     lines = [f"{len(found)} combinations, {len(tests)} tests; smallest p {p:.2g}, corrected {after:.2g}: {name}"]
-    weighed = [one for one in found if isinstance(one, ShownLoss)]
-    if weighed:
+    if weighed := [one for one in found if isinstance(one, ShownLoss)]:
         off = max((abs(one.advantage_z) for one in weighed if one.advantage_z is not None), default=0.0)
-        meters = [one.meter[0] for one in weighed]
-        shares = [one.share for one in weighed]
+        meters, shares = [one.meter[0] for one in weighed], [one.share for one in weighed]
         lines.append(
             f"advantages within {off:.1f} standard errors of theory, noise meters {min(meters):.4f} to "
             f"{max(meters):.4f}, lower bounds at {min(shares):.0%} to {max(shares):.0%} of epsilon"
@@ -259,35 +247,21 @@ def _listed(values: frozenset[str], every: tuple[str, ...]) -> str:
 
 
 def _cells(found: Evidence) -> tuple[str, ...]:
+    bound = f"{found.lower_bound:.3f} ({found.share:.0%})"
     match found:
         case ShownLoss():
-            exact, z, (ratio, low, high) = found.advantage_exact, found.advantage_z, found.meter
-            return (
-                str(found.worlds),
-                found.theory.said,
-                f"{found.scores_p:.3f}",
-                "" if found.law_p is None else f"{found.law_p:.3f}",
-                f"{found.advantage:.4f}",
-                "" if exact is None else f"{exact:.4f}",
-                "" if z is None else f"{z:+.1f}",
-                f"{ratio:.4f} ({low:.4f} to {high:.4f})",
-                f"{found.epsilon:.3f}",
-                f"{found.lower_bound:.3f} ({found.share:.0%})",
-            )
+            law, exact, z = found.law_p, found.advantage_exact, found.advantage_z
+            ratio, low, high = found.meter
+            tested = (f"{found.scores_p:.3f}", "" if law is None else f"{law:.3f}", f"{found.advantage:.4f}")
+            expected = ("" if exact is None else f"{exact:.4f}", "" if z is None else f"{z:+.1f}")
+            meter = f"{ratio:.4f} ({low:.4f} to {high:.4f})"
+            return (str(found.worlds), found.theory, *tested, *expected, meter, f"{found.epsilon:.3f}", bound)
         case Scored():
-            counted = max(zip(found.epsilon_rdp, found.epsilon_opacus, strict=True))
-            return (
-                str(found.worlds),
-                _NO_RATIO,
-                _NO_RATIO,
-                _NO_RATIO,
-                f"{found.advantage:.4f} ({found.advantage_low:.4f} to {found.advantage_high:.4f})",
-                f"at most {found.advantage_most:.4f}",
-                f"{norm.isf(found.advantage_p):+.1f}",
-                _NO_RATIO,
-                f"{found.epsilon:.3f}; rdp {counted[0]:.3f}, Opacus {counted[1]:.3f}",
-                f"{found.lower_bound:.3f} ({found.share:.0%})",
-            )
+            rdp, opacus = max(zip(found.epsilon_rdp, found.epsilon_opacus, strict=True))
+            advantage = f"{found.advantage:.4f} ({found.advantage_low:.4f} to {found.advantage_high:.4f})"
+            most = (f"at most {found.advantage_most:.4f}", f"{norm.isf(found.advantage_p):+.1f}")
+            epsilons = f"{found.epsilon:.3f}; rdp {rdp:.3f}, Opacus {opacus:.3f}"
+            return (str(found.worlds), *[_NO_RATIO] * 3, advantage, *most, _NO_RATIO, epsilons, bound)
         case _:
             assert_never(found)
 

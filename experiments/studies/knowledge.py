@@ -99,8 +99,11 @@ def compare(comparison: KnowledgeComparison, worlds: int, seed: int = 77) -> Com
             _seen_from(plan_of(one, records, worlds, seed, target), comparison.colluders, place)
             for place, one in enumerate((comparison.more, comparison.less))
         )
-        one = _played(more, directory / "more")
-        other = _played(less, directory / "less") if comparison.subtracts else _without_own(more, directory / "more")
+        one = run_audit(more, directory / "more", Engine.LOCAL, with_report=False).run.log_odds
+        if comparison.subtracts:
+            other = run_audit(less, directory / "less", Engine.LOCAL, with_report=False).run.log_odds
+        else:
+            other = _without_own(more, directory / "more")
     right, less_right = chance_of_being_right(one), chance_of_being_right(other)
     both = [mean_interval(right - less_right, level, -0.5, 0.5) for level in (_CONFIDENCE, _ALARM)]
     return Compared(comparison, float(right.mean()), float(less_right.mean()), both[0], both[1].high)
@@ -114,10 +117,6 @@ def _seen_from(plan: AuditPlan, colluders: tuple[int, int] | None, place: int) -
     audit = config.audit.model_copy(update={"colluders": colluders[place]})
     public = replace(plan.public, standpoint=Standpoint(colluders=colluders[place]))
     return replace(plan, config=config.model_copy(update={"audit": audit}), public=public)
-
-
-def _played(plan: AuditPlan, directory: Path) -> Floats:
-    return run_audit(plan, directory, Engine.LOCAL, with_report=False).run.log_odds
 
 
 def _without_own(plan: AuditPlan, directory: Path) -> Floats:
