@@ -68,6 +68,10 @@ def compared(package: str, comparison: PackageComparison, trained: Trained, thei
     ours = comparison.scores(trained)
     attacked = ~np.isnan(ours).any(axis=1)
     ours, other, is_in = ours[attacked], theirs[attacked], trained.is_in[attacked]
+    apart = None
+    if comparison.equal is not None:
+        equal = comparison.equal(trained)[attacked]
+        apart = float((np.abs(equal - other) / (1 + np.maximum(np.abs(equal), np.abs(other)))).max())
     areas = np.array([[roc_auc_score(coins, one[w]) for one in (ours, other)] for w, coins in enumerate(is_in)])
     return AttackRow(
         package,
@@ -75,12 +79,8 @@ def compared(package: str, comparison: PackageComparison, trained: Trained, thei
         ours=float(areas[:, 0].mean()),
         theirs=float(areas[:, 1].mean()),
         error=float(areas[:, 0].std(ddof=1) / np.sqrt(len(areas))),
-        apart=None if comparison.equal is None else _apart(comparison.equal(trained)[attacked], other),
+        apart=apart,
     )
-
-
-def _apart(one: Floats, other: Floats) -> float:
-    return float((np.abs(one - other) / (1 + np.maximum(np.abs(one), np.abs(other)))).max())
 
 
 def compare(

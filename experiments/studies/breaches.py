@@ -47,9 +47,10 @@ class BreachStudy:
     by_test: tuple[tuple[str, int], ...]
 
     @property
-    def best(self) -> str:
-        """The tests that found it, the three most frequent."""
-        return ", ".join(f"{name} {count}" for name, count in self.by_test[:3])
+    def row(self) -> tuple[str, int, int, str, str]:
+        """Its name, runs, in how many it was found, the three tests that found it most often, and a remark."""
+        best = ", ".join(f"{name} {count}" for name, count in self.by_test[:3])
+        return self.breach.name, self.runs, self.found, best, self.breach.below
 
     @property
     def expected(self) -> int:
@@ -71,13 +72,9 @@ def study_breach(breach: Breach, play_run: Play, runs: Iterable[int]) -> BreachS
     breach, play_run, runs
         The breach, what plays the run of a number, and the numbers.
     """
-    counts, found, played = Counter[str](), 0, 0
-    for number in runs:
-        broken = _found_by(breach, play_run(number))
-        counts.update(broken)
-        found += bool(broken)
-        played += 1
-    return BreachStudy(breach, played, found, tuple(counts.most_common()))
+    broken = [_found_by(breach, play_run(number)) for number in runs]
+    counts = Counter(name for names in broken for name in names)
+    return BreachStudy(breach, len(broken), sum(map(bool, broken)), tuple(counts.most_common()))
 
 
 def _found_by(breach: Breach, measured: Measured) -> list[str]:
@@ -92,7 +89,7 @@ def synthetic_run(breach: Breach, number: int) -> Measured:
     Parameters
     ----------
     breach, number
-        The breach, and the number that seeds the run.
+        The breach, and what seeds the run.
     """
     tensors = (("weight", breach.parameters - 10), ("bias", 10))
     return play(np.random.default_rng((1, number)), NoiseSetting(tensors, breach.worlds), breach)
@@ -104,14 +101,9 @@ def real_run(breach: Breach, number: int) -> Measured:
     Parameters
     ----------
     breach, number
-        The breach, and the number that seeds the run.
+        The breach, and what seeds the run.
     """
     return measured_run(breach_plan(number + 1), parties_of(breach))
-
-
-def _frame(studies: list[BreachStudy], kind: str) -> pd.DataFrame:
-    rows = [(one.breach.name, kind, one.runs, one.found, one.best, one.breach.below) for one in studies]
-    return pd.DataFrame(rows, columns=["breach", "federations", "runs", "found", "found_by", "remark"])
 
 
 def main() -> None:
@@ -131,12 +123,12 @@ def main() -> None:
             continue
         found = [study_breach(one, partial(run, one), range(count)) for one in track(breaches, f"{kind} federations")]
         columns = ("breach", "runs", "found", "found by", "remark")
-        table = table_of(columns, f"Breaches by {kind} federations", columns)
-        for one in found:
-            table.add_row(one.breach.name, str(one.runs), str(one.found), one.best, one.breach.below)
-        console.print(table)
+        rows = [[*map(str, one.row)] for one in found]
+        console.print(table_of(columns, f"Breaches by {kind} federations", columns, rows))
         problems += [f"{kind}: {problem}" for study in found for problem in study.problems(least)]
-        frames.append(_frame(found, kind))
+        frame = pd.DataFrame([one.row for one in found], columns=[name.replace(" ", "_") for name in columns])
+        frame.insert(1, "federations", kind)
+        frames.append(frame)
         if options.out is not None:
             options.out.mkdir(parents=True, exist_ok=True)
             with whole_file(options.out / "breaches.csv") as file:

@@ -5,7 +5,7 @@ import sys
 import tempfile
 import time
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from shutil import which
 from statistics import median
@@ -51,18 +51,22 @@ def named(names: str | None, known: Mapping[str, T], what: str) -> list[T]:
     return [known[name] for name in wanted]
 
 
-def table_of(columns: Sequence[str], title: str | None = None, words: Sequence[str] = ()) -> Table:
-    """Return an empty table.
+def table_of(
+    columns: Sequence[str], title: str | None = None, words: Sequence[str] = (), rows: Iterable[Sequence[str]] = ()
+) -> Table:
+    """Return a table.
 
     Parameters
     ----------
-    columns, title, words
-        Names of its columns, what stands above it, and the columns of words, which stand at the left, as numbers do at
-        the right.
+    columns, title, words, rows
+        Names of its columns, what stands above it, the columns of words, which stand at the left, as numbers do at the
+        right, and its rows, as far as they are known.
     """
     table = Table(title=title)
     for column in columns:
         table.add_column(column, justify="left" if column in words else "right")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

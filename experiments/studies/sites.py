@@ -119,8 +119,8 @@ def main() -> None:
     parser.add_argument("--worlds", type=int, default=400, help="trainings for each line (%(default)s)")
     asked, console, problems = parser.parse_args(), Console(width=140), list[str]()
     data = FEMNIST if asked.data_dir is None else FEMNIST | {"data-dir": asked.data_dir}
-    columns: tuple[str, ...] = ("epsilon", "attack", "AUC", "allowed")
-    table = table_of(columns, words=columns)
+    attacks, questions = ("epsilon", "attack", "AUC", "allowed"), ("epsilon", "question", "right", "chance", "allowed")
+    table = table_of(attacks, words=attacks)
     for epsilon in EPSILONS:
         found = who_took_part(data, epsilon, asked.worlds)
         for name, one in found.achieved.items():
@@ -130,8 +130,7 @@ def main() -> None:
             if largest is not None and auc.low > largest:
                 problems.append(f"{name} has more than the largest AUC at epsilon {epsilon}")
     console.print(table)
-    columns = ("epsilon", "question", "right", "chance", "allowed")
-    table = table_of(columns, words=columns)
+    table = table_of(questions, words=questions)
     for epsilon in filter(None, EPSILONS):
         answers = what_it_holds(data, epsilon, asked.worlds)
         for question, answer in zip(("who", "which classes"), answers, strict=True):
