@@ -16,9 +16,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -90,24 +91,11 @@ class TrainedFederation:
         )
 
 
-@dataclass
-class MeasuredSeconds:
+class MeasuredSeconds(NamedTuple):
     """What a way took: seconds before its second round, less one round, and of each later round."""
 
-    start_up: list[float] = field(default_factory=list)
-    rounds: list[float] = field(default_factory=list)
-
-    def note(self, began: float, over: list[float]) -> None:
-        """Take note of a run by when it began and when its rounds were over.
-
-        Parameters
-        ----------
-        began, over
-            When that was, in seconds of the same clock.
-        """
-        lasted = np.diff(over).tolist()
-        self.start_up.append(over[0] - began - median(lasted))
-        self.rounds += lasted
+    start_up: list[float]
+    rounds: list[float]
 
 
 def _ours(federation: TrainedFederation, engine: Engine, worlds: int) -> list[float]:
@@ -178,12 +166,15 @@ WAYS: dict[str, tuple[int, Callable[[TrainedFederation], list[float]]]] = {
 
 def _measured(federation: TrainedFederation, ways: list[str], repeat: int) -> dict[str, MeasuredSeconds]:
     """Let the ways take turns."""
-    found = {way: MeasuredSeconds() for way in ways}
+    found = {way: MeasuredSeconds([], []) for way in ways}
     for _ in range(repeat):
-        for way in ways:
+        for way, (start_up, rounds) in found.items():
             began = time.monotonic()
-            found[way].note(began, WAYS[way][1](federation))
-            told = f"{way}: a round {median(found[way].rounds):.3f} s, start-up {found[way].start_up[-1]:.1f} s"
+            over = WAYS[way][1](federation)
+            lasted = np.diff(over).tolist()
+            start_up.append(over[0] - began - median(lasted))
+            rounds += lasted
+            told = f"{way}: a round {median(rounds):.3f} s, start-up {start_up[-1]:.1f} s"
             print(told, file=sys.stderr, flush=True)
     return found
 
@@ -222,17 +213,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         path, cohort = Path(scratch) / "random.npz", min(50, options.clients - 1)
         rounds = options.rounds or (5 if few else 12)
-        federation = TrainedFederation(
-            path, options.clients, options.records, cohort, rounds, usable_cores(), options.pfl
-        )
-        _write_records(federation)
+        sizes = (options.clients, options.records, cohort, rounds)
+        federation = TrainedFederation(path, *sizes, usable_cores(), options.pfl)
+        source, count = np.random.default_rng(0), options.clients * options.records + _OTHERS
+        features = source.random((count, _FEATURES), dtype=np.float32)
+        np.savez(path, x=features, y=source.integers(_CLASSES, size=count))
         _show(federation, _measured(federation, ways, options.repeat or (1 if few else 3)))
-
-
-def _write_records(federation: TrainedFederation) -> None:
-    source, count = np.random.default_rng(0), federation.clients * federation.records + _OTHERS
-    features = source.random((count, _FEATURES), dtype=np.float32)
-    np.savez(federation.path, x=features, y=source.integers(_CLASSES, size=count))
 
 
 if __name__ == "__main__":

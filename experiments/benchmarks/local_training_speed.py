@@ -8,7 +8,7 @@ same machine; a figure is the median over turns.
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -50,7 +50,7 @@ SCHEDULE = LocalSchedule(learning_rate=0.1, batch=10, epochs=1)
 
 
 @dataclass(frozen=True)
-class Work:
+class _Work:
     """What one client does: its model, its records and their order."""
 
     model: StackedModel
@@ -60,7 +60,7 @@ class Work:
     batches: Sequence[Integers]
 
     @classmethod
-    def of(cls, setting: LocalTrainingSetting) -> "Work":
+    def of(cls, setting: LocalTrainingSetting) -> "_Work":
         """Return the work of one client of random records."""
         source, model = torch.Generator().manual_seed(0), StackedModel.of(setting.spec)
         features = torch.rand(setting.records, *setting.spec.feature_shape, generator=source)
@@ -90,19 +90,19 @@ class Work:
         return update.mul_((_NORM / update.norm()).clamp(max=1.0))
 
 
-def _measured(setting: LocalTrainingSetting, repeat: int) -> dict[str, float]:
-    """Return client updates a second by each way, from the median of `repeat` turns after one that does not count."""
-    work, models = Work.of(setting), initial_models(setting.spec, 0, range(_MANY_WORLDS))
+def _measured(setting: LocalTrainingSetting, repeat: int) -> tuple[float, float, float]:
+    """Return client updates a second by the loop, in one world and in many, from medians of `repeat` turns."""
+    work, models = _Work.of(setting), initial_models(setting.spec, 0, range(_MANY_WORLDS))
     alone = models[:1].clone()
     # One world takes as many turns in a row as the loop, so that both have their weights in cache.
     in_a_row = 5
-    ways: dict[str, tuple[int, Callable[[], object]]] = {
-        "loop": (in_a_row, lambda: work.plain(models[:in_a_row])),
-        "one world": (in_a_row, lambda: [work.stacked(alone) for _ in range(in_a_row)]),
-        "many worlds": (_MANY_WORLDS, lambda: work.stacked(models)),
-    }
-    seconds = turns({name: run for name, (_, run) in ways.items()}, repeat)
-    return {name: updates / seconds[name] for name, (updates, _) in ways.items()}
+    loop, one, many = turns(
+        lambda: work.plain(models[:in_a_row]),
+        lambda: [work.stacked(alone) for _ in range(in_a_row)],
+        lambda: work.stacked(models),
+        repeat=repeat,
+    )
+    return in_a_row / loop, in_a_row / one, _MANY_WORLDS / many
 
 
 def main() -> None:
@@ -116,16 +116,13 @@ def main() -> None:
     columns = ("network", "records", "torch loop", "1 world", "1 world / loop", many, f"{many} / loop")
     table = table_of(columns, f"Client updates (clients x worlds) a second, {options.threads} thread(s)")
     for setting in SETTINGS:
-        table.add_row(*_row(setting, _measured(setting, options.repeat)))
+        loop, *ours = _measured(setting, options.repeat)
+        row = [setting.label, str(setting.records), f"{loop:.0f}"]
+        for speed, fewest in zip(ours, setting.fewest_to_loop or (None, None), strict=True):
+            target = "" if fewest is None else f" (target >= {fewest:g})"
+            row += [f"{speed:.0f}", f"{speed / loop:.1f}{target}"]
+        table.add_row(*row)
     Console(width=130).print(table)
-
-
-def _row(setting: LocalTrainingSetting, speed: dict[str, float]) -> list[str]:
-    row = [setting.label, str(setting.records), f"{speed['loop']:.0f}"]
-    for name, fewest in zip(("one world", "many worlds"), setting.fewest_to_loop or (None, None), strict=True):
-        target = "" if fewest is None else f" (target >= {fewest:g})"
-        row += [f"{speed[name]:.0f}", f"{speed[name] / speed['loop']:.1f}{target}"]
-    return row
 
 
 if __name__ == "__main__":

@@ -132,18 +132,18 @@ def asked(
             return dict(arrays)
 
 
-def turns(ways: Mapping[str, Callable[[], object]], repeat: int) -> dict[str, float]:
+def turns(*ways: Callable[[], object], repeat: int) -> list[float]:
     """Return the median seconds of each way, which take turns: a first turn warms up, and so many more count.
 
     Parameters
     ----------
     ways, repeat
-        What is timed, by name, and how many turns count.
+        What is timed, and how many turns count.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    seconds: list[list[float]] = [[] for _ in ways]
     for _ in range(repeat + 1):
-        for name, work in ways.items():
+        for work, taken in zip(ways, seconds, strict=True):
             began = time.perf_counter()
             work()
-            seconds[name].append(time.perf_counter() - began)
-    return {name: median(values[1:]) for name, values in seconds.items()}
+            taken.append(time.perf_counter() - began)
+    return [median(taken[1:]) for taken in seconds]
