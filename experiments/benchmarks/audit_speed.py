@@ -101,7 +101,6 @@ def configuration(name: str, worlds: int, engine: Engine, data_dir: Path | None,
 
 
 def main() -> None:
-    """Print the table."""
     parser = parser_of(__doc__)
     parser.add_argument("--data-dir", type=Path, help="data directory (default: FL_AUDIT_DATA)")
     parser.add_argument("--only", choices=SETTINGS, help="one setting")

@@ -198,7 +198,6 @@ def _show(federation: TrainedFederation, found: dict[str, MeasuredSeconds]) -> N
 
 
 def main() -> None:
-    """Print the figures."""
     parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="one turn of a few rounds")
     parser.add_argument("--pfl", metavar="PYTHON", help="interpreter of an environment with pfl-research")

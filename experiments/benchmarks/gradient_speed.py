@@ -110,7 +110,6 @@ def _opacus_sums(stacked: StackedModel, models: Tensor, features: Tensor, labels
 
 
 def main() -> None:
-    """Print the table."""
     parser = parser_of(__doc__)
     parser.add_argument("--repeat", type=int, default=7, help="turns that count (default: 7)")
     parser.add_argument("--threads", type=int, default=1, help="threads (default: 1)")

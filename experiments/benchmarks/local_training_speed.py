@@ -106,7 +106,6 @@ def _measured(setting: LocalTrainingSetting, repeat: int) -> tuple[float, float,
 
 
 def main() -> None:
-    """Print the table."""
     parser = parser_of(__doc__)
     parser.add_argument("--repeat", type=int, default=7, help="turns that count (default: 7)")
     parser.add_argument("--threads", type=int, default=1, help="threads (default: 1)")

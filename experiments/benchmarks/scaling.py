@@ -178,7 +178,6 @@ def _print_clients(console: Console) -> None:
 
 
 def main() -> None:
-    """Print the figures."""
     parser = parser_of(__doc__)
     parser.add_argument("--data-dir", type=Path, help="data directory (default: FL_AUDIT_DATA)")
     parser.add_argument("--part", choices=("concurrency", "memory", "membership", "clients"), help="one part")

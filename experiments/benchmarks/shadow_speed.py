@@ -111,7 +111,6 @@ def _whole(epochs: int, worlds: int) -> int:
 
 
 def main() -> None:
-    """Print the figures."""
     parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer worlds and epochs")
     parser.add_argument("--repeat", type=int, default=3, help="turns (default: 3)")

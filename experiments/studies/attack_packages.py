@@ -288,7 +288,6 @@ def compare(
 
 
 def main() -> None:
-    """Print the table; the exit status is 1 where attacks differ without a reason."""
     parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="16 worlds of 200 targets")
     for package in PACKAGES:

@@ -114,7 +114,6 @@ def _play(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir
 
 
 def main() -> None:
-    """Print the table."""
     parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="logistic regression alone, few worlds")
     parser.add_argument("--data-dir", help="directory of published data files; FL_AUDIT_DATA unless given")

@@ -166,7 +166,6 @@ def _cosines_table(repetitions: int) -> Table:
 
 
 def main() -> None:
-    """Print both tables; the exit status is 1 where something contradicts the claims."""
     parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_RUNS} trainings of each setting, not {RUNS}")
     runs = QUICK_RUNS if parser.parse_args().quick else RUNS

@@ -20,8 +20,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -174,16 +174,6 @@ def is_identical(one: Path, other: Path) -> bool:
     return True
 
 
-@contextmanager
-def _ends_at_sigterm() -> Iterator[None]:
-    """Unwind the block at SIGTERM as at Ctrl-C, so that hosts and directories are taken away."""
-    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str, Any]]:
     """Play runs until there are so many kills, or the time is over, and return what became of all of them.
 
@@ -201,7 +191,7 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
     out.mkdir(parents=True, exist_ok=True)
     notes, deadline = out / "chaos.jsonl", time.monotonic() + 60 * minutes
     known = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
-    with _ends_at_sigterm(), TemporaryDirectory(prefix="chaos-") as scratch, ExitStack() as stack, nothing_outlives():
+    with TemporaryDirectory(prefix="chaos-") as scratch, ExitStack() as stack, nothing_outlives():
         hosts: Sequence[Host] = ()  # one for every worker, where that can be done
         with suppress(NoHostsError):
             hosts = stack.enter_context(other_hosts(WORKERS))
@@ -232,13 +222,14 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
 
 
 def main() -> None:
-    """Play the campaign, or the rest of it, and print the counts."""
     parser = parser_of(__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where the counts are kept")
     parser.add_argument("--kills", type=int, default=200, help="kills and partitions in all (default: 200)")
     parser.add_argument("--seed", type=int, default=0, help="of what befalls which run (default: 0)")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no run after so many minutes")
     chosen = parser.parse_args()
+    # Unwound at SIGTERM as at Ctrl-C, so that hosts and directories are taken away.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     known = campaign(chosen.out, chosen.kills, chosen.seed, chosen.minutes)
     blows = [(kind, batches) for one in known for kind, batches in one["blows"]]
     table = table_of(("what", "count"), "Kills and partitions", ("what", "count"))

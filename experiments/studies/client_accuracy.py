@@ -178,7 +178,6 @@ def conclusions(table: pd.DataFrame) -> list[str]:
 
 
 def main() -> None:
-    """Print the table and what follows from it, and write the figure."""
     parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="100 clients, 8 rounds and two values of epsilon")
     parser.add_argument("--worlds", type=int, default=3, help="worlds at each point (default 3)")

@@ -230,7 +230,6 @@ def _measured_by_name(name: str, runs: int, search_runs: int) -> list[CoverageLi
 
 
 def main() -> None:
-    """Print the table; the exit status is 1 where a printed confidence is not true."""
     parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_RUNS} runs of the worst settings, not {RUNS}")
     parser.add_argument("--only", metavar="TEXT", default="", help="statements whose name contains this")

@@ -13,14 +13,8 @@ from importlib.metadata import version
 from math import log, sqrt
 
 from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
-from flwr.serverapp.strategy import (
-    DifferentialPrivacyClientSideAdaptiveClipping,
-    DifferentialPrivacyClientSideFixedClipping,
-    DifferentialPrivacyServerSideAdaptiveClipping,
-    DifferentialPrivacyServerSideFixedClipping,
-    FedAvg,
-    Strategy,
-)
+from flwr.serverapp import strategy
+from flwr.serverapp.strategy import FedAvg, Strategy
 from rich.console import Console
 
 from experiments.studies.chores import parser_of, table_of
@@ -64,18 +58,6 @@ def _fixed_around(wrapper: Callable[..., Strategy]) -> Strategy:
 def _adaptive_around(wrapper: Callable[..., Strategy], rate: float) -> Strategy:
     settings = {"initial_clipping_norm": 1.0, "clip_norm_lr": rate, "clipped_count_stddev": 1.0}
     return wrapper(_fed_avg(), 1.0, CLIENTS, **settings)
-
-
-def _uses() -> tuple[Use, ...]:
-    """Return every use that is tried."""
-    return (
-        *_fixed("fixed clipping, server side", DifferentialPrivacyServerSideFixedClipping),
-        *_fixed("fixed clipping, client side", DifferentialPrivacyClientSideFixedClipping, fixedclipping_mod),
-        *_adaptive("adaptive clipping, server side", DifferentialPrivacyServerSideAdaptiveClipping),
-        *_adaptive("adaptive clipping, client side", DifferentialPrivacyClientSideAdaptiveClipping,
-                   adaptiveclipping_mod),
-        *_local(),
-    )  # fmt: skip
 
 
 _REMOVE, _REPLACE = Adjacency.ADD_REMOVE_CLIENT, Adjacency.REPLACE_CLIENT
@@ -126,7 +108,6 @@ def _local() -> tuple[Use, ...]:
 
 
 def main() -> None:
-    """Play every use and print one table."""
     parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer games")
     parser.add_argument("--only", metavar="WORDS", default="", help="only mechanisms whose name contains this")
@@ -134,7 +115,15 @@ def main() -> None:
     options, console = parser.parse_args(), Console(width=200)
     columns = ("mechanism", "use", "documented", "claim", "verdict", "told by", "epsilon at least", "right", "s")
     table, budget = table_of(columns, words=columns), QUICK if options.quick else None
-    for use in (use for use in _uses() if options.only in use.mechanism):
+    uses = (
+        *_fixed("fixed clipping, server side", strategy.DifferentialPrivacyServerSideFixedClipping),
+        *_fixed("fixed clipping, client side", strategy.DifferentialPrivacyClientSideFixedClipping, fixedclipping_mod),
+        *_adaptive("adaptive clipping, server side", strategy.DifferentialPrivacyServerSideAdaptiveClipping),
+        *_adaptive("adaptive clipping, client side", strategy.DifferentialPrivacyClientSideAdaptiveClipping,
+                   adaptiveclipping_mod),
+        *_local(),
+    )  # fmt: skip
+    for use in (use for use in uses if options.only in use.mechanism):
         start = time.monotonic()
         trial = hold_to_claim(use.subject, use.claim, budget=budget, processes=options.processes, only=use.only)
         table.add_row(*_row(use, trial), f"{time.monotonic() - start:.0f}")

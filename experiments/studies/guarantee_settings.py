@@ -51,15 +51,10 @@ PARTICIPATION: dict[str, Sections] = {
     "cohort": {"training": {"cohort": CLIENTS // 2}},
 }
 LOCALLY_SCALED = "central, local sensitivity"
-NOISE: dict[str, Sections] = {
-    "central": {"privacy": {"noise": "central"}},
-    LOCALLY_SCALED: {"privacy": {"noise": "central", "sensitivity": "local"}},
-    "distributed": {"privacy": {"noise": "distributed"}},
-    "local": {"privacy": {"noise": "local"}},
-    "tree": {"privacy": {"noise": "tree"}},
-    "banded": {"privacy": {"noise": "banded", "bands": 2}},
-    "inside-training": {"privacy": {"noise": "inside-training"}},
-}
+_NOISES = ("central", LOCALLY_SCALED, "distributed", "local", "tree", "banded", "inside-training")
+NOISE: dict[str, Sections] = {name: {"privacy": {"noise": name.partition(",")[0]}} for name in _NOISES}
+NOISE[LOCALLY_SCALED]["privacy"]["sensitivity"] = "local"
+NOISE["banded"]["privacy"]["bands"] = 2
 ADVERSARY: dict[str, Sections] = {
     "client": {},
     "3 clients": {"audit": {"colluders": 2}},
@@ -70,15 +65,15 @@ CLIPPING: dict[str, Sections] = {
     "fixed": {},
     "adaptive": {"privacy": {"clipping": "adaptive", "clipping-learning-rate": 0.05}},
 }
-# What becomes of a release, and what of it is shown. Adam's steps are about as long as its learning rate.
-RELEASE: dict[str, Sections] = {
-    "sums, sgd": {},
-    "sums, momentum": {"training": {"optimizer": "momentum"}},
-    "sums, adam": {"training": {"optimizer": "adam", "learning-rate": _STEP}},
-    "models, sgd": {"audit": {"view": "model"}},
-    "models, momentum": {"training": {"optimizer": "momentum"}, "audit": {"view": "model"}},
-    "models, adam": {"training": {"optimizer": "adam", "learning-rate": _STEP}, "audit": {"view": "model"}},
+_SHOWN: dict[str, Sections] = {"sums": {}, "models": {"audit": {"view": "model"}}}
+_OPTIMIZERS: dict[str, Sections] = {
+    "sgd": {},
+    "momentum": {"training": {"optimizer": "momentum"}},
+    # Adam's steps are about as long as its learning rate.
+    "adam": {"training": {"optimizer": "adam", "learning-rate": _STEP}},
 }
+RELEASE = {f"{one}, {name}": _SHOWN[one] | _OPTIMIZERS[name] for one, name in product(_SHOWN, _OPTIMIZERS)}
+"""What is shown of a release, and what becomes of it."""
 
 
 @dataclass(frozen=True)

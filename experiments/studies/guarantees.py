@@ -34,17 +34,10 @@ from rich.table import Table
 from scipy.stats import norm
 
 from experiments.cli.main import guarded
+from experiments.studies import guarantee_settings as settings
 from experiments.studies.chores import allowed, end, parser_of, played
 from experiments.studies.guarantee_evidence import Evidence, Scored, ShownLoss, evidence_of
-from experiments.studies.guarantee_settings import (
-    COLUMNS,
-    Combination,
-    boxes,
-    combinations,
-    is_repetition,
-    plan_of,
-    write_records,
-)
+from experiments.studies.guarantee_settings import COLUMNS, Combination
 from experiments.studies.knowledge import compare, comparisons, knowledge_table
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
@@ -142,10 +135,10 @@ def study(combination: Combination, records: Path, worlds: int, seed: int) -> Co
     """
     began = time.monotonic()
     try:
-        plan = plan_of(combination, records, worlds, seed, _PROMISED)
+        plan = settings.plan_of(combination, records, worlds, seed, _PROMISED)
     except InputError as error:
         return CombinationRow(combination, None, str(error))
-    if is_repetition(plan):
+    if settings.is_repetition(plan):
         return None
     contents = played(plan)
     audited = _AUDITED_PRIVATE if combination.strategy == "dp-sgd-clients" else _AUDITED
@@ -223,7 +216,7 @@ def refusal_table(rows: Sequence[CombinationRow]) -> Table:
     table = _table("Combinations that are refused")
     table.add_column("reason")
     for number, reason in enumerate(reasons(rows), start=1):
-        for box in boxes(row.combination for row in refused if row.reason == reason):
+        for box in settings.boxes(row.combination for row in refused if row.reason == reason):
             table.add_row(*map(_listed, box, COLUMNS.values()), f"({number})")
     return table
 
@@ -279,7 +272,7 @@ def _study_all(console: Console, chosen: Iterable[Combination], worlds: int, see
     rows = list[CombinationRow]()
     with tempfile.TemporaryDirectory() as directory:
         records = Path(directory) / "records.npz"
-        write_records(records)
+        settings.write_records(records)
         for one in chosen:
             most = _MOST_PRIVATE_WORLDS if one.strategy == "dp-sgd-clients" else worlds
             row = study(one, records, min(worlds, most), zlib.crc32(f"{seed}: {one}".encode()))
@@ -290,7 +283,6 @@ def _study_all(console: Console, chosen: Iterable[Combination], worlds: int, see
 
 
 def main() -> None:
-    """Print the tables; the exit status is 1 where something contradicts theory."""
     parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="a few combinations in 400 worlds")
     parser.add_argument("--worlds", type=int, help="worlds a combination (default: 2000, with --quick 400)")
@@ -300,7 +292,7 @@ def main() -> None:
     torch.set_num_threads(1)
     console, progress = Console(width=280), Console(stderr=True, width=120)
     worlds = options.worlds or (400 if options.quick else 2000)
-    chosen = [one for one in (QUICK if options.quick else combinations()) if (options.only or "") in str(one)]
+    chosen = [one for one in (QUICK if options.quick else settings.combinations()) if (options.only or "") in str(one)]
     rows = _study_all(progress, chosen, worlds, options.seed)
     console.print(guarantee_table(rows))
     if reasons(rows):

@@ -78,7 +78,6 @@ def _play(case: Case, place: Path, coins: int) -> tuple[LiveNumbers | None, floa
 
 
 def main() -> None:
-    """Print the table; the exit status is 1 where a strategy is judged wrongly."""
     parser = parser_of(__doc__)
     parser.add_argument("--repetitions", type=int, default=200, help="trainings of each strategy (%(default)s)")
     repetitions, wrong = parser.parse_args().repetitions, []

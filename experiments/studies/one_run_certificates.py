@@ -26,15 +26,9 @@ from experiments.cli.main import guarded
 from experiments.studies.chores import end, parser_of, table_of
 from experiments.studies.membership_releases import gaussian_mean, randomised_response
 from fl_audit.arrays import Flags, Floats
+from fl_audit.canaries import tradeoff
 from fl_audit.canaries.order_statistic import order_statistic_p_value
-from fl_audit.canaries.tradeoff import (
-    Guesses,
-    approximate_inverse,
-    gaussian_inverse,
-    guesses_of_scores,
-    is_possible,
-    one_run_p_value,
-)
+from fl_audit.canaries.tradeoff import Guesses
 from fl_audit.confidence.shift import gaussian_shift
 from fl_audit.privacy.gaussian import gdp_mu
 
@@ -170,11 +164,11 @@ def _tests(mu: float, epsilon: float) -> dict[str, tuple[float, str, IsFalse]]:
 
     A bound lies above the truth exactly where the truth itself is rejected, which is much faster to say.
     """
-    of_epsilon, of_mu = approximate_inverse(epsilon, DELTA), gaussian_inverse(mu)
+    of_epsilon, of_mu = tradeoff.approximate_inverse(epsilon, DELTA), tradeoff.gaussian_inverse(mu)
 
     def counted(number: int, decide: Callable[[Guesses], bool]) -> IsFalse:
         decided = cache(decide)
-        return lambda scores, coins: decided(guesses_of_scores(scores, coins, number, number))
+        return lambda scores, coins: decided(tradeoff.guesses_of_scores(scores, coins, number, number))
 
     def ordered(truth: float) -> IsFalse:
         return counted(COINS // 4, lambda one: order_statistic_p_value(one, truth) < LEVEL)
@@ -184,9 +178,17 @@ def _tests(mu: float, epsilon: float) -> dict[str, tuple[float, str, IsFalse]]:
 
     few = COINS // 10
     return {
-        "steinke, epsilon": (epsilon, "any", counted(few, lambda one: one_run_p_value(one, epsilon, DELTA) < LEVEL)),
-        "trade-off, epsilon": (epsilon, "any", counted(few, lambda one: not is_possible(one, LEVEL, of_epsilon))),
-        "trade-off, mu": (mu, "any", counted(few, lambda one: not is_possible(one, LEVEL, of_mu))),
+        "steinke, epsilon": (
+            epsilon,
+            "any",
+            counted(few, lambda one: tradeoff.one_run_p_value(one, epsilon, DELTA) < LEVEL),
+        ),
+        "trade-off, epsilon": (
+            epsilon,
+            "any",
+            counted(few, lambda one: not tradeoff.is_possible(one, LEVEL, of_epsilon)),
+        ),
+        "trade-off, mu": (mu, "any", counted(few, lambda one: not tradeoff.is_possible(one, LEVEL, of_mu))),
         "order-statistic, mu": (mu, "independent", ordered(mu)),
         "order-statistic, epsilon": (epsilon, "gaussian", ordered(gdp_mu(epsilon, DELTA))),
         "shift, mu": (mu, "gaussian", by_shift),
@@ -227,7 +229,6 @@ def _mu_of_a_leak(guesses: Guesses, share: float) -> float:
 
 
 def main() -> None:
-    """Print the table; the exit status is 1 where more certificates are false than may be."""
     parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_RUNS} runs of each mechanism, not {RUNS}")
     runs = QUICK_RUNS if parser.parse_args().quick else RUNS

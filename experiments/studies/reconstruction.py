@@ -220,7 +220,6 @@ def _compared(asked: Namespace, directory: str | None, pictures: int, descent: D
 
 
 def main() -> None:
-    """Run the study."""
     parser = parser_of(__doc__)
     where = "where mnist/ and lfw/ lie; left out, FL_AUDIT_DATA, and without it `rates` alone"
     parser.add_argument("--data-dir", help=where)

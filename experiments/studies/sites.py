@@ -113,7 +113,6 @@ def _interval(value: float, low: float, high: float) -> str:
 
 
 def main() -> None:
-    """Print both tables; the exit status is 1 where an interval lies above its bound."""
     parser = parser_of(__doc__)
     parser.add_argument("--data-dir", help="where femnist/ lies; left out, FL_AUDIT_DATA")
     parser.add_argument("--worlds", type=int, default=400, help="trainings for each line (%(default)s)")

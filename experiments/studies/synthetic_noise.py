@@ -18,6 +18,7 @@ from fl_audit.learning.stacking import ParameterLayout
 
 _DIRECTIONS = 16
 _HALF_PRECISION_BITS = 11
+_Tensors = tuple[tuple[str, int], ...]  # names and sizes of the parameter tensors
 _HONEST = Breach("none", ())
 _ODD_RECORDS, _ODD_FEATURES = 100, 200
 
@@ -26,7 +27,7 @@ _ODD_RECORDS, _ODD_FEATURES = 100, 200
 class NoiseSetting:
     """A synthetic federation."""
 
-    tensors: tuple[tuple[str, int], ...] = (("weight", 640), ("bias", 10))  # names and sizes of the parameter tensors
+    tensors: _Tensors = (("weight", 640), ("bias", 10))
     # `worlds`, `rounds`: how many.
     worlds: int = 20
     rounds: int = 30
@@ -169,13 +170,7 @@ def _clipped_slopes(weights: Floats, features: Floats, labels: Floats) -> Floats
 
 
 def _residuals(
-    tensors: tuple[tuple[str, int], ...],
-    release: Floats,
-    shared: Floats,
-    present: Floats,
-    absent: Floats,
-    sigma: Floats,
-    chosen: Floats,
+    tensors: _Tensors, release: Floats, shared: Floats, present: Floats, absent: Floats, sigma: Floats, chosen: Floats
 ) -> Residuals:
     """Return the residual sums by their definitions: of what was released, what it holds under both hypotheses, besides
     under D and under D', and which of these two was really added, all (worlds, rounds, parameters), with the claimed
@@ -210,7 +205,7 @@ def _residuals(
     )
 
 
-def _per_tensor(tensors: tuple[tuple[str, int], ...], residual: Floats, unit: Floats) -> tuple[Floats, Integers]:
+def _per_tensor(tensors: _Tensors, residual: Floats, unit: Floats) -> tuple[Floats, Integers]:
     """Return the squares without the part along the record's direction in each tensor, and their degrees of freedom."""
     squares, freedom, start = [], [], 0
     for _, size in tensors:
