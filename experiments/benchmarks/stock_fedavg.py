@@ -39,10 +39,9 @@ def train_epoch(module: nn.Module, features: Tensor, labels: Tensor, batch: int,
 
     Parameters
     ----------
-    module, features, labels
-        What is changed in place, features of the records, (n, features), and their classes, (n,).
-    batch, rate
-        Number of records of a step, and the learning rate.
+    module, features, labels, batch, rate
+        What is changed in place, features of the records, (n, features), and their classes, (n,), the number of records
+        of a step, and the learning rate.
     """
     optimizer = torch.optim.SGD(module.parameters(), lr=rate)
     for chosen in torch.split(torch.randperm(len(labels)), batch):
@@ -79,12 +78,10 @@ def stock_rounds(config: ConfigRecord, clients: int, cohort: int, rounds: int, o
 
     Parameters
     ----------
-    config
-        What clients are told: path, records, batch, rate, hidden and classes.
+    config, options
+        What clients are told: path, records, batch, rate, hidden and classes; and which Ray, that of our own runs.
     clients, cohort, rounds
         Numbers of clients of the federation and of a round, and of rounds.
-    options
-        Which Ray: the same as that of our own runs.
     """
     over: list[float] = []
 

@@ -72,10 +72,9 @@ def train(data: DataSpec, worlds: int, targets: int, steps: int, seed: int = 0) 
 
     Parameters
     ----------
-    data, worlds, targets
-        Where records come from, twice as many as there are targets; numbers of models and of targets.
-    steps, seed
-        Number of steps, and the seed of records, coins and initial weights.
+    data, worlds, targets, steps, seed
+        Where records come from, twice as many as there are targets; numbers of models, of targets and of steps; and the
+        seed of records, coins and initial weights.
 
     Raises
     ------
@@ -83,10 +82,9 @@ def train(data: DataSpec, worlds: int, targets: int, steps: int, seed: int = 0) 
         If there are fewer records than that.
     """
     pool, draw = load_source(data).pool, np.random.default_rng(seed)
-    require(
-        2 * targets <= len(pool.labels), f"there are {len(pool.labels)} records: accepted are {2 * targets} or more"
-    )
-    chosen = draw.permutation(len(pool.labels))[: 2 * targets]
+    records, needed = len(pool.labels), 2 * targets
+    require(needed <= records, f"there are {records} records: accepted are {needed} or more")
+    chosen = draw.permutation(records)[:needed]
     features, labels = torch.from_numpy(pool.features[chosen]), torch.from_numpy(pool.labels[chosen])
     is_in = draw.random((worlds, targets)) < 0.5
     spec = ModelSpec(MODEL, pool.shape, pool.classes)

@@ -86,15 +86,14 @@ def play(number: int, around: Surroundings, place: Path, draw: np.random.Generat
 
     Parameters
     ----------
-    number, around
-        Number of the run, and where it is played, with what may befall that.
-    place, draw
-        Where its configuration lies, and its directory will; what chooses what befalls it, and when.
+    number, around, place, draw
+        Number of the run, where it is played, with what may befall that, where its configuration lies, and its
+        directory will, and what chooses what befalls it, and when.
     """
     found, began, run = Outcome(number), time.monotonic(), place / f"run-{number}"
     count = int(draw.integers(3, BATCHES + 1))
-    planned = sorted(int(one) for one in draw.choice(BATCHES, size=count, replace=False))
-    drawn = [around.kinds[int(one)] for one in draw.integers(len(around.kinds), size=count)]
+    planned = sorted(draw.choice(BATCHES, size=count, replace=False).tolist())
+    drawn = [around.kinds[one] for one in draw.integers(len(around.kinds), size=count)]
     blows = [(batches, kind, float(draw.uniform(0, 0.8))) for batches, kind in zip(planned, drawn, strict=True)]
     seen: dict[str, int] = {}
     while time.monotonic() - began < _SECONDS_FOR_A_RUN:

@@ -31,44 +31,45 @@ _GENERATOR_SEED = 5
 
 
 @dataclass(frozen=True)
-class ShownLoss:
-    """What a combination showed whose log-odds are the exact likelihood ratio."""
-
-    theory: str  # what it was held against, in words
-    scores_p: float  # Kolmogorov-Smirnov p-value of the noise along the record's direction against N(0, 1)
-    law_p: float | None  # that of the final log-odds against their law; None without a law
-    # `advantage`, `advantage_error`, `advantage_exact`: from beliefs, with its standard error; and by theory, None
-    # without a law.
-    advantage: float
-    advantage_error: float
-    advantage_exact: float | None
-    # Measured over promised noise with its interval, orthogonal to the record's direction or, where that cannot be
-    # measured, along it.
-    meter: tuple[float, float, float]
-    meter_p: float  # two-sided p-value of the same
-    # `epsilon`, `lower_bound`: exact epsilon of the promise, and the lower confidence bound from the measured noise.
-    epsilon: float
-    lower_bound: float
+class _Shown:
+    advantage: float  # from beliefs, or counted where there are only scores
+    epsilon: float  # exact epsilon of the promise
+    lower_bound: (
+        float  # lower confidence bound on it, from the measured noise, or from scores, assuming nothing of them
+    )
     worlds: int  # number of worlds
-
-    @property
-    def advantage_z(self) -> float | None:
-        """The advantage's distance from theory in standard errors."""
-        if self.advantage_exact is None:
-            return None
-        return (self.advantage - self.advantage_exact) / self.advantage_error
 
     @property
     def share(self) -> float:
         """Lower bound over the exact epsilon."""
         return self.lower_bound / self.epsilon
 
+
+@dataclass(frozen=True)
+class ShownLoss(_Shown):
+    """What a combination showed whose log-odds are the exact likelihood ratio."""
+
+    theory: str  # what it was held against, in words
+    scores_p: float  # Kolmogorov-Smirnov p-value of the noise along the record's direction against N(0, 1)
+    law_p: float | None  # that of the final log-odds against their law; None without a law
+    advantage_error: float  # standard error of the advantage
+    advantage_exact: float | None  # by theory; None without a law
+    # Measured over promised noise with its interval, orthogonal to the record's direction or, where that cannot be
+    # measured, along it.
+    meter: tuple[float, float, float]
+    meter_p: float  # two-sided p-value of the same
+
+    @property
+    def advantage_z(self) -> float | None:
+        """The advantage's distance from theory in standard errors."""
+        exact = self.advantage_exact
+        return None if exact is None else (self.advantage - exact) / self.advantage_error
+
     def p_values(self) -> dict[str, float]:
         """Return the p-value of everything that was tested, by name."""
-        z = self.advantage_z
-        found = {"scores": self.scores_p, "meter": self.meter_p}
-        found |= {} if self.law_p is None else {"law of the log-odds": self.law_p}
-        return found | ({} if z is None else {"advantage": 2 * float(norm.sf(abs(z)))})
+        of_z = None if self.advantage_z is None else 2 * float(norm.sf(abs(self.advantage_z)))
+        found = {"scores": self.scores_p, "meter": self.meter_p, "law of the log-odds": self.law_p, "advantage": of_z}
+        return {name: p for name, p in found.items() if p is not None}
 
     def problems(self) -> list[str]:
         """Return what no p-value says: a lower bound that is far under epsilon, or over it."""
@@ -78,31 +79,20 @@ class ShownLoss:
 
 
 @dataclass(frozen=True)
-class Scored:
+class Scored(_Shown):
     """What a combination showed whose insider has scores, and no likelihood ratio."""
 
-    # `advantage`, `advantage_low`, `advantage_high`: of guessing by the sign of the score, counted, with its interval.
-    advantage: float
+    # `advantage_low`, `advantage_high`: the interval of the advantage of guessing by the sign of the score.
     advantage_low: float
     advantage_high: float
     advantage_most: float  # the most that the promise allows anybody
     # Probability of winning as often or more often with the most that is allowed: exact, for bits are fair coins.
     advantage_p: float
-    # `epsilon`, `lower_bound`: exact epsilon of the promise, and the lower confidence bound from the scores, which
-    # assumes nothing of them.
-    epsilon: float
-    lower_bound: float
     # `epsilon_rdp`, `epsilon_opacus`: what the clients promise, each its own records, by our accountant `rdp` and by
     # that of Opacus which they kept.
     epsilon_rdp: tuple[float, ...]
     epsilon_opacus: tuple[float, ...]
     epsilon_of_clients: float  # largest of what they promise by the accountant of the promise
-    worlds: int  # number of worlds
-
-    @property
-    def share(self) -> float:
-        """Lower bound over the exact epsilon."""
-        return self.lower_bound / self.epsilon
 
     def p_values(self) -> dict[str, float]:
         """Return the p-value of everything that was tested, by name."""

@@ -176,10 +176,9 @@ def plan_of(combination: Combination, records: Path, worlds: int, seed: int, tar
 
     Parameters
     ----------
-    combination, records, worlds, seed
-        Which combination, the file that `write_records` wrote, the number of worlds, and the challenger's seed.
-    target
-        What is promised, such as `{"epsilon": 2.0}`.
+    combination, records, worlds, seed, target
+        Which combination, the file that `write_records` wrote, the number of worlds, the challenger's seed, and what is
+        promised, such as `{"epsilon": 2.0}`.
 
     Raises
     ------
