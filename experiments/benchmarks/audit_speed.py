@@ -74,10 +74,9 @@ def configuration(name: str, worlds: int, engine: Engine, data_dir: Path | None,
 
     Parameters
     ----------
-    name, worlds, engine
-        Which setting, in how many worlds, and on which engine.
-    data_dir, scratch
-        Where data sets lie, None is the default place, and where random records may be written.
+    name, worlds, engine, data_dir, scratch
+        Which setting, in how many worlds, and on which engine; where data sets lie, None is the default place, and
+        where random records may be written.
     """
     setting = SETTINGS[name]
     data = {"clients": 10, **setting.data}
@@ -88,16 +87,15 @@ def configuration(name: str, worlds: int, engine: Engine, data_dir: Path | None,
         source = np.random.default_rng(0)
         features = source.integers(2, size=(4000, 600)).astype(np.float32)
         np.savez(data["path"], x=features, y=source.integers(100, size=4000))
-    return parse_config(
-        {
-            "data": data,
-            "model": {"name": setting.model},
-            "training": {"rounds": _ROUNDS, "learning-rate": 0.005},
-            "privacy": _PRIVACY | {"adjacency": "replace-record", "delta": setting.delta},
-            "audit": {"worlds": worlds, "neighbour": 0, "evaluate-every": setting.evaluate_every},
-            "run": {"actors": setting.local_actors if engine is Engine.LOCAL else 0},
-        }
-    )
+    values = {
+        "data": data,
+        "model": {"name": setting.model},
+        "training": {"rounds": _ROUNDS, "learning-rate": 0.005},
+        "privacy": _PRIVACY | {"adjacency": "replace-record", "delta": setting.delta},
+        "audit": {"worlds": worlds, "neighbour": 0, "evaluate-every": setting.evaluate_every},
+        "run": {"actors": setting.local_actors if engine is Engine.LOCAL else 0},
+    }
+    return parse_config(values)
 
 
 def main() -> None:

@@ -79,16 +79,15 @@ class TrainedFederation:
         data = {"name": "npz", "path": str(self.path), "test-records": _OTHERS // 4, "population-records": _OTHERS // 4}
         audit = {"worlds": worlds, "insider": False, "epsilon-star": False, "membership": False, "neighbour": 0}
         training = {"strategy": "dp-fedavg", "cohort": self.cohort, "rounds": self.rounds}
-        return parse_config(
-            {
-                "data": data | {"clients": self.clients, "records": self.clients * self.records},
-                "model": {"name": f"dense-{_HIDDEN}"},
-                "training": training | {"local-batch": _BATCH, "local-learning-rate": _RATE},
-                "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0, "adjacency": "add-remove-client"},
-                "audit": audit | {"evaluate-every": self.rounds},
-                "run": {"actors": self.cores, "worlds-per-batch": worlds, "keep-final-models": False},
-            }
-        )
+        values = {
+            "data": data | {"clients": self.clients, "records": self.clients * self.records},
+            "model": {"name": f"dense-{_HIDDEN}"},
+            "training": training | {"local-batch": _BATCH, "local-learning-rate": _RATE},
+            "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0, "adjacency": "add-remove-client"},
+            "audit": audit | {"evaluate-every": self.rounds},
+            "run": {"actors": self.cores, "worlds-per-batch": worlds, "keep-final-models": False},
+        }
+        return parse_config(values)
 
 
 class MeasuredSeconds(NamedTuple):
@@ -114,9 +113,8 @@ def _ours(federation: TrainedFederation, engine: Engine, worlds: int) -> list[fl
 
 def _stock(federation: TrainedFederation) -> list[float]:
     """Return when the rounds of Flower's FedAvg were over."""
-    config = ConfigRecord(dict(federation.settings()))
-    options = RayOptions(actors=federation.cores)
-    return stock_rounds(config, federation.clients, federation.cohort, federation.rounds, options)
+    sizes = (federation.clients, federation.cohort, federation.rounds)
+    return stock_rounds(ConfigRecord(dict(federation.settings())), *sizes, RayOptions(actors=federation.cores))
 
 
 def _loop(federation: TrainedFederation) -> list[float]:

@@ -65,13 +65,6 @@ _MEMBERSHIP: dict[str, dict[str, Any]] = {
 }
 
 
-def _adult_game(data_dir: Path | None, worlds: int) -> dict[str, Any]:
-    """Return the configuration of the Adult audit."""
-    config = configuration("adult", worlds, Engine.RAY, data_dir, Path.cwd()).as_dict()
-    config["run"]["worlds-per-batch"] = 250
-    return config
-
-
 def _peak_memory(config: dict[str, Any]) -> float:
     """Return the peak resident memory, in MiB, of a run in a process of its own."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -195,11 +188,13 @@ def main() -> None:
         console.print(f"two batches one by one: {one:.1f} s; at the same time on two client processes: {two:.1f} s")
         console.print(f"ratio {one / two:.2f} (target >= {_CONCURRENCY_TARGET:g})")
     if options.part in (None, "memory"):
-        few, many = (_peak_memory(_adult_game(options.data_dir, worlds)) for worlds in (250, 4000))
+        adult = (configuration("adult", worlds, Engine.RAY, options.data_dir, Path.cwd()) for worlds in (250, 4000))
+        configs = (config.as_dict() for config in adult)
+        few, many = (_peak_memory(one | {"run": one["run"] | {"worlds-per-batch": 250}}) for one in configs)
         console.print(f"peak memory: {few:.0f} MiB with 250 worlds, {many:.0f} MiB with 4000, ratio {many / few:.2f}")
     if options.part in (None, "membership"):
-        audits = ({"audit": _MEMBERSHIP["audit"] | {"worlds": worlds}} for worlds in (64, 1024))
-        few, many = (_peak_memory(_MEMBERSHIP | audit) for audit in audits)
+        audits = (_MEMBERSHIP["audit"] | {"worlds": worlds} for worlds in (64, 1024))
+        few, many = (_peak_memory(_MEMBERSHIP | {"audit": audit}) for audit in audits)
         console.print(f"membership: {few:.0f} MiB with 64 worlds, {many:.0f} MiB with 1024, ratio {many / few:.2f}")
     if options.part in (None, "clients"):
         _print_clients(console)

@@ -56,8 +56,7 @@ def _fixed_around(wrapper: Callable[..., Strategy]) -> Strategy:
 
 
 def _adaptive_around(wrapper: Callable[..., Strategy], rate: float) -> Strategy:
-    settings = {"initial_clipping_norm": 1.0, "clip_norm_lr": rate, "clipped_count_stddev": 1.0}
-    return wrapper(_fed_avg(), 1.0, CLIENTS, **settings)
+    return wrapper(_fed_avg(), 1.0, CLIENTS, initial_clipping_norm=1.0, clip_norm_lr=rate, clipped_count_stddev=1.0)
 
 
 _REMOVE, _REPLACE = Adjacency.ADD_REMOVE_CLIENT, Adjacency.REPLACE_CLIENT

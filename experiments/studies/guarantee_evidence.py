@@ -12,7 +12,7 @@ from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.evidence.belief.advantage import empirical_advantage
 from fl_audit.evidence.belief.expected import advantage_from_beliefs
 from fl_audit.evidence.belief.noise_estimate import ratio_interval
-from fl_audit.evidence.belief.noise_scale import SquareSum, chi_square_quantile, record_squares, total_squares
+from fl_audit.evidence.belief.noise_scale import chi_square_quantile, record_squares, total_squares
 from fl_audit.evidence.findings.empirical_epsilon import ScoreNumbers
 from fl_audit.evidence.findings.released_model import ClientPromises
 from fl_audit.evidence.finished_run import FinishedRun
@@ -156,6 +156,7 @@ def _found(plan: AuditPlan, run: FinishedRun) -> ShownLoss:
     along, across = record_squares(measured), total_squares(measured)
     assert along is not None, "the sensitivities are large in every round"
     meter = across or along
+    tails = chdtr(meter.freedom, meter.value), chdtrc(meter.freedom, meter.value)
     # The score of a mixture is no multiple of its noise: there the bound comes from the noise in all other directions.
     is_mixture = plan.public.law.is_sampled and not plan.public.standpoint.sees_participation
     lowest = meter if is_mixture else along
@@ -168,7 +169,7 @@ def _found(plan: AuditPlan, run: FinishedRun) -> ShownLoss:
         advantage_error=advantage.standard_error,
         advantage_exact=None if events is None else PrivacyProfile(events, adjacency).advantage(),
         meter=(meter.ratio, *ratio_interval(meter, _CONFIDENCE)),
-        meter_p=_two_sided(meter),
+        meter_p=min(1.0, 2 * float(min(tails))),
         epsilon=claim.profile.epsilon(claim.delta),
         lower_bound=claim.with_noise(highest_ratio).profile.epsilon(claim.delta),
         worlds=run.worlds,
@@ -218,8 +219,3 @@ def _law_p(run: FinishedRun, events: tuple[ReleaseEvent, ...], adjacency: Adjace
         for truth, given in ((Truth.PRESENT, run.bits), (Truth.ABSENT, ~run.bits))
     ]
     return float(kstest(np.concatenate(parts), "uniform").pvalue)
-
-
-def _two_sided(found: SquareSum) -> float:
-    lower, upper = chdtr(found.freedom, found.value), chdtrc(found.freedom, found.value)
-    return min(1.0, 2 * float(min(lower, upper)))

@@ -79,9 +79,10 @@ def mechanisms() -> list[OneRunMechanism]:
         OneRunMechanism("Laplace, epsilon = 1", lambda draw, is_in: is_in + draw.laplace(size=is_in.shape),
                         _laplace_tpr),
         OneRunMechanism(response.name, response.tell, response.tpr),
+        # The curve is that of adding the record; that of removing it lies below where rates are small.
         OneRunMechanism("Gaussian mean 2, sampled at 0.3", lambda draw, is_in: (
             2.0 * (is_in & (draw.random(is_in.shape) < 0.3)) + draw.normal(size=is_in.shape)
-        ), _sampled_tpr, limit_mu=2.0),
+        ), lambda rate: 0.7 * rate + 0.3 * np.asarray(ndtr(ndtri(rate) + 2.0)), limit_mu=2.0),
         _leak("a leak of 1 % of the records, by randomised response at 4", 0.01, 4.0,
               lambda draw, is_in: draw.random(is_in.shape) < 0.01, is_independent=True),
         _leak("all records or none (one run in ten), by randomised response at 2", 0.1, 2.0,
@@ -115,11 +116,6 @@ def _laplace_tpr(rate: Floats) -> Floats:
     """Return the curve at epsilon = 1 (Dong, Roth & Su 2022, section 2.3)."""
     up = np.e
     return np.where(rate < 0.5 / up, up * rate, np.where(rate < 0.5, 1 - 1 / (4 * up * rate), 1 - (1 - rate) / up))
-
-
-def _sampled_tpr(rate: Floats) -> Floats:
-    """Return the curve of adding the record; that of removing it lies below where rates are small."""
-    return 0.7 * rate + 0.3 * np.asarray(ndtr(ndtri(rate) + 2.0))
 
 
 @dataclass(frozen=True)

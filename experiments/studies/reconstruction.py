@@ -80,18 +80,6 @@ class _RatePoint(NamedTuple):
     halved: _Game  # the same with half of the noise
 
 
-def _plan(epsilon: float, worlds: int) -> AuditPlan:
-    values = {
-        "data": {"name": "digits", "records": 200, "clients": 4, "test-records": 100},
-        "model": {"name": "logistic"},
-        "training": {"rounds": 4, "learning-rate": 1.0},
-        "privacy": {"epsilon": epsilon, "delta": DELTA, "clipping-norm": 1.0, "adjacency": "add-remove-record"},
-        "audit": {"game": "reconstruction", "candidates": CANDIDATES, "worlds": worlds, "epsilon-star": False},
-        "run": {"worlds-per-batch": 250, "seed": 0},
-    }
-    return resolve(parse_config(values))
-
-
 def _game(plan: AuditPlan, parties: Parties) -> _Game:
     found = played(plan, parties, progress_bar)
     numbers, verdict = found.find(ReconstructionNumbers), found.find(VerdictNumbers)
@@ -114,7 +102,15 @@ def _simulated(mu: float, worlds: int) -> float:
 
 def _rates(epsilon: float, worlds: int) -> _RatePoint:
     """Play the games of a point of the figure."""
-    plan = _plan(epsilon, worlds)
+    values = {
+        "data": {"name": "digits", "records": 200, "clients": 4, "test-records": 100},
+        "model": {"name": "logistic"},
+        "training": {"rounds": 4, "learning-rate": 1.0},
+        "privacy": {"epsilon": epsilon, "delta": DELTA, "clipping-norm": 1.0, "adjacency": "add-remove-record"},
+        "audit": {"game": "reconstruction", "candidates": CANDIDATES, "worlds": worlds, "epsilon-star": False},
+        "run": {"worlds-per-batch": 250, "seed": 0},
+    }
+    plan = resolve(parse_config(values))
     promise = plan.guarantee
     assert promise is not None, "an epsilon is promised"
     bound = promise.reconstruction_bound(1 / CANDIDATES)
@@ -171,8 +167,8 @@ def _rates_problems(points: Sequence[_RatePoint]) -> list[str]:
     return problems
 
 
-def _pictures_plan(directory: str) -> AuditPlan:
-    """Return the plan whose records are drawn: digits of MNIST."""
+def _draw_pictures(directory: str) -> Figure:
+    """Draw records of MNIST, and what is reconstructed of them."""
     data = {"name": "mnist", "data-dir": directory, "records": 200, "clients": 4}
     values = {
         "data": data | {"test-records": 1000, "population-records": 1000},
@@ -181,12 +177,8 @@ def _pictures_plan(directory: str) -> AuditPlan:
         "privacy": {"epsilon": 10.0, "delta": DELTA, "clipping-norm": 1.0, "adjacency": "add-remove-record"},
         "audit": {"worlds": 1, "pictures": 100},
     }
-    return resolve(parse_config(values))
-
-
-def _draw_pictures(directory: str) -> Figure:
     with steps_bar("drawing the pictures", DRAWING_STEPS) as on_step:
-        drawn = drawn_by(_pictures_plan(directory), on_step)
+        drawn = drawn_by(resolve(parse_config(values)), on_step)
     figure = new_figure(6.2)
     draw_pictures(figure, drawn.true, [one for place, one in enumerate(drawn.drawings) if place != drawn.own])
     return figure
