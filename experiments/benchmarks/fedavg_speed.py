@@ -196,8 +196,7 @@ def _show(federation: TrainedFederation, found: dict[str, MeasuredSeconds]) -> N
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help="one turn of a few rounds")
+    parser = parser_of(__doc__, "one turn of a few rounds")
     parser.add_argument("--pfl", metavar="PYTHON", help="interpreter of an environment with pfl-research")
     parser.add_argument("--only", choices=WAYS, nargs="+", metavar="WAY", help=f"some ways: {', '.join(WAYS)}")
     parser.add_argument("--clients", type=int, default=1000, help="clients (default: 1000)")

@@ -111,8 +111,7 @@ def _whole(epochs: int, worlds: int) -> int:
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer worlds and epochs")
+    parser = parser_of(__doc__, "fewer worlds and epochs")
     parser.add_argument("--repeat", type=int, default=3, help="turns (default: 3)")
     whole = "time a whole run of LiRA with 65 worlds on Location-30 too"
     parser.add_argument("--whole", action="store_true", help=whole)

@@ -286,8 +286,7 @@ def compare(
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help="16 worlds of 200 targets")
+    parser = parser_of(__doc__, "16 worlds of 200 targets")
     for package in PACKAGES:
         parser.add_argument(f"--{package.option}", metavar="PYTHON", help=f"interpreter that has {package.title}")
     parser.add_argument("--data", default="digits", help="name of the data set (default: digits)")

@@ -114,8 +114,7 @@ def _play(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help="logistic regression alone, few worlds")
+    parser = parser_of(__doc__, "logistic regression alone, few worlds")
     parser.add_argument("--data-dir", help="directory of published data files; FL_AUDIT_DATA unless given")
     options, console = parser.parse_args(), Console(width=170)
     torch.set_num_threads(1)

@@ -166,9 +166,8 @@ def _cosines_table(repetitions: int) -> Table:
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_RUNS} trainings of each setting, not {RUNS}")
-    runs = QUICK_RUNS if parser.parse_args().quick else RUNS
+    is_quick = parser_of(__doc__, f"{QUICK_RUNS} trainings of each setting, not {RUNS}").parse_args().quick
+    runs = QUICK_RUNS if is_quick else RUNS
     settings = [Training(canaries, agreement) for agreement in (0.0, 0.1) for canaries in NEEDED]
     played, console = track(settings, "trainings", console=Console(stderr=True)), Console(width=140)
     lines = [line for one in played for line in study(one, runs)]

@@ -26,9 +26,18 @@ from fl_audit.report.finding import RunContents
 T = TypeVar("T")
 
 
-def parser_of(doc: str | None) -> ArgumentParser:
-    """Return a parser that shows the docstring of a command as it stands."""
-    return ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
+def parser_of(doc: str | None, quick: str = "") -> ArgumentParser:
+    """Return a parser that shows the docstring of a command as it stands.
+
+    Parameters
+    ----------
+    doc, quick
+        The docstring, and what `--quick` does, empty where there is no such option.
+    """
+    parser = ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
+    if quick:
+        parser.add_argument("--quick", action="store_true", help=quick)
+    return parser
 
 
 def named(names: str | None, known: Mapping[str, T], what: str) -> list[T]:

@@ -178,8 +178,7 @@ def conclusions(table: pd.DataFrame) -> list[str]:
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help="100 clients, 8 rounds and two values of epsilon")
+    parser = parser_of(__doc__, "100 clients, 8 rounds and two values of epsilon")
     parser.add_argument("--worlds", type=int, default=3, help="worlds at each point (default 3)")
     parser.add_argument("--data-dir", help="data directory (default: FL_AUDIT_DATA)")
     parser.add_argument("--out", type=Path, default=Path("runs/client-accuracy"), help="where table and figure go")

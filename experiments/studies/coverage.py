@@ -14,7 +14,7 @@ import math
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from multiprocessing import get_context
@@ -230,8 +230,7 @@ def _measured_by_name(name: str, runs: int, search_runs: int) -> list[CoverageLi
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_RUNS} runs of the worst settings, not {RUNS}")
+    parser = parser_of(__doc__, f"{QUICK_RUNS} runs of the worst settings, not {RUNS}")
     parser.add_argument("--only", metavar="TEXT", default="", help="statements whose name contains this")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default: 1); the numbers are the same")
     parser.add_argument("--out", type=Path, help="write the table as CSV or JSON, too")
@@ -241,10 +240,10 @@ def main() -> None:
         parser.error(f"--only {options.only!r}, --jobs {options.jobs}: accepted is part of a name, and 1 or more")
     runs, search_runs = (QUICK_RUNS, QUICK_SEARCH_RUNS) if options.quick else (RUNS, SEARCH_RUNS)
     work = partial(_measured_by_name, runs=runs, search_runs=search_runs)
-    with ExitStack() as stack:
-        pool = None
-        if options.jobs > 1:
-            pool = stack.enter_context(ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")))
+    spawn: AbstractContextManager[ProcessPoolExecutor | None] = nullcontext()
+    if options.jobs > 1:
+        spawn = ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn"))
+    with spawn as pool:
         found = pool.map(work, chosen) if pool else map(work, chosen)
         shown = track(found, "statements", len(chosen), console=Console(stderr=True))
         lines = [line for one in shown for line in one]

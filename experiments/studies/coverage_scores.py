@@ -63,14 +63,10 @@ def lower_bounds(method: BoundMethod) -> Plays:
         responses = [known.randomised_response(e) for e in (0.2, 1.0, 1.9, 2.5, 3.0)]
         others = [known.noise(), known.laplace(1.0), known.subsampled_gaussian(0.25, 0.5)]
         laws = [*responses, *others, _coarse(known.noise(), 1.5), _coarse(known.laplace(2.0), 0.7)]
+    label = "{sizes[0]} + {sizes[1]} scores, {law}, delta {delta:g}"
     sizes = ((4, 4), (20, 20), (40, 40), (10, 120), (250, 250))
 
-    @over(
-        "{sizes[0]} + {sizes[1]} scores, {law}, delta {delta:g}",
-        sizes=sizes,
-        law={one.name: one for one in laws},
-        delta=deltas,
-    )
+    @over(label, sizes=sizes, law={one.name: one for one in laws}, delta=deltas)
     def play(draw: np.random.Generator, law: known.KnownMechanism, sizes: _Sizes, delta: float) -> PrintedStatement:
         one, zero = (np.sort(one[:size]) for one, size in zip(law.draw(draw, max(sizes)), sizes, strict=True))
         return at_least(_bound(one.tobytes(), zero.tobytes(), delta, method), law.epsilon(delta))

@@ -107,8 +107,7 @@ def _local() -> tuple[Use, ...]:
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer games")
+    parser = parser_of(__doc__, "fewer games")
     parser.add_argument("--only", metavar="WORDS", default="", help="only mechanisms whose name contains this")
     parser.add_argument("--processes", type=int, default=2, help="games played at the same time")
     options, console = parser.parse_args(), Console(width=200)

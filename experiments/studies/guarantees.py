@@ -283,8 +283,7 @@ def _study_all(console: Console, chosen: Iterable[Combination], worlds: int, see
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help="a few combinations in 400 worlds")
+    parser = parser_of(__doc__, "a few combinations in 400 worlds")
     parser.add_argument("--worlds", type=int, help="worlds a combination (default: 2000, with --quick 400)")
     parser.add_argument("--only", help="combinations whose name contains this text; nothing on knowledge")
     parser.add_argument("--seed", type=int, default=0, help="another number plays other games (default: 0)")

@@ -225,9 +225,8 @@ def _mu_of_a_leak(guesses: Guesses, share: float) -> float:
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_RUNS} runs of each mechanism, not {RUNS}")
-    runs = QUICK_RUNS if parser.parse_args().quick else RUNS
+    is_quick = parser_of(__doc__, f"{QUICK_RUNS} runs of each mechanism, not {RUNS}").parse_args().quick
+    runs = QUICK_RUNS if is_quick else RUNS
     played = enumerate(track(mechanisms(), "false certificates", console=Console(stderr=True)))
     lines = [line for seed, mechanism in played for line in false_certificates(mechanism, runs, seed)]
     columns = ("mechanism", "certificate", "truth", "assumption", "runs", "false", "share")

@@ -19,6 +19,8 @@ from fl_audit.learning.stacking import ParameterLayout
 _DIRECTIONS = 16
 _HALF_PRECISION_BITS = 11
 _Tensors = tuple[tuple[str, int], ...]  # names and sizes of the parameter tensors
+_CLIENTS, _RECORDS = 5, 10  # of a setting: clients, and records of each
+_Z, _NORM = 8.0, 3.0  # its noise multiplier and its clipping norm C
 _HONEST = Breach("none", ())
 _ODD_RECORDS, _ODD_FEATURES = 100, 200
 
@@ -31,11 +33,6 @@ class NoiseSetting:
     # `worlds`, `rounds`: how many.
     worlds: int = 20
     rounds: int = 30
-    # `clients`, `records`: clients, and records of each.
-    clients: int = 5
-    records: int = 10
-    noise_multiplier: float = 8.0  # z
-    clipping_norm: float = 3.0  # C
     replace: bool = True  # whether x is replaced by x' (sensitivity 2C) or left out (C)
     local: bool = False  # whether the noise follows the sensitivity of each round
 
@@ -53,16 +50,16 @@ def _draw_sums(
     Returns the sums of all records that D and D' share, as claimed and as the breach makes them, (rounds, parameters),
     and the clipped gradients of x and of what D' has in its place, (worlds, rounds, parameters).
     """
-    norm, size = setting.clipping_norm, setting.parameters
+    size = setting.parameters
     common = rng.standard_normal((setting.rounds, 1, 1, size)) / np.sqrt(size)
-    shape = (setting.rounds, setting.clients, setting.records)
-    lengths = 2 * norm * rng.lognormal(0.0, 0.7, (*shape, 1))
+    shape = (setting.rounds, _CLIENTS, _RECORDS)
+    lengths = 2 * _NORM * rng.lognormal(0.0, 0.7, (*shape, 1))
     single = common + rng.standard_normal((*shape, size)) / np.sqrt(size)
     raw = single * lengths / np.linalg.norm(single, axis=-1, keepdims=True)
-    clipped = (raw * np.minimum(1.0, norm / lengths)).sum(axis=2)
+    clipped = (raw * np.minimum(1.0, _NORM / lengths)).sum(axis=2)
     present = _of_length(rng, setting)
     absent = _of_length(rng, setting) if setting.replace else np.zeros_like(present)
-    made = clipped if breach.clip == 1 else (raw * np.minimum(1.0, breach.clip / (lengths / norm))).sum(axis=2)
+    made = clipped if breach.clip == 1 else (raw * np.minimum(1.0, breach.clip / (lengths / _NORM))).sum(axis=2)
     released = made.sum(axis=1)
     if breach.unclipped:
         released = released - clipped[:, 0] + raw.sum(axis=2)[:, 0]
@@ -71,7 +68,7 @@ def _draw_sums(
 
 def _of_length(rng: np.random.Generator, setting: NoiseSetting) -> Floats:
     vectors = rng.standard_normal((setting.worlds, setting.rounds, setting.parameters))
-    lengths = setting.clipping_norm * rng.uniform(0.1, 1.0, (setting.worlds, setting.rounds, 1))
+    lengths = _NORM * rng.uniform(0.1, 1.0, (setting.worlds, setting.rounds, 1))
     return np.asarray(vectors * lengths / np.linalg.norm(vectors, axis=-1, keepdims=True))
 
 
@@ -87,15 +84,15 @@ def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach = _HONE
     members = rng.random(setting.worlds) < 0.5
     difference = present - absent
     sensitivity = np.linalg.norm(difference, axis=-1)
-    claimed = setting.clipping_norm * (2 if setting.replace else 1)
-    sigma = setting.noise_multiplier * (sensitivity if setting.local else np.full_like(sensitivity, claimed))
+    claimed = _NORM * (2 if setting.replace else 1)
+    sigma = _Z * (sensitivity if setting.local else np.full_like(sensitivity, claimed))
     chosen = np.where(members[:, None, None], present, absent)
     release = np.asarray((released + chosen) * breach.scale) + _noise(rng, setting, sigma, members, breach)
     shared = np.broadcast_to(clipped, release.shape)
     middle = shared + (present + absent) / 2
     increments = np.einsum("wip,wip->wi", release - middle, difference) / sigma**2
     residuals = _residuals(setting.tensors, release, shared, present, absent, sigma, chosen)
-    return Measured(members, increments, sensitivity, sigma, setting.noise_multiplier, residuals)
+    return Measured(members, increments, sensitivity, sigma, _Z, residuals)
 
 
 def _noise(rng: np.random.Generator, setting: NoiseSetting, sigma: Floats, members: Flags, breach: Breach) -> Floats:

@@ -30,10 +30,8 @@ def write_trial(trial: Trial, found: Sequence[Finding], name: str, directory: Pa
 
     Parameters
     ----------
-    trial, found
-        The trial, and what it found.
-    name, directory
-        What was on trial, and where to write; made where it is missing.
+    trial, found, name, directory
+        The trial, what it found, what was on trial, and the directory, which is made where it is missing.
     """
     page = html_page(
         title=f"{name}: {trial.verdict}",
@@ -60,14 +58,11 @@ def write_page(
 
     Parameters
     ----------
-    name, verdict
-        What was reviewed, and what came of it.
-    headline, screen
-        The same in a line, and the lines of the first screen: what each is about, and what it says.
-    trials, values
-        What they rest on, and the review as JSON values.
-    directory
-        Where to write; made where it is missing.
+    name, verdict, headline, screen
+        What was reviewed, what came of it, the same in a line, and the lines of the first screen: what each is about,
+        and what it says.
+    trials, values, directory
+        What they rest on, the review as JSON values, and where to write; made where it is missing.
     """
     rows = "".join(f"<dt><strong>{escape(about)}</strong></dt><dd>{escape(said)}</dd>" for about, said in screen)
     first, _ = trials[0]
