@@ -15,10 +15,9 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -37,8 +36,7 @@ _ROUNDS, _PASSES = 30, 3
 _PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "accountant": "rdp-classic"}
 
 
-@dataclass(frozen=True)
-class AuditSpeedSetting:
+class AuditSpeedSetting(NamedTuple):
     """One audit and its targets."""
 
     # `data`, `model`, `delta`: the configuration, as far as settings differ.

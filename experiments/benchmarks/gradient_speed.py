@@ -10,7 +10,7 @@ machine; a figure is the median over turns.
 
 import copy
 import warnings
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -28,8 +28,7 @@ _NORM = 3.0
 _OWN = "experiments.benchmarks.own_networks"
 
 
-@dataclass(frozen=True)
-class GradientSpeedSetting:
+class GradientSpeedSetting(NamedTuple):
     """One network with its data and its targets."""
 
     label: str  # name in the table

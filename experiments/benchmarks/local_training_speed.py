@@ -9,7 +9,7 @@ same machine; a figure is the median over turns.
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -28,8 +28,7 @@ _NORM = 0.5
 _MANY_WORLDS = 50
 
 
-@dataclass(frozen=True)
-class LocalTrainingSetting:
+class LocalTrainingSetting(NamedTuple):
     """One network with a client's number of records and the targets."""
 
     label: str  # name in the table

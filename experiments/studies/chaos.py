@@ -33,8 +33,7 @@ from rich.console import Console
 
 from experiments.runs.guard import nothing_outlives
 from experiments.runs.run_directory import RunDirectory
-from experiments.studies.chaos_cluster import COMMAND, WORKERS, Blow, Cluster, Surroundings, end
-from experiments.studies.chaos_flower import FlowerCommand
+from experiments.studies.chaos_cluster import COMMAND, WORKERS, Blow, Cluster, FlowerCommand, Surroundings, end
 from experiments.studies.chores import parser_of, table_of
 from experiments.studies.hosts import Host, NoHostsError, other_hosts
 from fl_audit.errors import InputError

@@ -1,4 +1,4 @@
-"""A cluster of a head and workers whose processes are killed, and whose hosts are cut off."""
+"""Where runs are played while processes are killed: on a cluster, whose hosts are cut off, too, and by `flwr run`."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from experiments.runs.run_directory import RunDirectory
 from experiments.studies.hosts import Host
 
 WORKERS = 3
-SECONDS_TO_VANISH = 40.0
+_SECONDS_TO_VANISH = 40.0
 """A host that is cut off learns that the run is over when it gives up its head, after `_NOTICING`."""
 _NOTICING = {
     "health_check_period_ms": 500, "health_check_timeout_ms": 1000, "health_check_failure_threshold": 5,
@@ -29,6 +29,10 @@ _NOTICING = {
 """By itself Ray takes about a minute to give up a machine that only falls silent, and that machine takes three minutes
 to give up its head. Variables of the environment reach every process; `--system-config` of the head does not change how
 long workers wait."""
+_ROOT = Path(__file__).parents[2]
+_SECONDS_TO_END = 180.0
+"""So long a run may go on by itself before its process counts as left over."""
+_BIN = Path(sys.executable).parent
 COMMAND = (sys.executable, "-P", "-c", "from experiments.cli.main import main; main()", "run")
 _RAY = (sys.executable, "-P", "-c", "from ray.scripts.scripts import main; main()")
 
@@ -88,16 +92,10 @@ class Surroundings(Protocol):
         """End everything."""
 
 
-def kill_one(found: Sequence[psutil.Process], draw: np.random.Generator) -> bool:
-    """Kill one of some processes, and return whether there was any.
-
-    Parameters
-    ----------
-    found, draw
-        The processes, and what chooses one.
-    """
+def _kill_one(found: Sequence[psutil.Process], draw: np.random.Generator) -> bool:
+    """Kill one of some processes, and return whether there was any."""
     if found:
-        kill(found[int(draw.integers(len(found)))])
+        _kill(found[int(draw.integers(len(found)))])
     return bool(found)
 
 
@@ -135,7 +133,7 @@ class Cluster(Surroundings):
                 f"--temp-dir={self._place}/ray{self._starts}",
                 f"--node-ip-address={self.address.partition(':')[0]}",
             )  # fmt: skip
-            until(lambda: bool(self._gcs()), 30.0)
+            _until(lambda: bool(self._gcs()), 30.0)
             time.sleep(2.0)
         for number in range(WORKERS):
             is_cut_off = bool(self._hosts) and self._hosts[number].is_cut_off
@@ -176,7 +174,7 @@ class Cluster(Surroundings):
             case Blow.HEAD:
                 found = [psutil.Process(self.head.pid)] if self.head else []
                 for one in _below(self.head) if self.head else []:
-                    kill(one)
+                    _kill(one)
             case Blow.SUPERLINK:
                 return False
             case Blow.PARTITION:
@@ -185,11 +183,11 @@ class Cluster(Surroundings):
                 return bool(self._hosts)
             case _:
                 assert_never(blow)
-        return kill_one(found, draw)
+        return _kill_one(found, draw)
 
     def left_of(self, driver: int) -> int:
         """Return how many client processes and helpers a driver that has ended leaves behind, after a while."""
-        until(lambda: not self._clients(), SECONDS_TO_VANISH)
+        _until(lambda: not self._clients(), _SECONDS_TO_VANISH)
         is_alive = False
         with suppress(psutil.Error):
             is_alive = psutil.Process(driver).status() != psutil.STATUS_ZOMBIE
@@ -208,6 +206,79 @@ class Cluster(Surroundings):
         return process.poll() is not None or not _below(process, "raylet/raylet")
 
 
+class FlowerCommand(Surroundings):
+    """The command and the SuperLink that it starts, with files of its own; the next command starts what has died.
+
+    Flower's command has one SuperLink a machine, on a port of its own: no other may run meanwhile.
+    """
+
+    kinds: Sequence[Blow] = (Blow.SUPERLINK, Blow.DRIVER, Blow.ACTOR)
+
+    def __init__(self, place: Path, clients: int) -> None:
+        self._home, self._clients = place / "flower", clients
+        own = {
+            "FLWR_HOME": str(self._home),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+            "PATH": f"{_BIN}{os.pathsep}{os.environ.get('PATH', '')}",
+        }
+        self.environment = os.environ | own
+
+    def stand(self) -> None:
+        """Do nothing: the command starts what it needs."""
+
+    def command(self, config: Path, run: Path) -> list[str]:
+        size = f"num-supernodes={self._clients} client-resources-num-cpus=1"
+        words = ("--stream", "--federation-config", size, "--run-config", f'config="{config}" out="{run}"')
+        return [str(_BIN / "flwr"), "run", str(_ROOT), *words]
+
+    def strike(self, blow: Blow, draw: np.random.Generator, driver: subprocess.Popen[bytes]) -> bool:
+        match blow:
+            case Blow.SUPERLINK:
+                found = self._running("flower-superlink")
+            case Blow.DRIVER:  # the command only looks on: this process plays the app
+                found = self._running("flwr-simulation")
+            case Blow.ACTOR:
+                found = self._running("ray::ClientProcess")
+            case Blow.RAYLET | Blow.GCS | Blow.HEAD | Blow.PARTITION:
+                found = []
+            case _:
+                assert_never(blow)
+        return _kill_one(found, draw)
+
+    def left_of(self, driver: int) -> int:
+        """Return how many processes of a run that has ended are left, after a while, beside the SuperLink's own.
+
+        A run goes on without its SuperLink, and without the command that looks on: its end is waited for.
+        """
+        _until(lambda: not self._running("flwr-simulation"), _SECONDS_TO_END)
+        _until(lambda: not self._of_the_run(), _SECONDS_TO_VANISH)
+        return len(self._of_the_run())
+
+    def is_over(self, status: int, run: Path) -> bool:
+        """Return whether a run is finished; the command ends with 0 whatever becomes of the run."""
+        return RunDirectory(run).summary.exists()
+
+    def fall(self) -> None:
+        for _ in range(3):  # what is killed last may have started something
+            for one in self._running():
+                _kill(one)
+            time.sleep(0.2)
+
+    def _of_the_run(self) -> list[psutil.Process]:
+        return [*self._running("flwr-simulation"), *self._running("ray::"), *self._running("raylet/raylet")]
+
+    def _running(self, words: str = "") -> list[psutil.Process]:
+        """Return the living processes that use these files and whose command lines hold some words."""
+        found = []
+        for one in psutil.process_iter():
+            with suppress(psutil.Error):
+                is_ours = one.environ().get("FLWR_HOME") == str(self._home) and one.status() != psutil.STATUS_ZOMBIE
+                if is_ours and words in " ".join(one.cmdline()):
+                    found.append(one)
+        return found
+
+
 def _below(process: subprocess.Popen[bytes], words: str = "") -> list[psutil.Process]:
     """Return the living descendants of a process whose command lines hold some words."""
     found = []
@@ -219,7 +290,7 @@ def _below(process: subprocess.Popen[bytes], words: str = "") -> list[psutil.Pro
     return found
 
 
-def kill(process: psutil.Process) -> None:
+def _kill(process: psutil.Process) -> None:
     """Kill a process, if it is still there."""
     with suppress(psutil.Error):
         process.kill()
@@ -228,20 +299,14 @@ def kill(process: psutil.Process) -> None:
 def end(process: subprocess.Popen[bytes]) -> None:
     """Kill a process and all that it has started."""
     for one in _below(process):
-        kill(one)
+        _kill(one)
     with suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
-def until(condition: Callable[[], bool], seconds: float) -> None:
-    """Wait until something is so, or the time is over.
-
-    Parameters
-    ----------
-    condition, seconds
-        What is asked ten times a second, and how long at most.
-    """
+def _until(condition: Callable[[], bool], seconds: float) -> None:
+    """Wait until something is so, which is asked ten times a second, or the time is over."""
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -9,10 +9,9 @@ worlds.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -32,8 +31,7 @@ _QUICK_EPSILONS = (3.0, 30.0)
 Values = dict[str, dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(NamedTuple):
     """A way to train with a promise to clients."""
 
     name: str  # what it is called
@@ -43,8 +41,7 @@ class Way:
     line: str  # how it is drawn
 
 
-@dataclass(frozen=True)
-class Federation:
+class Federation(NamedTuple):
     """Who learns together."""
 
     name: str  # name of its column in the table and of its panel

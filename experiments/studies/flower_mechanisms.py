@@ -7,10 +7,10 @@ alone: it says what a user has to take care of. The games are those of `fl-audit
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from math import log, sqrt
+from typing import NamedTuple
 
 from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
 from flwr.serverapp import strategy
@@ -35,8 +35,7 @@ _BROKEN_REPLIES = ("missing reply", "not a number", "permuted keys")
 _LOCAL_DELTA = 1e-5
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(NamedTuple):
     """One way to use a mechanism, and the promise that somebody would expect to have."""
 
     mechanism: str  # name of the wrapper or modifier

@@ -14,6 +14,7 @@ Gaussian DP.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -118,8 +119,7 @@ def _laplace_tpr(rate: Floats) -> Floats:
     return np.where(rate < 0.5 / up, up * rate, np.where(rate < 0.5, 1 - 1 / (4 * up * rate), 1 - (1 - rate) / up))
 
 
-@dataclass(frozen=True)
-class CertificateLine:
+class CertificateLine(NamedTuple):
     """How often one certificate about one mechanism was false."""
 
     # `mechanism`, `certificate`: which.

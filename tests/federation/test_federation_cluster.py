@@ -29,8 +29,7 @@ from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
 from experiments.runs.run import Parties, run_audit
 from experiments.studies.chaos import AUDIT, campaign, is_identical, play
-from experiments.studies.chaos_cluster import Blow
-from experiments.studies.chaos_flower import FlowerCommand
+from experiments.studies.chaos_cluster import Blow, FlowerCommand
 from fl_audit.errors import InputError
 from fl_audit.protocol import Key, Record
 from fl_audit.worlds import WorldBatch
