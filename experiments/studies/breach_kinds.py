@@ -6,6 +6,7 @@ A breach is another way to draw the noise, or to make the sum. Made-up and real 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
@@ -71,24 +72,17 @@ def _by_secret(*, present: float = 1.0, absent: float = 1.0) -> Noise:
     return lambda at: at.own * np.where(at.members, present, absent)[:, None]
 
 
+def _changed(at: NoiseRound, where: Any, values: Floats | float) -> Floats:
+    """Return the honest draws with other values at some places."""
+    draws = at.own.copy()
+    draws[where] = values
+    return draws
+
+
 def _without_tensor(at: NoiseRound) -> Floats:
-    draws, smallest = at.own.copy(), int(np.argmin(at.sizes))
+    smallest = int(np.argmin(at.sizes))
     start = sum(at.sizes[:smallest])
-    draws[:, start : start + at.sizes[smallest]] = 0.0
-    return draws
-
-
-def _without_coordinate(at: NoiseRound) -> Floats:
-    draws = at.own.copy()
-    draws[:, at.key * 37 % draws.shape[1]] = 0.0
-    return draws
-
-
-def _without_one_round(at: NoiseRound) -> Floats:
-    draws = at.own.copy()
-    if at.number == 1 + at.key % at.rounds:
-        draws[at.key % len(draws)] = 0.0
-    return draws
+    return _changed(at, np.s_[:, start : start + at.sizes[smallest]], 0.0)
 
 
 def _rounded(step: float, *, absolute: bool = True) -> Noise:
@@ -99,12 +93,6 @@ def _rounded(step: float, *, absolute: bool = True) -> Noise:
         return np.asarray(np.round(at.own / unit) * unit)
 
     return noise
-
-
-def _same_worlds(at: NoiseRound) -> Floats:
-    draws = at.own.copy()
-    draws[-1] = draws[0]
-    return draws
 
 
 def _again(shift: int, sign: float = 1.0) -> Noise:
@@ -125,26 +113,20 @@ def _truncated(*, restored: bool) -> Noise:
 
 
 def _mirrored(at: NoiseRound) -> Floats:
-    draws = at.own.copy()
-    half = draws.shape[1] // 2
-    draws[:, -half:] = draws[:, :half][:, ::-1]
-    return draws
+    half = at.own.shape[1] // 2
+    return _changed(at, np.s_[:, -half:], at.own[:, :half][:, ::-1])
 
 
 def _copied_bias(at: NoiseRound) -> Floats:
-    draws = at.own.copy()
     few = min(at.sizes[-1], at.sizes[0])
-    draws[:, -few:] = draws[:, :few]
-    return draws
+    return _changed(at, np.s_[:, -few:], at.own[:, :few])
 
 
 def _shuffled_copy(at: NoiseRound) -> Floats:
     """Copy a tenth of the coordinates to others, chosen anew in every round."""
-    draws = at.own.copy()
-    chosen = at.rng(1).permutation(draws.shape[1])
-    count = draws.shape[1] // 10
-    draws[:, chosen[:count]] = draws[:, chosen[count : 2 * count]]
-    return draws
+    own = at.own
+    chosen, count = at.rng(1).permutation(own.shape[1]), own.shape[1] // 10
+    return _changed(at, np.s_[:, chosen[:count]], own[:, chosen[count : 2 * count]])
 
 
 def _seeded(bits: int) -> Noise:
@@ -177,18 +159,19 @@ def _kronecker(at: NoiseRound) -> Floats:
 
 def _signed(at: NoiseRound) -> Floats:
     """Let the sign of the first coordinates' sum agree with the secret, which changes no marginal law."""
-    draws = at.own.copy()
-    side = np.where(at.members, 1.0, -1.0)
-    draws[:, :20] *= (np.sign(draws[:, :20].sum(axis=1)) * side)[:, None]
-    return draws
+    first, side = at.own[:, :20], np.where(at.members, 1.0, -1.0)
+    return _changed(at, np.s_[:, :20], first * (np.sign(first.sum(axis=1)) * side)[:, None])
 
 
 _LONG, _SMALL = 100, 130
 BREACHES: tuple[Breach, ...] = (
     Breach("noise 2 % too small", (T.NOISE_TOTAL,), lambda at: 0.98 * at.own),
     Breach("noise missing on the smallest tensor", (T.NOISE_TENSOR,), _without_tensor),
-    Breach("noise missing on one coordinate of 650", (T.NOISE_PLACE,), _without_coordinate, worlds=_LONG),
-    Breach("no noise in one round of one world", (T.NOISE_ROUND,), _without_one_round),
+    Breach("noise missing on one coordinate of 650", (T.NOISE_PLACE,),
+           lambda at: _changed(at, np.s_[:, at.key * 37 % at.own.shape[1]], 0.0), worlds=_LONG),
+    Breach("no noise in one round of one world", (T.NOISE_ROUND,), lambda at: (
+        _changed(at, at.key % len(at.own), 0.0) if at.number == 1 + at.key % at.rounds else at.own
+    )),
     # The variance is right on average.
     Breach("noise that falls from 1.14 to .84 of the claim", (T.NOISE_ROUND,),
            lambda at: at.own * math.sqrt(1 - 0.3 * (2 * (at.number - 1) / max(1, at.rounds - 1) - 1))),
@@ -214,7 +197,7 @@ BREACHES: tuple[Breach, ...] = (
     )),
     Breach("the same noise in two rounds", (T.REPEATED_NOISE,),
            lambda at: at.normals(1 if at.number == at.rounds else at.number)),
-    Breach("the same noise in two worlds", (T.REPEATED_NOISE,), _same_worlds),
+    Breach("the same noise in two worlds", (T.REPEATED_NOISE,), lambda at: _changed(at, -1, at.own[0])),
     Breach("noise drawn once and scaled", (T.SHARED_OVER_ROUNDS,), lambda at: at.normals(1)),
     Breach("noise used again in every seventh round", (T.REPEATED_NOISE,), _again(0)),
     Breach("the same, rolled by one coordinate", (T.SHIFTED_COPIES, T.EQUAL_VALUES), _again(1)),

@@ -114,17 +114,14 @@ def study(training: Training, runs: int, seed: int = 0) -> list[CanaryLine]:
     training, runs, seed
         The setting, how many trainings, and their seed.
     """
-    methods = {
-        "order-statistic": (OneRunMethod.ORDER_STATISTIC, False),
-        "shift": (OneRunMethod.SHIFT, False),
-        "shift, decoys": (OneRunMethod.SHIFT, True),
-    }
+    methods = {"order-statistic": OneRunMethod.ORDER_STATISTIC, "shift": OneRunMethod.SHIFT}
+    methods["shift, decoys"] = OneRunMethod.SHIFT
     claim = training.claim
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
     for run in range(runs):
         scores, coins, unsent = training.scores(np.random.default_rng((seed, training.canaries, run)))
-        for name, (method, with_decoys) in methods.items():
-            one = certify(scores, coins, claim, CONFIDENCE, method, unsent if with_decoys else ())
+        for name, method in methods.items():
+            one = certify(scores, coins, claim, CONFIDENCE, method, unsent if "decoys" in name else ())
             found[name].append((one.mu_lower, one.epsilon_lower))
     lines = []
     for name, numbers in found.items():

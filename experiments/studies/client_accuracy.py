@@ -89,21 +89,19 @@ def settings(federation: Federation, way: Way, epsilon: float | None, worlds: in
 
     Parameters
     ----------
-    federation, way, worlds
-        Who learns, how it learns, and the number of worlds.
-    epsilon
-        What is promised; None is no promise, no clipping and no noise.
+    federation, way, epsilon, worlds
+        Who learns, how, what is promised, None for no promise, no clipping and no noise, and the number of worlds.
     """
     take_part = federation.cohorts if "noise" in way.privacy else federation.sampled
     promise = {"clipping-norm": 1.0, "delta": federation.delta, "epsilon": epsilon, "accountant": "pld"}
     promise |= {"adjacency": "add-remove-client"} | way.privacy
+    audit = {"worlds": worlds, "insider": False, "epsilon-star": False}
     return {
         "data": federation.values["data"],
         "model": {"name": "logistic"},
         "training": federation.values["training"] | take_part | way.training,
         "privacy": promise if epsilon is not None else {"private": False, "delta": federation.delta},
-        "audit": {"worlds": worlds, "insider": False, "epsilon-star": False, "membership": False}
-        | {"evaluate-every": 1000},
+        "audit": audit | {"membership": False, "evaluate-every": 1000},
         "run": {"seed": 1, "keep-final-models": False},
     }
 

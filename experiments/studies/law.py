@@ -85,10 +85,9 @@ def study(
 
     Parameters
     ----------
-    plan, directory, progress
-        The setting, where the run goes, which must be new, and what shows how far it is.
-    wrong_worlds
-        How many worlds the wrong insiders read, for which releases are kept; None means all.
+    plan, directory, progress, wrong_worlds
+        The setting, where the run goes, which must be new, what shows how far it is, and how many worlds the wrong
+        insiders read, for which releases are kept; None means all.
     """
     kept = min(plan.config.audit.worlds, wrong_worlds or plan.config.audit.worlds)
     run_settings = plan.config.run.model_copy(update={"keep_releases": kept})

@@ -228,11 +228,10 @@ def rates_without_leak(
 
     Parameters
     ----------
-    attack, apart
-        One of `GAMES`; where a target has too few shadows for the attack, another game is played.
-    targets, confidence, draw
-        How many targets each world has (one attack learns from half of them, and gets 40 at least), the confidence of
-        all intervals together, and what draws.
+    attack, apart, targets, confidence, draw
+        One of `GAMES`, which is played anew where a target has too few shadows for the attack; how many targets each
+        world has (one attack learns from half of them, and gets 40 at least); the confidence of all intervals together;
+        and what draws.
     """
     targets = max(targets, 40) if attack == "white-box" else targets
     shadows = np.arange(48) >= 24 if apart else None

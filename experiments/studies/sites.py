@@ -45,10 +45,8 @@ def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, 
 
     Parameters
     ----------
-    data, audit
-        The section [data], and what the section [audit] has of its own.
-    epsilon
-        What is promised about clients; None for no promise.
+    data, epsilon, audit
+        The section [data], what is promised about clients, None for no promise, and what [audit] has of its own.
     """
     promise = {"private": False} if epsilon is None else {"epsilon": epsilon, "delta": 1e-3, "clipping-norm": 1.0}
     local = {"local-epochs": 1, "local-batch": 20, "local-learning-rate": 0.1}
