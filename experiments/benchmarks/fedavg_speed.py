@@ -111,12 +111,6 @@ def _ours(federation: TrainedFederation, engine: Engine, worlds: int) -> list[fl
     return over
 
 
-def _stock(federation: TrainedFederation) -> list[float]:
-    """Return when the rounds of Flower's FedAvg were over."""
-    sizes = (federation.clients, federation.cohort, federation.rounds)
-    return stock_rounds(ConfigRecord(dict(federation.settings())), *sizes, RayOptions(actors=federation.cores))
-
-
 def _loop(federation: TrainedFederation) -> list[float]:
     """Return when the rounds of a plain loop in one thread were over; it sums what clients change."""
     torch.set_num_threads(1)
@@ -150,7 +144,7 @@ def _pfl(federation: TrainedFederation, processes: int) -> list[float]:
 
 
 WAYS: dict[str, tuple[int, Callable[[TrainedFederation], list[float]]]] = {
-    STOCK: (1, _stock),
+    STOCK: (1, lambda one: stock_rounds(ConfigRecord(dict(one.settings())), RayOptions(actors=one.cores))),
     RAY_ONE: (1, lambda federation: _ours(federation, Engine.RAY, 1)),
     RAY_MANY: (_MANY_WORLDS, lambda federation: _ours(federation, Engine.RAY, _MANY_WORLDS)),
     LOCAL_ONE: (1, lambda federation: _ours(federation, Engine.LOCAL, 1)),

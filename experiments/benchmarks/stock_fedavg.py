@@ -73,17 +73,17 @@ def train(message: Message, context: Context) -> Message:
     return Message(reply, reply_to=message)
 
 
-def stock_rounds(config: ConfigRecord, clients: int, cohort: int, rounds: int, options: RayOptions) -> list[float]:
+def stock_rounds(config: ConfigRecord, options: RayOptions) -> list[float]:
     """Train with Flower's FedAvg, and return when each round was over, by the monotonic clock.
 
     Parameters
     ----------
     config, options
-        What clients are told: path, records, batch, rate, hidden and classes; and which Ray, that of our own runs.
-    clients, cohort, rounds
-        Numbers of clients of the federation and of a round, and of rounds.
+        What is trained: clients, cohort and rounds, and what clients are told, path, records, batch, rate, hidden and
+        classes; and which Ray, that of our own runs.
     """
     over: list[float] = []
+    clients, cohort, rounds = (int(str(config[name])) for name in ("clients", "cohort", "rounds"))
 
     def note(server_round: int, arrays: ArrayRecord) -> None:
         if server_round > 0:

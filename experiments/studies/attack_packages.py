@@ -19,6 +19,7 @@ reason is proved, with scores that are worked out anew with the package's change
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -122,8 +123,7 @@ class PackageComparison:
     equal: Scores | None = None
 
 
-@dataclass(frozen=True)
-class Package:
+class Package(NamedTuple):
     """A public package: its option on the command line, its script, and what is compared."""
 
     option: str

@@ -10,9 +10,9 @@ are marked; beside each stands one of twice that size, which must be found.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -34,8 +34,7 @@ REQUIRED_SHARE = 0.99
 Play = Callable[[int], Measured]
 
 
-@dataclass(frozen=True)
-class BreachStudy:
+class BreachStudy(NamedTuple):
     """Runs of one breach."""
 
     breach: Breach  # the breach

@@ -16,6 +16,7 @@ a training takes milliseconds, with the law that directions of 5000 numbers have
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -83,8 +84,7 @@ class Training:
         return scores[:, : self.canaries], coins, scores[:, self.canaries :]
 
 
-@dataclass(frozen=True)
-class CanaryLine:
+class CanaryLine(NamedTuple):
     """What canary clients certified by one method."""
 
     training: Training  # the setting

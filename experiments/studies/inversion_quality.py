@@ -1,7 +1,6 @@
 """How close gradient inversion comes without privacy, and beside the code of the attack's authors."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,8 +56,7 @@ np.savez(sys.argv[2], drawn=np.stack(drawn))
 """The authors' code on the same gradients, at the same number of steps: signed Adam, cosine, total variation, box."""
 
 
-@dataclass(frozen=True)
-class QualitySetting:
+class QualitySetting(NamedTuple):
     """What is inverted: updates of some pictures, without clipping and without noise."""
 
     data: str  # name of a data set of pictures

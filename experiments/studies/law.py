@@ -12,9 +12,10 @@ sensitivity), and otherwise with that value as its upper limit.
 import math
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -44,8 +45,7 @@ Weigh = Callable[[Game, list[Hypotheses], Tensor], Floats]
 """Weighs a release, (worlds,), under the hypotheses of its round, which stand last, after those of the round before."""
 
 
-@dataclass(frozen=True)
-class LawResult:
+class LawResult(NamedTuple):
     """What the check said of one insider in one setting."""
 
     insider: str  # which insider

@@ -120,8 +120,9 @@ def _rates(epsilon: float, worlds: int) -> _RatePoint:
     return _RatePoint(epsilon, bound, best, simulated, honest, halved)
 
 
-def _draw_rates(figure: Figure, points: Sequence[_RatePoint]) -> None:
+def _draw_rates(points: Sequence[_RatePoint]) -> Figure:
     """Draw attack and bound over epsilon; lines and marks differ without colour."""
+    figure = new_figure(4.6)
     axes = figure.add_subplot()
     epsilon = [one.epsilon for one in points]
     axes.plot(epsilon, [one.bound for one in points], "--", color=INK, label="the promise allows")
@@ -141,23 +142,20 @@ def _draw_rates(figure: Figure, points: Sequence[_RatePoint]) -> None:
     axes.set_ylim(0, 1.02)
     finish_axes(axes, f"Naming the right one of {CANDIDATES} candidates", f"epsilon at delta {DELTA:g}", "Share")
     add_legend(axes, columns=2)
+    return figure
 
 
-def _print_rates(points: Sequence[_RatePoint], console: Console) -> None:
+def _print_rates(points: Sequence[_RatePoint], console: Console) -> list[str]:
+    """Print the table of the figure, and return what contradicts the promise."""
     columns = ("epsilon", "allowed", "best attack", "simulated", "digits", "half of the noise", "above", "verdicts")
     table = table_of(columns, words=columns)
     for one in points:
         games, shares = (one.honest, one.halved), (one.bound, one.best, one.simulated)
         named = (f"{found.share:.4f} ({found.low:.4f} to {found.high:.4f})" for found, _, _ in games)
-        told = (
-            ", ".join("yes" if game.is_passed else "no" for game in games),
-            ", ".join(game.verdict for game in games),
-        )
+        passed, verdicts = ("yes" if game.is_passed else "no" for game in games), (game.verdict for game in games)
+        told = (", ".join(passed), ", ".join(verdicts))
         table.add_row(f"{one.epsilon:g}", *(f"{share:.4f}" for share in shares), *named, *told)
     console.print(table)
-
-
-def _rates_problems(points: Sequence[_RatePoint]) -> list[str]:
     violated = [one for one in points if one.honest.verdict is Verdict.VIOLATED]
     missed = [one for one in points if one.halved.verdict is not Verdict.VIOLATED]
     problems = [f"the bound is passed at epsilon {one.epsilon:g}" for one in violated]
@@ -229,10 +227,8 @@ def main() -> None:
     console, problems, figures = Console(width=150), list[str](), dict[str, Figure]()
     if "rates" in parts:
         points = [_rates(epsilon, QUICK_WORLDS if asked.quick else asked.worlds) for epsilon in EPSILONS]
-        _print_rates(points, console)
-        problems += _rates_problems(points)
-        figures["rates"] = new_figure(4.6)
-        _draw_rates(figures["rates"], points)
+        problems += _print_rates(points, console)
+        figures["rates"] = _draw_rates(points)
     if "pictures" in parts and directory is not None:
         figures["pictures"] = _draw_pictures(directory)
     descent = Descent(QUICK_ITERATIONS if asked.quick else asked.iterations)
