@@ -34,15 +34,12 @@ _CLIPPING = 1e-4
 _STEP = 0.03
 """Step of the server over the clipping norm: with more, models are so sure of some record that it moves them less."""
 
+_RATE = _STEP / _CLIPPING
 STRATEGY: dict[str, Sections] = {
-    "dp-fedsgd": {"training": {"learning-rate": _STEP / _CLIPPING}},
-    "dp-fedavg": {
-        "training": {"learning-rate": _STEP / _CLIPPING, "local-steps": 2, "local-batch": 4, "local-learning-rate": 0.5}
-    },
+    "dp-fedsgd": {"training": {"learning-rate": _RATE}},
+    "dp-fedavg": {"training": {"learning-rate": _RATE, "local-steps": 2, "local-batch": 4, "local-learning-rate": 0.5}},
     # A step takes every record of a client with probability 1/2, so that its accountant has to count on samples.
-    "dp-sgd-clients": {
-        "training": {"rounds": 4, "local-steps": 2, "local-batch": 2, "local-learning-rate": _STEP / _CLIPPING}
-    },
+    "dp-sgd-clients": {"training": {"rounds": 4, "local-steps": 2, "local-batch": 2, "local-learning-rate": _RATE}},
 }
 PARTICIPATION: dict[str, Sections] = {
     "everybody": {},
@@ -114,15 +111,9 @@ class Combination:
         return (*law, ADVERSARY[self.adversary], RELEASE[self.release])
 
 
-COLUMNS = {
-    "strategy": tuple(STRATEGY),
-    "adjacency": tuple(map(str, Adjacency)),
-    "clipping": tuple(CLIPPING),
-    "participation": tuple(PARTICIPATION),
-    "noise": tuple(NOISE),
-    "adversary": tuple(ADVERSARY),
-    "shown, optimizer": tuple(RELEASE),
-}
+_NAMES = ("strategy", "adjacency", "clipping", "participation", "noise", "adversary", "shown, optimizer")
+_TABLES = (STRATEGY, map(str, Adjacency), CLIPPING, PARTICIPATION, NOISE, ADVERSARY, RELEASE)
+COLUMNS = {name: tuple(table) for name, table in zip(_NAMES, _TABLES, strict=True)}
 """The names of the parts of a combination, and the values of each."""
 
 

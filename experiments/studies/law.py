@@ -106,17 +106,14 @@ def study(
 def _increments_of_wrong_insiders(directory: Path, game: Game) -> dict[str, Floats]:
     """Return the increments (worlds, rounds) that wrong insiders find in the stored releases."""
     torch.set_num_threads(game.public.threads)
-    batches: dict[str, list[Floats]] = {name: [] for name in WRONG_INSIDERS}
+    batches = []
     for path in sorted((directory / "public").glob("releases-*")):
-        rounds: dict[str, list[Floats]] = {name: [] for name in WRONG_INSIDERS}
-        hypotheses: list[Hypotheses] = []
+        hypotheses, rounds = list[Hypotheses](), []
         for made in stored_rounds(game, load_file(path)):
             hypotheses = [*hypotheses[-1:], sums_of(game, made.models[-2], Moment(made.number), made.around)]
-            for name, read in WRONG_INSIDERS.items():
-                rounds[name].append(read(game, hypotheses, made.release))
-        for name, found in rounds.items():
-            batches[name].append(np.stack(found, axis=1))
-    return {name: np.concatenate(found) for name, found in batches.items()}
+            rounds.append([read(game, hypotheses, made.release) for read in WRONG_INSIDERS.values()])
+        batches.append(np.stack(rounds, axis=-1))
+    return dict(zip(WRONG_INSIDERS, np.concatenate(batches, axis=1), strict=True))
 
 
 def _shown(setting: str, plan: AuditPlan, results: list[LawResult], console: Console) -> list[str]:
