@@ -63,14 +63,8 @@ class BreachStudy(NamedTuple):
         return [f"{self.breach.name}: found in {self.found} of {self.runs} runs"]
 
 
-def study_breach(breach: Breach, play_run: Play, runs: Iterable[int]) -> BreachStudy:
-    """Judge runs of a breach.
-
-    Parameters
-    ----------
-    breach, play_run, runs
-        The breach, what plays the run of a number, and the numbers.
-    """
+def _study_breach(breach: Breach, play_run: Play, runs: Iterable[int]) -> BreachStudy:
+    """Judge runs of a breach."""
     broken = [_found_by(breach, play_run(number)) for number in runs]
     counts = Counter(name for names in broken for name in names)
     return BreachStudy(breach, len(broken), sum(map(bool, broken)), tuple(counts.most_common()))
@@ -82,26 +76,14 @@ def _found_by(breach: Breach, measured: Measured) -> list[str]:
     return [str(test.name) for test in broken or run_family(measured)[0] if test.violated]
 
 
-def synthetic_run(breach: Breach, number: int) -> Measured:
-    """Play a made-up run of a breach.
-
-    Parameters
-    ----------
-    breach, number
-        The breach, and what seeds the run.
-    """
+def _synthetic_run(breach: Breach, number: int) -> Measured:
+    """Play a made-up run of a breach."""
     tensors = (("weight", breach.parameters - 10), ("bias", 10))
     return play(np.random.default_rng((1, number)), NoiseSetting(tensors, breach.worlds), breach)
 
 
-def real_run(breach: Breach, number: int) -> Measured:
-    """Play a real run of a breach.
-
-    Parameters
-    ----------
-    breach, number
-        The breach, and what seeds the run.
-    """
+def _real_run(breach: Breach, number: int) -> Measured:
+    """Play a real run of a breach."""
     return measured_run(breach_plan(number + 1), parties_of(breach))
 
 
@@ -116,11 +98,11 @@ def main() -> None:
     torch.set_num_threads(1)
     console, problems, frames = Console(width=150), list[str](), list[pd.DataFrame]()
     breaches = [breach for breach in BREACHES if options.only in breach.name]
-    parts = (("made-up", synthetic_run, options.runs, REQUIRED_SHARE), ("real", real_run, options.real, 1.0))
+    parts = (("made-up", _synthetic_run, options.runs, REQUIRED_SHARE), ("real", _real_run, options.real, 1.0))
     for kind, run, count, least in parts:
         if not count:
             continue
-        found = [study_breach(one, partial(run, one), range(count)) for one in track(breaches, f"{kind} federations")]
+        found = [_study_breach(one, partial(run, one), range(count)) for one in track(breaches, f"{kind} federations")]
         columns = ("breach", "runs", "found", "found by", "remark")
         rows = [[*map(str, one.row)] for one in found]
         console.print(table_of(columns, f"Breaches by {kind} federations", columns, rows))

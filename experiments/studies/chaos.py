@@ -155,14 +155,8 @@ def _secrets_found(words: Sequence[bytes], places: Sequence[Path]) -> int:
     return count
 
 
-def is_identical(one: Path, other: Path) -> bool:
-    """Return whether two runs have the same tables, to the last bit.
-
-    Parameters
-    ----------
-    one, other
-        Their directories.
-    """
+def _is_identical(one: Path, other: Path) -> bool:
+    """Return whether two runs have the same tables, to the last bit."""
     try:
         for name in ("worlds", "rounds"):
             left, right = (pd.read_parquet(run / f"{name}.parquet") for run in (one, other))
@@ -205,7 +199,7 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
                 number = len(known)
                 around = flower if number % _FLOWERS_TURN == _FLOWERS_TURN - 1 else cluster
                 found, run = play(number, around, place, np.random.default_rng([seed, 2, number]))
-                found.identical = is_identical(place / "alone", run)
+                found.identical = _is_identical(place / "alone", run)
                 found.secrets = _secrets_found(words, [Path("/dev/shm"), *place.glob("ray*"), place / "flower"])
                 if not found.identical or found.hangs or found.lost:
                     (out / f"run-{number}.log").write_bytes((place / f"run-{number}.log").read_bytes())

@@ -94,14 +94,8 @@ class CombinationRow:
         return self.violated > allowed(len(self.verdicts))
 
 
-def audits_of(run: FinishedRun, worlds: int) -> Iterator[FinishedRun]:
-    """Cut a run into runs of so many worlds each; what is left over is left out.
-
-    Parameters
-    ----------
-    run, worlds
-        The run, and how many worlds an audit has.
-    """
+def _audits_of(run: FinishedRun, worlds: int) -> Iterator[FinishedRun]:
+    """Cut a run into runs of so many worlds each; what is left over is left out."""
     numbers = run.tables.worlds["world"].to_numpy()
     tables = {one.name: getattr(run.tables, one.name) for one in fields(RunTables)}
     for start in range(0, len(numbers) - worlds + 1, worlds):
@@ -142,7 +136,7 @@ def study(combination: Combination, records: Path, worlds: int, seed: int) -> Co
         return None
     contents = played(plan)
     audited = _AUDITED_PRIVATE if combination.strategy == "dp-sgd-clients" else _AUDITED
-    verdicts = tuple(map(verdict_of, audits_of(contents.run, audited))) if combination.is_usual else ()
+    verdicts = tuple(map(verdict_of, _audits_of(contents.run, audited))) if combination.is_usual else ()
     return CombinationRow(combination, evidence_of(plan, contents), "", time.monotonic() - began, verdicts)
 
 

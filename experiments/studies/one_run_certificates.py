@@ -132,14 +132,8 @@ class CertificateLine(NamedTuple):
     false: int
 
 
-def false_certificates(mechanism: OneRunMechanism, runs: int, seed: int) -> list[CertificateLine]:
-    """Return how often each certificate about a mechanism is false.
-
-    Parameters
-    ----------
-    mechanism, runs, seed
-        What is played, how many runs of 1000 coins, and their seed.
-    """
+def _false_certificates(mechanism: OneRunMechanism, runs: int, seed: int) -> list[CertificateLine]:
+    """Return how often each certificate about a mechanism is false."""
     draw = np.random.default_rng((seed, 26))
     tests = _tests(mechanism.mu, mechanism.epsilon(DELTA))
     false = dict.fromkeys(tests, 0)
@@ -228,7 +222,7 @@ def main() -> None:
     is_quick = parser_of(__doc__, f"{QUICK_RUNS} runs of each mechanism, not {RUNS}").parse_args().quick
     runs = QUICK_RUNS if is_quick else RUNS
     played = enumerate(track(mechanisms(), "false certificates", console=Console(stderr=True)))
-    lines = [line for seed, mechanism in played for line in false_certificates(mechanism, runs, seed)]
+    lines = [line for seed, mechanism in played for line in _false_certificates(mechanism, runs, seed)]
     columns = ("mechanism", "certificate", "truth", "assumption", "runs", "false", "share")
     table = table_of(columns, f"False certificates at {1 - LEVEL:.0%}, {COINS} coins a run", (*columns[:2], columns[3]))
     for line in lines:

@@ -61,28 +61,16 @@ def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, 
     return resolve(parse_config(values))
 
 
-def who_took_part(data: Mapping[str, Any], epsilon: float | None, worlds: int) -> AttackNumbers:
-    """Return what attackers find of who took part.
-
-    Parameters
-    ----------
-    data, epsilon, worlds
-        As for `plan_of`, and how many trainings are attacked.
-    """
+def _who_took_part(data: Mapping[str, Any], epsilon: float | None, worlds: int) -> AttackNumbers:
+    """Return what attackers find of who took part."""
     audit = {"game": "membership", "worlds": worlds, "attacks": ["loss", "lira", "rmia"]}
     found = played(plan_of(data, epsilon, audit), progress=progress_bar).find(AttackNumbers)
     assert found is not None, "the game of membership has its numbers"
     return found
 
 
-def what_it_holds(data: Mapping[str, Any], epsilon: float, worlds: int) -> tuple[Success, Success]:
-    """Return how often the site that took part is named, and how often its classes are rightly said to be many.
-
-    Parameters
-    ----------
-    data, epsilon, worlds
-        As for `who_took_part`.
-    """
+def _what_it_holds(data: Mapping[str, Any], epsilon: float, worlds: int) -> tuple[Success, Success]:
+    """Return how often the site that took part is named, and how often its classes are rightly said to be many."""
     plan = plan_of(data, epsilon, {"game": "reconstruction", "worlds": worlds})
     contents, promise = played(plan, progress=progress_bar), plan.guarantee
     numbers, targets = contents.find(ReconstructionNumbers), contents.run.tables.targets
@@ -119,7 +107,7 @@ def main() -> None:
     attacks, questions = ("epsilon", "attack", "AUC", "allowed"), ("epsilon", "question", "right", "chance", "allowed")
     table = table_of(attacks, words=attacks)
     for epsilon in EPSILONS:
-        found = who_took_part(data, epsilon, asked.worlds)
+        found = _who_took_part(data, epsilon, asked.worlds)
         for name, one in found.achieved.items():
             auc, largest = one.rates.auc, found.largest_auc_of(name)
             allowed = "" if largest is None else f"{largest:.3f}"
@@ -129,7 +117,7 @@ def main() -> None:
     console.print(table)
     table = table_of(questions, words=questions)
     for epsilon in filter(None, EPSILONS):
-        answers = what_it_holds(data, epsilon, asked.worlds)
+        answers = _what_it_holds(data, epsilon, asked.worlds)
         for question, answer in zip(("who", "which classes"), answers, strict=True):
             right = _interval(answer.share, answer.low, answer.high)
             table.add_row(str(epsilon), question, right, f"{answer.chance:.3f}", f"{answer.bound:.3f}")
