@@ -203,12 +203,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         path, cohort = Path(scratch) / "random.npz", min(50, options.clients - 1)
         rounds = options.rounds or (5 if few else 12)
-        sizes = (options.clients, options.records, cohort, rounds)
-        federation = TrainedFederation(path, *sizes, usable_cores(), options.pfl)
-        source, count = np.random.default_rng(0), options.clients * options.records + _OTHERS
-        features = source.random((count, _FEATURES), dtype=np.float32)
-        np.savez(path, x=features, y=source.integers(_CLASSES, size=count))
+        federation = TrainedFederation(
+            path, options.clients, options.records, cohort, rounds, usable_cores(), options.pfl
+        )
+        _write_records(federation)
         _show(federation, _measured(federation, ways, options.repeat or (1 if few else 3)))
+
+
+def _write_records(federation: TrainedFederation) -> None:
+    source, count = np.random.default_rng(0), federation.clients * federation.records + _OTHERS
+    features = source.random((count, _FEATURES), dtype=np.float32)
+    np.savez(federation.path, x=features, y=source.integers(_CLASSES, size=count))
 
 
 if __name__ == "__main__":
