@@ -20,8 +20,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -85,9 +85,10 @@ def play(number: int, around: Surroundings, place: Path, draw: np.random.Generat
 
     Parameters
     ----------
-    number, around, place, draw
-        Number of the run, where it is played, with what may befall that, where its configuration lies, and its
-        directory will, and what chooses what befalls it, and when.
+    number, around
+        Number of the run, and where it is played, with what may befall that.
+    place, draw
+        Where its configuration lies, and its directory will; what chooses what befalls it, and when.
     """
     found, began, run = Outcome(number), time.monotonic(), place / f"run-{number}"
     count = int(draw.integers(3, BATCHES + 1))
@@ -166,6 +167,16 @@ def _is_identical(one: Path, other: Path) -> bool:
     return True
 
 
+@contextmanager
+def _ends_at_sigterm() -> Iterator[None]:
+    """Unwind the block at SIGTERM as at Ctrl-C, so that hosts and directories are taken away."""
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str, Any]]:
     """Play runs until there are so many kills, or the time is over, and return what became of all of them.
 
@@ -183,7 +194,7 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
     out.mkdir(parents=True, exist_ok=True)
     notes, deadline = out / "chaos.jsonl", time.monotonic() + 60 * minutes
     known = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
-    with TemporaryDirectory(prefix="chaos-") as scratch, ExitStack() as stack, nothing_outlives():
+    with _ends_at_sigterm(), TemporaryDirectory(prefix="chaos-") as scratch, ExitStack() as stack, nothing_outlives():
         hosts: Sequence[Host] = ()  # one for every worker, where that can be done
         with suppress(NoHostsError):
             hosts = stack.enter_context(other_hosts(WORKERS))
@@ -220,8 +231,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of what befalls which run (default: 0)")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no run after so many minutes")
     chosen = parser.parse_args()
-    # Unwound at SIGTERM as at Ctrl-C, so that hosts and directories are taken away.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     known = campaign(chosen.out, chosen.kills, chosen.seed, chosen.minutes)
     blows = [(kind, batches) for one in known for kind, batches in one["blows"]]
     table = table_of(("what", "count"), "Kills and partitions", ("what", "count"))
