@@ -6,6 +6,7 @@ A breach is another way to draw the noise, or to make the sum. Made-up and real 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ class NoiseRound:
     sizes: tuple[int, ...]  # sizes of the parameter tensors
     key: int  # of the run, for draws beside the honest ones
 
-    @property
+    @cached_property
     def own(self) -> Floats:
         """The honest draws of this round."""
         return self.normals(self.number)
@@ -172,7 +173,7 @@ BREACHES: tuple[Breach, ...] = (
     Breach("no noise in one round of one world", (T.NOISE_ROUND,), lambda at: (
         _changed(at, at.key % len(at.own), 0.0) if at.number == 1 + at.key % at.rounds else at.own
     )),
-    # The variance is right on average.
+    # It begins above the claim and ends below it, and its variance is right on average.
     Breach("noise that falls from 1.14 to .84 of the claim", (T.NOISE_ROUND,),
            lambda at: at.own * math.sqrt(1 - 0.3 * (2 * (at.number - 1) / max(1, at.rounds - 1) - 1))),
     Breach("noise left out in a twentieth of the places", (T.NOISE_TOTAL,),
@@ -204,6 +205,7 @@ BREACHES: tuple[Breach, ...] = (
     Breach("the same, rolled by 7 and negated", (T.SHIFTED_COPIES, T.EQUAL_VALUES), _again(7, -1.0)),
     Breach("rounds that cancel in pairs", (T.REPEATED_NOISE, T.SERIAL_CORRELATION),
            lambda at: -at.normals(at.number - 1) if at.number % 2 == 0 else at.own),
+    # A share of the noise of the round before, at the claimed variance.
     Breach("rounds correlated by .02", (T.SHIFTED_COPIES, T.SERIAL_CORRELATION), lambda at: (
         at.own if at.number == 1 else 0.02 * at.normals(at.number - 1) + math.sqrt(1 - 0.02**2) * at.own
     ), worlds=_LONG, parameters=_SMALL),
