@@ -135,7 +135,8 @@ STATEMENTS = (
               (f"{_STAR}intervals.empirical_interval",)),
     *(
         Statement(f"Epsilon*, {method}, bootstrap", partial(scores.stars, method=[method]),
-                  (f"{_STAR}star_estimate.estimate_epsilon_star", f"{_STAR}intervals.hull_interval"), False, share)
+                  (f"{_STAR}star_estimate.estimate_epsilon_star", f"{_STAR}intervals.hull_interval"),
+                  is_promised=False, share=share)
         for method, share in ((StarMethod.PARAMETRIC, 0.1), (StarMethod.MIXTURE, 0.01))
     ),
     Statement("epsilon at least, from losses of models", scores.mechanisms,
@@ -230,6 +231,7 @@ def _measured_by_name(name: str, runs: int, search_runs: int) -> list[CoverageLi
 
 
 def main() -> None:
+    """Print the table; the exit status is 1 where a printed confidence is not true."""
     parser = parser_of(__doc__, f"{QUICK_RUNS} runs of the worst settings, not {RUNS}")
     parser.add_argument("--only", metavar="TEXT", default="", help="statements whose name contains this")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default: 1); the numbers are the same")

@@ -32,11 +32,13 @@ _GENERATOR_SEED = 5
 
 @dataclass(frozen=True)
 class _Shown:
-    advantage: float  # from beliefs, or counted where there are only scores
+    """What any combination shows."""
+
+    # From beliefs, or, where there are only scores, of guessing by their sign, counted.
+    advantage: float
     epsilon: float  # exact epsilon of the promise
-    lower_bound: (
-        float  # lower confidence bound on it, from the measured noise, or from scores, assuming nothing of them
-    )
+    # Lower confidence bound on epsilon: from the measured noise, or from the scores, which assumes nothing of them.
+    lower_bound: float
     worlds: int  # number of worlds
 
     @property

@@ -48,10 +48,15 @@ PARTICIPATION: dict[str, Sections] = {
     "cohort": {"training": {"cohort": CLIENTS // 2}},
 }
 LOCALLY_SCALED = "central, local sensitivity"
-_NOISES = ("central", LOCALLY_SCALED, "distributed", "local", "tree", "banded", "inside-training")
-NOISE: dict[str, Sections] = {name: {"privacy": {"noise": name.partition(",")[0]}} for name in _NOISES}
-NOISE[LOCALLY_SCALED]["privacy"]["sensitivity"] = "local"
-NOISE["banded"]["privacy"]["bands"] = 2
+NOISE: dict[str, Sections] = {
+    "central": {"privacy": {"noise": "central"}},
+    LOCALLY_SCALED: {"privacy": {"noise": "central", "sensitivity": "local"}},
+    "distributed": {"privacy": {"noise": "distributed"}},
+    "local": {"privacy": {"noise": "local"}},
+    "tree": {"privacy": {"noise": "tree"}},
+    "banded": {"privacy": {"noise": "banded", "bands": 2}},
+    "inside-training": {"privacy": {"noise": "inside-training"}},
+}
 ADVERSARY: dict[str, Sections] = {
     "client": {},
     "3 clients": {"audit": {"colluders": 2}},
@@ -111,9 +116,15 @@ class Combination:
         return (*law, ADVERSARY[self.adversary], RELEASE[self.release])
 
 
-_NAMES = ("strategy", "adjacency", "clipping", "participation", "noise", "adversary", "shown, optimizer")
-_TABLES = (STRATEGY, map(str, Adjacency), CLIPPING, PARTICIPATION, NOISE, ADVERSARY, RELEASE)
-COLUMNS = {name: tuple(table) for name, table in zip(_NAMES, _TABLES, strict=True)}
+COLUMNS = {
+    "strategy": tuple(STRATEGY),
+    "adjacency": tuple(map(str, Adjacency)),
+    "clipping": tuple(CLIPPING),
+    "participation": tuple(PARTICIPATION),
+    "noise": tuple(NOISE),
+    "adversary": tuple(ADVERSARY),
+    "shown, optimizer": tuple(RELEASE),
+}
 """The names of the parts of a combination, and the values of each."""
 
 
@@ -167,9 +178,10 @@ def plan_of(combination: Combination, records: Path, worlds: int, seed: int, tar
 
     Parameters
     ----------
-    combination, records, worlds, seed, target
-        Which combination, the file that `write_records` wrote, the number of worlds, the challenger's seed, and what is
-        promised, such as `{"epsilon": 2.0}`.
+    combination, records, worlds, seed
+        Which combination, the file that `write_records` wrote, the number of worlds, and the challenger's seed.
+    target
+        What is promised, such as `{"epsilon": 2.0}`.
 
     Raises
     ------
@@ -181,12 +193,12 @@ def plan_of(combination: Combination, records: Path, worlds: int, seed: int, tar
     is_single = relation is Relation.REPLACE or combination.noise in ("tree", "banded")
     count = CLIENTS if unit is Unit.CLIENT and is_single else 4 * CLIENTS
     training: dict[str, Any] = {"strategy": combination.strategy, "rounds": ROUNDS}
+    privacy = {"delta": 0.01, "clipping-norm": _CLIPPING, "accountant": "pld", "adjacency": str(combination.adjacency)}
     sections: Sections = {
         "data": {"name": "npz", "path": str(records), "records": count, "clients": CLIENTS, "test-records": 10},
         "model": {"name": "logistic"},
         "training": training,
-        "privacy": target
-        | {"delta": 0.01, "clipping-norm": _CLIPPING, "accountant": "pld", "adjacency": str(combination.adjacency)},
+        "privacy": privacy | target,
         "audit": {"worlds": worlds, "epsilon-star": False, "membership": False, "evaluate-every": ROUNDS},
         "run": {"seed": seed, "worlds-per-batch": min(worlds, 1000), "keep-releases": 0, "keep-final-models": False},
     }

@@ -157,19 +157,26 @@ def holm(p_values: Floats) -> Floats:
 
 def _corrected_tests(rows: Sequence[CombinationRow]) -> list[tuple[str, float, float]]:
     """Return every test by name with its p-value, before and after correction for their number."""
-    found = [(row.combination, row.found.p_values()) for row in rows if row.found is not None]
-    named = {f"{combination}: {name}": p for combination, p_values in found for name, p in p_values.items()}
-    corrected = holm(np.array(list(named.values())))
-    return [(name, p, float(after)) for (name, p), after in zip(named.items(), corrected, strict=True)]
+    named = [
+        (f"{row.combination}: {name}", p)
+        for row in rows
+        if row.found is not None
+        for name, p in row.found.p_values().items()
+    ]
+    corrected = holm(np.array([p for _, p in named])) if named else np.empty(0)
+    return [(name, p, float(after)) for (name, p), after in zip(named, corrected, strict=True)]
 
 
 def problems(rows: Sequence[CombinationRow]) -> list[str]:
     """Return what contradicts theory, all tests together at level `ALARM`."""
-    said = "{} contradicts theory, p {:.2g}, corrected {:.2g}"
-    found_wrong = [said.format(*test) for test in _corrected_tests(rows) if test[-1] <= ALARM]
+    found_wrong = [
+        f"{name} contradicts theory, p {p:.2g}, corrected {after:.2g}"
+        for name, p, after in _corrected_tests(rows)
+        if after <= ALARM
+    ]
     found_wrong += [f"{row.combination} is accused too often" for row in rows if row.is_accused]
     return found_wrong + [
-        f"{row.combination}: {problem}" for row in rows if row.found for problem in row.found.problems()
+        f"{row.combination}: {problem}" for row in rows if row.found is not None for problem in row.found.problems()
     ]
 
 
@@ -277,6 +284,7 @@ def _study_all(console: Console, chosen: Iterable[Combination], worlds: int, see
 
 
 def main() -> None:
+    """Print the tables; the exit status is 1 where something contradicts theory."""
     parser = parser_of(__doc__, "a few combinations in 400 worlds")
     parser.add_argument("--worlds", type=int, help="worlds a combination (default: 2000, with --quick 400)")
     parser.add_argument("--only", help="combinations whose name contains this text; nothing on knowledge")

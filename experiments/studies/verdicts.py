@@ -30,9 +30,9 @@ ALARM = 1e-3  # probability with which the study itself may raise a false alarm,
 _MODELS = ((("weight", 640), ("bias", 10)), (("weight", 60), ("bias", 2)), (("first", 300), ("b", 6), ("last", 14)))
 _WORLDS = (2, 5, 20, 60)
 NEVER_TOO_SMALL = (
-    *(T.NOISE_TENSOR, T.NOISE_PLACE, T.NOISE_ROUND, T.SHAPE, T.TAILS, T.SHAPE_ALONG_RECORD, T.EQUAL_VALUES),
-    *(T.SHIFTED_COPIES, T.LOW_BITS, T.GRID, T.SECRET_PLACE, T.DISTINGUISHER),
-)
+    T.NOISE_TENSOR, T.NOISE_PLACE, T.NOISE_ROUND, T.SHAPE, T.TAILS, T.SHAPE_ALONG_RECORD, T.EQUAL_VALUES,
+    T.SHIFTED_COPIES, T.LOW_BITS, T.GRID, T.SECRET_PLACE, T.DISTINGUISHER,
+)  # fmt: skip
 """Tests whose p-values are Bonferroni's, or of a count."""
 NOT_RANDOM = (T.SENSITIVITY,)
 
