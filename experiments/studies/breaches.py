@@ -76,8 +76,14 @@ def _found_by(breach: Breach, measured: Measured) -> list[str]:
     return [str(test.name) for test in broken or run_family(measured)[0] if test.violated]
 
 
-def _synthetic_run(breach: Breach, number: int) -> Measured:
-    """Play a made-up run of a breach."""
+def synthetic_run(breach: Breach, number: int) -> Measured:
+    """Play a made-up run of a breach.
+
+    Parameters
+    ----------
+    breach, number
+        The breach, and the number that seeds the run.
+    """
     tensors = (("weight", breach.parameters - 10), ("bias", 10))
     return play(np.random.default_rng((1, number)), NoiseSetting(tensors, breach.worlds), breach)
 
@@ -98,7 +104,7 @@ def main() -> None:
     torch.set_num_threads(1)
     console, problems, frames = Console(width=150), list[str](), list[pd.DataFrame]()
     breaches = [breach for breach in BREACHES if options.only in breach.name]
-    parts = (("made-up", _synthetic_run, options.runs, REQUIRED_SHARE), ("real", _real_run, options.real, 1.0))
+    parts = (("made-up", synthetic_run, options.runs, REQUIRED_SHARE), ("real", _real_run, options.real, 1.0))
     for kind, run, count, least in parts:
         if not count:
             continue

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.studies.breach_kinds import BREACHES, Breach
-from experiments.studies.breaches import _synthetic_run
+from experiments.studies.breaches import synthetic_run
 from fl_audit.adjacency import Adjacency
 from fl_audit.evidence.belief.family import OF_NOISE, Missing, TestName, TestResult
 from fl_audit.evidence.belief.verdict import Judgement, judge, judge_scores
@@ -27,7 +27,7 @@ PROMISE = guarantee(Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(8.0, 30), 0.
 
 def judged(name: str) -> Judgement:
     breach = next(one for one in BREACHES if one.name == name)
-    return judge(_synthetic_run(breach, 0), PROMISE, 0.95)
+    return judge(synthetic_run(breach, 0), PROMISE, 0.95)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_noise_that_depends_on_the_secret_is_said_first() -> None:
 
 def test_a_surplus_of_noise_is_harmless_only_where_it_is_blind_to_the_secret() -> None:
     assert "no harmless surplus" in excess_text(judged("noise 1.1 times larger under D' only"))
-    louder = _synthetic_run(Breach("louder", (), lambda at: 1.2 * at.own), 0)
+    louder = synthetic_run(Breach("louder", (), lambda at: 1.2 * at.own), 0)
     assert "16.6\xa0% less noise" in excess_text(judge(louder, PROMISE, 0.95))
 
 
@@ -76,7 +76,7 @@ def test_missing_noise_is_said_before_what_follows_from_it() -> None:
 
 
 def test_the_limit_of_detection_is_told_in_worlds() -> None:
-    kept = judge(_synthetic_run(BREACHES[-1], 0), PROMISE, 0.95)
+    kept = judge(synthetic_run(BREACHES[-1], 0), PROMISE, 0.95)
     text = _detection_text(kept, PROMISE, WORDS)
     for part in (f"{kept.limit_of_detection:.3g}", f"{kept.worlds_needed} world"):
         assert part in text
