@@ -72,9 +72,10 @@ def configuration(name: str, worlds: int, engine: Engine, data_dir: Path | None,
 
     Parameters
     ----------
-    name, worlds, engine, data_dir, scratch
-        Which setting, in how many worlds, and on which engine; where data sets lie, None is the default place, and
-        where random records may be written.
+    name, worlds, engine
+        Which setting, in how many worlds, and on which engine.
+    data_dir, scratch
+        Where data sets lie, None is the default place, and where random records may be written.
     """
     setting = SETTINGS[name]
     data = {"clients": 10, **setting.data}

@@ -39,9 +39,10 @@ def train_epoch(module: nn.Module, features: Tensor, labels: Tensor, batch: int,
 
     Parameters
     ----------
-    module, features, labels, batch, rate
-        What is changed in place, features of the records, (n, features), and their classes, (n,), the number of records
-        of a step, and the learning rate.
+    module, features, labels
+        What is changed in place, features of the records, (n, features), and their classes, (n,).
+    batch, rate
+        Number of records of a step, and the learning rate.
     """
     optimizer = torch.optim.SGD(module.parameters(), lr=rate)
     for chosen in torch.split(torch.randperm(len(labels)), batch):
@@ -78,9 +79,11 @@ def stock_rounds(config: ConfigRecord, options: RayOptions) -> list[float]:
 
     Parameters
     ----------
-    config, options
-        What is trained: clients, cohort and rounds, and what clients are told, path, records, batch, rate, hidden and
-        classes; and which Ray, that of our own runs.
+    config
+        What clients are told: path, records, batch, rate, hidden and classes; and the numbers of clients of the
+        federation, of clients of a round (cohort), and of rounds.
+    options
+        Which Ray: the same as that of our own runs.
     """
     over: list[float] = []
     clients, cohort, rounds = (int(str(config[name])) for name in ("clients", "cohort", "rounds"))

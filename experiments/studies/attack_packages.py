@@ -73,9 +73,10 @@ def train(data: DataSpec, worlds: int, targets: int, steps: int, seed: int = 0) 
 
     Parameters
     ----------
-    data, worlds, targets, steps, seed
-        Where records come from, twice as many as there are targets; numbers of models, of targets and of steps; and the
-        seed of records, coins and initial weights.
+    data, worlds, targets
+        Where records come from, twice as many as there are targets; numbers of models and of targets.
+    steps, seed
+        Number of steps, and the seed of records, coins and initial weights.
 
     Raises
     ------
@@ -286,6 +287,7 @@ def compare(
 
 
 def main() -> None:
+    """Print the table; the exit status is 1 where attacks differ without a reason."""
     parser = parser_of(__doc__, "16 worlds of 200 targets")
     for package in PACKAGES:
         parser.add_argument(f"--{package.option}", metavar="PYTHON", help=f"interpreter that has {package.title}")

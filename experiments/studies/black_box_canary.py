@@ -69,8 +69,9 @@ QUICK = (BlackBoxSetting("logistic", 10, 120, 2.0),)
 def _plan_of(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir: str | None) -> AuditPlan:
     """Return what is played for a line; all canaries of a setting stand in the place of the same record.
 
-    That is an ordinary record, a record that is 0 throughout, with the label that the initial weights find least
-    likely, or a crafted one.
+    A canary is one of `CANARIES`: an ordinary record, a record that is 0 throughout, with the label that the initial
+    weights find least likely, or a crafted one. `data_dir` holds published data files; None looks where FL_AUDIT_DATA
+    says.
     """
     data = {"name": "mnist", "records": 1000, "clients": 2, "population-records": 300}
     values: dict[str, dict[str, Any]] = {

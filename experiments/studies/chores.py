@@ -119,9 +119,10 @@ def asked(
 
     Parameters
     ----------
-    python, script, told, of_whom, environment
-        The interpreter; the script's text, which is given the paths of the archive to read and of that to write; the
-        arrays that it reads; whose code it runs, in words; and its variables, None for those of this process.
+    python, script
+        The interpreter, and the script's text; it is given the paths of the archive to read and of that to write.
+    told, of_whom, environment
+        The arrays that it reads, whose code it runs, in words, and its variables, None for those of this process.
 
     Raises
     ------

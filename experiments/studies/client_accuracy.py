@@ -89,8 +89,10 @@ def settings(federation: Federation, way: Way, epsilon: float | None, worlds: in
 
     Parameters
     ----------
-    federation, way, epsilon, worlds
-        Who learns, how, what is promised, None for no promise, no clipping and no noise, and the number of worlds.
+    federation, way, worlds
+        Who learns, how it learns, and the number of worlds.
+    epsilon
+        What is promised; None is no promise, no clipping and no noise.
     """
     take_part = federation.cohorts if "noise" in way.privacy else federation.sampled
     promise = {"clipping-norm": 1.0, "delta": federation.delta, "epsilon": epsilon, "accountant": "pld"}

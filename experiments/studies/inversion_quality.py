@@ -139,9 +139,10 @@ def beside_reference(
 
     Parameters
     ----------
-    setting, directory, pictures, descent, interpreter, reference
-        As for `quality`, of single pictures; a Python that has torch and torchvision, and a clone of the authors'
-        repository.
+    setting, directory, pictures, descent
+        As for `quality`, of single pictures.
+    interpreter, reference
+        A Python that has torch and torchvision, and a clone of the authors' repository.
 
     Raises
     ------

@@ -58,8 +58,10 @@ def plan_of(setting: str, data_dir: Path | None, overrides: Iterable[str] = ()) 
 
     Parameters
     ----------
-    setting, data_dir, overrides
-        Its name, where data sets lie, None is the default place, and what differs, each `section.key=value`.
+    setting, data_dir
+        Name of the setting, and where data sets lie; None is the default place.
+    overrides
+        Settings that differ, each `section.key=value`.
     """
     with resources.as_file(resources.files("experiments") / "configs" / f"{setting}.toml") as path:
         return resolve(load_config(path, list(overrides), str(data_dir) if data_dir else None))
@@ -85,9 +87,10 @@ def study(
 
     Parameters
     ----------
-    plan, directory, progress, wrong_worlds
-        The setting, where the run goes, which must be new, what shows how far it is, and how many worlds the wrong
-        insiders read, for which releases are kept; None means all.
+    plan, wrong_worlds
+        The setting, and how many worlds the wrong insiders read, for which its releases are kept; None means all.
+    directory, progress
+        Where the run goes, which must be new, and what shows how far the run is.
     """
     kept = min(plan.config.audit.worlds, wrong_worlds or plan.config.audit.worlds)
     run_settings = plan.config.run.model_copy(update={"keep_releases": kept})

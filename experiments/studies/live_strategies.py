@@ -52,7 +52,8 @@ CASES = (
 def _play(case: Case, place: Path, coins: int) -> tuple[LiveNumbers | None, float]:
     """Return what the canaries of one training say, None without canaries, and the accuracy of its model.
 
-    The hospitals' shards lie in a directory, in which a training has one of its own, named after the seed of its coins.
+    `place` is the directory of the hospitals' shards, in which a training has one of its own, `coins` the seed of the
+    coins.
     """
     out = place / f"{coins}"
     out.mkdir()
@@ -78,6 +79,7 @@ def _play(case: Case, place: Path, coins: int) -> tuple[LiveNumbers | None, floa
 
 
 def main() -> None:
+    """Print the table; the exit status is 1 where a strategy is judged wrongly."""
     parser = parser_of(__doc__)
     parser.add_argument("--repetitions", type=int, default=200, help="trainings of each strategy (%(default)s)")
     repetitions, wrong = parser.parse_args().repetitions, []

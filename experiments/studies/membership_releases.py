@@ -174,7 +174,7 @@ def _white_box(release: CoinAnswers, shadows: Flags | None) -> Floats:
 def _attribute_by_law(release: CoinAnswers, shadows: Flags | None) -> Floats:
     """Score 1 where a binary attribute is guessed right, by the law of members' losses as shadow worlds show it.
 
-    These are the worlds that are named, or another half.
+    Where it is not guessed right, the score is 0. The shadow worlds are those named, or another half of all.
     """
     worlds = np.arange(release.membership.worlds)
     parts = [(shadows, ~shadows)] if shadows is not None else [(worlds % 2 == p, worlds % 2 != p) for p in (0, 1)]
@@ -206,6 +206,7 @@ ATTACKS: dict[str, Attack] = {
     "white-box": _white_box,
     # By losses under two releases, the second of which has told nothing of the coins.
     "active": lambda release, shadows: active_scores(np.stack([release.losses, np.logaddexp(0, -release.wrong)])),
+    # 1 where a binary attribute is guessed right and 0 where it is not, the law of losses being unknown.
     "attribute": lambda release, shadows: _guessed_right(release, None).astype(np.float64),
     "attribute, law of losses": _attribute_by_law,
 }
@@ -228,10 +229,11 @@ def rates_without_leak(
 
     Parameters
     ----------
-    attack, apart, targets, confidence, draw
-        One of `GAMES`, which is played anew where a target has too few shadows for the attack; how many targets each
-        world has (one attack learns from half of them, and gets 40 at least); the confidence of all intervals together;
-        and what draws.
+    attack, apart
+        One of `GAMES`; where a target has too few shadows for the attack, another game is played.
+    targets, confidence, draw
+        How many targets each world has (one attack learns from half of them, and gets 40 at least), the confidence of
+        all intervals together, and what draws.
     """
     targets = max(targets, 40) if attack == "white-box" else targets
     shadows = np.arange(48) >= 24 if apart else None

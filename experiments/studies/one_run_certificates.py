@@ -219,6 +219,7 @@ def _mu_of_a_leak(guesses: Guesses, share: float) -> float:
 
 
 def main() -> None:
+    """Print the table; the exit status is 1 where more certificates are false than may be."""
     is_quick = parser_of(__doc__, f"{QUICK_RUNS} runs of each mechanism, not {RUNS}").parse_args().quick
     runs = QUICK_RUNS if is_quick else RUNS
     played = enumerate(track(mechanisms(), "false certificates", console=Console(stderr=True)))

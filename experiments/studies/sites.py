@@ -45,8 +45,10 @@ def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, 
 
     Parameters
     ----------
-    data, epsilon, audit
-        The section [data], what is promised about clients, None for no promise, and what [audit] has of its own.
+    data, audit
+        The section [data], and what the section [audit] has of its own.
+    epsilon
+        What is promised about clients; None for no promise.
     """
     promise = {"private": False} if epsilon is None else {"epsilon": epsilon, "delta": 1e-3, "clipping-norm": 1.0}
     local = {"local-epochs": 1, "local-batch": 20, "local-learning-rate": 0.1}
@@ -99,6 +101,7 @@ def _interval(value: float, low: float, high: float) -> str:
 
 
 def main() -> None:
+    """Print both tables; the exit status is 1 where an interval lies above its bound."""
     parser = parser_of(__doc__)
     parser.add_argument("--data-dir", help="where femnist/ lies; left out, FL_AUDIT_DATA")
     parser.add_argument("--worlds", type=int, default=400, help="trainings for each line (%(default)s)")

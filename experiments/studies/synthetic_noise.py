@@ -73,12 +73,12 @@ def _of_length(rng: np.random.Generator, setting: NoiseSetting) -> Floats:
 
 
 def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach = _HONEST) -> Measured:
-    """Play the game in all worlds and return what an insider who believes the claim measures; honest without breach.
+    """Play the game in all worlds and return what an insider who believes the claim measures.
 
     Parameters
     ----------
     rng, setting, breach
-        Source of sums and bits, what is played, and the breach.
+        Source of sums and bits, what is played, and the breach; left out, nothing is broken.
     """
     clipped, released, present, absent = _draw_sums(rng, setting, breach)
     members = rng.random(setting.worlds) < 0.5
@@ -169,9 +169,12 @@ def _clipped_slopes(weights: Floats, features: Floats, labels: Floats) -> Floats
 def _residuals(
     tensors: _Tensors, release: Floats, shared: Floats, present: Floats, absent: Floats, sigma: Floats, chosen: Floats
 ) -> Residuals:
-    """Return the residual sums by their definitions: of what was released, what it holds under both hypotheses, besides
-    under D and under D', and which of these two was really added, all (worlds, rounds, parameters), with the claimed
-    noise, (worlds, rounds)."""
+    """Return the residual sums of releases by their definitions.
+
+    `release` is what was released, `shared` what it holds under both hypotheses, `present` and `absent` what it holds
+    besides under D and under D', and `chosen` which of these two was really added, all (worlds, rounds, parameters);
+    `sigma` is the claimed noise, (worlds, rounds).
+    """
     difference = present - absent
     error = release - shared - (present + absent) / 2
     length = np.linalg.norm(difference, axis=-1, keepdims=True)
@@ -181,6 +184,7 @@ def _residuals(
     standard = (release - shared - chosen) / sigma[..., None]
     values = standard * sigma[..., None], standard, release
     assert len(values) == len(LOW_BITS_KINDS)
+    # (worlds, rounds, 1, kinds)
     low_bits = np.stack([_low_bits(one) for one in values], axis=-1)[:, :, None]
     places = sampled_places(ParameterLayout(tuple(name for name, _ in tensors), tuple((size,) for _, size in tensors)))
     classes = [np.sum(standard[..., first::STRIDES] ** 2, axis=-1) for first in range(STRIDES)]

@@ -30,8 +30,10 @@ def write_trial(trial: Trial, found: Sequence[Finding], name: str, directory: Pa
 
     Parameters
     ----------
-    trial, found, name, directory
-        The trial, what it found, what was on trial, and the directory, which is made where it is missing.
+    trial, found
+        The trial, and what it found.
+    name, directory
+        What was on trial, and where to write; made where it is missing.
     """
     page = html_page(
         title=f"{name}: {trial.verdict}",
@@ -58,11 +60,14 @@ def write_page(
 
     Parameters
     ----------
-    name, verdict, headline, screen
-        What was reviewed, what came of it, the same in a line, and the lines of the first screen: what each is about,
-        and what it says.
-    trials, values, directory
-        What they rest on, the review as JSON values, and where to write; made where it is missing.
+    name, verdict
+        What was reviewed, and what came of it.
+    headline, screen
+        The same in a line, and the lines of the first screen: what each is about, and what it says.
+    trials, values
+        What they rest on, and the review as JSON values.
+    directory
+        Where to write; made where it is missing.
     """
     rows = "".join(f"<dt><strong>{escape(about)}</strong></dt><dd>{escape(said)}</dd>" for about, said in screen)
     first, _ = trials[0]
@@ -116,7 +121,8 @@ def _table(found: Sequence[Finding]) -> str:
     if not found:
         return "<p>No game could be played.</p>"
     rows = []
-    for one, attempt in ((one, one.attempt) for one in found):
+    for one in found:
+        attempt = one.attempt
         right = f"{attempt.right / attempt.games:.1%}"
         rows.append((attempt.lead.kind, attempt.lead.group, one.shown, one.allowed, right, str(attempt.games)))
     return page_table(("game", "what told", "shown", "claimed", "guessed right", "games"), rows, numbers=(4, 5))
@@ -124,7 +130,7 @@ def _table(found: Sequence[Finding]) -> str:
 
 def _section(trial: Trial, finding: Finding) -> str:
     attempt, figure = finding.attempt, new_figure(4.0)
-    left, right = figure.subplots(1, 2)
+    left, right = figure.subplots(1, 2)  # scores under D and D', and their trade-off with what the claim allows
     _draw_scores(left, attempt)
     _draw_tradeoff(right, trial.claim, attempt)
     lines = "".join(f"<li>{escape(line)}</li>" for line in attempt.lines)

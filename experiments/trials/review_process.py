@@ -35,8 +35,10 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
 
     Parameters
     ----------
-    app, wishes
-        Directory of the app, which is copied and stays as it is, and what the reviewer says besides.
+    app
+        Directory of the app; it is copied, and stays as it is.
+    wishes
+        What the reviewer says besides.
     out
         Where `report.html` and `summary.json` are written; None for nowhere.
 
