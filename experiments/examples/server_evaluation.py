@@ -6,8 +6,18 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
-from experiments.examples import digits
-from experiments.examples.digits import Net, dataset, evaluate, rate, seeded, shard, test_set, train
+from experiments.examples.digits import (
+    Net,
+    dataset,
+    evaluate,
+    rate,
+    save,
+    seeded,
+    shard,
+    test_set,
+    train,
+    train_settings,
+)
 
 NOISE, NORM, CLIENTS = 1.0, 0.5, 3
 
@@ -40,5 +50,5 @@ def main(grid: Grid, context: Context) -> None:
     averaging = FedAvg(fraction_evaluate=0.0)
     strategy = DifferentialPrivacyServerSideFixedClipping(averaging, NOISE, NORM, CLIENTS)
     arrays = ArrayRecord(Net().state_dict())
-    settings = digits.train_settings(0.1)
-    digits.save(strategy.start(grid, arrays, num_rounds=3, train_config=settings, evaluate_fn=evaluate_server))
+    settings = train_settings(0.1)
+    save(strategy.start(grid, arrays, num_rounds=3, train_config=settings, evaluate_fn=evaluate_server))
