@@ -15,10 +15,9 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -34,13 +33,10 @@ from experiments.studies.chores import parser_of, table_of
 from fl_audit.game.game import load_game
 
 _ROUNDS, _PASSES = 30, 3
-_PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "adjacency": "replace-record"} | {
-    "accountant": "rdp-classic"
-}
+_PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "accountant": "rdp-classic"}
 
 
-@dataclass(frozen=True)
-class AuditSpeedSetting:
+class AuditSpeedSetting(NamedTuple):
     """One audit and its targets."""
 
     # `data`, `model`, `delta`: the configuration, as far as settings differ.
@@ -90,20 +86,18 @@ def configuration(name: str, worlds: int, engine: Engine, data_dir: Path | None,
         source = np.random.default_rng(0)
         features = source.integers(2, size=(4000, 600)).astype(np.float32)
         np.savez(data["path"], x=features, y=source.integers(100, size=4000))
-    return parse_config(
-        {
-            "data": data,
-            "model": {"name": setting.model},
-            "training": {"rounds": _ROUNDS, "learning-rate": 0.005},
-            "privacy": _PRIVACY | {"delta": setting.delta},
-            "audit": {"worlds": worlds, "neighbour": 0, "evaluate-every": setting.evaluate_every},
-            "run": {"actors": setting.local_actors if engine is Engine.LOCAL else 0},
-        }
-    )
+    values = {
+        "data": data,
+        "model": {"name": setting.model},
+        "training": {"rounds": _ROUNDS, "learning-rate": 0.005},
+        "privacy": _PRIVACY | {"adjacency": "replace-record", "delta": setting.delta},
+        "audit": {"worlds": worlds, "neighbour": 0, "evaluate-every": setting.evaluate_every},
+        "run": {"actors": setting.local_actors if engine is Engine.LOCAL else 0},
+    }
+    return parse_config(values)
 
 
 def main() -> None:
-    """Print the table."""
     parser = parser_of(__doc__)
     parser.add_argument("--data-dir", type=Path, help="data directory (default: FL_AUDIT_DATA)")
     parser.add_argument("--only", choices=SETTINGS, help="one setting")
@@ -119,23 +113,13 @@ def main() -> None:
             for engine in measured:
                 measured[engine].append(_measured(name, worlds, engine, options.data_dir))
         for engine, values in measured.items():
-            table.add_row(*_row(name, worlds, engine, values))
+            setting, taken = SETTINGS[name], [one for one, _ in values]
+            actors = f", {setting.local_actors} actor(s)" if engine is Engine.LOCAL else ""
+            spread, floors = f"{min(taken):.1f} - {max(taken):.1f}", median(one / floor for one, floor in values)
+            times = f"{setting.authors_seconds * 1000 / median(taken):.0f}x the time"
+            cells = (f"{median(taken):.1f}", spread, f"{floors:.2f}", times, setting.targets[engine])
+            table.add_row(name, f"{engine}{actors}", str(worlds), *cells)
     Console(width=120).print(table)
-
-
-def _row(name: str, worlds: int, engine: Engine, values: list[tuple[float, float]]) -> list[str]:
-    setting, taken = SETTINGS[name], [one for one, _ in values]
-    actors = f", {setting.local_actors} actor(s)" if engine is Engine.LOCAL else ""
-    return [
-        name,
-        f"{engine}{actors}",
-        str(worlds),
-        f"{median(taken):.1f}",
-        f"{min(taken):.1f} - {max(taken):.1f}",
-        f"{median(one / floor for one, floor in values):.2f}",
-        f"{setting.authors_seconds * 1000 / median(taken):.0f}x the time",
-        setting.targets[engine],
-    ]
 
 
 def _measured(name: str, worlds: int, engine: Engine, data_dir: Path | None) -> tuple[float, float]:

@@ -16,9 +16,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -78,36 +79,22 @@ class TrainedFederation:
         data = {"name": "npz", "path": str(self.path), "test-records": _OTHERS // 4, "population-records": _OTHERS // 4}
         audit = {"worlds": worlds, "insider": False, "epsilon-star": False, "membership": False, "neighbour": 0}
         training = {"strategy": "dp-fedavg", "cohort": self.cohort, "rounds": self.rounds}
-        return parse_config(
-            {
-                "data": data | {"clients": self.clients, "records": self.clients * self.records},
-                "model": {"name": f"dense-{_HIDDEN}"},
-                "training": training | {"local-batch": _BATCH, "local-learning-rate": _RATE},
-                "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0, "adjacency": "add-remove-client"},
-                "audit": audit | {"evaluate-every": self.rounds},
-                "run": {"actors": self.cores, "worlds-per-batch": worlds, "keep-final-models": False},
-            }
-        )
+        values = {
+            "data": data | {"clients": self.clients, "records": self.clients * self.records},
+            "model": {"name": f"dense-{_HIDDEN}"},
+            "training": training | {"local-batch": _BATCH, "local-learning-rate": _RATE},
+            "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0, "adjacency": "add-remove-client"},
+            "audit": audit | {"evaluate-every": self.rounds},
+            "run": {"actors": self.cores, "worlds-per-batch": worlds, "keep-final-models": False},
+        }
+        return parse_config(values)
 
 
-@dataclass
-class MeasuredSeconds:
+class MeasuredSeconds(NamedTuple):
     """What a way took: seconds before its second round, less one round, and of each later round."""
 
-    start_up: list[float] = field(default_factory=list)
-    rounds: list[float] = field(default_factory=list)
-
-    def note(self, began: float, over: list[float]) -> None:
-        """Take note of a run by when it began and when its rounds were over.
-
-        Parameters
-        ----------
-        began, over
-            When that was, in seconds of the same clock.
-        """
-        lasted = np.diff(over).tolist()
-        self.start_up.append(over[0] - began - median(lasted))
-        self.rounds += lasted
+    start_up: list[float]
+    rounds: list[float]
 
 
 def _ours(federation: TrainedFederation, engine: Engine, worlds: int) -> list[float]:
@@ -122,13 +109,6 @@ def _ours(federation: TrainedFederation, engine: Engine, worlds: int) -> list[fl
         plan = resolve(federation.configuration(worlds))
         run_audit(plan, Path(scratch) / "run", engine, progress=noted, with_report=False)
     return over
-
-
-def _stock(federation: TrainedFederation) -> list[float]:
-    """Return when the rounds of Flower's FedAvg were over."""
-    config = ConfigRecord(dict(federation.settings()))
-    options = RayOptions(actors=federation.cores)
-    return stock_rounds(config, federation.clients, federation.cohort, federation.rounds, options)
 
 
 def _loop(federation: TrainedFederation) -> list[float]:
@@ -164,7 +144,7 @@ def _pfl(federation: TrainedFederation, processes: int) -> list[float]:
 
 
 WAYS: dict[str, tuple[int, Callable[[TrainedFederation], list[float]]]] = {
-    STOCK: (1, _stock),
+    STOCK: (1, lambda one: stock_rounds(ConfigRecord(dict(one.settings())), RayOptions(actors=one.cores))),
     RAY_ONE: (1, lambda federation: _ours(federation, Engine.RAY, 1)),
     RAY_MANY: (_MANY_WORLDS, lambda federation: _ours(federation, Engine.RAY, _MANY_WORLDS)),
     LOCAL_ONE: (1, lambda federation: _ours(federation, Engine.LOCAL, 1)),
@@ -178,12 +158,15 @@ WAYS: dict[str, tuple[int, Callable[[TrainedFederation], list[float]]]] = {
 
 def _measured(federation: TrainedFederation, ways: list[str], repeat: int) -> dict[str, MeasuredSeconds]:
     """Let the ways take turns."""
-    found = {way: MeasuredSeconds() for way in ways}
+    found = {way: MeasuredSeconds([], []) for way in ways}
     for _ in range(repeat):
-        for way in ways:
+        for way, (start_up, rounds) in found.items():
             began = time.monotonic()
-            found[way].note(began, WAYS[way][1](federation))
-            told = f"{way}: a round {median(found[way].rounds):.3f} s, start-up {found[way].start_up[-1]:.1f} s"
+            over = WAYS[way][1](federation)
+            lasted = np.diff(over).tolist()
+            start_up.append(over[0] - began - median(lasted))
+            rounds += lasted
+            told = f"{way}: a round {median(rounds):.3f} s, start-up {start_up[-1]:.1f} s"
             print(told, file=sys.stderr, flush=True)
     return found
 
@@ -207,9 +190,7 @@ def _show(federation: TrainedFederation, found: dict[str, MeasuredSeconds]) -> N
 
 
 def main() -> None:
-    """Print the figures."""
-    parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help="one turn of a few rounds")
+    parser = parser_of(__doc__, "one turn of a few rounds")
     parser.add_argument("--pfl", metavar="PYTHON", help="interpreter of an environment with pfl-research")
     parser.add_argument("--only", choices=WAYS, nargs="+", metavar="WAY", help=f"some ways: {', '.join(WAYS)}")
     parser.add_argument("--clients", type=int, default=1000, help="clients (default: 1000)")

@@ -10,8 +10,7 @@ machine; a figure is the median over turns.
 
 import copy
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -29,8 +28,7 @@ _NORM = 3.0
 _OWN = "experiments.benchmarks.own_networks"
 
 
-@dataclass(frozen=True)
-class GradientSpeedSetting:
+class GradientSpeedSetting(NamedTuple):
     """One network with its data and its targets."""
 
     label: str  # name in the table
@@ -52,8 +50,11 @@ SETTINGS = (
 )
 
 
-def _measured(setting: GradientSpeedSetting, repeat: int) -> dict[str, float]:
-    """Return the seconds of all worlds by each way, the median of `repeat` turns after one that does not count."""
+def _measured(setting: GradientSpeedSetting, repeat: int) -> tuple[float, float, float, float]:
+    """Return the seconds of all worlds: clipped, plain at once, plain one by one, and by Opacus.
+
+    Each is the median of `repeat` turns after one that does not count.
+    """
     source = torch.Generator().manual_seed(0)
     features = torch.rand(setting.examples, *setting.spec.feature_shape, generator=source)
     labels = torch.randint(setting.spec.classes, (setting.examples,), generator=source)
@@ -61,15 +62,14 @@ def _measured(setting: GradientSpeedSetting, repeat: int) -> dict[str, float]:
     stacked = StackedModel.of(setting.spec)
     assert stacked.fast, "the benchmark is about the stacked layers"
     few = min(setting.worlds, 4)  # Opacus goes world by world, so a few tell what all would take
-    ways: dict[str, Callable[[], object]] = {
-        "clipped": lambda: stacked.clipped_sum(models, features, labels, _NORM),
-        "plain, all worlds": lambda: _plain_at_once(stacked, models, features, labels),
-        "plain, world by world": lambda: _plain_one_by_one(stacked, models, features, labels),
-        "opacus": lambda: _opacus_sums(stacked, models[:few], features, labels),
-    }
-    seconds = turns(ways, repeat)
-    seconds["opacus"] *= setting.worlds / few
-    return seconds
+    clipped, at_once, one_by_one, opacus = turns(
+        lambda: stacked.clipped_sum(models, features, labels, _NORM),
+        lambda: _plain_at_once(stacked, models, features, labels),
+        lambda: _plain_one_by_one(stacked, models, features, labels),
+        lambda: _opacus_sums(stacked, models[:few], features, labels),
+        repeat=repeat,
+    )
+    return clipped, at_once, one_by_one, opacus * setting.worlds / few
 
 
 def _plain_at_once(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
@@ -109,7 +109,6 @@ def _opacus_sums(stacked: StackedModel, models: Tensor, features: Tensor, labels
 
 
 def main() -> None:
-    """Print the table."""
     parser = parser_of(__doc__)
     parser.add_argument("--repeat", type=int, default=7, help="turns that count (default: 7)")
     parser.add_argument("--threads", type=int, default=1, help="threads (default: 1)")
@@ -118,25 +117,14 @@ def main() -> None:
     warnings.filterwarnings("ignore", "Full backward hook")  # Opacus hooks modules whose inputs need no gradients
     columns = ("network", "examples", "clipped", "plain", "clipped / plain", "opacus", "opacus / clipped")
     table = table_of(columns, f"Milliseconds a world and step, {options.threads} thread(s)")
-    for setting in SETTINGS:
-        table.add_row(*_row(setting, _measured(setting, options.repeat)))
+    for one in SETTINGS:
+        clipped, at_once, one_by_one, opacus = _measured(one, options.repeat)
+        plain, a_world = min(at_once, one_by_one), 1000 / one.worlds
+        target = "" if one.fastest_to_opacus is None else f" (target >= {one.fastest_to_opacus:g})"
+        to_plain = f"{clipped / plain:.2f} (target <= {one.slowest_to_plain:g})"
+        times = [f"{seconds * a_world:.2f}" for seconds in (clipped, plain, opacus)]
+        table.add_row(one.label, str(one.examples), *times[:2], to_plain, times[2], f"{opacus / clipped:.1f}{target}")
     Console(width=130).print(table)
-
-
-def _row(setting: GradientSpeedSetting, seconds: dict[str, float]) -> list[str]:
-    plain = min(seconds["plain, all worlds"], seconds["plain, world by world"])
-    clipped, opacus = seconds["clipped"], seconds["opacus"]
-    target = "" if setting.fastest_to_opacus is None else f" (target >= {setting.fastest_to_opacus:g})"
-    a_world = 1000 / setting.worlds
-    return [
-        setting.label,
-        str(setting.examples),
-        f"{clipped * a_world:.2f}",
-        f"{plain * a_world:.2f}",
-        f"{clipped / plain:.2f} (target <= {setting.slowest_to_plain:g})",
-        f"{opacus * a_world:.2f}",
-        f"{opacus / clipped:.1f}{target}",
-    ]
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ same machine; a figure is the median over turns.
 """
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -28,8 +28,7 @@ _NORM = 0.5
 _MANY_WORLDS = 50
 
 
-@dataclass(frozen=True)
-class LocalTrainingSetting:
+class LocalTrainingSetting(NamedTuple):
     """One network with a client's number of records and the targets."""
 
     label: str  # name in the table
@@ -49,64 +48,46 @@ SETTINGS = (
 SCHEDULE = LocalSchedule(learning_rate=0.1, batch=10, epochs=1)
 
 
-@dataclass(frozen=True)
-class Work:
-    """What one client does: its model, its records and their order."""
-
-    model: StackedModel
-    module: nn.Module
-    features: Tensor
-    labels: Tensor
-    batches: Sequence[Integers]
-
-    @classmethod
-    def of(cls, setting: LocalTrainingSetting) -> "Work":
-        """Return the work of one client of random records."""
-        source, model = torch.Generator().manual_seed(0), StackedModel.of(setting.spec)
-        features = torch.rand(setting.records, *setting.spec.feature_shape, generator=source)
-        labels = torch.randint(setting.spec.classes, (setting.records,), generator=source)
-        batches = local_batches(setting.records, SCHEDULE, generator(0, Purpose.LOCAL_ORDER))
-        return cls(model, copy.deepcopy(model.template).requires_grad_(True), features, labels, batches)
-
-    def stacked(self, models: Tensor) -> Tensor:
-        """Return the clipped updates of all worlds."""
-        found = local_updates(self.model, models, self.features, self.labels, SCHEDULE, self.batches)
-        return clip_updates(found, _NORM)[0]
-
-    def plain(self, models: Tensor) -> Tensor:
-        """Return the clipped updates of all worlds, one torch loop a world."""
-        return torch.stack([self._plain_update(start) for start in models])
-
-    def _plain_update(self, start: Tensor) -> Tensor:
-        parameters = list(self.module.parameters())
-        nn.utils.vector_to_parameters(start.clone(), parameters)
-        optimizer = torch.optim.SGD(parameters, lr=SCHEDULE.learning_rate)
-        for batch in self.batches:
-            optimizer.zero_grad()
-            loss = F.cross_entropy(self.module(self.features[batch]), self.labels[batch])
-            torch.autograd.backward(loss)
-            optimizer.step()
-        update = start - nn.utils.parameters_to_vector(parameters).detach()
-        return update.mul_((_NORM / update.norm()).clamp(max=1.0))
-
-
-def _measured(setting: LocalTrainingSetting, repeat: int) -> dict[str, float]:
-    """Return client updates a second by each way, from the median of `repeat` turns after one that does not count."""
-    work, models = Work.of(setting), initial_models(setting.spec, 0, range(_MANY_WORLDS))
+def _measured(setting: LocalTrainingSetting, repeat: int) -> tuple[float, float, float]:
+    """Return client updates a second by the loop, in one world and in many, from medians of `repeat` turns."""
+    source, model = torch.Generator().manual_seed(0), StackedModel.of(setting.spec)
+    features = torch.rand(setting.records, *setting.spec.feature_shape, generator=source)
+    labels = torch.randint(setting.spec.classes, (setting.records,), generator=source)
+    batches = local_batches(setting.records, SCHEDULE, generator(0, Purpose.LOCAL_ORDER))
+    module = copy.deepcopy(model.template).requires_grad_(True)
+    models = initial_models(setting.spec, 0, range(_MANY_WORLDS))
     alone = models[:1].clone()
+
+    def stacked(starts: Tensor) -> Tensor:
+        return clip_updates(local_updates(model, starts, features, labels, SCHEDULE, batches), _NORM)[0]
+
     # One world takes as many turns in a row as the loop, so that both have their weights in cache.
     in_a_row = 5
-    ways: dict[str, tuple[int, Callable[[], object]]] = {
-        "loop": (in_a_row, lambda: work.plain(models[:in_a_row])),
-        "one world": (in_a_row, lambda: [work.stacked(alone) for _ in range(in_a_row)]),
-        "many worlds": (_MANY_WORLDS, lambda: work.stacked(models)),
-    }
-    seconds = turns({name: run for name, (_, run) in ways.items()}, repeat)
-    return {name: updates / seconds[name] for name, (updates, _) in ways.items()}
+    loop, one, many = turns(
+        lambda: torch.stack([_plain_update(module, start, features, labels, batches) for start in models[:in_a_row]]),
+        lambda: [stacked(alone) for _ in range(in_a_row)],
+        lambda: stacked(models),
+        repeat=repeat,
+    )
+    return in_a_row / loop, in_a_row / one, _MANY_WORLDS / many
+
+
+def _plain_update(
+    module: nn.Module, start: Tensor, features: Tensor, labels: Tensor, batches: Sequence[Integers]
+) -> Tensor:
+    """Return the clipped update of one world by a plain torch loop."""
+    parameters = list(module.parameters())
+    nn.utils.vector_to_parameters(start.clone(), parameters)
+    optimizer = torch.optim.SGD(parameters, lr=SCHEDULE.learning_rate)
+    for batch in batches:
+        optimizer.zero_grad()
+        torch.autograd.backward(F.cross_entropy(module(features[batch]), labels[batch]))
+        optimizer.step()
+    update = start - nn.utils.parameters_to_vector(parameters).detach()
+    return update.mul_((_NORM / update.norm()).clamp(max=1.0))
 
 
 def main() -> None:
-    """Print the table."""
     parser = parser_of(__doc__)
     parser.add_argument("--repeat", type=int, default=7, help="turns that count (default: 7)")
     parser.add_argument("--threads", type=int, default=1, help="threads (default: 1)")
@@ -116,16 +97,13 @@ def main() -> None:
     columns = ("network", "records", "torch loop", "1 world", "1 world / loop", many, f"{many} / loop")
     table = table_of(columns, f"Client updates (clients x worlds) a second, {options.threads} thread(s)")
     for setting in SETTINGS:
-        table.add_row(*_row(setting, _measured(setting, options.repeat)))
+        loop, *ours = _measured(setting, options.repeat)
+        row = [setting.label, str(setting.records), f"{loop:.0f}"]
+        for speed, fewest in zip(ours, setting.fewest_to_loop or (None, None), strict=True):
+            target = "" if fewest is None else f" (target >= {fewest:g})"
+            row += [f"{speed:.0f}", f"{speed / loop:.1f}{target}"]
+        table.add_row(*row)
     Console(width=130).print(table)
-
-
-def _row(setting: LocalTrainingSetting, speed: dict[str, float]) -> list[str]:
-    row = [setting.label, str(setting.records), f"{speed['loop']:.0f}"]
-    for name, fewest in zip(("one world", "many worlds"), setting.fewest_to_loop or (None, None), strict=True):
-        target = "" if fewest is None else f" (target >= {fewest:g})"
-        row += [f"{speed[name]:.0f}", f"{speed[name] / speed['loop']:.1f}{target}"]
-    return row
 
 
 if __name__ == "__main__":

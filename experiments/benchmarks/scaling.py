@@ -24,7 +24,6 @@ import time
 from argparse import SUPPRESS
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -48,17 +47,11 @@ _CONCURRENCY_TARGET = 1.7
 def _seconds(data_dir: Path | None, actors: int, in_flight: int) -> float:
     """Return the training time of two batches of the MNIST audit on Ray, so many of them in flight."""
     with tempfile.TemporaryDirectory() as scratch:
-        config = configuration("mnist", 2 * _WORLDS_A_BATCH, Engine.RAY, data_dir, Path(scratch))
-        changed = {"actors": actors, "batches_in_flight": in_flight, "worlds_per_batch": _WORLDS_A_BATCH}
-        config = config.model_copy(
-            update={
-                "run": config.run.model_copy(update=changed),
-                "training": config.training.model_copy(update={"rounds": 5}),
-                "audit": config.audit.model_copy(update={"epsilon_star": False}),
-                "data": config.data.model_copy(update={"test_records": 2}),
-            }
-        )
-        summary = run_audit(resolve(config), Path(scratch) / "run").summary
+        config = configuration("mnist", 2 * _WORLDS_A_BATCH, Engine.RAY, data_dir, Path(scratch)).as_dict()
+        config["run"] |= {"actors": actors, "batches-in-flight": in_flight, "worlds-per-batch": _WORLDS_A_BATCH}
+        config["training"]["rounds"], config["data"]["test-records"] = 5, 2
+        config["audit"]["epsilon-star"] = False
+        summary = run_audit(resolve(parse_config(config)), Path(scratch) / "run").summary
     return float(summary["timing"]["training_seconds"])
 
 
@@ -70,17 +63,6 @@ _MEMBERSHIP: dict[str, dict[str, Any]] = {
     "audit": {"game": "membership", "targets": 500, "epsilon-star": False, "evaluate-every": 5},
     "run": {"worlds-per-batch": 64, "actors": 1},
 }
-
-
-def _adult_game(data_dir: Path | None, worlds: int) -> dict[str, Any]:
-    """Return the configuration of the Adult audit."""
-    config = configuration("adult", worlds, Engine.RAY, data_dir, Path.cwd()).as_dict()
-    config["run"]["worlds-per-batch"] = 250
-    return config
-
-
-def _membership_game(worlds: int) -> dict[str, Any]:
-    return _MEMBERSHIP | {"audit": _MEMBERSHIP["audit"] | {"worlds": worlds}}
 
 
 def _peak_memory(config: dict[str, Any]) -> float:
@@ -115,12 +97,6 @@ def _resident(pid: int) -> float:
     return total / 2**20
 
 
-def _child(scratch: Path) -> None:
-    config = parse_config(json.loads((scratch / "audit.json").read_text()))
-    engine = Engine.LOCAL if config.audit.game == "membership" else Engine.RAY
-    run_audit(resolve(config), scratch / "run", engine)
-
-
 _FEATURES = 10
 _CLIENTS = ((Engine.RAY, 10, 0), (Engine.RAY, 10_000, 100), (Engine.LOCAL, 1_000, 100), (Engine.LOCAL, 10_000, 100),
             (Engine.LOCAL, 100_000, 100), (Engine.LOCAL, 1_000_000, 1_000))  # fmt: skip
@@ -131,16 +107,7 @@ _DRIVER_SECONDS_A_CALL, _IMPORT_SECONDS = 0.005, 2.2
 """Of the driver for a client call, and of a core until a client process has imported what it needs: measured."""
 
 
-@dataclass(frozen=True)
-class FirstRound:
-    """What it took until the first round was over."""
-
-    seconds: float  # since the process was started
-    busy: float  # processor seconds of the driver, which others on the machine do not lengthen
-    memory: float  # most resident memory of the driver, MiB
-
-
-def _start_of(engine: Engine, clients: int, cohort: int) -> FirstRound:
+def _start_of(engine: Engine, clients: int, cohort: int) -> tuple[float, float, float]:
     """Play two rounds with so many registered clients, of whom a cohort takes part, in a process of its own."""
     with tempfile.TemporaryDirectory() as scratch:
         draw, count = np.random.default_rng(0), clients + 2 + max(200, cohort)
@@ -158,28 +125,31 @@ def _start_of(engine: Engine, clients: int, cohort: int) -> FirstRound:
         ran = subprocess.run(_command(config, scratch, "--engine", str(engine)), capture_output=True, text=True)
         if ran.returncode:
             raise RuntimeError(f"the run with {clients} clients ended with {ran.returncode}: {ran.stderr[-300:]}")
-        return FirstRound(**json.loads(ran.stdout.splitlines()[-1]))
+        # What it took until the first round was over: seconds since the process was started, processor seconds of the
+        # driver, which others on the machine do not lengthen, and the most resident memory of the driver, in MiB.
+        seconds, busy, memory = json.loads(ran.stdout.splitlines()[-1])
+        return seconds, busy, memory
 
 
-def _first_round(scratch: Path, engine: Engine) -> None:
-    """Play a run, and print what it took until its first round was over."""
+def _child(scratch: Path, engine: Engine | None) -> None:
+    """Play a run, and where an engine is named, print what it took until its first round was over."""
+    config = parse_config(json.loads((scratch / "audit.json").read_text()))
+    if engine is None:
+        run_audit(resolve(config), scratch / "run", Engine.LOCAL if config.audit.game == "membership" else Engine.RAY)
+        return
     ended, own = list[tuple[float, float]](), psutil.Process()
 
     @contextmanager
     def noted(total: int) -> Iterator[Callable[[int], None]]:
         yield lambda worlds: ended.append((time.time() - own.create_time(), time.process_time()))
 
-    plan = resolve(parse_config(json.loads((scratch / "audit.json").read_text())))
-    run_audit(plan, scratch / "run", engine, progress=noted, with_report=False)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"seconds": ended[0][0], "busy": ended[0][1], "memory": peak}))
+    run_audit(resolve(config), scratch / "run", engine, progress=noted, with_report=False)
+    print(json.dumps([*ended[0], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
 
 
 def _on_paper(clients: int, cohort: int) -> str:
     """Return what a start and a round cost on the cluster on paper, with a megabyte of data a client."""
-    asked = min(clients, 256)
-    start = _IMPORT_SECONDS + asked * _DRIVER_SECONDS_A_CALL
-    taking_part = cohort or clients
+    start, taking_part = _IMPORT_SECONDS + min(clients, 256) * _DRIVER_SECONDS_A_CALL, cohort or clients
     sent = taking_part * 2**20 / _LINK
     return (
         f"start {start:.1f} s and Ray's; a round {taking_part * _DRIVER_SECONDS_A_CALL:,.1f} s of the driver and its "
@@ -191,18 +161,16 @@ def _print_clients(console: Console) -> None:
     """Measure and print a row for every number of clients."""
     columns = ("engine", "clients", "cohort", "s to the end of round 1", "processor s", "MiB", "us a client",
                "KiB a client", f"on {_NODES} nodes of {_CORES} cores, on paper")  # fmt: skip
-    table, least = table_of(columns, words=columns), _start_of(Engine.LOCAL, 10, 0)
+    table, (_, least_busy, least_memory) = table_of(columns, words=columns), _start_of(Engine.LOCAL, 10, 0)
     for engine, clients, cohort in _CLIENTS:
-        found = _start_of(engine, clients, cohort)
-        more = (found.busy - least.busy) * 1e6 / clients, (found.memory - least.memory) * 1024 / clients
-        times = f"{found.seconds:.1f}", f"{found.busy:.1f}"
-        cells = *times, f"{found.memory:,.0f}", f"{more[0]:,.0f}", f"{more[1]:,.2f}"
-        table.add_row(str(engine), f"{clients:,}", f"{cohort or clients:,}", *cells, _on_paper(clients, cohort))
+        seconds, busy, memory = _start_of(engine, clients, cohort)
+        more = f"{(busy - least_busy) * 1e6 / clients:,.0f}", f"{(memory - least_memory) * 1024 / clients:,.2f}"
+        cells = f"{clients:,}", f"{cohort or clients:,}", f"{seconds:.1f}", f"{busy:.1f}", f"{memory:,.0f}", *more
+        table.add_row(str(engine), *cells, _on_paper(clients, cohort))
     console.print(table)
 
 
 def main() -> None:
-    """Print the figures."""
     parser = parser_of(__doc__)
     parser.add_argument("--data-dir", type=Path, help="data directory (default: FL_AUDIT_DATA)")
     parser.add_argument("--part", choices=("concurrency", "memory", "membership", "clients"), help="one part")
@@ -211,11 +179,8 @@ def main() -> None:
     parser.add_argument("--engine", type=Engine, help=SUPPRESS)
     options = parser.parse_args()
     console = Console(width=120)
-    if options.child is not None and options.engine is not None:
-        _first_round(options.child, options.engine)
-        return
     if options.child is not None:
-        _child(options.child)
+        _child(options.child, options.engine)
         return
     if options.part in (None, "concurrency"):
         turns = [(_seconds(options.data_dir, 1, 1), _seconds(options.data_dir, 2, 2)) for _ in range(options.repeat)]
@@ -223,10 +188,13 @@ def main() -> None:
         console.print(f"two batches one by one: {one:.1f} s; at the same time on two client processes: {two:.1f} s")
         console.print(f"ratio {one / two:.2f} (target >= {_CONCURRENCY_TARGET:g})")
     if options.part in (None, "memory"):
-        few, many = (_peak_memory(_adult_game(options.data_dir, worlds)) for worlds in (250, 4000))
+        adult = (configuration("adult", worlds, Engine.RAY, options.data_dir, Path.cwd()) for worlds in (250, 4000))
+        configs = (config.as_dict() for config in adult)
+        few, many = (_peak_memory(one | {"run": one["run"] | {"worlds-per-batch": 250}}) for one in configs)
         console.print(f"peak memory: {few:.0f} MiB with 250 worlds, {many:.0f} MiB with 4000, ratio {many / few:.2f}")
     if options.part in (None, "membership"):
-        few, many = (_peak_memory(_membership_game(worlds)) for worlds in (64, 1024))
+        audits = (_MEMBERSHIP["audit"] | {"worlds": worlds} for worlds in (64, 1024))
+        few, many = (_peak_memory(_MEMBERSHIP | {"audit": audit}) for audit in audits)
         console.print(f"membership: {few:.0f} MiB with 64 worlds, {many:.0f} MiB with 1024, ratio {many / few:.2f}")
     if options.part in (None, "clients"):
         _print_clients(console)

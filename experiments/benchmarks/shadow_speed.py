@@ -11,16 +11,17 @@ one thread. Seconds of the processor are counted beside those of the clock, for 
 import time
 from collections.abc import Callable
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from rich.console import Console
-from torch import nn
+from torch import Tensor
 
 from experiments.cli.main import guarded
 from experiments.studies.chores import parser_of, played, table_of
+from fl_audit.arrays import Integers
 from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule, member_batches, member_updates
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked import StackedModel
@@ -49,10 +50,10 @@ class Seconds(NamedTuple):
     processor: float
 
 
-def _timed(work: Callable[[], int]) -> Seconds:
-    """Return the seconds of a model where work returns how many it trained."""
+def _timed(work: Callable[[], object], count: int) -> Seconds:
+    """Return the seconds of a model where the work trains so many."""
     clock, processor = time.perf_counter(), time.process_time()
-    count = work()
+    work()
     return Seconds((time.perf_counter() - clock) / count, (time.process_time() - processor) / count)
 
 
@@ -67,28 +68,17 @@ def _compared(shape: Shape, worlds: int, epochs: int, loops: int) -> tuple[Secon
     schedule = LocalSchedule(_RATE, _BATCH, epochs=epochs, optimizer=LocalOptimizer.ADAM)
     models, batches = initial_models(spec, 0, range(worlds)), member_batches(present, schedule, source)
 
-    def one_by_one() -> int:
+    def one_by_one() -> None:
         for world in range(loops):
-            _loop(model.template, model, models[world], [batch[world] for batch in batches], features, labels)
-        return loops
+            _loop(model, models[world], [batch[world] for batch in batches], features, labels)
 
-    def together() -> int:
-        member_updates(model, models, features, labels, schedule, batches)
-        return worlds
-
-    return _timed(one_by_one), _timed(together)
+    alone = _timed(one_by_one, loops)
+    return alone, _timed(lambda: member_updates(model, models, features, labels, schedule, batches), worlds)
 
 
-def _loop(
-    template: nn.Module,
-    model: StackedModel,
-    start: torch.Tensor,
-    batches: list[np.ndarray[tuple[int], np.dtype[np.int64]]],
-    features: torch.Tensor,
-    labels: torch.Tensor,
-) -> None:
+def _loop(model: StackedModel, start: Tensor, batches: list[Integers], features: Tensor, labels: Tensor) -> None:
     """Train one model as anybody would."""
-    values = model.layout.views(start.unsqueeze(0))
+    template, values = model.template, model.layout.views(start.unsqueeze(0))
     template.load_state_dict({name: value[0] for name, value in values.items()})
     template.requires_grad_(True)
     optimizer = torch.optim.Adam(template.parameters(), lr=_RATE)
@@ -102,45 +92,37 @@ def _loop(
     template.requires_grad_(False)
 
 
-def _whole(epochs: int, worlds: int) -> int:
+def _whole(epochs: int, worlds: int) -> None:
     """Play a whole run of LiRA on Location-30, from the configuration to its tables."""
-    settings: dict[str, Any] = {
+    local = {"local-epochs": epochs, "local-batch": _BATCH, "local-optimizer": "adam", "local-learning-rate": _RATE}
+    audit = {"game": "membership", "targets": 2000, "worlds": worlds, "attacks": ["lira"], "epsilon-star": False}
+    played({
         "data": {"name": "location30", "records": 2000, "clients": 1, "test-records": 1000},
         "model": {"name": "dense-128"},
-        "training": {"strategy": "dp-fedavg", "rounds": 1, "local-epochs": epochs, "local-batch": _BATCH}
-        | {"local-optimizer": "adam", "local-learning-rate": _RATE},
+        "training": {"strategy": "dp-fedavg", "rounds": 1} | local,
         "privacy": {"private": False, "adjacency": "add-remove-record"},
-        "audit": {"game": "membership", "targets": 2000, "worlds": worlds, "attacks": ["lira"]}
-        | {"epsilon-star": False},
-    }
-    played(settings)
-    return 1
+        "audit": audit,
+    })  # fmt: skip
 
 
 def main() -> None:
-    """Print the figures."""
-    parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer worlds and epochs")
+    parser = parser_of(__doc__, "fewer worlds and epochs")
     parser.add_argument("--repeat", type=int, default=3, help="turns (default: 3)")
-    parser.add_argument(
-        "--whole", action="store_true", help="time a whole run of LiRA with 65 worlds on Location-30 too"
-    )
+    whole = "time a whole run of LiRA with 65 worlds on Location-30 too"
+    parser.add_argument("--whole", action="store_true", help=whole)
     options = parser.parse_args()
     columns = ("network", "loop, clock", "worlds, clock", "loop, processor", "worlds, processor", "ratio", "target")
     console, table = Console(width=120), table_of(columns, "Seconds of a shadow model, one thread")
     worlds, epochs, loops = (32, 3, 4) if options.quick else (64, 20, 6)
     for shape in SHAPES:
         turns = [_compared(shape, worlds, epochs, loops) for _ in range(options.repeat)]
-        loop, ours = (
-            Seconds(*(median(getattr(turn[place], name) for turn in turns) for name in Seconds._fields))
-            for place in (0, 1)
-        )
+        loop, ours = (Seconds(*map(median, zip(*way, strict=True))) for way in zip(*turns, strict=True))
         ratio = median(turn[0].processor / turn[1].processor for turn in turns)
         cells = [f"{value:.4f}" for value in (loop.clock, ours.clock, loop.processor, ours.processor)]
         table.add_row(shape.name, *cells, f"{ratio:.1f}", f">= {shape.target:g}")
     console.print(table)
     if options.whole:
-        found = _timed(lambda: _whole(50, 65))
+        found = _timed(lambda: _whole(50, 65), 1)
         console.print(f"LiRA, 65 worlds, Location-30, 50 epochs: {found.clock:.0f} s (target: under 180 s)")
 
 

@@ -74,19 +74,19 @@ def train(message: Message, context: Context) -> Message:
     return Message(reply, reply_to=message)
 
 
-def stock_rounds(config: ConfigRecord, clients: int, cohort: int, rounds: int, options: RayOptions) -> list[float]:
+def stock_rounds(config: ConfigRecord, options: RayOptions) -> list[float]:
     """Train with Flower's FedAvg, and return when each round was over, by the monotonic clock.
 
     Parameters
     ----------
     config
-        What clients are told: path, records, batch, rate, hidden and classes.
-    clients, cohort, rounds
-        Numbers of clients of the federation and of a round, and of rounds.
+        What clients are told: path, records, batch, rate, hidden and classes; and the numbers of clients of the
+        federation, of clients of a round (cohort), and of rounds.
     options
         Which Ray: the same as that of our own runs.
     """
     over: list[float] = []
+    clients, cohort, rounds = (int(str(config[name])) for name in ("clients", "cohort", "rounds"))
 
     def note(server_round: int, arrays: ArrayRecord) -> None:
         if server_round > 0:

@@ -40,7 +40,7 @@ _COMMAND, _ROUND = 600.0, 60.0
 """Seconds in which a command of Flower's ends, and more for each round of a training; a machine may be busy."""
 
 
-def write_certificates(place: Path) -> None:
+def _write_certificates(place: Path) -> None:
     """Write `ca.pem`, and `server.pem` with `server.key` for 127.0.0.1, which that authority has signed."""
     keys = [ec.generate_private_key(ec.SECP384R1()) for _ in range(2)]
     names = [x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, one)]) for one in ("loopback CA", "localhost")]
@@ -55,10 +55,10 @@ def write_certificates(place: Path) -> None:
             made = made.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
         pem = made.sign(keys[0], hashes.SHA384()).public_bytes(serialization.Encoding.PEM)
         (place / f"{file}.pem").write_bytes(pem)
-    write_private(place / "server.key", keys[1], serialization.PrivateFormat.PKCS8)
+    _write_private(place / "server.key", keys[1], serialization.PrivateFormat.PKCS8)
 
 
-def write_private(path: Path, key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> None:
+def _write_private(path: Path, key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> None:
     """Write a private key that nobody else may read."""
     path.touch(0o600)
     path.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
@@ -67,7 +67,7 @@ def write_private(path: Path, key: ec.EllipticCurvePrivateKey, form: serializati
 def write_node_key(path: Path) -> None:
     """Write the private key of a SuperNode, and beside it `PATH.pub`."""
     key = ec.generate_private_key(ec.SECP384R1())
-    write_private(path, key, serialization.PrivateFormat.OpenSSH)
+    _write_private(path, key, serialization.PrivateFormat.OpenSSH)
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     path.with_suffix(".pub").write_bytes(public)
 
@@ -79,12 +79,11 @@ def write_shards(place: Path, hospitals: int) -> None:
     pixels, labels = digits.data[order] / 16, digits.target[order]
     np.savez(place / "test.npz", pixels=pixels[:400], digits=labels[:400])
     for one in range(hospitals):
-        np.savez(
-            place / f"shard-{one}.npz", pixels=pixels[400 + one :: hospitals], digits=labels[400 + one :: hospitals]
-        )
+        own = slice(400 + one, None, hospitals)
+        np.savez(place / f"shard-{one}.npz", pixels=pixels[own], digits=labels[own])
 
 
-def free_port() -> int:
+def _free_port() -> int:
     """Return a port of this machine that nobody listens on."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
@@ -93,32 +92,20 @@ def free_port() -> int:
 
 @dataclass
 class Loopback:
-    """A federation on this machine.
+    """A federation on this machine."""
 
-    Parameters
-    ----------
-    place
-        Directory of all its files.
-    hospitals
-        SuperNodes.
-    canaries
-        How many of them, the first ones, send canaries.
-    down
-        How many of them, the last ones, never come.
-    """
-
-    place: Path
-    hospitals: int = HOSPITALS
-    canaries: int = 1
-    down: int = 0
-    port: int = field(default_factory=free_port)
+    place: Path  # directory of all its files
+    hospitals: int = HOSPITALS  # SuperNodes
+    canaries: int = 1  # how many of them, the first ones, send canaries
+    down: int = 0  # how many of them, the last ones, never come
+    port: int = field(default_factory=_free_port)
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def prepare(self) -> None:
         """Write certificates, keys, data, the coins of the canaries and Flower's configuration."""
         self.place.mkdir(parents=True, exist_ok=True)
         shutil.copytree(APP, self.place / APP.name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-        write_certificates(self.place)
+        _write_certificates(self.place)
         write_shards(self.place, self.hospitals)
         for one in range(self.hospitals):
             write_node_key(self.place / f"node-{one}")
@@ -167,7 +154,7 @@ class Loopback:
             own += f' canary={one} canary-coins="{self.place / "coins"}"'
         self.start(
             f"node-{one}", "flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--root-certificates", "ca.pem",
-            "--auth-supernode-private-key", f"node-{one}", "--node-config", own, "--port", str(free_port()),
+            "--auth-supernode-private-key", f"node-{one}", "--node-config", own, "--port", str(_free_port()),
         )  # fmt: skip
 
     def flwr(self, *arguments: str, timeout: float = _COMMAND) -> str:
@@ -179,11 +166,6 @@ class Loopback:
         if done.returncode:
             raise RuntimeError(f"flwr {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
         return done.stdout
-
-    def register(self) -> None:
-        """Tell the SuperLink the public keys of its SuperNodes."""
-        for one in range(self.hospitals):
-            self.flwr("supernode", "register", f"node-{one}.pub", "loopback")
 
     def write_plain_app(self) -> str:
         """Write the app as it is without canaries, which lacks the line about them; return its directory's name."""
@@ -224,7 +206,8 @@ def federation(place: Path, hospitals: int = HOSPITALS, canaries: int = 1, down:
     made.prepare()
     try:
         made.start_superlink()
-        made.register()
+        for one in range(hospitals):
+            made.flwr("supernode", "register", f"node-{one}.pub", "loopback")
         for one in range(hospitals - down):
             made.start_node(one)
         yield made
@@ -233,20 +216,12 @@ def federation(place: Path, hospitals: int = HOSPITALS, canaries: int = 1, down:
             made.kill(name)
 
 
-def compare(made: Loopback, trainings: int, rounds: int) -> list[dict[str, object]]:
-    """Train with canaries and without, in turn, and return a row for each training.
+def _compare(made: Loopback, trainings: int, rounds: int) -> None:
+    """Train with canaries and without, in turn, so many trainings of each kind, and print a line for each.
 
-    Parameters
-    ----------
-    made, trainings, rounds
-        A federation that is up, how many trainings of each kind, and their rounds.
-
-    Returns
-    -------
-    list
-        Of each training: whether it had canaries, the median seconds of a round, the model's accuracy, and the verdict.
+    It tells whether there were canaries, the median seconds of a round, the model's accuracy, and the verdict.
     """
-    plain, rows = made.write_plain_app(), []
+    plain = made.write_plain_app()
     for one in range(2 * trainings):
         canaries = made.canaries if one % 2 == 0 else 0
         out = made.place / f"{'canaries' if canaries else 'plain'}-{one // 2}"
@@ -256,8 +231,6 @@ def compare(made: Loopback, trainings: int, rounds: int) -> list[dict[str, objec
         said = measure_live(out / "canaries", seed_in(made.place / "coins")).verdict if canaries else "none asked"
         row = {"canaries": canaries, "seconds": seconds, "accuracy": kept[-1]["accuracy"], "verdict": str(said)}
         print(json.dumps(row), flush=True)
-        rows.append(row)
-    return rows
 
 
 def main() -> None:
@@ -277,7 +250,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the federation's processes too
     with federation(chosen.out, canaries=chosen.canaries, down=chosen.down) as made:
         if chosen.compare:
-            compare(made, chosen.compare, chosen.rounds)
+            _compare(made, chosen.compare, chosen.rounds)
             return
         print(made.train(rounds=chosen.rounds, added=chosen.added))
     print(f"fl-audit live {chosen.out / 'canaries'} --coins {chosen.out / 'coins'}")

@@ -17,20 +17,204 @@ reason is proved, with scores that are worked out anew with the package's change
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import numpy as np
+import torch
 from rich.console import Console
+from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from experiments.cli.main import guarded
-from experiments.studies.attack_comparisons import MODEL, PACKAGES, Package, PackageComparison, Trained, train
+from experiments.studies.attack_scripts import ART_SCRIPT, MIALIBRARY_SCRIPT, PRIVACY_TESTS_SCRIPT
 from experiments.studies.chores import asked, end, parser_of, table_of
-from fl_audit.arrays import Floats
-from fl_audit.data.catalogue import DataSpec
+from fl_audit.adversaries.membership.confidence import label_log_probability, log_probabilities, scaled_confidence
+from fl_audit.adversaries.membership.lira import LiraForm, LiraSpread, lira_scores
+from fl_audit.adversaries.membership.rmia import RmiaForm, RmiaRule, rmia_scores
+from fl_audit.adversaries.membership.shadow import AttackModel, ShadowRule, shadow_scores
+from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.errors import require
+from fl_audit.game.membership import Membership
+from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, ServerOptimizer, step
+from fl_audit.learning.stacked import StackedModel
+
+MODEL = "dense-128"
+_LEARNING_RATE = 0.01
 
 _SAME = 1e-6  # largest relative difference of scores that count as equal
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What trained models say, as the packages are told."""
+
+    logits: Floats  # of the targets, shape (worlds, targets, classes)
+    labels: Integers  # of the targets, shape (targets,)
+    is_in: Flags  # which targets each world used, shape (worlds, targets)
+    shadows: Flags  # which worlds Shokri's attack learns from, shape (worlds,)
+    # `confidences`, `log_p`: confidence in the label on the scale of log-odds, and its logarithm, shape (worlds,
+    # targets).
+    confidences: Floats
+    log_p: Floats
+    population_log_p: Floats  # logarithm of the confidence in the labels of as many records that no world used
+
+    @property
+    def membership(self) -> Membership:
+        """The coins."""
+        return Membership(self.is_in)
+
+
+def train(data: DataSpec, worlds: int, targets: int, steps: int, seed: int = 0) -> Trained:
+    """Train one model a world on the targets that its coins chose, by Adam on all of them at once.
+
+    Parameters
+    ----------
+    data, worlds, targets
+        Where records come from, twice as many as there are targets; numbers of models and of targets.
+    steps, seed
+        Number of steps, and the seed of records, coins and initial weights.
+
+    Raises
+    ------
+    InputError
+        If there are fewer records than that.
+    """
+    pool, draw = load_source(data).pool, np.random.default_rng(seed)
+    records, needed = len(pool.labels), 2 * targets
+    require(needed <= records, f"there are {records} records: accepted are {needed} or more")
+    chosen = draw.permutation(records)[:needed]
+    features, labels = torch.from_numpy(pool.features[chosen]), torch.from_numpy(pool.labels[chosen])
+    is_in = draw.random((worlds, targets)) < 0.5
+    spec = ModelSpec(MODEL, pool.shape, pool.classes)
+    model, models, state = StackedModel.of(spec), initial_models(spec, seed, range(worlds)), OptimizerState()
+    rule, taking_part = ServerOptimizer(OptimizerKind.ADAM, _LEARNING_RATE), torch.from_numpy(is_in)
+    for _ in range(steps):
+        sums = model.clipped_sum(models, features[:targets], labels[:targets], None, taking_part=taking_part)
+        models, state = step(rule, models, sums, state, denominator=targets / 2)
+    logits = model.logits(models, features).double().numpy()
+    own, classes = logits[:, :targets], pool.labels[chosen]
+    return Trained(
+        logits=own,
+        labels=classes[:targets],
+        is_in=is_in,
+        shadows=np.arange(worlds) % 2 == 0,
+        confidences=scaled_confidence(own, classes[:targets]),
+        log_p=label_log_probability(own, classes[:targets]),
+        population_log_p=label_log_probability(logits[:, targets:], classes[targets:]),
+    )
+
+
+Scores = Callable[[Trained], Floats]
+
+
+@dataclass(frozen=True)
+class PackageComparison:
+    """An attack of ours and one of a package."""
+
+    attack: str  # name for people
+    key: str  # name of the package's scores
+    scores: Scores  # ours
+    reason: str | None = None  # why the two differ; None where they must not
+    # Scores that must equal the package's: ours, or what the reason makes of them. None asks for no more than an AUC
+    # within one standard error, or, with a reason, for nothing.
+    equal: Scores | None = None
+
+
+class Package(NamedTuple):
+    """A public package: its option on the command line, its script, and what is compared."""
+
+    option: str
+    title: str
+    script: str
+    comparisons: tuple[PackageComparison, ...]
+
+
+def _lira(form: LiraForm = LiraForm.ONLINE, spread: LiraSpread = LiraSpread.EACH) -> Scores:
+    return lambda trained: lira_scores(trained.confidences, trained.membership, form, spread)
+
+
+def _rmia(rule: RmiaRule) -> Scores:
+    return lambda trained: rmia_scores(trained.log_p, trained.population_log_p, trained.membership, rule)
+
+
+def _shadow(model: AttackModel) -> Scores:
+    def scores(trained: Trained) -> Floats:
+        answers, rule = log_probabilities(trained.logits), ShadowRule(model)
+        return shadow_scores(answers, trained.labels, trained.membership, rule, trained.shadows)
+
+    return scores
+
+
+def _changed_lira(median: bool = False, shared: bool = False, density: bool = False) -> Scores:
+    """LiRA as packages have it, by loops: medians for means, pooled squares over all values, the density of `out`."""
+    middle = np.median if median else np.mean
+
+    def scores(trained: Trained) -> Floats:
+        phi, is_in, found = trained.confidences, trained.is_in, np.zeros(trained.is_in.shape)
+        for world in range(len(phi)):
+            others = np.arange(len(phi)) != world
+            for side, sign in ((is_in, 0.0 if density else 1.0), (~is_in, -1.0)):
+                groups = [phi[others & side[:, target], target] for target in range(phi.shape[1])]
+                middles = np.array([middle(group) for group in groups])
+                away = np.concatenate([group - one for group, one in zip(groups, middles, strict=True)])
+                spread = away.std() if shared else np.array([group.std() for group in groups])
+                found[world] += sign * norm.logpdf(phi[world], middles, spread)
+        return found
+
+    return scores
+
+
+def _must_equal(attack: str, key: str, scores: Scores) -> PackageComparison:
+    return PackageComparison(attack, key, scores, equal=scores)
+
+
+_ONLINE, _SHARED, _LOGISTIC = _lira(), _lira(spread=LiraSpread.SHARED), _shadow(AttackModel.LOGISTIC)
+_NAME, _NAME_SHARED = "LiRA, online", "LiRA, online, shared spread"
+_MEAN = (
+    _must_equal(_NAME, "lira mean each", _ONLINE),
+    PackageComparison(
+        _NAME_SHARED, "lira mean shared", _SHARED,
+        "theirs divides the pooled squares by the number of values, ours by that less one for each fitted mean",
+        _changed_lira(shared=True),
+    ),
+    PackageComparison(
+        _NAME, "lira median each", _ONLINE, "theirs takes medians for means", _changed_lira(median=True)
+    ),
+)  # fmt: skip
+
+PACKAGES = (
+    Package("mialibrary", "mialibrary", MIALIBRARY_SCRIPT, (
+        *_MEAN,
+        PackageComparison(
+            _NAME_SHARED, "lira median shared", _SHARED, "theirs takes medians for means, and the divisor is another",
+            _changed_lira(median=True, shared=True),
+        ),
+        _must_equal("RMIA, online", "rmia online", _rmia(RmiaRule(RmiaForm.ONLINE))),
+        _must_equal("RMIA, offline, a = 1", "rmia offline", _rmia(RmiaRule(slope=1.0))),
+    )),
+    Package("privacy-tests", "TensorFlow Privacy", PRIVACY_TESTS_SCRIPT, (
+        *_MEAN,
+        PackageComparison(
+            "LiRA, offline", "lira density of out", _lira(LiraForm.OFFLINE),
+            "theirs is the density of the value among others, where the paper has a one-sided test",
+            _changed_lira(density=True),
+        ),
+    )),
+    Package("art", "Adversarial Robustness Toolbox", ART_SCRIPT, (
+        PackageComparison("shadow, logistic", "logistic each class", _LOGISTIC),
+        PackageComparison("shadow, network", "network each class", _shadow(AttackModel.NETWORK)),
+        PackageComparison(
+            "shadow, logistic", "logistic all classes", _LOGISTIC, "theirs has one linear model for all classes"
+        ),
+        PackageComparison(
+            "shadow, trees", "boosting all classes", _shadow(AttackModel.TREES), "theirs has other trees"
+        ),
+    )),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -68,6 +252,10 @@ def compared(package: str, comparison: PackageComparison, trained: Trained, thei
     ours = comparison.scores(trained)
     attacked = ~np.isnan(ours).any(axis=1)
     ours, other, is_in = ours[attacked], theirs[attacked], trained.is_in[attacked]
+    apart = None
+    if comparison.equal is not None:
+        equal = comparison.equal(trained)[attacked]
+        apart = float((np.abs(equal - other) / (1 + np.maximum(np.abs(equal), np.abs(other)))).max())
     areas = np.array([[roc_auc_score(coins, one[w]) for one in (ours, other)] for w, coins in enumerate(is_in)])
     return AttackRow(
         package,
@@ -75,12 +263,8 @@ def compared(package: str, comparison: PackageComparison, trained: Trained, thei
         ours=float(areas[:, 0].mean()),
         theirs=float(areas[:, 1].mean()),
         error=float(areas[:, 0].std(ddof=1) / np.sqrt(len(areas))),
-        apart=None if comparison.equal is None else _apart(comparison.equal(trained)[attacked], other),
+        apart=apart,
     )
-
-
-def _apart(one: Floats, other: Floats) -> float:
-    return float((np.abs(one - other) / (1 + np.maximum(np.abs(one), np.abs(other)))).max())
 
 
 def compare(
@@ -104,8 +288,7 @@ def compare(
 
 def main() -> None:
     """Print the table; the exit status is 1 where attacks differ without a reason."""
-    parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help="16 worlds of 200 targets")
+    parser = parser_of(__doc__, "16 worlds of 200 targets")
     for package in PACKAGES:
         parser.add_argument(f"--{package.option}", metavar="PYTHON", help=f"interpreter that has {package.title}")
     parser.add_argument("--data", default="digits", help="name of the data set (default: digits)")

@@ -1,6 +1,6 @@
 """Membership attacks of public packages, as scripts for environments of their own: they are no dependencies of ours.
 
-Each reads an archive with the arrays of `attack_comparisons.Trained` and writes one with the scores (worlds, targets)
+Each reads an archive with the arrays of `attack_packages.Trained` and writes one with the scores (worlds, targets)
 of every attack, higher for a likelier member; worlds that are not attacked get NaN.
 """
 

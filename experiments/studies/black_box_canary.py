@@ -66,18 +66,12 @@ FULL = (BlackBoxSetting("logistic", 10, 1000, 2.0), BlackBoxSetting(CNN, 5, 400,
 QUICK = (BlackBoxSetting("logistic", 10, 120, 2.0),)
 
 
-def plan_of(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir: str | None = None) -> AuditPlan:
+def _plan_of(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir: str | None) -> AuditPlan:
     """Return what is played for a line; all canaries of a setting stand in the place of the same record.
 
-    Parameters
-    ----------
-    setting, start
-        What is trained, and from which weights.
-    canary
-        One of `CANARIES`: an ordinary record, a record that is 0 throughout, with the label that the initial weights
-        find least likely, or a crafted one.
-    data_dir
-        Directory of published data files; None looks where FL_AUDIT_DATA says.
+    A canary is one of `CANARIES`: an ordinary record, a record that is 0 throughout, with the label that the initial
+    weights find least likely, or a crafted one. `data_dir` holds published data files; None looks where FL_AUDIT_DATA
+    says.
     """
     data = {"name": "mnist", "records": 1000, "clients": 2, "population-records": 300}
     values: dict[str, dict[str, Any]] = {
@@ -101,15 +95,9 @@ def plan_of(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_d
     return resolve(plan.config, NeighbourPair(plan.public.pair.index, None, told))
 
 
-def play(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir: str | None = None) -> list[str]:
-    """Play all worlds of a line, and return its cells: what the losses of its canary prove.
-
-    Parameters
-    ----------
-    setting, start, canary, data_dir
-        As for `plan_of`.
-    """
-    plan = plan_of(setting, start, canary, data_dir)
+def _play(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir: str | None) -> list[str]:
+    """Play all worlds of a line, and return its cells: what the losses of its canary prove."""
+    plan = _plan_of(setting, start, canary, data_dir)
     game, norm = load_game(plan.public), plan.public.law.clipping_norm
     models = starting_models(game, start, _MODEL_SEED, looked_at(start))
     ordinary = record_gradients(game.model, models, game.common.features, game.common.labels).norms
@@ -127,9 +115,7 @@ def play(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir:
 
 
 def main() -> None:
-    """Print the table."""
-    parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help="logistic regression alone, few worlds")
+    parser = parser_of(__doc__, "logistic regression alone, few worlds")
     parser.add_argument("--data-dir", help="directory of published data files; FL_AUDIT_DATA unless given")
     options, console = parser.parse_args(), Console(width=170)
     torch.set_num_threads(1)
@@ -140,7 +126,7 @@ def main() -> None:
     wanted = list(product(QUICK if options.quick else FULL, InitialWeights, CANARIES))
     for number, (setting, start, canary) in enumerate(wanted, start=1):
         Console(stderr=True).print(f"{number} of {len(wanted)}: {setting.model}, {start} weights, {canary} record")
-        table.add_row(*play(setting, start, canary, options.data_dir))
+        table.add_row(*_play(setting, start, canary, options.data_dir))
     console.print(table)
     console.print(
         f"* {BoundMethod.GDP.assumption}\n"

@@ -5,7 +5,9 @@ A breach is another way to draw the noise, or to make the sum. Made-up and real 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
@@ -28,7 +30,7 @@ class NoiseRound:
     sizes: tuple[int, ...]  # sizes of the parameter tensors
     key: int  # of the run, for draws beside the honest ones
 
-    @property
+    @cached_property
     def own(self) -> Floats:
         """The honest draws of this round."""
         return self.normals(self.number)
@@ -46,18 +48,13 @@ class NoiseRound:
 Noise = Callable[[NoiseRound], Floats]  # returns the noise of a round in units of the claimed one, (worlds, parameters)
 
 
-def honest(at: NoiseRound) -> Floats:
-    """Draw the noise that was claimed."""
-    return at.own
-
-
 @dataclass(frozen=True)
 class Breach:
     """A federation that breaks its promise."""
 
     name: str  # what it does, in plain English
     tests: tuple[T, ...]  # the tests that are to find it, any of them
-    noise: Noise = field(default=honest)  # how it draws its noise
+    noise: Noise = lambda at: at.own  # how it draws its noise; by itself the noise that was claimed
     scale: float = 1.0  # by what the sum is multiplied before the noise
     unclipped: bool = False  # whether one client, neither victim nor insider, does not clip
     clip: float = 1.0  # by what the clipping norm of all but the victim's record is too large, as a factor
@@ -71,36 +68,22 @@ class Breach:
         return np.asarray(self.noise(at) * at.sigma[:, None])
 
 
-def _times(factor: float) -> Noise:
-    return lambda at: factor * at.own
+def _by_secret(*, present: float = 1.0, absent: float = 1.0) -> Noise:
+    """Multiply the noise under D, or that under D'."""
+    return lambda at: at.own * np.where(at.members, present, absent)[:, None]
 
 
-def _times_under(factor: float, *, member: bool) -> Noise:
-    return lambda at: at.own * np.where(at.members == member, factor, 1.0)[:, None]
-
-
-def _only_under_absent(noise: Noise) -> Noise:
-    return lambda at: np.where(at.members[:, None], at.own, noise(at))
+def _changed(at: NoiseRound, where: Any, values: Floats | float) -> Floats:
+    """Return the honest draws with other values at some places."""
+    draws = at.own.copy()
+    draws[where] = values
+    return draws
 
 
 def _without_tensor(at: NoiseRound) -> Floats:
-    draws, smallest = at.own.copy(), int(np.argmin(at.sizes))
+    smallest = int(np.argmin(at.sizes))
     start = sum(at.sizes[:smallest])
-    draws[:, start : start + at.sizes[smallest]] = 0.0
-    return draws
-
-
-def _without_coordinate(at: NoiseRound) -> Floats:
-    draws = at.own.copy()
-    draws[:, at.key * 37 % draws.shape[1]] = 0.0
-    return draws
-
-
-def _without_one_round(at: NoiseRound) -> Floats:
-    draws = at.own.copy()
-    if at.number == 1 + at.key % at.rounds:
-        draws[at.key % len(draws)] = 0.0
-    return draws
+    return _changed(at, np.s_[:, start : start + at.sizes[smallest]], 0.0)
 
 
 def _rounded(step: float, *, absolute: bool = True) -> Noise:
@@ -113,48 +96,14 @@ def _rounded(step: float, *, absolute: bool = True) -> Noise:
     return noise
 
 
-def _half(at: NoiseRound) -> Floats:
-    return (at.own * at.sigma[:, None]).astype(np.float16).astype(np.float64) / at.sigma[:, None]
-
-
-def _half_draws(at: NoiseRound) -> Floats:
-    return at.own.astype(np.float16).astype(np.float64)
-
-
-def _same_rounds(at: NoiseRound) -> Floats:
-    return at.normals(1 if at.number == at.rounds else at.number)
-
-
-def _same_worlds(at: NoiseRound) -> Floats:
-    draws = at.own.copy()
-    draws[-1] = draws[0]
-    return draws
-
-
-def _drawn_once(at: NoiseRound) -> Floats:
-    return at.normals(1)
-
-
 def _again(shift: int, sign: float = 1.0) -> Noise:
     """Use the noise of the round before in every seventh round, rolled by some coordinates."""
     return lambda at: sign * np.roll(at.normals(at.number - 1), shift, axis=1) if at.number % 7 == 0 else at.own
 
 
-def _antithetic(at: NoiseRound) -> Floats:
-    return -at.normals(at.number - 1) if at.number % 2 == 0 else at.own
-
-
 def _laplace(at: NoiseRound) -> Floats:
     from_middle = at.uniforms - 0.5
     return np.asarray(-np.sign(from_middle) * np.log1p(-2 * np.abs(from_middle)) / math.sqrt(2))
-
-
-def _student(at: NoiseRound) -> Floats:
-    return np.asarray(stdtrit(5, at.uniforms) * math.sqrt(3 / 5))
-
-
-def _uniform(at: NoiseRound) -> Floats:
-    return (2 * at.uniforms - 1) * math.sqrt(3)
 
 
 def _truncated(*, restored: bool) -> Noise:
@@ -165,30 +114,20 @@ def _truncated(*, restored: bool) -> Noise:
 
 
 def _mirrored(at: NoiseRound) -> Floats:
-    draws = at.own.copy()
-    half = draws.shape[1] // 2
-    draws[:, -half:] = draws[:, :half][:, ::-1]
-    return draws
+    half = at.own.shape[1] // 2
+    return _changed(at, np.s_[:, -half:], at.own[:, :half][:, ::-1])
 
 
 def _copied_bias(at: NoiseRound) -> Floats:
-    draws = at.own.copy()
     few = min(at.sizes[-1], at.sizes[0])
-    draws[:, -few:] = draws[:, :few]
-    return draws
+    return _changed(at, np.s_[:, -few:], at.own[:, :few])
 
 
 def _shuffled_copy(at: NoiseRound) -> Floats:
     """Copy a tenth of the coordinates to others, chosen anew in every round."""
-    draws = at.own.copy()
-    chosen = at.rng(1).permutation(draws.shape[1])
-    count = draws.shape[1] // 10
-    draws[:, chosen[:count]] = draws[:, chosen[count : 2 * count]]
-    return draws
-
-
-def _shares_missing(at: NoiseRound) -> Floats:
-    return at.own * np.where(at.rng(2).random(len(at.own)) < 0.1, math.sqrt(2 / 3), 1.0)[:, None]
+    own = at.own
+    chosen, count = at.rng(1).permutation(own.shape[1]), own.shape[1] // 10
+    return _changed(at, np.s_[:, chosen[:count]], own[:, chosen[count : 2 * count]])
 
 
 def _seeded(bits: int) -> Noise:
@@ -200,36 +139,16 @@ def _seeded(bits: int) -> Noise:
 
 
 def _low_rank(at: NoiseRound) -> Floats:
-    size = at.own.shape[1]
-    mixing = np.random.default_rng(at.key).standard_normal((100, size))
+    mixing = np.random.default_rng(at.key).standard_normal((100, at.own.shape[1]))
     mixing /= np.linalg.norm(mixing, axis=0)
     return np.asarray(at.own[:, :100] @ mixing)
-
-
-def _autoregressive(correlation: float) -> Noise:
-    """Take a share of the noise of the round before, at the claimed variance."""
-
-    def noise(at: NoiseRound) -> Floats:
-        if at.number == 1:
-            return at.own
-        return correlation * at.normals(at.number - 1) + math.sqrt(1 - correlation**2) * at.own
-
-    return noise
-
-
-def _neighbours(correlation: float) -> Noise:
-    factor = correlation / 2
-    return lambda at: (
-        (at.own + factor * (np.roll(at.own, 1, 1) + np.roll(at.own, -1, 1))) / math.sqrt(1 + 2 * factor**2)
-    )
 
 
 def _sobol(at: NoiseRound) -> Floats:
     size, worlds = at.own.shape[1], len(at.own)
     used = at.number * worlds
     drawn = qmc.Sobol(size, rng=np.random.default_rng(at.key)).random_base2(math.ceil(math.log2(used)))
-    points = drawn[used - worlds : used]
-    return np.asarray(ndtri(np.clip(points, 1e-12, 1 - 1e-12)))
+    return np.asarray(ndtri(np.clip(drawn[used - worlds : used], 1e-12, 1 - 1e-12)))
 
 
 def _kronecker(at: NoiseRound) -> Floats:
@@ -239,74 +158,76 @@ def _kronecker(at: NoiseRound) -> Floats:
     return np.asarray(ndtri(np.clip(points, 1e-12, 1 - 1e-12)))
 
 
-def _falling(at: NoiseRound) -> Floats:
-    """Begin above the claim and end below it, with the right variance on average."""
-    middle = 2 * (at.number - 1) / max(1, at.rounds - 1) - 1
-    return at.own * math.sqrt(1 - 0.3 * middle)
-
-
-def _shifted(at: NoiseRound) -> Floats:
-    return at.own + 0.05
-
-
 def _signed(at: NoiseRound) -> Floats:
     """Let the sign of the first coordinates' sum agree with the secret, which changes no marginal law."""
-    draws = at.own.copy()
-    side = np.where(at.members, 1.0, -1.0)
-    draws[:, :20] *= (np.sign(draws[:, :20].sum(axis=1)) * side)[:, None]
-    return draws
-
-
-def _sparse(at: NoiseRound) -> Floats:
-    return at.own * (at.rng(4).random(at.own.shape) >= 0.05)
+    first, side = at.own[:, :20], np.where(at.members, 1.0, -1.0)
+    return _changed(at, np.s_[:, :20], first * (np.sign(first.sum(axis=1)) * side)[:, None])
 
 
 _LONG, _SMALL = 100, 130
 BREACHES: tuple[Breach, ...] = (
-    Breach("noise 2 % too small", (T.NOISE_TOTAL,), _times(0.98)),
+    Breach("noise 2 % too small", (T.NOISE_TOTAL,), lambda at: 0.98 * at.own),
     Breach("noise missing on the smallest tensor", (T.NOISE_TENSOR,), _without_tensor),
-    Breach("noise missing on one coordinate of 650", (T.NOISE_PLACE,), _without_coordinate, worlds=_LONG),
-    Breach("no noise in one round of one world", (T.NOISE_ROUND,), _without_one_round),
-    Breach("noise that falls from 1.14 to .84 of the claim", (T.NOISE_ROUND,), _falling),
-    Breach("noise left out in a twentieth of the places", (T.NOISE_TOTAL,), _sparse),
-    Breach("noise for add-remove under a replace claim", (T.NOISE_TOTAL,), _times(0.5)),
-    Breach("shares missing in a tenth of the rounds", (T.NOISE_TOTAL,), _shares_missing),
+    Breach("noise missing on one coordinate of 650", (T.NOISE_PLACE,),
+           lambda at: _changed(at, np.s_[:, at.key * 37 % at.own.shape[1]], 0.0), worlds=_LONG),
+    Breach("no noise in one round of one world", (T.NOISE_ROUND,), lambda at: (
+        _changed(at, at.key % len(at.own), 0.0) if at.number == 1 + at.key % at.rounds else at.own
+    )),
+    # It begins above the claim and ends below it, and its variance is right on average.
+    Breach("noise that falls from 1.14 to .84 of the claim", (T.NOISE_ROUND,),
+           lambda at: at.own * math.sqrt(1 - 0.3 * (2 * (at.number - 1) / max(1, at.rounds - 1) - 1))),
+    Breach("noise left out in a twentieth of the places", (T.NOISE_TOTAL,),
+           lambda at: at.own * (at.rng(4).random(at.own.shape) >= 0.05)),
+    Breach("noise for add-remove under a replace claim", (T.NOISE_TOTAL,), lambda at: 0.5 * at.own),
+    Breach("shares missing in a tenth of the rounds", (T.NOISE_TOTAL,),
+           lambda at: at.own * np.where(at.rng(2).random(len(at.own)) < 0.1, math.sqrt(2 / 3), 1.0)[:, None]),
     Breach("Laplace noise of equal variance", (T.SHAPE, T.TAILS), _laplace),
-    Breach("Student noise, 5 degrees, of equal variance", (T.SHAPE, T.TAILS), _student),
-    Breach("uniform noise of equal variance", (T.SHAPE, T.SUPPORT), _uniform),
+    Breach("Student noise, 5 degrees, of equal variance", (T.SHAPE, T.TAILS),
+           lambda at: np.asarray(stdtrit(5, at.uniforms) * math.sqrt(3 / 5))),
+    Breach("uniform noise of equal variance", (T.SHAPE, T.SUPPORT),
+           lambda at: (2 * at.uniforms - 1) * math.sqrt(3)),
     Breach("noise truncated at 3, variance restored", (T.SUPPORT, T.TAILS), _truncated(restored=True)),
     Breach("noise truncated at 3", (T.SUPPORT, T.TAILS), _truncated(restored=False)),
-    Breach("noise with a mean of .05 everywhere", (T.SHAPE,), _shifted),
+    Breach("noise with a mean of .05 everywhere", (T.SHAPE,), lambda at: at.own + 0.05),
     Breach("half of the coordinates mirror the other half", (T.COPIED_PLACES, T.EQUAL_VALUES), _mirrored),
     Breach("a bias with the weight's noise", (T.COPIED_PLACES, T.EQUAL_VALUES), _copied_bias),
     Breach("a tenth copied, places drawn anew", (T.EQUAL_VALUES,), _shuffled_copy, worlds=_LONG, parameters=_SMALL),
     Breach("noise of rank 100", (T.JOINT_PLACES, T.COPIED_PLACES), _low_rank),
-    Breach("neighbouring coordinates correlated by .1", (T.SHIFTED_COPIES,), _neighbours(0.1)),
-    Breach("the same noise in two rounds", (T.REPEATED_NOISE,), _same_rounds),
-    Breach("the same noise in two worlds", (T.REPEATED_NOISE,), _same_worlds),
-    Breach("noise drawn once and scaled", (T.SHARED_OVER_ROUNDS,), _drawn_once),
+    Breach("neighbouring coordinates correlated by .1", (T.SHIFTED_COPIES,), lambda at: (
+        (at.own + 0.05 * (np.roll(at.own, 1, 1) + np.roll(at.own, -1, 1))) / math.sqrt(1 + 2 * 0.05**2)
+    )),
+    Breach("the same noise in two rounds", (T.REPEATED_NOISE,),
+           lambda at: at.normals(1 if at.number == at.rounds else at.number)),
+    Breach("the same noise in two worlds", (T.REPEATED_NOISE,), lambda at: _changed(at, -1, at.own[0])),
+    Breach("noise drawn once and scaled", (T.SHARED_OVER_ROUNDS,), lambda at: at.normals(1)),
     Breach("noise used again in every seventh round", (T.REPEATED_NOISE,), _again(0)),
     Breach("the same, rolled by one coordinate", (T.SHIFTED_COPIES, T.EQUAL_VALUES), _again(1)),
     Breach("the same, rolled by 7 and negated", (T.SHIFTED_COPIES, T.EQUAL_VALUES), _again(7, -1.0)),
-    Breach("rounds that cancel in pairs", (T.REPEATED_NOISE, T.SERIAL_CORRELATION), _antithetic),
-    Breach("rounds correlated by .02", (T.SHIFTED_COPIES, T.SERIAL_CORRELATION), _autoregressive(0.02), worlds=_LONG,
-           parameters=_SMALL),
+    Breach("rounds that cancel in pairs", (T.REPEATED_NOISE, T.SERIAL_CORRELATION),
+           lambda at: -at.normals(at.number - 1) if at.number % 2 == 0 else at.own),
+    # A share of the noise of the round before, at the claimed variance.
+    Breach("rounds correlated by .02", (T.SHIFTED_COPIES, T.SERIAL_CORRELATION), lambda at: (
+        at.own if at.number == 1 else 0.02 * at.normals(at.number - 1) + math.sqrt(1 - 0.02**2) * at.own
+    ), worlds=_LONG, parameters=_SMALL),
     Breach("a Sobol sequence", (T.SHARED_OVER_WORLDS, T.JOINT_PLACES), _sobol),
     Breach("a Kronecker sequence", (T.COPIED_PLACES, T.SHARED_OVER_WORLDS, T.SHIFTED_COPIES), _kronecker),
     Breach("seeds of 16 bits", (T.REPEATED_NOISE,), _seeded(16), worlds=_LONG, parameters=_SMALL),
     Breach("seeds of 20 bits", (T.REPEATED_NOISE,), _seeded(20), worlds=_LONG, parameters=_SMALL,
            below="3,000 draws hold two alike in 98.6 % of runs"),
     Breach("seeds of 19 bits", (T.REPEATED_NOISE,), _seeded(19), worlds=_LONG, parameters=_SMALL),
-    Breach("float16 noise", (T.LOW_BITS, T.GRID), _half),
-    Breach("float16 draws, then scaled", (T.LOW_BITS, T.GRID), _half_draws),
+    Breach("float16 noise", (T.LOW_BITS, T.GRID),
+           lambda at: (at.own * at.sigma[:, None]).astype(np.float16).astype(np.float64) / at.sigma[:, None]),
+    Breach("float16 draws, then scaled", (T.LOW_BITS, T.GRID),
+           lambda at: at.own.astype(np.float16).astype(np.float64)),
     Breach("draws of 16-bit whole numbers", (T.GRID,), _rounded(1 / 4096, absolute=False)),
     Breach("noise on a grid of .1", (T.GRID,), _rounded(0.1)),
     Breach("noise on a grid of .01", (T.GRID,), _rounded(0.01)),
     Breach("noise on a grid of .001", (T.GRID,), _rounded(0.001)),
-    Breach("noise 1.5 times larger under D' only", (T.SECRET_TOTAL,), _times_under(1.5, member=False)),
-    Breach("noise 1.1 times larger under D' only", (T.SECRET_TOTAL,), _times_under(1.1, member=False)),
-    Breach("noise 1.1 times larger under D only", (T.SECRET_TOTAL,), _times_under(1.1, member=True)),
-    Breach("Laplace noise under D' only", (T.SHAPE, T.TAILS, T.DISTINGUISHER), _only_under_absent(_laplace)),
+    Breach("noise 1.5 times larger under D' only", (T.SECRET_TOTAL,), _by_secret(absent=1.5)),
+    Breach("noise 1.1 times larger under D' only", (T.SECRET_TOTAL,), _by_secret(absent=1.1)),
+    Breach("noise 1.1 times larger under D only", (T.SECRET_TOTAL,), _by_secret(present=1.1)),
+    Breach("Laplace noise under D' only", (T.SHAPE, T.TAILS, T.DISTINGUISHER),
+           lambda at: np.where(at.members[:, None], at.own, _laplace(at))),
     Breach("a sign that follows the secret", (T.SHARED_OVER_ROUNDS, T.DISTINGUISHER), _signed, worlds=_LONG,
            parameters=_SMALL),
     Breach("one client does not clip", (T.DRIFT_ALONG_GRADIENTS,), unclipped=True),

@@ -10,9 +10,9 @@ are marked; beside each stands one of twice that size, which must be found.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -34,8 +34,7 @@ REQUIRED_SHARE = 0.99
 Play = Callable[[int], Measured]
 
 
-@dataclass(frozen=True)
-class BreachStudy:
+class BreachStudy(NamedTuple):
     """Runs of one breach."""
 
     breach: Breach  # the breach
@@ -47,9 +46,10 @@ class BreachStudy:
     by_test: tuple[tuple[str, int], ...]
 
     @property
-    def best(self) -> str:
-        """The tests that found it, the three most frequent."""
-        return ", ".join(f"{name} {count}" for name, count in self.by_test[:3])
+    def row(self) -> tuple[str, int, int, str, str]:
+        """Its name, runs, in how many it was found, the three tests that found it most often, and a remark."""
+        best = ", ".join(f"{name} {count}" for name, count in self.by_test[:3])
+        return self.breach.name, self.runs, self.found, best, self.breach.below
 
     @property
     def expected(self) -> int:
@@ -63,21 +63,11 @@ class BreachStudy:
         return [f"{self.breach.name}: found in {self.found} of {self.runs} runs"]
 
 
-def study_breach(breach: Breach, play_run: Play, runs: Iterable[int]) -> BreachStudy:
-    """Judge runs of a breach.
-
-    Parameters
-    ----------
-    breach, play_run, runs
-        The breach, what plays the run of a number, and the numbers.
-    """
-    counts, found, played = Counter[str](), 0, 0
-    for number in runs:
-        broken = _found_by(breach, play_run(number))
-        counts.update(broken)
-        found += bool(broken)
-        played += 1
-    return BreachStudy(breach, played, found, tuple(counts.most_common()))
+def _study_breach(breach: Breach, play_run: Play, runs: Iterable[int]) -> BreachStudy:
+    """Judge runs of a breach."""
+    broken = [_found_by(breach, play_run(number)) for number in runs]
+    counts = Counter(name for names in broken for name in names)
+    return BreachStudy(breach, len(broken), sum(map(bool, broken)), tuple(counts.most_common()))
 
 
 def _found_by(breach: Breach, measured: Measured) -> list[str]:
@@ -98,20 +88,9 @@ def synthetic_run(breach: Breach, number: int) -> Measured:
     return play(np.random.default_rng((1, number)), NoiseSetting(tensors, breach.worlds), breach)
 
 
-def real_run(breach: Breach, number: int) -> Measured:
-    """Play a real run of a breach.
-
-    Parameters
-    ----------
-    breach, number
-        The breach, and the number that seeds the run.
-    """
+def _real_run(breach: Breach, number: int) -> Measured:
+    """Play a real run of a breach."""
     return measured_run(breach_plan(number + 1), parties_of(breach))
-
-
-def _frame(studies: list[BreachStudy], kind: str) -> pd.DataFrame:
-    rows = [(one.breach.name, kind, one.runs, one.found, one.best, one.breach.below) for one in studies]
-    return pd.DataFrame(rows, columns=["breach", "federations", "runs", "found", "found_by", "remark"])
 
 
 def main() -> None:
@@ -125,18 +104,18 @@ def main() -> None:
     torch.set_num_threads(1)
     console, problems, frames = Console(width=150), list[str](), list[pd.DataFrame]()
     breaches = [breach for breach in BREACHES if options.only in breach.name]
-    parts = (("made-up", synthetic_run, options.runs, REQUIRED_SHARE), ("real", real_run, options.real, 1.0))
+    parts = (("made-up", synthetic_run, options.runs, REQUIRED_SHARE), ("real", _real_run, options.real, 1.0))
     for kind, run, count, least in parts:
         if not count:
             continue
-        found = [study_breach(one, partial(run, one), range(count)) for one in track(breaches, f"{kind} federations")]
+        found = [_study_breach(one, partial(run, one), range(count)) for one in track(breaches, f"{kind} federations")]
         columns = ("breach", "runs", "found", "found by", "remark")
-        table = table_of(columns, f"Breaches by {kind} federations", columns)
-        for one in found:
-            table.add_row(one.breach.name, str(one.runs), str(one.found), one.best, one.breach.below)
-        console.print(table)
+        rows = [[*map(str, one.row)] for one in found]
+        console.print(table_of(columns, f"Breaches by {kind} federations", columns, rows))
         problems += [f"{kind}: {problem}" for study in found for problem in study.problems(least)]
-        frames.append(_frame(found, kind))
+        frame = pd.DataFrame([one.row for one in found], columns=[name.replace(" ", "_") for name in columns])
+        frame.insert(1, "federations", kind)
+        frames.append(frame)
         if options.out is not None:
             options.out.mkdir(parents=True, exist_ok=True)
             with whole_file(options.out / "breaches.csv") as file:

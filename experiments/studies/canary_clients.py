@@ -16,6 +16,7 @@ a training takes milliseconds, with the law that directions of 5000 numbers have
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -83,8 +84,7 @@ class Training:
         return scores[:, : self.canaries], coins, scores[:, self.canaries :]
 
 
-@dataclass(frozen=True)
-class CanaryLine:
+class CanaryLine(NamedTuple):
     """What canary clients certified by one method."""
 
     training: Training  # the setting
@@ -135,19 +135,13 @@ def study(training: Training, runs: int, seed: int = 0) -> list[CanaryLine]:
     return lines
 
 
-def cosines(
-    epsilon: float, draw: np.random.Generator, rounds: int = 10, canaries: int = 500, dimension: int = 20_000
-) -> tuple[CosineFinding, CosineFinding]:
-    """Return what cosines of canaries say of a Gaussian training, all sent in every round: of its end, of all rounds.
+def _cosines(epsilon: float, draw: np.random.Generator) -> tuple[CosineFinding, CosineFinding]:
+    """Return what cosines of canaries say of a Gaussian training at an epsilon, at its end and of all 10 rounds.
 
-    Parameters
-    ----------
-    epsilon, draw
-        True epsilon of the training at delta 1e-5, and what draws directions and noise.
-    rounds, canaries, dimension
-        How many rounds, how many directions that are sent, and as many that are not, and their length.
+    500 directions of 20,000 numbers are all sent in every round, and as many are not.
     """
-    sent, unsent = draw.normal(size=(2, canaries, dimension))
+    rounds, dimension = 10, 20_000
+    sent, unsent = draw.normal(size=(2, 500, dimension))
     for directions in (sent, unsent):
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     noise = draw.normal(size=(rounds, dimension)) * np.sqrt(rounds) / gdp_mu(epsilon, _DELTA)
@@ -158,14 +152,13 @@ def cosines(
     return last, from_all_iterates(releases @ sent.T, releases @ unsent.T, dimension, _DELTA, CONFIDENCE)
 
 
-def cosines_table(repetitions: int) -> Table:
-    """Return the table of cosines: 500 canaries in 20,000 dimensions, 10 rounds."""
+def _cosines_table(repetitions: int) -> Table:
     columns = ("true epsilon", "estimate", "lower bound", "estimate elsewhere", "lower bound elsewhere",
                "all iterates: estimate", "lower bound")  # fmt: skip
     title = f"Cosines of 500 canaries with the final model and all iterates, delta {_DELTA:g}, {repetitions} trainings"
     table = table_of(columns, title)
     for truth, elsewhere in ELSEWHERE.items():
-        found = [cosines(truth, np.random.default_rng((int(truth), one))) for one in range(repetitions)]
+        found = [_cosines(truth, np.random.default_rng((int(truth), one))) for one in range(repetitions)]
         numbers = np.array([[(one.epsilon, one.epsilon_lower) for one in both] for both in found]).reshape(-1, 4)
         means = [f"{mean:.2f} +- {sd:.2f}" for mean, sd in zip(numbers.mean(0), numbers.std(0, ddof=1), strict=True)]
         table.add_row(f"{truth:g}", *means[:2], *(f"{one:.2f}" for one in elsewhere), *means[2:])
@@ -174,9 +167,8 @@ def cosines_table(repetitions: int) -> Table:
 
 def main() -> None:
     """Print both tables; the exit status is 1 where something contradicts the claims."""
-    parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_RUNS} trainings of each setting, not {RUNS}")
-    runs = QUICK_RUNS if parser.parse_args().quick else RUNS
+    is_quick = parser_of(__doc__, f"{QUICK_RUNS} trainings of each setting, not {RUNS}").parse_args().quick
+    runs = QUICK_RUNS if is_quick else RUNS
     settings = [Training(canaries, agreement) for agreement in (0.0, 0.1) for canaries in NEEDED]
     played, console = track(settings, "trainings", console=Console(stderr=True)), Console(width=140)
     lines = [line for one in played for line in study(one, runs)]
@@ -188,7 +180,7 @@ def main() -> None:
         numbers = (f"{line.share:.3f}", needed, f"{line.held / line.runs:.1%}", str(line.runs), f"{line.epsilon:.1f}")
         table.add_row(str(line.training.canaries), f"{line.training.agreement:g}", line.method, *numbers)
     console.print(table)
-    console.print(cosines_table(5))
+    console.print(_cosines_table(5))
     end([problem for line in lines for problem in line.problems()], "nothing contradicts the claims")
 
 

@@ -21,7 +21,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,8 +33,7 @@ from rich.console import Console
 
 from experiments.runs.guard import nothing_outlives
 from experiments.runs.run_directory import RunDirectory
-from experiments.studies.chaos_cluster import COMMAND, WORKERS, Blow, Cluster, Surroundings, end
-from experiments.studies.chaos_flower import FlowerCommand
+from experiments.studies.chaos_cluster import COMMAND, WORKERS, Blow, Cluster, FlowerCommand, Surroundings, end
 from experiments.studies.chores import parser_of, table_of
 from experiments.studies.hosts import Host, NoHostsError, other_hosts
 from fl_audit.errors import InputError
@@ -93,8 +92,8 @@ def play(number: int, around: Surroundings, place: Path, draw: np.random.Generat
     """
     found, began, run = Outcome(number), time.monotonic(), place / f"run-{number}"
     count = int(draw.integers(3, BATCHES + 1))
-    planned = sorted(int(one) for one in draw.choice(BATCHES, size=count, replace=False))
-    drawn = [around.kinds[int(one)] for one in draw.integers(len(around.kinds), size=count)]
+    planned = sorted(draw.choice(BATCHES, size=count, replace=False).tolist())
+    drawn = [around.kinds[one] for one in draw.integers(len(around.kinds), size=count)]
     blows = [(batches, kind, float(draw.uniform(0, 0.8))) for batches, kind in zip(planned, drawn, strict=True)]
     seen: dict[str, int] = {}
     while time.monotonic() - began < _SECONDS_FOR_A_RUN:
@@ -108,17 +107,12 @@ def play(number: int, around: Surroundings, place: Path, draw: np.random.Generat
         if around.is_over(status, run):
             break
         if found.blows and found.blows[-1][0] == Blow.HEAD and run.exists():
-            run = _copied(run)
+            # What is there of it is copied, as from a machine that is lost to another one.
+            lost, run = run, run.with_name(f"{run.name}-copied")
+            shutil.copytree(lost, run)
+            shutil.rmtree(lost)
     found.seconds = time.monotonic() - began
     return found, run
-
-
-def _copied(run: Path) -> Path:
-    """Copy what is there of a run, as from a machine that is lost to another one, and return where it is now."""
-    place = run.with_name(f"{run.name}-copied")
-    shutil.copytree(run, place)
-    shutil.rmtree(run)
-    return place
 
 
 def _watched(
@@ -162,14 +156,8 @@ def _secrets_found(words: Sequence[bytes], places: Sequence[Path]) -> int:
     return count
 
 
-def is_identical(one: Path, other: Path) -> bool:
-    """Return whether two runs have the same tables, to the last bit.
-
-    Parameters
-    ----------
-    one, other
-        Their directories.
-    """
+def _is_identical(one: Path, other: Path) -> bool:
+    """Return whether two runs have the same tables, to the last bit."""
     try:
         for name in ("worlds", "rounds"):
             left, right = (pd.read_parquet(run / f"{name}.parquet") for run in (one, other))
@@ -177,16 +165,6 @@ def is_identical(one: Path, other: Path) -> bool:
     except (AssertionError, OSError):
         return False
     return True
-
-
-@contextmanager
-def _hosts_or_none() -> Iterator[Sequence[Host]]:
-    """Make a host for every worker, or none where that cannot be done."""
-    try:
-        with other_hosts(WORKERS) as hosts:
-            yield hosts
-    except NoHostsError:
-        yield ()
 
 
 @contextmanager
@@ -216,12 +194,10 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
     out.mkdir(parents=True, exist_ok=True)
     notes, deadline = out / "chaos.jsonl", time.monotonic() + 60 * minutes
     known = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
-    with (
-        _ends_at_sigterm(),
-        TemporaryDirectory(prefix="chaos-") as scratch,
-        _hosts_or_none() as hosts,
-        nothing_outlives(),
-    ):
+    with _ends_at_sigterm(), TemporaryDirectory(prefix="chaos-") as scratch, ExitStack() as stack, nothing_outlives():
+        hosts: Sequence[Host] = ()  # one for every worker, where that can be done
+        with suppress(NoHostsError):
+            hosts = stack.enter_context(other_hosts(WORKERS))
         place, secret = Path(scratch), int(np.random.default_rng([seed, 1]).integers(2**62, 2**63))
         (place / "audit.toml").write_text(AUDIT.replace("SEED", str(secret)))
         command = [*COMMAND, str(place / "audit.toml"), "--out", str(place / "alone"), "--engine", "local"]
@@ -234,7 +210,7 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
                 number = len(known)
                 around = flower if number % _FLOWERS_TURN == _FLOWERS_TURN - 1 else cluster
                 found, run = play(number, around, place, np.random.default_rng([seed, 2, number]))
-                found.identical = is_identical(place / "alone", run)
+                found.identical = _is_identical(place / "alone", run)
                 found.secrets = _secrets_found(words, [Path("/dev/shm"), *place.glob("ray*"), place / "flower"])
                 if not found.identical or found.hangs or found.lost:
                     (out / f"run-{number}.log").write_bytes((place / f"run-{number}.log").read_bytes())
@@ -249,7 +225,6 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
 
 
 def main() -> None:
-    """Play the campaign, or the rest of it, and print the counts."""
     parser = parser_of(__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where the counts are kept")
     parser.add_argument("--kills", type=int, default=200, help="kills and partitions in all (default: 200)")
@@ -258,15 +233,16 @@ def main() -> None:
     chosen = parser.parse_args()
     known = campaign(chosen.out, chosen.kills, chosen.seed, chosen.minutes)
     blows = [(kind, batches) for one in known for kind, batches in one["blows"]]
-    counts = {"runs": f"{len(known)}"}
-    counts |= {kind: f"{count}" for kind, count in sorted(Counter(kind for kind, _ in blows).items())}
-    counts["kills and partitions"] = f"{len(blows)}"
-    counts["of these when finished batches existed"] = f"{sum(batches > 0 for _, batches in blows)}"
-    counts["identical results"] = f"{sum(one['identical'] for one in known)} of {len(known)}"
-    counts |= {name: f"{sum(one[name] for one in known)}" for name in ("lost", "hangs", "orphans", "secrets")}
     table = table_of(("what", "count"), "Kills and partitions", ("what", "count"))
-    for row in counts.items():
-        table.add_row(*row)
+    for row in (
+        ("runs", len(known)),
+        *sorted(Counter(kind for kind, _ in blows).items()),
+        ("kills and partitions", len(blows)),
+        ("of these when finished batches existed", sum(batches > 0 for _, batches in blows)),
+        ("identical results", f"{sum(one['identical'] for one in known)} of {len(known)}"),
+        *((name, sum(one[name] for one in known)) for name in ("lost", "hangs", "orphans", "secrets")),
+    ):
+        table.add_row(*map(str, row))
     Console(markup=False).print(table)
 
 

@@ -5,7 +5,7 @@ import sys
 import tempfile
 import time
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from shutil import which
 from statistics import median
@@ -26,9 +26,18 @@ from fl_audit.report.finding import RunContents
 T = TypeVar("T")
 
 
-def parser_of(doc: str | None) -> ArgumentParser:
-    """Return a parser that shows the docstring of a command as it stands."""
-    return ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
+def parser_of(doc: str | None, quick: str = "") -> ArgumentParser:
+    """Return a parser that shows the docstring of a command as it stands.
+
+    Parameters
+    ----------
+    doc, quick
+        The docstring, and what `--quick` does, empty where there is no such option.
+    """
+    parser = ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
+    if quick:
+        parser.add_argument("--quick", action="store_true", help=quick)
+    return parser
 
 
 def named(names: str | None, known: Mapping[str, T], what: str) -> list[T]:
@@ -51,18 +60,22 @@ def named(names: str | None, known: Mapping[str, T], what: str) -> list[T]:
     return [known[name] for name in wanted]
 
 
-def table_of(columns: Sequence[str], title: str | None = None, words: Sequence[str] = ()) -> Table:
-    """Return an empty table.
+def table_of(
+    columns: Sequence[str], title: str | None = None, words: Sequence[str] = (), rows: Iterable[Sequence[str]] = ()
+) -> Table:
+    """Return a table.
 
     Parameters
     ----------
-    columns, title, words
-        Names of its columns, what stands above it, and the columns of words, which stand at the left, as numbers do at
-        the right.
+    columns, title, words, rows
+        Names of its columns, what stands above it, the columns of words, which stand at the left, as numbers do at the
+        right, and its rows, as far as they are known.
     """
     table = Table(title=title)
     for column in columns:
         table.add_column(column, justify="left" if column in words else "right")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
@@ -128,18 +141,18 @@ def asked(
             return dict(arrays)
 
 
-def turns(ways: Mapping[str, Callable[[], object]], repeat: int) -> dict[str, float]:
+def turns(*ways: Callable[[], object], repeat: int) -> list[float]:
     """Return the median seconds of each way, which take turns: a first turn warms up, and so many more count.
 
     Parameters
     ----------
     ways, repeat
-        What is timed, by name, and how many turns count.
+        What is timed, and how many turns count.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    seconds: list[list[float]] = [[] for _ in ways]
     for _ in range(repeat + 1):
-        for name, work in ways.items():
+        for work, taken in zip(ways, seconds, strict=True):
             began = time.perf_counter()
             work()
-            seconds[name].append(time.perf_counter() - began)
-    return {name: median(values[1:]) for name, values in seconds.items()}
+            taken.append(time.perf_counter() - began)
+    return [median(taken[1:]) for taken in seconds]

@@ -9,9 +9,9 @@ worlds.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -31,8 +31,7 @@ _QUICK_EPSILONS = (3.0, 30.0)
 Values = dict[str, dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(NamedTuple):
     """A way to train with a promise to clients."""
 
     name: str  # what it is called
@@ -42,8 +41,7 @@ class Way:
     line: str  # how it is drawn
 
 
-@dataclass(frozen=True)
-class Federation:
+class Federation(NamedTuple):
     """Who learns together."""
 
     name: str  # name of its column in the table and of its panel
@@ -74,26 +72,15 @@ def federations(data_dir: Path, quick: bool) -> tuple[Federation, ...]:
     """
     local = {"local-epochs": 1, "local-batch": 10, "local-learning-rate": 0.05, "strategy": "dp-fedavg"}
     clients, rounds = (100, 8) if quick else (1000, 60)
-    share = clients // 10
-    femnist: Values = {
-        "data": {"name": "femnist", "data-dir": str(data_dir), "partition": "natural", "records": 4800},
-        "training": local | {"rounds": 8 if quick else 30},
-    }
-    mnist: Values = {
-        "data": {
-            "name": "mnist",
-            "data-dir": str(data_dir),
-            "clients": clients,
-            "records": 50 * clients,
-            "test-records": 2000,
-        },
-        "training": local | {"rounds": rounds},
-    }
+    natural = {"name": "femnist", "data-dir": str(data_dir), "partition": "natural", "records": 4800}
+    femnist: Values = {"data": natural, "training": local | {"rounds": 8 if quick else 30}}
+    sizes = {"clients": clients, "records": 50 * clients, "test-records": 2000}
+    data = {"name": "mnist", "data-dir": str(data_dir)} | sizes
+    mnist: Values = {"data": data, "training": local | {"rounds": rounds}}
+    sampled, cohorts, delta = {"client-sampling-rate": 0.1}, {"cohort": clients // 10}, float(clients) ** -1.1
     return (
         Federation("FEMNIST, 12 natural clients", femnist, {}, {}, 12**-1.1),
-        Federation(
-            f"MNIST, {clients} clients", mnist, {"client-sampling-rate": 0.1}, {"cohort": share}, float(clients) ** -1.1
-        ),
+        Federation(f"MNIST, {clients} clients", mnist, sampled, cohorts, delta),
     )
 
 
@@ -107,18 +94,16 @@ def settings(federation: Federation, way: Way, epsilon: float | None, worlds: in
     epsilon
         What is promised; None is no promise, no clipping and no noise.
     """
-    is_correlated = "noise" in way.privacy
-    take_part = federation.cohorts if is_correlated else federation.sampled
-    training = federation.values["training"] | take_part | way.training
+    take_part = federation.cohorts if "noise" in way.privacy else federation.sampled
     promise = {"clipping-norm": 1.0, "delta": federation.delta, "epsilon": epsilon, "accountant": "pld"}
     promise |= {"adjacency": "add-remove-client"} | way.privacy
+    audit = {"worlds": worlds, "insider": False, "epsilon-star": False}
     return {
         "data": federation.values["data"],
         "model": {"name": "logistic"},
-        "training": training,
+        "training": federation.values["training"] | take_part | way.training,
         "privacy": promise if epsilon is not None else {"private": False, "delta": federation.delta},
-        "audit": {"worlds": worlds, "insider": False, "epsilon-star": False, "membership": False}
-        | {"evaluate-every": 1000},
+        "audit": audit | {"membership": False, "evaluate-every": 1000},
         "run": {"seed": 1, "keep-final-models": False},
     }
 
@@ -139,12 +124,10 @@ def _measured(federation: Federation, way: Way, epsilon: float | None, worlds: i
 
 def _points(data_dir: Path, quick: bool, worlds: int) -> Iterator[dict[str, Any]]:
     """Yield the rows of all points; without a promise DP-FedAvg and FedAdam are trained, the others being the same."""
+    private = list(product(WAYS, _QUICK_EPSILONS if quick else EPSILONS))
     for federation in federations(data_dir, quick):
-        for way in WAYS[:2]:
-            yield _measured(federation, way, None, worlds)
-        for way in WAYS:
-            for epsilon in _QUICK_EPSILONS if quick else EPSILONS:
-                yield _measured(federation, way, epsilon, worlds)
+        for way, epsilon in [*product(WAYS[:2], [None]), *private]:
+            yield _measured(federation, way, epsilon, worlds)
 
 
 def accuracy_figure(table: pd.DataFrame) -> Figure:
@@ -155,15 +138,16 @@ def accuracy_figure(table: pd.DataFrame) -> Figure:
     panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
     for axes, name in zip(panels, names, strict=True):
         found = table[table["federation"] == name]
+        is_private = np.isfinite(found["epsilon"])
         for shade, way in zip(np.linspace(0.0, 0.65, len(WAYS)), WAYS, strict=True):
-            curve = found[(found["way"] == way.name) & np.isfinite(found["epsilon"])]
+            curve = found[(found["way"] == way.name) & is_private]
             look = {"color": str(round(float(shade), 2)), "markersize": 5, "capsize": 2, "label": way.name}
             axes.errorbar(curve["epsilon"], curve["accuracy"], yerr=curve["error"], fmt=way.line, **look)
-        best = found.loc[~np.isfinite(found["epsilon"]), "accuracy"].max()
+        best = found.loc[~is_private, "accuracy"].max()
         axes.axhline(best, color="black", linewidth=1, linestyle=(0, (6, 2)), label="best without privacy")
         axes.axhline(0.1, color="grey", linewidth=1, linestyle=(0, (1, 2)), label="guessing")
         axes.set_xscale("log")
-        shown = sorted(found.loc[np.isfinite(found["epsilon"]), "epsilon"].unique())
+        shown = sorted(found.loc[is_private, "epsilon"].unique())
         axes.set_xticks(shown, [f"{epsilon:g}" for epsilon in shown])
         axes.minorticks_off()
         axes.set_ylim(0, 1)
@@ -177,26 +161,21 @@ def conclusions(table: pd.DataFrame) -> list[str]:
     """Return in words from which epsilon on each federation loses less than 0.1 of its accuracy."""
     said = []
     for name, found in table.groupby("federation", sort=False):
-        best = found.loc[~np.isfinite(found["epsilon"]), "accuracy"].max()
-        good = found[np.isfinite(found["epsilon"]) & (found["accuracy"] >= best - 0.1)]
+        is_private = np.isfinite(found["epsilon"])
+        best, private = found.loc[~is_private, "accuracy"].max(), found[is_private]
+        near = f"within 0.1 of the accuracy without privacy, {best:.3f}"
+        good = private[private["accuracy"] >= best - 0.1]
         if good.empty:
-            said.append(
-                f"{name}: no promise up to epsilon {found['epsilon'][np.isfinite(found['epsilon'])].max():g} "
-                f"comes within 0.1 of the accuracy without privacy, {best:.3f}."
-            )
-            continue
-        first = good.loc[good["epsilon"].idxmin()]
-        said.append(
-            f"{name}: within 0.1 of the accuracy without privacy, {best:.3f}, from epsilon "
-            f"{first['epsilon']:g} on ({first['way']}, {first['accuracy']:.3f})."
-        )
+            said.append(f"{name}: no promise up to epsilon {private['epsilon'].max():g} comes {near}.")
+        else:
+            first = good.loc[good["epsilon"].idxmin()]
+            at = f"from epsilon {first['epsilon']:g} on ({first['way']}, {first['accuracy']:.3f})"
+            said.append(f"{name}: {near}, {at}.")
     return said
 
 
 def main() -> None:
-    """Print the table and what follows from it, and write the figure."""
-    parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help="100 clients, 8 rounds and two values of epsilon")
+    parser = parser_of(__doc__, "100 clients, 8 rounds and two values of epsilon")
     parser.add_argument("--worlds", type=int, default=3, help="worlds at each point (default 3)")
     parser.add_argument("--data-dir", help="data directory (default: FL_AUDIT_DATA)")
     parser.add_argument("--out", type=Path, default=Path("runs/client-accuracy"), help="where table and figure go")

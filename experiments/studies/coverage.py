@@ -14,7 +14,7 @@ import math
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from multiprocessing import get_context
@@ -35,8 +35,6 @@ from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.evidence.star.methods import StarMethod
 from fl_audit.whole_files import whole_file
 
-_CANARIES = "fl_audit.canaries."
-
 RUNS, SEARCH_RUNS = 2000, 100
 _ANEW = 10  # how many times as often a line that falls short is played again, with other draws, before it is said to
 QUICK_RUNS, QUICK_SEARCH_RUNS = 40, 2
@@ -46,6 +44,7 @@ _LAST_DIGITS = 1e-9  # a bound is the result of a search, and may be off by this
 
 _BELIEF, _BOUNDS, _MEMBERS = "fl_audit.evidence.belief.", "fl_audit.evidence.bounds.", "fl_audit.evidence.membership."
 _STAR, _SECTIONS, _PAPERS = "fl_audit.evidence.star.", "fl_audit.evidence.findings.", "experiments.reproductions."
+_CANARIES, _GAMES = "fl_audit.canaries.", "fl_audit.laboratory."
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Statement:
     name: str  # what it is of
     plays: Callable[[], Plays]  # returns its simulated runs, by the name of the setting
     # The functions that work it out, or pass numbers of their own into one that does, as `module.function`.
-    functions: tuple[str, ...]
+    functions: tuple[str, ...] = ()
     is_promised: bool = True  # whether a confidence is printed with it
     share: float = 1.0  # of the runs that is played: less than all where one takes long
 
@@ -71,104 +70,91 @@ def _of_bound(method: BoundMethod) -> Statement:
 
 STATEMENTS = (
     Statement("share of trials", laws.shares, (
-        f"{_BELIEF}advantage.clopper_pearson",
-        "fl_audit.report.sections.insider._surer_row",
-        "fl_audit.evidence.findings.reconstruction.measure_reconstruction",
-        f"{_PAPERS}bernau2021.closed_forms._belief_row", f"{_PAPERS}bernau2021.closed_forms._rows_of_errors",
-        f"{_PAPERS}bernau2021.closed_forms._rows_of_the_boundary", f"{_PAPERS}bernau2021.identification.identified",
+        f"{_BELIEF}advantage.clopper_pearson", "fl_audit.report.sections.insider._surer_row",
+        f"{_SECTIONS}reconstruction.measure_reconstruction", f"{_PAPERS}bernau2021.closed_forms._belief_row",
+        f"{_PAPERS}bernau2021.closed_forms._rows_of_errors", f"{_PAPERS}bernau2021.closed_forms._rows_of_the_boundary",
+        f"{_PAPERS}bernau2021.identification.identified",
     )),
     Statement("advantage, games counted", laws.won_games, (f"{_BELIEF}advantage.empirical_advantage",)),
-    Statement("epsilon from advantage, Eq. (6)", laws.epsilon_of_games, (
-        f"{_BELIEF}empirical_epsilon.advantage_interval",
-    )),
+    Statement("epsilon from advantage, Eq. (6)", laws.epsilon_of_games,
+              (f"{_BELIEF}empirical_epsilon.advantage_interval",)),
     Statement("mean advantage over worlds", laws.mean_rates, (f"{_BELIEF}advantage.mean_advantage",)),
-    Statement("mean of bounded numbers", laws.bounded_means, (
-        f"{_BELIEF}advantage.mean_interval", f"{_BELIEF}advantage.Bets.of",
-    )),
-    Statement("advantage from beliefs", partial(laws.of_log_odds, "advantage"), (
-        f"{_BELIEF}expected.advantage_from_beliefs",
-    )),
-    Statement("delta of the pair from beliefs", partial(laws.of_log_odds, "delta"), (
-        f"{_BELIEF}expected.delta_from_beliefs",
-    )),
-    Statement("delta of the pair, counted", partial(laws.of_log_odds, "counted delta"), (
-        f"{_BELIEF}expected.counted_delta",
-    )),
-    Statement("epsilon of the pair from beliefs", partial(laws.of_log_odds, "epsilon"), (
-        f"{_BELIEF}expected.epsilon_from_beliefs", f"{_BELIEF}expected._epsilon_interval",
-    )),
+    Statement("mean of bounded numbers", laws.bounded_means,
+              (f"{_BELIEF}advantage.mean_interval", f"{_BELIEF}advantage.Bets.of")),
+    *(
+        Statement(name, partial(laws.of_log_odds, kind=[kind]), tuple(f"{_BELIEF}expected.{one}" for one in functions))
+        for name, kind, functions in (
+            ("advantage from beliefs", "advantage", ["advantage_from_beliefs"]),
+            ("delta of the pair from beliefs", "delta", ["delta_from_beliefs"]),
+            ("delta of the pair, counted", "counted delta", ["counted_delta"]),
+            ("epsilon of the pair from beliefs", "epsilon", ["epsilon_from_beliefs", "_epsilon_interval"]),
+        )
+    ),
     Statement("reliability diagram, a bin", laws.reliability, (f"{_BELIEF}calibration._bin",)),
-    Statement("largest belief, law known", partial(laws.largest_belief, True), (
-        f"{_BELIEF}empirical_epsilon.belief_interval",
-    )),
-    Statement("largest belief, its median at least", partial(laws.largest_belief, False), ()),
+    Statement("largest belief, law known", partial(laws.largest_belief, known=[True]),
+              (f"{_BELIEF}empirical_epsilon.belief_interval",)),
+    Statement("largest belief, its median at least", partial(laws.largest_belief, known=[False])),
     Statement("real over claimed noise", laws.noise_ratios, (
         f"{_BELIEF}noise_estimate.ratio_interval", f"{_BELIEF}noise_estimate.estimate_noise",
         f"{_BELIEF}noise_estimate._with_interval",
     )),
-    Statement("epsilon at least, from the noise", laws.epsilon_of_noise, (
-        f"{_BELIEF}noise_estimate.epsilon_lower_bound_from_noise",
-    )),
+    Statement("epsilon at least, from the noise", laws.epsilon_of_noise,
+              (f"{_BELIEF}noise_estimate.epsilon_lower_bound_from_noise",)),
     *map(_of_bound, BoundMethod),
     Statement("area under the curve of scores", scores.areas, (f"{_BOUNDS}roc.area_under_curve",)),
     Statement("insider's trade-off, a point of the band", scores.tradeoffs, (f"{_BOUNDS}roc.tradeoff_band",)),
-    Statement("advantage on one randomised record", scores.randomised_records, (
-        f"{_SECTIONS}promise.measured_advantage",
-    )),
-    Statement("one run, epsilon by Steinke et al.", partial(scores.single_runs, OneRunMethod.STEINKE, "epsilon"), (
-        f"{_CANARIES}bounds.one_run_bound", f"{_CANARIES}bounds.bound_of_guesses",
-    )),
-    Statement("one run, epsilon by the trade-off", partial(scores.single_runs, OneRunMethod.TRADE_OFF, "epsilon"), ()),
-    Statement("one run, mu by the trade-off", partial(scores.single_runs, OneRunMethod.TRADE_OFF, "mu"), ()),
-    Statement("one run, mu by order statistics", partial(scores.single_runs, OneRunMethod.ORDER_STATISTIC, "mu"), ()),
-    Statement("one run, mu by the shift", partial(scores.single_runs, OneRunMethod.SHIFT, "mu"), (
-        f"{_CANARIES}bounds._by_shift",
-    )),
-    Statement("one run, epsilon by cosines", scores.cosines, (
-        f"{_CANARIES}bounds._by_cosines", f"{_CANARIES}cosines._finding",
-    )),
+    Statement("advantage on one randomised record", scores.randomised_records,
+              (f"{_SECTIONS}promise.measured_advantage",)),
+    *(
+        Statement(f"one run, {kind} by {by}", partial(scores.single_runs, method, kind), functions)
+        for kind, by, method, functions in (
+            ("epsilon", "Steinke et al.", OneRunMethod.STEINKE,
+             (f"{_CANARIES}bounds.one_run_bound", f"{_CANARIES}bounds.bound_of_guesses")),
+            ("epsilon", "the trade-off", OneRunMethod.TRADE_OFF, ()),
+            ("mu", "the trade-off", OneRunMethod.TRADE_OFF, ()),
+            ("mu", "order statistics", OneRunMethod.ORDER_STATISTIC, ()),
+            ("mu", "the shift", OneRunMethod.SHIFT, (f"{_CANARIES}bounds._by_shift",)),
+        )
+    ),
+    Statement("one run, epsilon by cosines", scores.cosines,
+              (f"{_CANARIES}bounds._by_cosines", f"{_CANARIES}cosines._finding")),
     Statement("canaries of one training, mu", scores.slopes, ("fl_audit.confidence.shift.gaussian_slope",)),
-    Statement("reconstruction, epsilon at least", scores.first_guesses, (
-        "fl_audit.evidence.reconstruction.epsilon_of_hits",
-    )),
+    Statement("reconstruction, epsilon at least", scores.first_guesses,
+              ("fl_audit.evidence.reconstruction.epsilon_of_hits",)),
     Statement("one target of every world", scores.single_targets, (f"{_MEMBERS}achieved.epsilon_of_one_target",)),
-    Statement("AUC of a membership attack, bootstrap", scores.rates_of_members, (
-        f"{_MEMBERS}rates.membership_rates",
-    ), is_promised=False),
-    Statement("AUC of a membership attack, nothing leaks", partial(scores.rates_without_leak, False), (), share=0.1),
-    Statement("all four figures of a membership attack, nothing leaks", partial(scores.rates_without_leak, True), (),
-              is_promised=False, share=0.05),
+    Statement("AUC of a membership attack, bootstrap", scores.rates_of_members,
+              (f"{_MEMBERS}rates.membership_rates",), is_promised=False),
+    Statement("AUC of a membership attack, nothing leaks", partial(scores.rates_without_leak, is_all=[False]),
+              share=0.1),
+    Statement("all four figures of a membership attack, nothing leaks",
+              partial(scores.rates_without_leak, is_all=[True]), is_promised=False, share=0.05),
     Statement("AUC of insiders, jackknife", scores.rates_of_insiders, (f"{_MEMBERS}rates._areas_between_worlds",),
               is_promised=False),
-    Statement("Epsilon*, empirical", partial(scores.stars, StarMethod.EMPIRICAL), (
-        f"{_STAR}intervals.empirical_interval",
-    )),
+    Statement("Epsilon*, empirical", partial(scores.stars, size=(20, 100, 1000), method=[StarMethod.EMPIRICAL]),
+              (f"{_STAR}intervals.empirical_interval",)),
     *(
-        Statement(f"Epsilon*, {method}, bootstrap", partial(scores.stars, method), (
-            f"{_STAR}star_estimate.estimate_epsilon_star", f"{_STAR}intervals.hull_interval",
-        ), is_promised=False, share=share)
+        Statement(f"Epsilon*, {method}, bootstrap", partial(scores.stars, method=[method]),
+                  (f"{_STAR}star_estimate.estimate_epsilon_star", f"{_STAR}intervals.hull_interval"),
+                  is_promised=False, share=share)
         for method, share in ((StarMethod.PARAMETRIC, 0.1), (StarMethod.MIXTURE, 0.01))
     ),
-    Statement("epsilon at least, from losses of models", scores.mechanisms, (
-        f"{_STAR}mechanism_star.mechanism_lower_bound",
-    )),
-    Statement("a foreign strategy: guessed games", laws.epsilon_of_guesses, (
-        "fl_audit.laboratory.guesses.guessed_epsilon", "fl_audit.laboratory.guesses.fewest_games",
-    )),
-    Statement("a foreign strategy: reading of the noise", scores.readings_of_noise, (
-        "fl_audit.laboratory.findings._noise_reading", "fl_audit.laboratory.findings.strength",
-    )),
-    Statement("papers: share", partial(laws.repetitions, "share"), (f"{_PAPERS}statistics.share_interval",)),
+    Statement("epsilon at least, from losses of models", scores.mechanisms,
+              (f"{_STAR}mechanism_star.mechanism_lower_bound",)),
+    Statement("a foreign strategy: guessed games", laws.epsilon_of_guesses,
+              (f"{_GAMES}guesses.guessed_epsilon", f"{_GAMES}guesses.fewest_games")),
+    Statement("a foreign strategy: reading of the noise", scores.readings_of_noise,
+              (f"{_GAMES}findings._noise_reading", f"{_GAMES}findings.strength")),
+    Statement("papers: share", laws.repeated_shares, (f"{_PAPERS}statistics.share_interval",)),
     *(
-        Statement(f"papers: {kind} interval", partial(laws.repetitions, kind), functions, is_promised=False)
+        Statement(f"papers: {kind} interval", partial(laws.repetitions, kind=[kind]),
+                  tuple(f"{_PAPERS}{one}" for one in functions), is_promised=False)
         for kind, functions in (
-            ("t", (f"{_PAPERS}statistics.t_interval", f"{_PAPERS}negoescu2023.landscapes._largest")),
-            ("Welch", (f"{_PAPERS}statistics.welch_interval", f"{_PAPERS}bernau2019.claims.accuracy_on_skewed",
-                       f"{_PAPERS}bernau2019.claims.confidence_on_skewed",
-                       f"{_PAPERS}bernau2019.claims._surest",
-                       f"{_PAPERS}bernau2019.tradeoffs.gain")),
-            ("bootstrap", (f"{_PAPERS}statistics.bootstrap", f"{_PAPERS}bernau2019.tradeoffs.Curve.interval",
-                           f"{_PAPERS}bernau2019.claims.phi_above_one")),
+            ("t", ["statistics.t_interval", "negoescu2023.landscapes._largest"]),
+            ("Welch", ["statistics.welch_interval", "bernau2019.claims.accuracy_on_skewed",
+                       "bernau2019.claims.confidence_on_skewed", "bernau2019.claims._surest",
+                       "bernau2019.tradeoffs.gain"]),
+            ("bootstrap", ["statistics.bootstrap", "bernau2019.tradeoffs.Curve.interval",
+                           "bernau2019.claims.phi_above_one"]),
         )
     ),
 )  # fmt: skip
@@ -202,14 +188,8 @@ class CoverageLine:
         return self.coverage < self.nominal - _ERRORS * error
 
 
-def covers(play: Play, draw: np.random.Generator) -> bool:
-    """Return whether one simulated run covers the truth, but for the last digits of a search.
-
-    Parameters
-    ----------
-    play, draw
-        What simulates a run, and the source of its randomness.
-    """
+def _covers(play: Play, draw: np.random.Generator) -> bool:
+    """Return whether one simulated run covers the truth, but for the last digits of a search."""
     low, high, truth = play(draw)
     return low - _LAST_DIGITS <= truth <= high + _LAST_DIGITS
 
@@ -228,7 +208,7 @@ def measured(statement: Statement, runs: int, search_runs: int) -> list[Coverage
 
     def count(number: int, times: int, stage: int) -> int:
         draws = (np.random.default_rng([*key, number, stage, run]) for run in range(times))
-        return sum(covers(plays[numbered[number]], draw) for draw in draws)
+        return sum(_covers(plays[numbered[number]], draw) for draw in draws)
 
     found = {number: count(number, search_runs, 0) for number in numbered}
     likely = sorted(numbered, key=lambda number: found[number])[:_LIKELY]
@@ -251,8 +231,7 @@ def _measured_by_name(name: str, runs: int, search_runs: int) -> list[CoverageLi
 
 def main() -> None:
     """Print the table; the exit status is 1 where a printed confidence is not true."""
-    parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_RUNS} runs of the worst settings, not {RUNS}")
+    parser = parser_of(__doc__, f"{QUICK_RUNS} runs of the worst settings, not {RUNS}")
     parser.add_argument("--only", metavar="TEXT", default="", help="statements whose name contains this")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default: 1); the numbers are the same")
     parser.add_argument("--out", type=Path, help="write the table as CSV or JSON, too")
@@ -262,11 +241,11 @@ def main() -> None:
         parser.error(f"--only {options.only!r}, --jobs {options.jobs}: accepted is part of a name, and 1 or more")
     runs, search_runs = (QUICK_RUNS, QUICK_SEARCH_RUNS) if options.quick else (RUNS, SEARCH_RUNS)
     work = partial(_measured_by_name, runs=runs, search_runs=search_runs)
-    with ExitStack() as stack:
-        pool = None
-        if options.jobs > 1:
-            pool = stack.enter_context(ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")))
-        found = map(work, chosen) if pool is None else pool.map(work, chosen)
+    spawn: AbstractContextManager[ProcessPoolExecutor | None] = nullcontext()
+    if options.jobs > 1:
+        spawn = ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn"))
+    with spawn as pool:
+        found = pool.map(work, chosen) if pool else map(work, chosen)
         shown = track(found, "statements", len(chosen), console=Console(stderr=True))
         lines = [line for one in shown for line in one]
     columns = ("what", "worst settings", "searched", "nominal", "covered", "runs")

@@ -104,11 +104,8 @@ def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPl
     """
     nasty = directory / "nasty.npz"
     _write_nasty_records(nasty)
-    data: tuple[dict[str, Any], ...] = (
-        {"name": "breast-cancer", "records": 30},
-        {"name": "breast-cancer", "records": 20},
-        {"name": "npz", "path": str(nasty), "records": 40},
-    )
+    data: list[dict[str, Any]] = [{"name": "breast-cancer", "records": records} for records in (30, 20)]
+    data.append({"name": "npz", "path": str(nasty), "records": 40})
     for number in range(count):
         rng = np.random.default_rng((seed, number))
         law, worlds = _LAWS[number % len(_LAWS)], _WORLDS[int(rng.integers(len(_WORLDS)))]
@@ -121,9 +118,8 @@ def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPl
             "audit": {"worlds": worlds},
             "run": {"worlds-per-batch": worlds},
         }
-        yield breach_plan(
-            int(rng.integers(2**32)), **{name: section | law.get(name, {}) for name, section in changes.items()}
-        )
+        merged = {name: section | law.get(name, {}) for name, section in changes.items()}
+        yield breach_plan(int(rng.integers(2**32)), **merged)
 
 
 def measured_run(plan: AuditPlan, parties: Parties = HONEST) -> Measured:

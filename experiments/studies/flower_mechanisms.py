@@ -7,20 +7,14 @@ alone: it says what a user has to take care of. The games are those of `fl-audit
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from math import log, sqrt
+from typing import NamedTuple
 
 from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
-from flwr.serverapp.strategy import (
-    DifferentialPrivacyClientSideAdaptiveClipping,
-    DifferentialPrivacyClientSideFixedClipping,
-    DifferentialPrivacyServerSideAdaptiveClipping,
-    DifferentialPrivacyServerSideFixedClipping,
-    FedAvg,
-    Strategy,
-)
+from flwr.serverapp import strategy
+from flwr.serverapp.strategy import FedAvg, Strategy
 from rich.console import Console
 
 from experiments.studies.chores import parser_of, table_of
@@ -41,8 +35,7 @@ _BROKEN_REPLIES = ("missing reply", "not a number", "permuted keys")
 _LOCAL_DELTA = 1e-5
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(NamedTuple):
     """One way to use a mechanism, and the promise that somebody would expect to have."""
 
     mechanism: str  # name of the wrapper or modifier
@@ -62,20 +55,7 @@ def _fixed_around(wrapper: Callable[..., Strategy]) -> Strategy:
 
 
 def _adaptive_around(wrapper: Callable[..., Strategy], rate: float) -> Strategy:
-    settings = {"initial_clipping_norm": 1.0, "clip_norm_lr": rate, "clipped_count_stddev": 1.0}
-    return wrapper(_fed_avg(), 1.0, CLIENTS, **settings)
-
-
-def _uses() -> tuple[Use, ...]:
-    """Return every use that is tried."""
-    return (
-        *_fixed("fixed clipping, server side", DifferentialPrivacyServerSideFixedClipping),
-        *_fixed("fixed clipping, client side", DifferentialPrivacyClientSideFixedClipping, fixedclipping_mod),
-        *_adaptive("adaptive clipping, server side", DifferentialPrivacyServerSideAdaptiveClipping),
-        *_adaptive("adaptive clipping, client side", DifferentialPrivacyClientSideAdaptiveClipping,
-                   adaptiveclipping_mod),
-        *_local(),
-    )  # fmt: skip
+    return wrapper(_fed_avg(), 1.0, CLIENTS, initial_clipping_norm=1.0, clip_norm_lr=rate, clipped_count_stddev=1.0)
 
 
 _REMOVE, _REPLACE = Adjacency.ADD_REMOVE_CLIENT, Adjacency.REPLACE_CLIENT
@@ -126,15 +106,21 @@ def _local() -> tuple[Use, ...]:
 
 
 def main() -> None:
-    """Play every use and print one table."""
-    parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer games")
+    parser = parser_of(__doc__, "fewer games")
     parser.add_argument("--only", metavar="WORDS", default="", help="only mechanisms whose name contains this")
     parser.add_argument("--processes", type=int, default=2, help="games played at the same time")
     options, console = parser.parse_args(), Console(width=200)
     columns = ("mechanism", "use", "documented", "claim", "verdict", "told by", "epsilon at least", "right", "s")
     table, budget = table_of(columns, words=columns), QUICK if options.quick else None
-    for use in (use for use in _uses() if options.only in use.mechanism):
+    uses = (
+        *_fixed("fixed clipping, server side", strategy.DifferentialPrivacyServerSideFixedClipping),
+        *_fixed("fixed clipping, client side", strategy.DifferentialPrivacyClientSideFixedClipping, fixedclipping_mod),
+        *_adaptive("adaptive clipping, server side", strategy.DifferentialPrivacyServerSideAdaptiveClipping),
+        *_adaptive("adaptive clipping, client side", strategy.DifferentialPrivacyClientSideAdaptiveClipping,
+                   adaptiveclipping_mod),
+        *_local(),
+    )  # fmt: skip
+    for use in (use for use in uses if options.only in use.mechanism):
         start = time.monotonic()
         trial = hold_to_claim(use.subject, use.claim, budget=budget, processes=options.processes, only=use.only)
         table.add_row(*_row(use, trial), f"{time.monotonic() - start:.0f}")

@@ -12,7 +12,7 @@ from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.evidence.belief.advantage import empirical_advantage
 from fl_audit.evidence.belief.expected import advantage_from_beliefs
 from fl_audit.evidence.belief.noise_estimate import ratio_interval
-from fl_audit.evidence.belief.noise_scale import SquareSum, chi_square_quantile, record_squares, total_squares
+from fl_audit.evidence.belief.noise_scale import chi_square_quantile, record_squares, total_squares
 from fl_audit.evidence.findings.empirical_epsilon import ScoreNumbers
 from fl_audit.evidence.findings.released_model import ClientPromises
 from fl_audit.evidence.finished_run import FinishedRun
@@ -31,53 +31,47 @@ _GENERATOR_SEED = 5
 
 
 @dataclass(frozen=True)
-class Theory:
-    """What the log-odds are held against."""
+class _Shown:
+    """What any combination shows."""
 
-    # Releases whose log-odds have a law that is known exactly; None where only the scores of single rounds do.
-    events: tuple[ReleaseEvent, ...] | None
-    said: str  # which these are, in words
-
-
-@dataclass(frozen=True)
-class ShownLoss:
-    """What a combination showed whose log-odds are the exact likelihood ratio."""
-
-    theory: Theory  # what it was held against
-    scores_p: float  # Kolmogorov-Smirnov p-value of the noise along the record's direction against N(0, 1)
-    law_p: float | None  # that of the final log-odds against their law; None without a law
-    # `advantage`, `advantage_error`, `advantage_exact`: from beliefs, with its standard error; and by theory, None
-    # without a law.
+    # From beliefs, or, where there are only scores, of guessing by their sign, counted.
     advantage: float
-    advantage_error: float
-    advantage_exact: float | None
-    # Measured over promised noise with its interval, orthogonal to the record's direction or, where that cannot be
-    # measured, along it.
-    meter: tuple[float, float, float]
-    meter_p: float  # two-sided p-value of the same
-    # `epsilon`, `lower_bound`: exact epsilon of the promise, and the lower confidence bound from the measured noise.
-    epsilon: float
+    epsilon: float  # exact epsilon of the promise
+    # Lower confidence bound on epsilon: from the measured noise, or from the scores, which assumes nothing of them.
     lower_bound: float
     worlds: int  # number of worlds
-
-    @property
-    def advantage_z(self) -> float | None:
-        """The advantage's distance from theory in standard errors."""
-        if self.advantage_exact is None:
-            return None
-        return (self.advantage - self.advantage_exact) / self.advantage_error
 
     @property
     def share(self) -> float:
         """Lower bound over the exact epsilon."""
         return self.lower_bound / self.epsilon
 
+
+@dataclass(frozen=True)
+class ShownLoss(_Shown):
+    """What a combination showed whose log-odds are the exact likelihood ratio."""
+
+    theory: str  # what it was held against, in words
+    scores_p: float  # Kolmogorov-Smirnov p-value of the noise along the record's direction against N(0, 1)
+    law_p: float | None  # that of the final log-odds against their law; None without a law
+    advantage_error: float  # standard error of the advantage
+    advantage_exact: float | None  # by theory; None without a law
+    # Measured over promised noise with its interval, orthogonal to the record's direction or, where that cannot be
+    # measured, along it.
+    meter: tuple[float, float, float]
+    meter_p: float  # two-sided p-value of the same
+
+    @property
+    def advantage_z(self) -> float | None:
+        """The advantage's distance from theory in standard errors."""
+        exact = self.advantage_exact
+        return None if exact is None else (self.advantage - exact) / self.advantage_error
+
     def p_values(self) -> dict[str, float]:
         """Return the p-value of everything that was tested, by name."""
-        z = self.advantage_z
-        found = {"scores": self.scores_p, "meter": self.meter_p}
-        found |= {} if self.law_p is None else {"law of the log-odds": self.law_p}
-        return found | ({} if z is None else {"advantage": 2 * float(norm.sf(abs(z)))})
+        of_z = None if self.advantage_z is None else 2 * float(norm.sf(abs(self.advantage_z)))
+        found = {"scores": self.scores_p, "meter": self.meter_p, "law of the log-odds": self.law_p, "advantage": of_z}
+        return {name: p for name, p in found.items() if p is not None}
 
     def problems(self) -> list[str]:
         """Return what no p-value says: a lower bound that is far under epsilon, or over it."""
@@ -87,31 +81,20 @@ class ShownLoss:
 
 
 @dataclass(frozen=True)
-class Scored:
+class Scored(_Shown):
     """What a combination showed whose insider has scores, and no likelihood ratio."""
 
-    # `advantage`, `advantage_low`, `advantage_high`: of guessing by the sign of the score, counted, with its interval.
-    advantage: float
+    # `advantage_low`, `advantage_high`: the interval of the advantage of guessing by the sign of the score.
     advantage_low: float
     advantage_high: float
     advantage_most: float  # the most that the promise allows anybody
     # Probability of winning as often or more often with the most that is allowed: exact, for bits are fair coins.
     advantage_p: float
-    # `epsilon`, `lower_bound`: exact epsilon of the promise, and the lower confidence bound from the scores, which
-    # assumes nothing of them.
-    epsilon: float
-    lower_bound: float
     # `epsilon_rdp`, `epsilon_opacus`: what the clients promise, each its own records, by our accountant `rdp` and by
     # that of Opacus which they kept.
     epsilon_rdp: tuple[float, ...]
     epsilon_opacus: tuple[float, ...]
     epsilon_of_clients: float  # largest of what they promise by the accountant of the promise
-    worlds: int  # number of worlds
-
-    @property
-    def share(self) -> float:
-        """Lower bound over the exact epsilon."""
-        return self.lower_bound / self.epsilon
 
     def p_values(self) -> dict[str, float]:
         """Return the p-value of everything that was tested, by name."""
@@ -137,14 +120,10 @@ def evidence_of(plan: AuditPlan, contents: RunContents) -> Evidence:
 
     Parameters
     ----------
-    plan
-        What was to be done.
-    contents
-        The finished run.
+    plan, contents
+        What was to be done, and the finished run.
     """
-    if plan.public.law.weighs_exactly:
-        return _found(plan, contents.run)
-    return _scored(plan, contents)
+    return _found(plan, contents.run) if plan.public.law.weighs_exactly else _scored(plan, contents)
 
 
 def _scored(plan: AuditPlan, contents: RunContents) -> Scored:
@@ -173,34 +152,38 @@ def _scored(plan: AuditPlan, contents: RunContents) -> Scored:
 
 def _found(plan: AuditPlan, run: FinishedRun) -> ShownLoss:
     assert plan.guarantee is not None, "every combination promises something"
-    measured, theory = run.measured, _theory_of(plan, run)
+    measured, (events, theory) = run.measured, _theory_of(plan, run)
     advantage = advantage_from_beliefs(run.log_odds, _CONFIDENCE)
     adjacency, claim = plan.public.law.adjacency, plan.guarantee.claim
     along, across = record_squares(measured), total_squares(measured)
     assert along is not None, "the sensitivities are large in every round"
     meter = across or along
+    tails = chdtr(meter.freedom, meter.value), chdtrc(meter.freedom, meter.value)
     # The score of a mixture is no multiple of its noise: there the bound comes from the noise in all other directions.
     is_mixture = plan.public.law.is_sampled and not plan.public.standpoint.sees_participation
     lowest = meter if is_mixture else along
     highest_ratio = math.sqrt(lowest.value / chi_square_quantile(1 - _CONFIDENCE, lowest.freedom))
-    exact = None if theory.events is None else PrivacyProfile(theory.events, adjacency).advantage()
     return ShownLoss(
         theory=theory,
         scores_p=float(kstest(measured.used_innovations, "norm").pvalue),
-        law_p=None if theory.events is None else _law_p(run, theory.events, adjacency),
+        law_p=None if events is None else _law_p(run, events, adjacency),
         advantage=advantage.mean,
         advantage_error=advantage.standard_error,
-        advantage_exact=exact,
+        advantage_exact=None if events is None else PrivacyProfile(events, adjacency).advantage(),
         meter=(meter.ratio, *ratio_interval(meter, _CONFIDENCE)),
-        meter_p=_two_sided(meter),
+        meter_p=min(1.0, 2 * float(min(tails))),
         epsilon=claim.profile.epsilon(claim.delta),
         lower_bound=claim.with_noise(highest_ratio).profile.epsilon(claim.delta),
         worlds=run.worlds,
     )
 
 
-def _theory_of(plan: AuditPlan, run: FinishedRun) -> Theory:
-    """Return what the log-odds of a run are to be held against, from the sensitivities that it really had."""
+def _theory_of(plan: AuditPlan, run: FinishedRun) -> tuple[tuple[ReleaseEvent, ...] | None, str]:
+    """Return what the log-odds of a run are to be held against, from the sensitivities that it really had.
+
+    These are releases whose log-odds have a law that is known exactly, None where only the scores of single rounds do,
+    and which they are, in words.
+    """
     assert plan.guarantee is not None, "every combination promises something"
     law, standpoint, events = plan.public.law, plan.public.standpoint, plan.guarantee.claim.events
     z, signal = effective_noise_multiplier(law.noise, standpoint), run.signal
@@ -209,13 +192,13 @@ def _theory_of(plan: AuditPlan, run: FinishedRun) -> Theory:
     if law.is_sampled:
         used = signal[signal > 0] if standpoint.sees_participation else signal
         if not np.allclose(used * z, 1.0, rtol=0, atol=_SAME):
-            return Theory(None, "scores alone: the sensitivities are not the largest")
+            return None, "scores alone: the sensitivities are not the largest"
         if not equal_bits:
-            return Theory(events, "the promise's law")
+            return events, "the promise's law"
         if standpoint.sees_participation:
             seen = SampledGaussianRelease(z, law.sampling_rate, plan.public.rounds, seen=True)
-            return Theory((seen,), "the law of the sums, both bits being equal")
-        return Theory(None, "scores alone: equal bits tell who takes part")
+            return (seen,), "the law of the sums, both bits being equal"
+        return None, "scores alone: equal bits tell who takes part"
     mu = np.sqrt(np.square(signal).sum(axis=1))
     promised = PrivacyProfile(events, law.adjacency).gaussian_mu
     assert promised is not None, "releases without sampling are Gaussian"
@@ -223,11 +206,11 @@ def _theory_of(plan: AuditPlan, run: FinishedRun) -> Theory:
         # Every update is longer than the norm, so in each round in which the sums differ the bits do, by 1/2.
         mu = np.hypot(mu, np.sqrt((signal > 0).sum(axis=1)) * law.bit_sensitivity / law.bit_sigma)
     if np.ptp(mu) > _SAME * mu.mean():
-        return Theory(None, "scores alone: the sensitivities differ from world to world")
+        return None, "scores alone: the sensitivities differ from world to world"
     if abs(mu.mean() / promised - 1) < _SAME:
-        return Theory(events, "the promise's law")
+        return events, "the promise's law"
     share = float(mu.mean() / promised)
-    return Theory((GaussianRelease(1.0, 1 / float(mu.mean())),), f"the law at {share:.3f} of the promised mu")
+    return (GaussianRelease(1.0, 1 / float(mu.mean())),), f"the law at {share:.3f} of the promised mu"
 
 
 def _law_p(run: FinishedRun, events: tuple[ReleaseEvent, ...], adjacency: Adjacency) -> float:
@@ -238,8 +221,3 @@ def _law_p(run: FinishedRun, events: tuple[ReleaseEvent, ...], adjacency: Adjace
         for truth, given in ((Truth.PRESENT, run.bits), (Truth.ABSENT, ~run.bits))
     ]
     return float(kstest(np.concatenate(parts), "uniform").pvalue)
-
-
-def _two_sided(found: SquareSum) -> float:
-    lower, upper = chdtr(found.freedom, found.value), chdtrc(found.freedom, found.value)
-    return min(1.0, 2 * float(min(lower, upper)))

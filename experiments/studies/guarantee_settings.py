@@ -34,15 +34,12 @@ _CLIPPING = 1e-4
 _STEP = 0.03
 """Step of the server over the clipping norm: with more, models are so sure of some record that it moves them less."""
 
+_RATE = _STEP / _CLIPPING
 STRATEGY: dict[str, Sections] = {
-    "dp-fedsgd": {"training": {"learning-rate": _STEP / _CLIPPING}},
-    "dp-fedavg": {
-        "training": {"learning-rate": _STEP / _CLIPPING, "local-steps": 2, "local-batch": 4, "local-learning-rate": 0.5}
-    },
+    "dp-fedsgd": {"training": {"learning-rate": _RATE}},
+    "dp-fedavg": {"training": {"learning-rate": _RATE, "local-steps": 2, "local-batch": 4, "local-learning-rate": 0.5}},
     # A step takes every record of a client with probability 1/2, so that its accountant has to count on samples.
-    "dp-sgd-clients": {
-        "training": {"rounds": 4, "local-steps": 2, "local-batch": 2, "local-learning-rate": _STEP / _CLIPPING}
-    },
+    "dp-sgd-clients": {"training": {"rounds": 4, "local-steps": 2, "local-batch": 2, "local-learning-rate": _RATE}},
 }
 PARTICIPATION: dict[str, Sections] = {
     "everybody": {},
@@ -70,15 +67,15 @@ CLIPPING: dict[str, Sections] = {
     "fixed": {},
     "adaptive": {"privacy": {"clipping": "adaptive", "clipping-learning-rate": 0.05}},
 }
-# What becomes of a release, and what of it is shown. Adam's steps are about as long as its learning rate.
-RELEASE: dict[str, Sections] = {
-    "sums, sgd": {},
-    "sums, momentum": {"training": {"optimizer": "momentum"}},
-    "sums, adam": {"training": {"optimizer": "adam", "learning-rate": _STEP}},
-    "models, sgd": {"audit": {"view": "model"}},
-    "models, momentum": {"training": {"optimizer": "momentum"}, "audit": {"view": "model"}},
-    "models, adam": {"training": {"optimizer": "adam", "learning-rate": _STEP}, "audit": {"view": "model"}},
+_SHOWN: dict[str, Sections] = {"sums": {}, "models": {"audit": {"view": "model"}}}
+_OPTIMIZERS: dict[str, Sections] = {
+    "sgd": {},
+    "momentum": {"training": {"optimizer": "momentum"}},
+    # Adam's steps are about as long as its learning rate.
+    "adam": {"training": {"optimizer": "adam", "learning-rate": _STEP}},
 }
+RELEASE = {f"{one}, {name}": _SHOWN[one] | _OPTIMIZERS[name] for one, name in product(_SHOWN, _OPTIMIZERS)}
+"""What is shown of a release, and what becomes of it."""
 
 
 @dataclass(frozen=True)
@@ -113,14 +110,10 @@ class Combination:
         """Whether view and optimizer are the usual ones."""
         return self == self.usual
 
-    def sections(self) -> Iterator[Sections]:
+    def sections(self) -> tuple[Sections, ...]:
         """Return what the parts set in a configuration."""
-        yield STRATEGY[self.strategy]
-        yield PARTICIPATION[self.participation]
-        yield NOISE[self.noise]
-        yield CLIPPING[self.clipping]
-        yield ADVERSARY[self.adversary]
-        yield RELEASE[self.release]
+        law = (STRATEGY[self.strategy], PARTICIPATION[self.participation], NOISE[self.noise], CLIPPING[self.clipping])
+        return (*law, ADVERSARY[self.adversary], RELEASE[self.release])
 
 
 COLUMNS = {
@@ -195,29 +188,17 @@ def plan_of(combination: Combination, records: Path, worlds: int, seed: int, tar
     InputError
         If the combination is refused, with the reason.
     """
-    config = parse_config(_settings(combination, records, worlds, seed, target))
-    return resolve(config, _opposite_pair(config))
-
-
-def _settings(
-    combination: Combination, records: Path, worlds: int, seed: int, target: dict[str, float]
-) -> dict[str, Any]:
     unit, relation = combination.adjacency.unit, combination.adjacency.relation
     # A client of one record has a twin, and updates of the same direction in all rounds, as correlated noise needs.
     is_single = relation is Relation.REPLACE or combination.noise in ("tree", "banded")
     count = CLIENTS if unit is Unit.CLIENT and is_single else 4 * CLIENTS
     training: dict[str, Any] = {"strategy": combination.strategy, "rounds": ROUNDS}
+    privacy = {"delta": 0.01, "clipping-norm": _CLIPPING, "accountant": "pld", "adjacency": str(combination.adjacency)}
     sections: Sections = {
         "data": {"name": "npz", "path": str(records), "records": count, "clients": CLIENTS, "test-records": 10},
         "model": {"name": "logistic"},
         "training": training,
-        "privacy": {
-            "delta": 0.01,
-            "clipping-norm": _CLIPPING,
-            "accountant": "pld",
-            "adjacency": str(combination.adjacency),
-        }
-        | target,
+        "privacy": privacy | target,
         "audit": {"worlds": worlds, "epsilon-star": False, "membership": False, "evaluate-every": ROUNDS},
         "run": {"seed": seed, "worlds-per-batch": min(worlds, 1000), "keep-releases": 0, "keep-final-models": False},
     }
@@ -227,7 +208,8 @@ def _settings(
     rate = training.pop("rate", None)
     if rate is not None:
         training["sampling-rate" if combination.strategy == "dp-fedsgd" else "client-sampling-rate"] = rate
-    return sections
+    config = parse_config(sections)
+    return resolve(config, _opposite_pair(config))
 
 
 def _opposite_pair(config: RunConfig) -> NeighbourPair | None:
@@ -235,16 +217,12 @@ def _opposite_pair(config: RunConfig) -> NeighbourPair | None:
     adjacency = config.privacy.adjacency
     if adjacency.relation is Relation.ADD_REMOVE:
         return None
-    split = select_records(
-        load_source(data_spec(config.data)), config.data.records, config.data.test_records, config.data.seed
-    )
+    data = config.data
+    split = select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)
     match adjacency.unit:
         case Unit.RECORD:
-            return next(
-                NeighbourPair(index, twin)
-                for index in range(len(split.inside))
-                if (twin := _twin(split, index)) is not None
-            )
+            twins = ((index, _twin(split, index)) for index in range(len(split.inside)))
+            return next(NeighbourPair(index, twin) for index, twin in twins if twin is not None)
         case Unit.CLIENT:
             return _replaced_client(config, split)
         case _:
@@ -254,8 +232,7 @@ def _opposite_pair(config: RunConfig) -> NeighbourPair | None:
 def _twin(split: Split, index: int) -> int | None:
     """Return the position outside D of the record that has the same features; None where it is in D."""
     assert split.outside is not None
-    same = (split.outside.features == split.inside.features[index]).all(axis=1)
-    found = np.flatnonzero(same)
+    found = np.flatnonzero((split.outside.features == split.inside.features[index]).all(axis=1))
     return int(found[0]) if len(found) else None
 
 

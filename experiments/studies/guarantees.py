@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import assert_never
 
 import numpy as np
-import pandas as pd
 import torch
 from rich.box import SIMPLE
 from rich.console import Console
@@ -35,17 +34,10 @@ from rich.table import Table
 from scipy.stats import norm
 
 from experiments.cli.main import guarded
+from experiments.studies import guarantee_settings as settings
 from experiments.studies.chores import allowed, end, parser_of, played
 from experiments.studies.guarantee_evidence import Evidence, Scored, ShownLoss, evidence_of
-from experiments.studies.guarantee_settings import (
-    COLUMNS,
-    Combination,
-    boxes,
-    combinations,
-    is_repetition,
-    plan_of,
-    write_records,
-)
+from experiments.studies.guarantee_settings import COLUMNS, Combination
 from experiments.studies.knowledge import compare, comparisons, knowledge_table
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
@@ -102,25 +94,17 @@ class CombinationRow:
         return self.violated > allowed(len(self.verdicts))
 
 
-def audits_of(run: FinishedRun, worlds: int) -> Iterator[FinishedRun]:
-    """Cut a run into runs of so many worlds each; what is left over is left out.
-
-    Parameters
-    ----------
-    run, worlds
-        The run, and how many worlds an audit has.
-    """
+def _audits_of(run: FinishedRun, worlds: int) -> Iterator[FinishedRun]:
+    """Cut a run into runs of so many worlds each; what is left over is left out."""
     numbers = run.tables.worlds["world"].to_numpy()
+    tables = {one.name: getattr(run.tables, one.name) for one in fields(RunTables)}
     for start in range(0, len(numbers) - worlds + 1, worlds):
-        yield replace(run, tables=_of_worlds(run.tables, numbers[start : start + worlds].tolist()))
-
-
-def _of_worlds(tables: RunTables, chosen: list[int]) -> RunTables:
-    parts: dict[str, pd.DataFrame | None] = {}
-    for field in fields(tables):
-        table: pd.DataFrame | None = getattr(tables, field.name)
-        parts[field.name] = None if table is None else table[table["world"].isin(chosen)].reset_index(drop=True)
-    return RunTables(**parts)  # type: ignore[arg-type]
+        chosen = numbers[start : start + worlds]
+        parts = {
+            name: None if table is None else table[table["world"].isin(chosen)].reset_index(drop=True)
+            for name, table in tables.items()
+        }
+        yield replace(run, tables=RunTables(**parts))  # type: ignore[arg-type]
 
 
 def verdict_of(run: FinishedRun) -> Verdict:
@@ -145,14 +129,14 @@ def study(combination: Combination, records: Path, worlds: int, seed: int) -> Co
     """
     began = time.monotonic()
     try:
-        plan = plan_of(combination, records, worlds, seed, _PROMISED)
+        plan = settings.plan_of(combination, records, worlds, seed, _PROMISED)
     except InputError as error:
         return CombinationRow(combination, None, str(error))
-    if is_repetition(plan):
+    if settings.is_repetition(plan):
         return None
     contents = played(plan)
     audited = _AUDITED_PRIVATE if combination.strategy == "dp-sgd-clients" else _AUDITED
-    verdicts = tuple(map(verdict_of, audits_of(contents.run, audited))) if combination.is_usual else ()
+    verdicts = tuple(map(verdict_of, _audits_of(contents.run, audited))) if combination.is_usual else ()
     return CombinationRow(combination, evidence_of(plan, contents), "", time.monotonic() - began, verdicts)
 
 
@@ -203,11 +187,9 @@ def _in_short(rows: Sequence[CombinationRow]) -> str:
         return "nothing was played"
     name, p, after = min(tests, key=lambda test: test[1])
     lines = [f"{len(found)} combinations, {len(tests)} tests; smallest p {p:.2g}, corrected {after:.2g}: {name}"]
-    weighed = [one for one in found if isinstance(one, ShownLoss)]
-    if weighed:
+    if weighed := [one for one in found if isinstance(one, ShownLoss)]:
         off = max((abs(one.advantage_z) for one in weighed if one.advantage_z is not None), default=0.0)
-        meters = [one.meter[0] for one in weighed]
-        shares = [one.share for one in weighed]
+        meters, shares = [one.meter[0] for one in weighed], [one.share for one in weighed]
         lines.append(
             f"advantages within {off:.1f} standard errors of theory, noise meters {min(meters):.4f} to "
             f"{max(meters):.4f}, lower bounds at {min(shares):.0%} to {max(shares):.0%} of epsilon"
@@ -235,7 +217,7 @@ def refusal_table(rows: Sequence[CombinationRow]) -> Table:
     table = _table("Combinations that are refused")
     table.add_column("reason")
     for number, reason in enumerate(reasons(rows), start=1):
-        for box in boxes(row.combination for row in refused if row.reason == reason):
+        for box in settings.boxes(row.combination for row in refused if row.reason == reason):
             table.add_row(*map(_listed, box, COLUMNS.values()), f"({number})")
     return table
 
@@ -259,35 +241,21 @@ def _listed(values: frozenset[str], every: tuple[str, ...]) -> str:
 
 
 def _cells(found: Evidence) -> tuple[str, ...]:
+    bound = f"{found.lower_bound:.3f} ({found.share:.0%})"
     match found:
         case ShownLoss():
-            exact, z, (ratio, low, high) = found.advantage_exact, found.advantage_z, found.meter
-            return (
-                str(found.worlds),
-                found.theory.said,
-                f"{found.scores_p:.3f}",
-                "" if found.law_p is None else f"{found.law_p:.3f}",
-                f"{found.advantage:.4f}",
-                "" if exact is None else f"{exact:.4f}",
-                "" if z is None else f"{z:+.1f}",
-                f"{ratio:.4f} ({low:.4f} to {high:.4f})",
-                f"{found.epsilon:.3f}",
-                f"{found.lower_bound:.3f} ({found.share:.0%})",
-            )
+            law, exact, z = found.law_p, found.advantage_exact, found.advantage_z
+            ratio, low, high = found.meter
+            tested = (f"{found.scores_p:.3f}", "" if law is None else f"{law:.3f}", f"{found.advantage:.4f}")
+            expected = ("" if exact is None else f"{exact:.4f}", "" if z is None else f"{z:+.1f}")
+            meter = f"{ratio:.4f} ({low:.4f} to {high:.4f})"
+            return (str(found.worlds), found.theory, *tested, *expected, meter, f"{found.epsilon:.3f}", bound)
         case Scored():
-            counted = max(zip(found.epsilon_rdp, found.epsilon_opacus, strict=True))
-            return (
-                str(found.worlds),
-                _NO_RATIO,
-                _NO_RATIO,
-                _NO_RATIO,
-                f"{found.advantage:.4f} ({found.advantage_low:.4f} to {found.advantage_high:.4f})",
-                f"at most {found.advantage_most:.4f}",
-                f"{norm.isf(found.advantage_p):+.1f}",
-                _NO_RATIO,
-                f"{found.epsilon:.3f}; rdp {counted[0]:.3f}, Opacus {counted[1]:.3f}",
-                f"{found.lower_bound:.3f} ({found.share:.0%})",
-            )
+            rdp, opacus = max(zip(found.epsilon_rdp, found.epsilon_opacus, strict=True))
+            advantage = f"{found.advantage:.4f} ({found.advantage_low:.4f} to {found.advantage_high:.4f})"
+            most = (f"at most {found.advantage_most:.4f}", f"{norm.isf(found.advantage_p):+.1f}")
+            epsilons = f"{found.epsilon:.3f}; rdp {rdp:.3f}, Opacus {opacus:.3f}"
+            return (str(found.worlds), *[_NO_RATIO] * 3, advantage, *most, _NO_RATIO, epsilons, bound)
         case _:
             assert_never(found)
 
@@ -305,7 +273,7 @@ def _study_all(console: Console, chosen: Iterable[Combination], worlds: int, see
     rows = list[CombinationRow]()
     with tempfile.TemporaryDirectory() as directory:
         records = Path(directory) / "records.npz"
-        write_records(records)
+        settings.write_records(records)
         for one in chosen:
             most = _MOST_PRIVATE_WORLDS if one.strategy == "dp-sgd-clients" else worlds
             row = study(one, records, min(worlds, most), zlib.crc32(f"{seed}: {one}".encode()))
@@ -317,8 +285,7 @@ def _study_all(console: Console, chosen: Iterable[Combination], worlds: int, see
 
 def main() -> None:
     """Print the tables; the exit status is 1 where something contradicts theory."""
-    parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help="a few combinations in 400 worlds")
+    parser = parser_of(__doc__, "a few combinations in 400 worlds")
     parser.add_argument("--worlds", type=int, help="worlds a combination (default: 2000, with --quick 400)")
     parser.add_argument("--only", help="combinations whose name contains this text; nothing on knowledge")
     parser.add_argument("--seed", type=int, default=0, help="another number plays other games (default: 0)")
@@ -326,7 +293,7 @@ def main() -> None:
     torch.set_num_threads(1)
     console, progress = Console(width=280), Console(stderr=True, width=120)
     worlds = options.worlds or (400 if options.quick else 2000)
-    chosen = [one for one in (QUICK if options.quick else combinations()) if (options.only or "") in str(one)]
+    chosen = [one for one in (QUICK if options.quick else settings.combinations()) if (options.only or "") in str(one)]
     rows = _study_all(progress, chosen, worlds, options.seed)
     console.print(guarantee_table(rows))
     if reasons(rows):

@@ -1,8 +1,8 @@
 """How close gradient inversion comes without privacy, and beside the code of the attack's authors."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +12,6 @@ from fl_audit.adversaries.inversion.attack import Descent, OtherPictures, descen
 from fl_audit.adversaries.inversion.shared import SharedUpdate
 from fl_audit.arrays import Floats, Floats32
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.records import Records
 from fl_audit.evidence.reconstruction import Likeness, likeness, matched
 from fl_audit.learning.local_training import LocalSchedule, local_batches
 from fl_audit.learning.models import ModelSpec, initial_models
@@ -57,8 +56,7 @@ np.savez(sys.argv[2], drawn=np.stack(drawn))
 """The authors' code on the same gradients, at the same number of steps: signed Adam, cosine, total variation, box."""
 
 
-@dataclass(frozen=True)
-class QualitySetting:
+class QualitySetting(NamedTuple):
     """What is inverted: updates of some pictures, without clipping and without noise."""
 
     data: str  # name of a data set of pictures
@@ -81,8 +79,7 @@ COMPARED = (QualitySetting("mnist", "mnist-cnn"), QualitySetting("mnist", "dense
 """Settings that are also given to the reference."""
 
 
-@dataclass(frozen=True)
-class _Scene:
+class _Scene(NamedTuple):
     shared: SharedUpdate
     true: torch.Tensor  # (owners, batch, *shape)
     labels: torch.Tensor  # (owners, batch)
@@ -98,7 +95,8 @@ def _scene(setting: QualitySetting, directory: str | None, pictures: int) -> _Sc
     order = generator(0, Purpose.DRAWING).permutation(len(pool))
     true = pool.take(order[: owners * setting.batch])
     beside, had = (pool.take(order[-(place + 1) * OTHERS : len(pool) - place * OTHERS]) for place in (0, 1))
-    shape = _shape(true)
+    # Grey pictures have one channel, as the model reads them.
+    shape = true.shape if len(true.shape) == 3 else (1, *true.shape)
     spec = ModelSpec(setting.model, shape, pool.classes)
     model, start = StackedModel.of(spec), initial_models(spec, 0, [0])[0].detach()
     shared = SharedUpdate(model, start)
@@ -111,11 +109,6 @@ def _scene(setting: QualitySetting, directory: str | None, pictures: int) -> _Sc
     others = OtherPictures(torch.from_numpy(had.features.reshape(-1, *shape)), torch.from_numpy(had.labels))
     seen = shared.of_many(features, labels)
     return _Scene(shared, features, labels, seen, beside.features.reshape(-1, *shape), others, pool.classes)
-
-
-def _shape(records: Records) -> tuple[int, ...]:
-    """Return the shape of a record as the model reads it: grey pictures have one channel."""
-    return records.shape if len(records.shape) == 3 else (1, *records.shape)
 
 
 def quality(setting: QualitySetting, directory: str | None, pictures: int, descent: Descent) -> Likeness:

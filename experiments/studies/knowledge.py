@@ -5,9 +5,10 @@ with which an adversary is right, given all that it knows.
 """
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from rich.table import Table
@@ -30,12 +31,11 @@ from fl_audit.game.hypotheses import sums_of
 from fl_audit.mechanisms.noise import CentralGaussian, DistributedGaussian
 from fl_audit.mechanisms.standpoint import Standpoint
 
-_CONFIDENCE = 0.95
+_SEED, _CONFIDENCE = 77, 0.95
 _ALARM = 0.999  # confidence of the interval that has to lie under 0 for less knowledge to count as better
 
 
-@dataclass(frozen=True)
-class KnowledgeComparison:
+class KnowledgeComparison(NamedTuple):
     """Two adversaries at one federation."""
 
     name: str  # what the first knows more
@@ -47,8 +47,7 @@ class KnowledgeComparison:
     subtracts: bool = True  # whether the second subtracts its own share of the noise
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(NamedTuple):
     """What a comparison showed."""
 
     comparison: KnowledgeComparison  # which
@@ -82,13 +81,13 @@ def comparisons(is_quick: bool) -> list[KnowledgeComparison]:
     return found
 
 
-def compare(comparison: KnowledgeComparison, worlds: int, seed: int = 77) -> Compared:
+def compare(comparison: KnowledgeComparison, worlds: int) -> Compared:
     """Play a federation once for each adversary, with the same seed, and compare what they believe.
 
     Parameters
     ----------
-    comparison, worlds, seed
-        The federation with its adversaries, how many games, and their seed.
+    comparison, worlds
+        The federation with its adversaries, and how many games.
     """
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -96,11 +95,14 @@ def compare(comparison: KnowledgeComparison, worlds: int, seed: int = 77) -> Com
         write_records(records)
         target = {"noise-multiplier": comparison.noise_multiplier}
         more, less = (
-            _seen_from(plan_of(one, records, worlds, seed, target), comparison.colluders, place)
+            _seen_from(plan_of(one, records, worlds, _SEED, target), comparison.colluders, place)
             for place, one in enumerate((comparison.more, comparison.less))
         )
-        one = _played(more, directory / "more")
-        other = _played(less, directory / "less") if comparison.subtracts else _without_own(more, directory / "more")
+        one = run_audit(more, directory / "more", Engine.LOCAL, with_report=False).run.log_odds
+        if comparison.subtracts:
+            other = run_audit(less, directory / "less", Engine.LOCAL, with_report=False).run.log_odds
+        else:
+            other = _without_own(more, directory / "more")
     right, less_right = chance_of_being_right(one), chance_of_being_right(other)
     both = [mean_interval(right - less_right, level, -0.5, 0.5) for level in (_CONFIDENCE, _ALARM)]
     return Compared(comparison, float(right.mean()), float(less_right.mean()), both[0], both[1].high)
@@ -114,10 +116,6 @@ def _seen_from(plan: AuditPlan, colluders: tuple[int, int] | None, place: int) -
     audit = config.audit.model_copy(update={"colluders": colluders[place]})
     public = replace(plan.public, standpoint=Standpoint(colluders=colluders[place]))
     return replace(plan, config=config.model_copy(update={"audit": audit}), public=public)
-
-
-def _played(plan: AuditPlan, directory: Path) -> Floats:
-    return run_audit(plan, directory, Engine.LOCAL, with_report=False).run.log_odds
 
 
 def _without_own(plan: AuditPlan, directory: Path) -> Floats:

@@ -79,12 +79,11 @@ def subsampled_gaussian(rate: float, sigma: float) -> KnownMechanism:
         present = rng.random(n) < rate
         return ratio(rng.normal(0, sigma, n) + present), ratio(rng.normal(0, sigma, n))
 
-    return KnownMechanism(
-        f"subsampled Gaussian, q = {rate:g}, sigma = {sigma:g}",
-        lambda delta: float(brentq(lambda epsilon: delta_of(epsilon) - delta, 0.0, 50.0, xtol=1e-12)),
-        draw,
-        _ASSUMES_NOTHING,
-    )
+    def epsilon_of(delta: float) -> float:
+        return float(brentq(lambda epsilon: delta_of(epsilon) - delta, 0.0, 50.0, xtol=1e-12))
+
+    name = f"subsampled Gaussian, q = {rate:g}, sigma = {sigma:g}"
+    return KnownMechanism(name, epsilon_of, draw, _ASSUMES_NOTHING)
 
 
 def laplace(epsilon: float) -> KnownMechanism:
@@ -96,12 +95,8 @@ def laplace(epsilon: float) -> KnownMechanism:
         one, zero = (epsilon * np.clip(2 * x - 1, -1.0, 1.0) for x in outputs)
         return one, zero
 
-    return KnownMechanism(
-        f"Laplace, epsilon = {epsilon:g}",
-        lambda delta: max(0.0, epsilon + 2 * math.log1p(-delta)),
-        draw,
-        _ASSUMES_NOTHING,
-    )
+    name = f"Laplace, epsilon = {epsilon:g}"
+    return KnownMechanism(name, lambda delta: max(0.0, epsilon + 2 * math.log1p(-delta)), draw, _ASSUMES_NOTHING)
 
 
 def randomised_response(epsilon: float) -> KnownMechanism:
@@ -112,12 +107,8 @@ def randomised_response(epsilon: float) -> KnownMechanism:
         one, zero = (np.where(rng.random(n) < p, epsilon, -epsilon) for p in (honest, 1 - honest))
         return one, zero
 
-    return KnownMechanism(
-        f"randomised response, epsilon = {epsilon:g}",
-        lambda delta: max(0.0, math.log((honest - delta) / (1 - honest))),
-        draw,
-        _ASSUMES_NOTHING,
-    )
+    name, least = f"randomised response, epsilon = {epsilon:g}", 1 - honest
+    return KnownMechanism(name, lambda delta: max(0.0, math.log((honest - delta) / least)), draw, _ASSUMES_NOTHING)
 
 
 MECHANISMS = (noise(), gaussian(1.0), subsampled_gaussian(0.25, 0.5), laplace(1.0), randomised_response(1.0))

@@ -12,9 +12,10 @@ sensitivity), and otherwise with that value as its upper limit.
 import math
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -30,9 +31,9 @@ from experiments.runs.progress import Progress, no_progress, progress_bar
 from experiments.runs.replay import stored_rounds
 from experiments.runs.run import run_audit
 from experiments.studies.chores import end, parser_of, table_of
-from fl_audit.adversaries.identifiability import Observation, weigh
+from fl_audit.adversaries.identifiability import weigh
 from fl_audit.arrays import Floats
-from fl_audit.evidence.belief.laws import InnovationCheck, InnovationGroup, check_scores, innovations
+from fl_audit.evidence.belief.laws import InnovationCheck, check_scores, innovations
 from fl_audit.game.contributing import Moment
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.hypotheses import sums_of
@@ -40,12 +41,11 @@ from fl_audit.mechanisms.noise import CentralGaussian
 from fl_audit.mechanisms.weighing import Hypotheses
 
 SETTINGS = ("adult", "adult-global", "adult-model-view", "digits-adam", "mnist-cnn")
-Weigh = Callable[[Game, list[Hypotheses], Tensor], Observation]
-"""Weighs a release under the hypotheses of its round, which stand last, after those of the round before."""
+Weigh = Callable[[Game, list[Hypotheses], Tensor], Floats]
+"""Weighs a release, (worlds,), under the hypotheses of its round, which stand last, after those of the round before."""
 
 
-@dataclass(frozen=True)
-class LawResult:
+class LawResult(NamedTuple):
     """What the check said of one insider in one setting."""
 
     insider: str  # which insider
@@ -58,10 +58,8 @@ def plan_of(setting: str, data_dir: Path | None, overrides: Iterable[str] = ()) 
 
     Parameters
     ----------
-    setting
-        Name of the setting.
-    data_dir
-        Where data sets lie; None is the default place.
+    setting, data_dir
+        Name of the setting, and where data sets lie; None is the default place.
     overrides
         Settings that differ, each `section.key=value`.
     """
@@ -69,25 +67,16 @@ def plan_of(setting: str, data_dir: Path | None, overrides: Iterable[str] = ()) 
         return resolve(load_config(path, list(overrides), str(data_dir) if data_dir else None))
 
 
-def _weigh_with_more_noise(game: Game, hypotheses: list[Hypotheses], release: Tensor) -> Observation:
+def _weighed_with_more_noise(game: Game, hypotheses: list[Hypotheses], release: Tensor) -> Floats:
     noise = CentralGaussian(game.public.law.noise_multiplier * 1.05, game.public.law.scaling)
     law = replace(game.public.law, noise=noise)
-    return weigh(replace(game, public=replace(game.public, law=law)), hypotheses[-1], release)
-
-
-def _weigh_with_sets_exchanged(game: Game, hypotheses: list[Hypotheses], release: Tensor) -> Observation:
-    found = weigh(game, hypotheses[-1], release)
-    return replace(found, increment=-found.increment)
-
-
-def _weigh_with_stale_weights(game: Game, hypotheses: list[Hypotheses], release: Tensor) -> Observation:
-    return weigh(game, hypotheses[0], release)
+    return weigh(replace(game, public=replace(game.public, law=law)), hypotheses[-1], release).increment
 
 
 WRONG_INSIDERS: dict[str, Weigh] = {
-    "sigma 5 % too large": _weigh_with_more_noise,
-    "D taken for D'": _weigh_with_sets_exchanged,
-    "weights of the round before": _weigh_with_stale_weights,
+    "sigma 5 % too large": _weighed_with_more_noise,
+    "D taken for D'": lambda game, hypotheses, release: -weigh(game, hypotheses[-1], release).increment,
+    "weights of the round before": lambda game, hypotheses, release: weigh(game, hypotheses[0], release).increment,
 }
 
 
@@ -98,14 +87,10 @@ def study(
 
     Parameters
     ----------
-    plan
-        The setting; its releases are kept for the worlds that the wrong insiders read.
-    directory
-        Where the run goes; must be new.
-    progress
-        Shows how far the run is.
-    wrong_worlds
-        How many worlds the wrong insiders read; None means all.
+    plan, wrong_worlds
+        The setting, and how many worlds the wrong insiders read, for which its releases are kept; None means all.
+    directory, progress
+        Where the run goes, which must be new, and what shows how far the run is.
     """
     kept = min(plan.config.audit.worlds, wrong_worlds or plan.config.audit.worlds)
     run_settings = plan.config.run.model_copy(update={"keep_releases": kept})
@@ -124,17 +109,14 @@ def study(
 def _increments_of_wrong_insiders(directory: Path, game: Game) -> dict[str, Floats]:
     """Return the increments (worlds, rounds) that wrong insiders find in the stored releases."""
     torch.set_num_threads(game.public.threads)
-    batches: dict[str, list[Floats]] = {name: [] for name in WRONG_INSIDERS}
+    batches = []
     for path in sorted((directory / "public").glob("releases-*")):
-        rounds: dict[str, list[Floats]] = {name: [] for name in WRONG_INSIDERS}
-        hypotheses: list[Hypotheses] = []
+        hypotheses, rounds = list[Hypotheses](), []
         for made in stored_rounds(game, load_file(path)):
             hypotheses = [*hypotheses[-1:], sums_of(game, made.models[-2], Moment(made.number), made.around)]
-            for name, read in WRONG_INSIDERS.items():
-                rounds[name].append(read(game, hypotheses, made.release).increment)
-        for name, found in rounds.items():
-            batches[name].append(np.stack(found, axis=1))
-    return {name: np.concatenate(found) for name, found in batches.items()}
+            rounds.append([read(game, hypotheses, made.release) for read in WRONG_INSIDERS.values()])
+        batches.append(np.stack(rounds, axis=-1))
+    return dict(zip(WRONG_INSIDERS, np.concatenate(batches, axis=1), strict=True))
 
 
 def _shown(setting: str, plan: AuditPlan, results: list[LawResult], console: Console) -> list[str]:
@@ -147,8 +129,12 @@ def _shown(setting: str, plan: AuditPlan, results: list[LawResult], console: Con
     columns = ("insider", "law", "innovations given b = 1", "given b = 0", "advantage")
     table = table_of(columns, title, columns)
     for one in results:
-        said = (_said(one.check.members), _said(one.check.nonmembers), f"{one.advantage:+.3f}")
-        table.add_row(one.insider, "holds" if one.check.holds else "FAILS", *said)
+        said = [
+            f"p {group.ks_p_value:.3g}, z of mean {group.mean_z:+.1f}, variance {group.variance_z:+.1f}, "
+            f"serial {group.serial_correlation_z:+.1f}"
+            for group in (one.check.members, one.check.nonmembers)
+        ]
+        table.add_row(one.insider, "holds" if one.check.holds else "FAILS", *said, f"{one.advantage:+.3f}")
     console.print(table)
     honest, *wrong = results
     found = [] if honest.check.holds else ["the innovations of the honest insider do not follow their law"]
@@ -156,11 +142,6 @@ def _shown(setting: str, plan: AuditPlan, results: list[LawResult], console: Con
     if not (-1.0 if is_limit else bound - 3 * error) <= honest.advantage <= bound + 3 * error:
         found.append(f"the advantage is {honest.advantage:.4f}, {bound:.4f} +- {3 * error:.4f} expected")
     return [f"{setting}: {problem}" for problem in found]
-
-
-def _said(group: InnovationGroup) -> str:
-    of_moments = f"z of mean {group.mean_z:+.1f}, variance {group.variance_z:+.1f}"
-    return f"p {group.ks_p_value:.3g}, {of_moments}, serial {group.serial_correlation_z:+.1f}"
 
 
 def main() -> None:

@@ -49,14 +49,11 @@ CASES = (
 )
 
 
-def play(case: Case, place: Path, coins: int) -> tuple[LiveNumbers | None, float]:
+def _play(case: Case, place: Path, coins: int) -> tuple[LiveNumbers | None, float]:
     """Return what the canaries of one training say, None without canaries, and the accuracy of its model.
 
-    Parameters
-    ----------
-    case, place, coins
-        What is played, the directory of the hospitals' shards, in which a training has one of its own, and the seed of
-        the coins.
+    `place` is the directory of the hospitals' shards, in which a training has one of its own, `coins` the seed of the
+    coins.
     """
     out = place / f"{coins}"
     out.mkdir()
@@ -94,7 +91,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as place:
             write_shards(Path(place), HOSPITALS)
             seeds = track(range(101, 101 + repetitions), case.name, console=Console(stderr=True))
-            found = [play(case, Path(place), seed) for seed in seeds]
+            found = [_play(case, Path(place), seed) for seed in seeds]
         heard = [one for one, _ in found if one is not None]
         broken = [one for one in heard if one.verdict is Verdict.VIOLATED]
         first = [min(look.rounds for look in one.looks if look.is_violated) for one in broken]

@@ -38,6 +38,16 @@ class CoinAnswers:
     population: Floats  # of records that no world used, shape (worlds, records)
     membership: Membership  # the coins
 
+    @property
+    def losses(self) -> Floats:
+        """Losses of the targets, shape (worlds, targets)."""
+        return np.logaddexp(0, -self.confidences)
+
+    @property
+    def log_p(self) -> Floats:
+        """Log-probabilities of the targets' own class and of the other one, shape (worlds, targets, 2)."""
+        return np.stack([-self.losses, -np.logaddexp(0, self.confidences)], axis=-1)
+
 
 @dataclass(frozen=True)
 class CoinMechanism:
@@ -121,10 +131,6 @@ Attack = Callable[[CoinAnswers, Flags | None], Floats]
 """Scores (worlds, targets) from a release and the worlds that may serve as shadows: all others, if None."""
 
 
-def _loss(release: CoinAnswers, shadows: Flags | None) -> Floats:
-    return loss_scores(np.logaddexp(0, -release.confidences))
-
-
 def _lira(form: LiraForm, spread: LiraSpread) -> Attack:
     return lambda release, shadows: lira_scores(release.confidences, release.membership, form, spread, shadows)
 
@@ -137,32 +143,23 @@ def _lira_of_queries(release: CoinAnswers, shadows: Flags | None) -> Floats:
 
 
 def _rmia(rule: RmiaRule) -> Attack:
-    def attack(release: CoinAnswers, shadows: Flags | None) -> Floats:
-        own, others = (-np.logaddexp(0, -one) for one in (release.confidences, release.population))
-        return rmia_scores(own, others, release.membership, rule, shadows)
-
-    return attack
+    return lambda release, shadows: rmia_scores(
+        -release.losses, -np.logaddexp(0, -release.population), release.membership, rule, shadows
+    )
 
 
 def _shadow(model: AttackModel) -> Attack:
     def attack(release: CoinAnswers, shadows: Flags | None) -> Floats:
-        phi, coins = release.confidences, release.membership
-        values = np.stack([-np.logaddexp(0, -phi), -np.logaddexp(0, phi)], axis=-1)
-        return shadow_scores(values, np.zeros(coins.targets, dtype=np.int64), coins, ShadowRule(model), shadows)
+        coins = release.membership
+        return shadow_scores(release.log_p, np.zeros(coins.targets, np.int64), coins, ShadowRule(model), shadows)
 
     return attack
 
 
-def _active(release: CoinAnswers, shadows: Flags | None) -> Floats:
-    """Score by losses under two releases, the second of which has told nothing of the coins."""
-    return active_scores(np.logaddexp(0, -np.stack([release.confidences, release.wrong])))
-
-
 def _white_box(release: CoinAnswers, shadows: Flags | None) -> Floats:
     """Show gradients of two classes, with activations that no coin moves; known halves are always the same."""
-    phi, coins = release.confidences, release.membership
-    told = np.stack([-np.logaddexp(0, -phi), -np.logaddexp(0, phi)], axis=-1)[:, :, np.newaxis]
-    hidden = np.stack([release.wrong, np.ones_like(phi)], axis=-1)[:, :, np.newaxis]
+    coins, told = release.membership, release.log_p[:, :, np.newaxis]
+    hidden = np.stack([release.wrong, np.ones_like(release.wrong)], axis=-1)[:, :, np.newaxis]
     features = WhiteBoxFeatures(
         signals=(np.exp(told) - [1.0, 0.0]).astype(np.float32),
         inputs=hidden.astype(np.float32),
@@ -174,31 +171,27 @@ def _white_box(release: CoinAnswers, shadows: Flags | None) -> Floats:
     return white_box_scores(features, coins, known, WhiteBoxRule(steps=_STEPS))
 
 
-def _attribute(release: CoinAnswers, shadows: Flags | None) -> Floats:
-    """Score 1 where a binary attribute is guessed right and 0 where it is not, the law of losses being unknown."""
-    return _guessed_right(release).astype(np.float64)
-
-
 def _attribute_by_law(release: CoinAnswers, shadows: Flags | None) -> Floats:
-    """Score as `_attribute`, with the law of members' losses as shadow worlds show it: those named, or another half."""
+    """Score 1 where a binary attribute is guessed right, by the law of members' losses as shadow worlds show it.
+
+    Where it is not guessed right, the score is 0. The shadow worlds are those named, or another half of all.
+    """
     worlds = np.arange(release.membership.worlds)
     parts = [(shadows, ~shadows)] if shadows is not None else [(worlds % 2 == p, worlds % 2 != p) for p in (0, 1)]
     scores = np.full(release.confidences.shape, np.nan)
-    losses = np.logaddexp(0, -release.confidences)
     for learnt_from, attacked in parts:
-        law = sampled_law(losses[learnt_from][release.membership.is_in[learnt_from]][:_LOSSES_LEARNT])
+        law = sampled_law(release.losses[learnt_from][release.membership.is_in[learnt_from]][:_LOSSES_LEARNT])
         scores[attacked] = _guessed_right(release, law)[attacked]
     return scores
 
 
-def _guessed_right(release: CoinAnswers, law: Callable[[Floats], Floats] | None = None) -> Flags:
-    losses = np.logaddexp(0, -np.stack([release.confidences, release.wrong], axis=-1))
-    truth = np.zeros(release.membership.targets, dtype=np.int64)
-    return attribute_guesses(losses, truth, [0.5, 0.5], law).right
+def _guessed_right(release: CoinAnswers, law: Callable[[Floats], Floats] | None) -> Flags:
+    losses = np.stack([release.losses, np.logaddexp(0, -release.wrong)], axis=-1)
+    return attribute_guesses(losses, np.zeros(release.membership.targets, np.int64), [0.5, 0.5], law).right
 
 
 ATTACKS: dict[str, Attack] = {
-    "loss": _loss,
+    "loss": lambda release, shadows: loss_scores(release.losses),
     "LiRA, online": _lira(LiraForm.ONLINE, LiraSpread.EACH),
     "LiRA, online, shared spread": _lira(LiraForm.ONLINE, LiraSpread.SHARED),
     f"LiRA, online, {_QUERIES} queries": _lira_of_queries,
@@ -211,8 +204,10 @@ ATTACKS: dict[str, Attack] = {
     "shadow, trees": _shadow(AttackModel.TREES),
     "shadow, network": _shadow(AttackModel.NETWORK),
     "white-box": _white_box,
-    "active": _active,
-    "attribute": _attribute,
+    # By losses under two releases, the second of which has told nothing of the coins.
+    "active": lambda release, shadows: active_scores(np.stack([release.losses, np.logaddexp(0, -release.wrong)])),
+    # 1 where a binary attribute is guessed right and 0 where it is not, the law of losses being unknown.
+    "attribute": lambda release, shadows: _guessed_right(release, None).astype(np.float64),
     "attribute, law of losses": _attribute_by_law,
 }
 """Every attack that gives scores from what a release says."""

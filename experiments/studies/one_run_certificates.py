@@ -14,6 +14,7 @@ Gaussian DP.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -26,15 +27,9 @@ from experiments.cli.main import guarded
 from experiments.studies.chores import end, parser_of, table_of
 from experiments.studies.membership_releases import gaussian_mean, randomised_response
 from fl_audit.arrays import Flags, Floats
+from fl_audit.canaries import tradeoff
 from fl_audit.canaries.order_statistic import order_statistic_p_value
-from fl_audit.canaries.tradeoff import (
-    Guesses,
-    approximate_inverse,
-    gaussian_inverse,
-    guesses_of_scores,
-    is_possible,
-    one_run_p_value,
-)
+from fl_audit.canaries.tradeoff import Guesses
 from fl_audit.confidence.shift import gaussian_shift
 from fl_audit.privacy.gaussian import gdp_mu
 
@@ -85,7 +80,10 @@ def mechanisms() -> list[OneRunMechanism]:
         OneRunMechanism("Laplace, epsilon = 1", lambda draw, is_in: is_in + draw.laplace(size=is_in.shape),
                         _laplace_tpr),
         OneRunMechanism(response.name, response.tell, response.tpr),
-        OneRunMechanism("Gaussian mean 2, sampled at 0.3", _sampled, _sampled_tpr, limit_mu=2.0),
+        # The curve is that of adding the record; that of removing it lies below where rates are small.
+        OneRunMechanism("Gaussian mean 2, sampled at 0.3", lambda draw, is_in: (
+            2.0 * (is_in & (draw.random(is_in.shape) < 0.3)) + draw.normal(size=is_in.shape)
+        ), lambda rate: 0.7 * rate + 0.3 * np.asarray(ndtr(ndtri(rate) + 2.0)), limit_mu=2.0),
         _leak("a leak of 1 % of the records, by randomised response at 4", 0.01, 4.0,
               lambda draw, is_in: draw.random(is_in.shape) < 0.01, is_independent=True),
         _leak("all records or none (one run in ten), by randomised response at 2", 0.1, 2.0,
@@ -97,12 +95,7 @@ def mechanisms() -> list[OneRunMechanism]:
 
 
 def _leak(
-    name: str,
-    share: float,
-    epsilon: float,
-    leaks: Callable[[np.random.Generator, Flags], Flags],
-    *,
-    is_independent: bool,
+    name: str, share: float, epsilon: float, leaks: Callable[[np.random.Generator, Flags], Flags], is_independent: bool
 ) -> OneRunMechanism:
     """Return what tells +-1 of the coins that leak, as randomised response has them, and noise near 0 of others."""
 
@@ -126,17 +119,7 @@ def _laplace_tpr(rate: Floats) -> Floats:
     return np.where(rate < 0.5 / up, up * rate, np.where(rate < 0.5, 1 - 1 / (4 * up * rate), 1 - (1 - rate) / up))
 
 
-def _sampled(draw: np.random.Generator, is_in: Flags) -> Floats:
-    return 2.0 * (is_in & (draw.random(is_in.shape) < 0.3)) + draw.normal(size=is_in.shape)
-
-
-def _sampled_tpr(rate: Floats) -> Floats:
-    """Return the curve of adding the record; that of removing it lies below where rates are small."""
-    return 0.7 * rate + 0.3 * np.asarray(ndtr(ndtri(rate) + 2.0))
-
-
-@dataclass(frozen=True)
-class CertificateLine:
+class CertificateLine(NamedTuple):
     """How often one certificate about one mechanism was false."""
 
     # `mechanism`, `certificate`: which.
@@ -149,15 +132,9 @@ class CertificateLine:
     false: int
 
 
-def false_certificates(mechanism: OneRunMechanism, runs: int, seed: int) -> list[CertificateLine]:
-    """Return how often each certificate about a mechanism is false.
-
-    Parameters
-    ----------
-    mechanism, runs, seed
-        What is played, how many runs of 1000 coins, and their seed.
-    """
-    draw, is_independent = np.random.default_rng((seed, 26)), mechanism.is_independent
+def _false_certificates(mechanism: OneRunMechanism, runs: int, seed: int) -> list[CertificateLine]:
+    """Return how often each certificate about a mechanism is false."""
+    draw = np.random.default_rng((seed, 26))
     tests = _tests(mechanism.mu, mechanism.epsilon(DELTA))
     false = dict.fromkeys(tests, 0)
     for _ in range(runs):
@@ -165,7 +142,7 @@ def false_certificates(mechanism: OneRunMechanism, runs: int, seed: int) -> list
         scores = mechanism.tell(draw, coins)
         for name, (_, _, is_false) in tests.items():
             false[name] += is_false(scores[0], coins[0])
-    holds = {"any": True, "independent": is_independent, "gaussian": mechanism.is_gaussian}
+    holds = {"any": True, "independent": mechanism.is_independent, "gaussian": mechanism.is_gaussian}
     return [
         CertificateLine(mechanism.name, name, truth, holds[needs], runs, false[name])
         for name, (truth, needs, _) in tests.items()
@@ -177,28 +154,35 @@ def _tests(mu: float, epsilon: float) -> dict[str, tuple[float, str, IsFalse]]:
 
     A bound lies above the truth exactly where the truth itself is rejected, which is much faster to say.
     """
-    fifth, half = COINS // 10, COINS // 4
-    mu_of_epsilon, of_epsilon, of_mu = gdp_mu(epsilon, DELTA), approximate_inverse(epsilon, DELTA), gaussian_inverse(mu)
+    of_epsilon, of_mu = tradeoff.approximate_inverse(epsilon, DELTA), tradeoff.gaussian_inverse(mu)
 
     def counted(number: int, decide: Callable[[Guesses], bool]) -> IsFalse:
         decided = cache(decide)
-        return lambda scores, coins: decided(guesses_of_scores(scores, coins, number, number))
+        return lambda scores, coins: decided(tradeoff.guesses_of_scores(scores, coins, number, number))
+
+    def ordered(truth: float) -> IsFalse:
+        return counted(COINS // 4, lambda one: order_statistic_p_value(one, truth) < LEVEL)
 
     def by_shift(scores: Floats, coins: Flags) -> bool:
         return gaussian_shift(scores[coins], scores[~coins], 1 - LEVEL).low > mu
 
+    few = COINS // 10
     return {
-        "steinke, epsilon": (epsilon, "any", counted(fifth, lambda one: one_run_p_value(one, epsilon, DELTA) < LEVEL)),
-        "trade-off, epsilon": (epsilon, "any", counted(fifth, lambda one: not is_possible(one, LEVEL, of_epsilon))),
-        "trade-off, mu": (mu, "any", counted(fifth, lambda one: not is_possible(one, LEVEL, of_mu))),
-        "order-statistic, mu": (
-            mu, "independent", counted(half, lambda one: order_statistic_p_value(one, mu) < LEVEL)
+        "steinke, epsilon": (
+            epsilon,
+            "any",
+            counted(few, lambda one: tradeoff.one_run_p_value(one, epsilon, DELTA) < LEVEL),
         ),
-        "order-statistic, epsilon": (
-            epsilon, "gaussian", counted(half, lambda one: order_statistic_p_value(one, mu_of_epsilon) < LEVEL)
+        "trade-off, epsilon": (
+            epsilon,
+            "any",
+            counted(few, lambda one: not tradeoff.is_possible(one, LEVEL, of_epsilon)),
         ),
+        "trade-off, mu": (mu, "any", counted(few, lambda one: not tradeoff.is_possible(one, LEVEL, of_mu))),
+        "order-statistic, mu": (mu, "independent", ordered(mu)),
+        "order-statistic, epsilon": (epsilon, "gaussian", ordered(gdp_mu(epsilon, DELTA))),
         "shift, mu": (mu, "gaussian", by_shift),
-    }  # fmt: skip
+    }
 
 
 def problems(lines: list[CertificateLine]) -> list[str]:
@@ -236,20 +220,17 @@ def _mu_of_a_leak(guesses: Guesses, share: float) -> float:
 
 def main() -> None:
     """Print the table; the exit status is 1 where more certificates are false than may be."""
-    parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_RUNS} runs of each mechanism, not {RUNS}")
-    runs = QUICK_RUNS if parser.parse_args().quick else RUNS
-    progress, console = Console(stderr=True), Console(width=160)
-    played = enumerate(track(mechanisms(), "false certificates", console=progress))
-    lines = [line for seed, mechanism in played for line in false_certificates(mechanism, runs, seed)]
+    is_quick = parser_of(__doc__, f"{QUICK_RUNS} runs of each mechanism, not {RUNS}").parse_args().quick
+    runs = QUICK_RUNS if is_quick else RUNS
+    played = enumerate(track(mechanisms(), "false certificates", console=Console(stderr=True)))
+    lines = [line for seed, mechanism in played for line in _false_certificates(mechanism, runs, seed)]
     columns = ("mechanism", "certificate", "truth", "assumption", "runs", "false", "share")
     table = table_of(columns, f"False certificates at {1 - LEVEL:.0%}, {COINS} coins a run", (*columns[:2], columns[3]))
     for line in lines:
-        holds, counts = "holds" if line.holds else "does not hold", (str(line.runs), str(line.false))
-        table.add_row(
-            line.mechanism, line.certificate, f"{line.truth:.3f}", holds, *counts, f"{line.false / line.runs:.1%}"
-        )
-    console.print(table)
+        name, holds = (line.mechanism, line.certificate), "holds" if line.holds else "does not hold"
+        counts = (str(line.runs), str(line.false), f"{line.false / line.runs:.1%}")
+        table.add_row(*name, f"{line.truth:.3f}", holds, *counts)
+    Console(width=160).print(table)
     end(problems(lines), "nothing contradicts the claims")
 
 

@@ -17,8 +17,8 @@ named beyond the bound, or where the reference draws better by 1 dB.
 import math
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -63,41 +63,31 @@ class _HalvedNoise(DPStrategy):
         return super().noise(batch, server_round, total, 0.5 * sigma)
 
 
-@dataclass(frozen=True)
-class RatePoint:
+class _Game(NamedTuple):
+    named: Success  # how often the right candidate is named, in the first guess
+    verdict: Verdict  # by these rates and by the noise
+    is_passed: bool  # whether the rates by themselves pass the bound, at their level
+
+
+class _RatePoint(NamedTuple):
     """How often the right candidate is named at one epsilon, in the first guess."""
 
     epsilon: float
     bound: float  # the largest share that the promise allows
     best: float  # that of the best attack on candidates that lie as far apart as they can
     simulated: float  # that attack's, in as many simulated worlds as the games have
-    honest: Success  # in the games on digits
-    halved: Success  # in the same games with half of the noise
-    verdicts: tuple[Verdict, Verdict]  # on both, by these rates and by the noise
-    are_passed: tuple[bool, bool]  # whether the rates by themselves pass the bound, at their level
+    honest: _Game  # on digits
+    halved: _Game  # the same with half of the noise
 
 
-def _plan(epsilon: float, worlds: int) -> AuditPlan:
-    privacy = {"epsilon": epsilon, "delta": DELTA, "clipping-norm": 1.0, "adjacency": "add-remove-record"}
-    audit = {"game": "reconstruction", "candidates": CANDIDATES, "worlds": worlds, "epsilon-star": False}
-    values = {
-        "data": {"name": "digits", "records": 200, "clients": 4, "test-records": 100},
-        "model": {"name": "logistic"},
-        "training": {"rounds": 4, "learning-rate": 1.0},
-        "privacy": privacy,
-        "audit": audit,
-        "run": {"worlds-per-batch": 250, "seed": 0},
-    }
-    return resolve(parse_config(values))
-
-
-def _game(plan: AuditPlan, parties: Parties) -> tuple[Success, Verdict, bool]:
+def _game(plan: AuditPlan, parties: Parties) -> _Game:
     found = played(plan, parties, progress_bar)
     numbers, verdict = found.find(ReconstructionNumbers), found.find(VerdictNumbers)
     assert numbers is not None, "the game of reconstruction has its numbers"
     assert verdict is not None
     assert verdict.judgement is not None, "a promise is judged"
-    return numbers.first, verdict.verdict, any(test.name is TestName.CANDIDATES for test in verdict.judgement.broken)
+    is_passed = any(test.name is TestName.CANDIDATES for test in verdict.judgement.broken)
+    return _Game(numbers.first, verdict.verdict, is_passed)
 
 
 def _simulated(mu: float, worlds: int) -> float:
@@ -110,33 +100,37 @@ def _simulated(mu: float, worlds: int) -> float:
     return float(np.mean(ranks_of_truth(weighed, truth) == 1))
 
 
-def _rates(worlds: int) -> list[RatePoint]:
-    """Play the games of the figure."""
-    found = []
-    for epsilon in EPSILONS:
-        plan = _plan(epsilon, worlds)
-        promise = plan.guarantee
-        assert promise is not None, "an epsilon is promised"
-        bound = promise.reconstruction_bound(1 / CANDIDATES)
-        assert bound is not None, "noise is scaled to everybody"
-        games = (_game(plan, one) for one in (HONEST, Parties(strategy=_HalvedNoise)))
-        (honest, kept, under), (halved, broken, above) = games
-        best = simplex_success(promise.mu, CANDIDATES)
-        simulated, passed = _simulated(promise.mu, worlds), (under, above)
-        found.append(RatePoint(epsilon, bound, best, simulated, honest, halved, (kept, broken), passed))
-    return found
+def _rates(epsilon: float, worlds: int) -> _RatePoint:
+    """Play the games of a point of the figure."""
+    values = {
+        "data": {"name": "digits", "records": 200, "clients": 4, "test-records": 100},
+        "model": {"name": "logistic"},
+        "training": {"rounds": 4, "learning-rate": 1.0},
+        "privacy": {"epsilon": epsilon, "delta": DELTA, "clipping-norm": 1.0, "adjacency": "add-remove-record"},
+        "audit": {"game": "reconstruction", "candidates": CANDIDATES, "worlds": worlds, "epsilon-star": False},
+        "run": {"worlds-per-batch": 250, "seed": 0},
+    }
+    plan = resolve(parse_config(values))
+    promise = plan.guarantee
+    assert promise is not None, "an epsilon is promised"
+    bound = promise.reconstruction_bound(1 / CANDIDATES)
+    assert bound is not None, "noise is scaled to everybody"
+    honest, halved = (_game(plan, one) for one in (HONEST, Parties(strategy=_HalvedNoise)))
+    best, simulated = simplex_success(promise.mu, CANDIDATES), _simulated(promise.mu, worlds)
+    return _RatePoint(epsilon, bound, best, simulated, honest, halved)
 
 
-def _draw_rates(figure: Figure, points: Sequence[RatePoint]) -> None:
+def _draw_rates(points: Sequence[_RatePoint]) -> Figure:
     """Draw attack and bound over epsilon; lines and marks differ without colour."""
+    figure = new_figure(4.6)
     axes = figure.add_subplot()
     epsilon = [one.epsilon for one in points]
     axes.plot(epsilon, [one.bound for one in points], "--", color=INK, label="the promise allows")
     axes.plot(epsilon, [one.best for one in points], "-", color=INK, label="best attack, candidates far apart")
     axes.plot(epsilon, [one.simulated for one in points], "D", color=INK, mfc="white", label="the same, simulated")
     for name, marker, fill, successes in (
-        ("named in games on digits", "o", INK, [one.honest for one in points]),
-        ("the same with half of the noise", "v", "white", [one.halved for one in points]),
+        ("named in games on digits", "o", INK, [one.honest.named for one in points]),
+        ("the same with half of the noise", "v", "white", [one.halved.named for one in points]),
     ):
         shares = [one.share for one in successes]
         off = [[one.share - one.low for one in successes], [one.high - one.share for one in successes]]
@@ -148,47 +142,41 @@ def _draw_rates(figure: Figure, points: Sequence[RatePoint]) -> None:
     axes.set_ylim(0, 1.02)
     finish_axes(axes, f"Naming the right one of {CANDIDATES} candidates", f"epsilon at delta {DELTA:g}", "Share")
     add_legend(axes, columns=2)
+    return figure
 
 
-def _print_rates(points: Sequence[RatePoint], console: Console) -> None:
+def _print_rates(points: Sequence[_RatePoint], console: Console) -> list[str]:
+    """Print the table of the figure, and return what contradicts the promise."""
     columns = ("epsilon", "allowed", "best attack", "simulated", "digits", "half of the noise", "above", "verdicts")
     table = table_of(columns, words=columns)
     for one in points:
-        shares = (one.bound, one.best, one.simulated)
-        games = (f"{game.share:.4f} ({game.low:.4f} to {game.high:.4f})" for game in (one.honest, one.halved))
-        told = (", ".join("yes" if passed else "no" for passed in one.are_passed), ", ".join(one.verdicts))
-        table.add_row(f"{one.epsilon:g}", *(f"{share:.4f}" for share in shares), *games, *told)
+        games, shares = (one.honest, one.halved), (one.bound, one.best, one.simulated)
+        named = (f"{found.share:.4f} ({found.low:.4f} to {found.high:.4f})" for found, _, _ in games)
+        passed, verdicts = ("yes" if game.is_passed else "no" for game in games), (game.verdict for game in games)
+        told = (", ".join(passed), ", ".join(verdicts))
+        table.add_row(f"{one.epsilon:g}", *(f"{share:.4f}" for share in shares), *named, *told)
     console.print(table)
-
-
-def _rates_problems(points: Sequence[RatePoint]) -> list[str]:
-    problems = [f"the bound is passed at epsilon {one.epsilon:g}" for one in points if one.verdicts[0] == "violated"]
-    problems += [
-        f"half of the noise is {one.verdicts[1]} at epsilon {one.epsilon:g}"
-        for one in points
-        if one.verdicts[1] is not Verdict.VIOLATED
-    ]
-    if not any(one.are_passed[1] for one in points):
+    violated = [one for one in points if one.honest.verdict is Verdict.VIOLATED]
+    missed = [one for one in points if one.halved.verdict is not Verdict.VIOLATED]
+    problems = [f"the bound is passed at epsilon {one.epsilon:g}" for one in violated]
+    problems += [f"half of the noise is {one.halved.verdict} at epsilon {one.epsilon:g}" for one in missed]
+    if not any(one.halved.is_passed for one in points):
         problems.append("half of the noise is named beyond the bound at no epsilon")
     return problems
 
 
-def _pictures_plan(directory: str) -> AuditPlan:
-    """Return the plan whose records are drawn: digits of MNIST."""
-    sizes = {"records": 200, "clients": 4, "test-records": 1000, "population-records": 1000}
+def _draw_pictures(directory: str) -> Figure:
+    """Draw records of MNIST, and what is reconstructed of them."""
+    data = {"name": "mnist", "data-dir": directory, "records": 200, "clients": 4}
     values = {
-        "data": sizes | {"name": "mnist", "data-dir": directory},
+        "data": data | {"test-records": 1000, "population-records": 1000},
         "model": {"name": "dense-128"},
         "training": {"rounds": 30, "learning-rate": 0.1},
         "privacy": {"epsilon": 10.0, "delta": DELTA, "clipping-norm": 1.0, "adjacency": "add-remove-record"},
         "audit": {"worlds": 1, "pictures": 100},
     }
-    return resolve(parse_config(values))
-
-
-def _draw_pictures(directory: str) -> Figure:
     with steps_bar("drawing the pictures", DRAWING_STEPS) as on_step:
-        drawn = drawn_by(_pictures_plan(directory), on_step)
+        drawn = drawn_by(resolve(parse_config(values)), on_step)
     figure = new_figure(6.2)
     draw_pictures(figure, drawn.true, [one for place, one in enumerate(drawn.drawings) if place != drawn.own])
     return figure
@@ -222,11 +210,9 @@ def _compared(asked: Namespace, directory: str | None, pictures: int, descent: D
 
 
 def main() -> None:
-    """Run the study."""
     parser = parser_of(__doc__)
-    parser.add_argument(
-        "--data-dir", help="where mnist/ and lfw/ lie; left out, FL_AUDIT_DATA, and without it `rates` alone"
-    )
+    where = "where mnist/ and lfw/ lie; left out, FL_AUDIT_DATA, and without it `rates` alone"
+    parser.add_argument("--data-dir", help=where)
     parser.add_argument("--out", type=Path, default=Path("reconstruction"), help="where figures go (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="a look: few worlds and few steps of the search")
     parser.add_argument("--only", choices=("rates", "pictures", "quality"), help="one part alone")
@@ -240,11 +226,9 @@ def main() -> None:
     parts = (asked.only,) if asked.only else () if asked.reference else ("rates", "pictures", "quality")
     console, problems, figures = Console(width=150), list[str](), dict[str, Figure]()
     if "rates" in parts:
-        points = _rates(QUICK_WORLDS if asked.quick else asked.worlds)
-        _print_rates(points, console)
-        problems += _rates_problems(points)
-        figures["rates"] = new_figure(4.6)
-        _draw_rates(figures["rates"], points)
+        points = [_rates(epsilon, QUICK_WORLDS if asked.quick else asked.worlds) for epsilon in EPSILONS]
+        problems += _print_rates(points, console)
+        figures["rates"] = _draw_rates(points)
     if "pictures" in parts and directory is not None:
         figures["pictures"] = _draw_pictures(directory)
     descent = Descent(QUICK_ITERATIONS if asked.quick else asked.iterations)

@@ -63,28 +63,16 @@ def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, 
     return resolve(parse_config(values))
 
 
-def who_took_part(data: Mapping[str, Any], epsilon: float | None, worlds: int) -> AttackNumbers:
-    """Return what attackers find of who took part.
-
-    Parameters
-    ----------
-    data, epsilon, worlds
-        As for `plan_of`, and how many trainings are attacked.
-    """
+def _who_took_part(data: Mapping[str, Any], epsilon: float | None, worlds: int) -> AttackNumbers:
+    """Return what attackers find of who took part."""
     audit = {"game": "membership", "worlds": worlds, "attacks": ["loss", "lira", "rmia"]}
     found = played(plan_of(data, epsilon, audit), progress=progress_bar).find(AttackNumbers)
     assert found is not None, "the game of membership has its numbers"
     return found
 
 
-def what_it_holds(data: Mapping[str, Any], epsilon: float, worlds: int) -> tuple[Success, Success]:
-    """Return how often the site that took part is named, and how often its classes are rightly said to be many.
-
-    Parameters
-    ----------
-    data, epsilon, worlds
-        As for `who_took_part`.
-    """
+def _what_it_holds(data: Mapping[str, Any], epsilon: float, worlds: int) -> tuple[Success, Success]:
+    """Return how often the site that took part is named, and how often its classes are rightly said to be many."""
     plan = plan_of(data, epsilon, {"game": "reconstruction", "worlds": worlds})
     contents, promise = played(plan, progress=progress_bar), plan.guarantee
     numbers, targets = contents.find(ReconstructionNumbers), contents.run.tables.targets
@@ -119,10 +107,10 @@ def main() -> None:
     parser.add_argument("--worlds", type=int, default=400, help="trainings for each line (%(default)s)")
     asked, console, problems = parser.parse_args(), Console(width=140), list[str]()
     data = FEMNIST if asked.data_dir is None else FEMNIST | {"data-dir": asked.data_dir}
-    columns: tuple[str, ...] = ("epsilon", "attack", "AUC", "allowed")
-    table = table_of(columns, words=columns)
+    attacks, questions = ("epsilon", "attack", "AUC", "allowed"), ("epsilon", "question", "right", "chance", "allowed")
+    table = table_of(attacks, words=attacks)
     for epsilon in EPSILONS:
-        found = who_took_part(data, epsilon, asked.worlds)
+        found = _who_took_part(data, epsilon, asked.worlds)
         for name, one in found.achieved.items():
             auc, largest = one.rates.auc, found.largest_auc_of(name)
             allowed = "" if largest is None else f"{largest:.3f}"
@@ -130,10 +118,9 @@ def main() -> None:
             if largest is not None and auc.low > largest:
                 problems.append(f"{name} has more than the largest AUC at epsilon {epsilon}")
     console.print(table)
-    columns = ("epsilon", "question", "right", "chance", "allowed")
-    table = table_of(columns, words=columns)
+    table = table_of(questions, words=questions)
     for epsilon in filter(None, EPSILONS):
-        answers = what_it_holds(data, epsilon, asked.worlds)
+        answers = _what_it_holds(data, epsilon, asked.worlds)
         for question, answer in zip(("who", "which classes"), answers, strict=True):
             right = _interval(answer.share, answer.low, answer.high)
             table.add_row(str(epsilon), question, right, f"{answer.chance:.3f}", f"{answer.bound:.3f}")

@@ -16,23 +16,23 @@ from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.learning.stacking import ParameterLayout
 
-DIRECTIONS = 16
+_DIRECTIONS = 16
 _HALF_PRECISION_BITS = 11
+_Tensors = tuple[tuple[str, int], ...]  # names and sizes of the parameter tensors
+_CLIENTS, _RECORDS = 5, 10  # of a setting: clients, and records of each
+_Z, _NORM = 8.0, 3.0  # its noise multiplier and its clipping norm C
+_HONEST = Breach("none", ())
+_ODD_RECORDS, _ODD_FEATURES = 100, 200
 
 
 @dataclass(frozen=True)
 class NoiseSetting:
     """A synthetic federation."""
 
-    tensors: tuple[tuple[str, int], ...] = (("weight", 640), ("bias", 10))  # names and sizes of the parameter tensors
+    tensors: _Tensors = (("weight", 640), ("bias", 10))
     # `worlds`, `rounds`: how many.
     worlds: int = 20
     rounds: int = 30
-    # `clients`, `records`: clients, and records of each.
-    clients: int = 5
-    records: int = 10
-    noise_multiplier: float = 8.0  # z
-    clipping_norm: float = 3.0  # C
     replace: bool = True  # whether x is replaced by x' (sensitivity 2C) or left out (C)
     local: bool = False  # whether the noise follows the sensitivity of each round
 
@@ -41,122 +41,85 @@ class NoiseSetting:
         """Number of parameters of the model."""
         return sum(size for _, size in self.tensors)
 
-    @property
-    def claimed_sensitivity(self) -> float:
-        """The global sensitivity that the claim states."""
-        return self.clipping_norm * (2 if self.replace else 1)
 
+def _draw_sums(
+    rng: np.random.Generator, setting: NoiseSetting, breach: Breach
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Draw gradients with a direction in common and a median length of 2 C, clip them and add them up.
 
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """The sums of a federation before noise."""
-
-    shared: Floats  # clipped sum of every client's records that D and D' share, (rounds, clients, parameters)
-    unclipped: Floats  # the same without clipping
-    # `raw`, `lengths`: the gradients of all these records, (rounds, clients, records, parameters), and their lengths
-    # over C.
-    raw: Floats
-    lengths: Floats
-    # `present`, `absent`: clipped gradients of x and of what D' has in its place, (worlds, rounds, parameters).
-    present: Floats
-    absent: Floats
-
-    def shared_at(self, factor: float) -> Floats:
-        """Return `shared` at so many times the clipping norm."""
-        if factor == 1:
-            return self.shared
-        return np.asarray((self.raw * np.minimum(1.0, factor / self.lengths)).sum(axis=2))
-
-
-def _draw_sums(rng: np.random.Generator, setting: NoiseSetting) -> Sums:
-    """Draw gradients with a direction in common and a median length of 2 C, clip them and add them up."""
-    norm, size = setting.clipping_norm, setting.parameters
+    Returns the sums of all records that D and D' share, as claimed and as the breach makes them, (rounds, parameters),
+    and the clipped gradients of x and of what D' has in its place, (worlds, rounds, parameters).
+    """
+    size = setting.parameters
     common = rng.standard_normal((setting.rounds, 1, 1, size)) / np.sqrt(size)
-    shape = (setting.rounds, setting.clients, setting.records)
-    lengths = 2 * norm * rng.lognormal(0.0, 0.7, (*shape, 1))
+    shape = (setting.rounds, _CLIENTS, _RECORDS)
+    lengths = 2 * _NORM * rng.lognormal(0.0, 0.7, (*shape, 1))
     single = common + rng.standard_normal((*shape, size)) / np.sqrt(size)
     raw = single * lengths / np.linalg.norm(single, axis=-1, keepdims=True)
-    clipped = raw * np.minimum(1.0, norm / lengths)
+    clipped = (raw * np.minimum(1.0, _NORM / lengths)).sum(axis=2)
     present = _of_length(rng, setting)
     absent = _of_length(rng, setting) if setting.replace else np.zeros_like(present)
-    return Sums(clipped.sum(axis=2), raw.sum(axis=2), raw, lengths / norm, present, absent)
+    made = clipped if breach.clip == 1 else (raw * np.minimum(1.0, breach.clip / (lengths / _NORM))).sum(axis=2)
+    released = made.sum(axis=1)
+    if breach.unclipped:
+        released = released - clipped[:, 0] + raw.sum(axis=2)[:, 0]
+    return clipped.sum(axis=1), released, present, absent
 
 
 def _of_length(rng: np.random.Generator, setting: NoiseSetting) -> Floats:
     vectors = rng.standard_normal((setting.worlds, setting.rounds, setting.parameters))
-    lengths = setting.clipping_norm * rng.uniform(0.1, 1.0, (setting.worlds, setting.rounds, 1))
+    lengths = _NORM * rng.uniform(0.1, 1.0, (setting.worlds, setting.rounds, 1))
     return np.asarray(vectors * lengths / np.linalg.norm(vectors, axis=-1, keepdims=True))
 
 
-def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach | None = None) -> Measured:
-    """Play the game in all worlds and return what an insider who believes the claim measures; honest without breach.
+def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach = _HONEST) -> Measured:
+    """Play the game in all worlds and return what an insider who believes the claim measures.
 
     Parameters
     ----------
     rng, setting, breach
-        Source of sums and bits, what is played, and the breach, None for none.
+        Source of sums and bits, what is played, and the breach; left out, nothing is broken.
     """
-    sums = _draw_sums(rng, setting)
+    clipped, released, present, absent = _draw_sums(rng, setting, breach)
     members = rng.random(setting.worlds) < 0.5
-    difference = sums.present - sums.absent
+    difference = present - absent
     sensitivity = np.linalg.norm(difference, axis=-1)
-    reference = sensitivity if setting.local else np.full_like(sensitivity, setting.claimed_sensitivity)
-    sigma = setting.noise_multiplier * reference
-    chosen = np.where(members[:, None, None], sums.present, sums.absent)
-    clipped = np.asarray(sums.shared.sum(axis=1))
-    release = _total(sums, clipped, chosen, breach) + _noise(rng, setting, sigma, members, breach)
+    claimed = _NORM * (2 if setting.replace else 1)
+    sigma = _Z * (sensitivity if setting.local else np.full_like(sensitivity, claimed))
+    chosen = np.where(members[:, None, None], present, absent)
+    release = np.asarray((released + chosen) * breach.scale) + _noise(rng, setting, sigma, members, breach)
     shared = np.broadcast_to(clipped, release.shape)
-    middle = shared + (sums.present + sums.absent) / 2
+    middle = shared + (present + absent) / 2
     increments = np.einsum("wip,wip->wi", release - middle, difference) / sigma**2
-    residuals = measure(setting.tensors, release, shared, sums.present, sums.absent, sigma, chosen)
-    return Measured(members, increments, sensitivity, sigma, setting.noise_multiplier, residuals)
+    residuals = _residuals(setting.tensors, release, shared, present, absent, sigma, chosen)
+    return Measured(members, increments, sensitivity, sigma, _Z, residuals)
 
 
-def _total(sums: Sums, clipped: Floats, chosen: Floats, breach: Breach | None) -> Floats:
-    """Return the sums that are released but for the noise, (worlds, rounds, parameters)."""
-    if breach is None:
-        return clipped + chosen
-    wider = sums.shared_at(breach.clip).sum(axis=1)
-    if breach.unclipped:
-        wider = wider - sums.shared[:, 0] + sums.unclipped[:, 0]
-    return np.asarray((wider + chosen) * breach.scale)
-
-
-def _noise(
-    rng: np.random.Generator, setting: NoiseSetting, sigma: Floats, members: Flags, breach: Breach | None
-) -> Floats:
+def _noise(rng: np.random.Generator, setting: NoiseSetting, sigma: Floats, members: Flags, breach: Breach) -> Floats:
     normals, key = rng.standard_normal((*sigma.shape, setting.parameters)), int(rng.integers(2**31))
-    if breach is None:
-        return normals * sigma[..., None]
     sizes = tuple(size for _, size in setting.tensors)
-    rounds = [
-        NoiseRound(
-            lambda number: normals[:, number - 1], number, setting.rounds, members, sigma[:, number - 1], sizes, key
-        )
-        for number in range(1, setting.rounds + 1)
-    ]
-    return np.stack([breach.drawn(one) for one in rounds], axis=1)
+
+    def drawn(number: int) -> Floats:
+        own = sigma[:, number - 1]
+        return breach.drawn(NoiseRound(lambda at: normals[:, at - 1], number, setting.rounds, members, own, sizes, key))
+
+    return np.stack([drawn(number) for number in range(1, setting.rounds + 1)], axis=1)
 
 
 @dataclass(frozen=True)
 class OddFeature:
     """Honest federations whose sensitivities follow the secret: a logistic model that learns one odd feature.
 
-    Of 200 features the last is 0 for everybody but x, where it is 10, and x', where it is -10. Under global scaling the
-    sensitivity of a round follows the weight of that feature, and so what was seen before: the final log-odds are far
-    from normal, and whoever takes them for normal calls honest runs violated. Innovations and residuals keep their law.
+    Of 200 features the last is 0 for everybody but x, where it is 10, and x', where it is -10. C is 1, and the learning
+    rate 2 on the sum divided by the 100 records. Under global scaling the sensitivity of a round follows the weight of
+    that feature, and so what was seen before: the final log-odds are far from normal, and whoever takes them for normal
+    calls honest runs violated. Innovations and residuals keep their law.
     """
 
     # `worlds`, `rounds`: how many.
     worlds: int = 100
     rounds: int = 30
     mu: float = 5.0  # sqrt(rounds) / z of the claim
-    # `records`, `features`: sizes of the training set.
-    records: int = 100
-    features: int = 200
-    # `clipping_norm`, `learning_rate`: C, and the learning rate on the sum divided by the number of records.
-    clipping_norm: float = 1.0
-    learning_rate: float = 2.0
 
     @property
     def noise_multiplier(self) -> float:
@@ -172,57 +135,45 @@ def play_odd_feature(rng: np.random.Generator, setting: OddFeature) -> Measured:
     rng, setting
         Source of records, bits and noise, and what is played.
     """
-    records = rng.standard_normal((setting.records - 1, setting.features))
+    records = rng.standard_normal((_ODD_RECORDS - 1, _ODD_FEATURES))
     records[:, -1] = 0.0
-    labels = (records @ rng.standard_normal(setting.features) > 0).astype(np.float64)
-    odd = np.zeros((2, setting.features))
+    labels = (records @ rng.standard_normal(_ODD_FEATURES) > 0).astype(np.float64)
+    odd = np.zeros((2, _ODD_FEATURES))
     odd[:, -1] = 10.0, -10.0
     members = rng.random(setting.worlds) < 0.5
-    weights = np.zeros((setting.worlds, setting.features))
-    sigma = setting.noise_multiplier * 2 * setting.clipping_norm
+    weights = np.zeros((setting.worlds, _ODD_FEATURES))
+    sigma = setting.noise_multiplier * 2
     rounds = []
     for _ in range(setting.rounds):
-        shared = _clipped_slopes(weights, records, labels, setting.clipping_norm) @ records
-        pair = _clipped_slopes(weights, odd, np.ones(2), setting.clipping_norm)[..., None] * odd
+        shared = _clipped_slopes(weights, records, labels) @ records
+        pair = _clipped_slopes(weights, odd, np.ones(2))[..., None] * odd
         chosen = np.where(members[:, None], pair[:, 0], pair[:, 1])
         release = shared + chosen + sigma * rng.standard_normal(weights.shape)
         rounds.append((release, shared, pair[:, 0], pair[:, 1], chosen))
-        weights = weights - setting.learning_rate / setting.records * release
+        weights = weights - 2.0 / _ODD_RECORDS * release
     release, shared, present, absent, chosen = (np.stack(part, axis=1) for part in zip(*rounds, strict=True))
     difference, error = present - absent, release - shared - (present + absent) / 2
     increments, claimed = np.sum(error * difference, axis=-1) / sigma**2, np.full(release.shape[:2], sigma)
-    residuals = measure((("weight", setting.features),), release, shared, present, absent, claimed, chosen)
+    residuals = _residuals((("weight", _ODD_FEATURES),), release, shared, present, absent, claimed, chosen)
     sensitivity = np.linalg.norm(difference, axis=-1)
     return Measured(members, increments, sensitivity, claimed, setting.noise_multiplier, residuals)
 
 
-def _clipped_slopes(weights: Floats, features: Floats, labels: Floats, norm: float) -> Floats:
-    """Return by what each record is multiplied to give its clipped gradient, (worlds, records)."""
+def _clipped_slopes(weights: Floats, features: Floats, labels: Floats) -> Floats:
+    """Return by what each record is multiplied to give its gradient clipped at 1, (worlds, records)."""
     slopes = expit(weights @ features.T) - labels
     lengths = np.abs(slopes) * np.linalg.norm(features, axis=1)
-    return np.asarray(slopes * np.minimum(1.0, norm / np.maximum(lengths, 1e-300)))
+    return np.asarray(slopes * np.minimum(1.0, 1.0 / np.maximum(lengths, 1e-300)))
 
 
-def measure(
-    tensors: tuple[tuple[str, int], ...],
-    release: Floats,
-    shared: Floats,
-    present: Floats,
-    absent: Floats,
-    sigma: Floats,
-    chosen: Floats,
+def _residuals(
+    tensors: _Tensors, release: Floats, shared: Floats, present: Floats, absent: Floats, sigma: Floats, chosen: Floats
 ) -> Residuals:
     """Return the residual sums of releases by their definitions.
 
-    Parameters
-    ----------
-    tensors
-        Names and sizes of the parameter tensors.
-    release, shared, present, absent, chosen
-        What was released, what it holds under both hypotheses, besides under D and under D', and which of these two was
-        really added, all (worlds, rounds, parameters).
-    sigma
-        Claimed noise, (worlds, rounds).
+    `release` is what was released, `shared` what it holds under both hypotheses, `present` and `absent` what it holds
+    besides under D and under D', and `chosen` which of these two was really added, all (worlds, rounds, parameters);
+    `sigma` is the claimed noise, (worlds, rounds).
     """
     difference = present - absent
     error = release - shared - (present + absent) / 2
@@ -231,7 +182,10 @@ def measure(
     residual = error - np.sum(error * unit, axis=-1, keepdims=True) * unit
     squares, freedom = _per_tensor(tensors, residual, unit)
     standard = (release - shared - chosen) / sigma[..., None]
-    low_bits = _low_bits(release, standard, sigma)
+    values = standard * sigma[..., None], standard, release
+    assert len(values) == len(LOW_BITS_KINDS)
+    # (worlds, rounds, 1, kinds)
+    low_bits = np.stack([_low_bits(one) for one in values], axis=-1)[:, :, None]
     places = sampled_places(ParameterLayout(tuple(name for name, _ in tensors), tuple((size,) for _, size in tensors)))
     classes = [np.sum(standard[..., first::STRIDES] ** 2, axis=-1) for first in range(STRIDES)]
     return Residuals(
@@ -252,7 +206,7 @@ def measure(
     )
 
 
-def _per_tensor(tensors: tuple[tuple[str, int], ...], residual: Floats, unit: Floats) -> tuple[Floats, Integers]:
+def _per_tensor(tensors: _Tensors, residual: Floats, unit: Floats) -> tuple[Floats, Integers]:
     """Return the squares without the part along the record's direction in each tensor, and their degrees of freedom."""
     squares, freedom, start = [], [], 0
     for _, size in tensors:
@@ -269,7 +223,7 @@ def _per_tensor(tensors: tuple[tuple[str, int], ...], residual: Floats, unit: Fl
 def _projections(residual: Floats, unit: Floats) -> Floats:
     """Return the residual along fixed orthonormal directions, whitened: its covariance there is I - aa', a = V'u."""
     size = residual.shape[-1]
-    count = min(DIRECTIONS, size // 2)
+    count = min(_DIRECTIONS, size // 2)
     directions = np.linalg.qr(np.random.default_rng(20).standard_normal((size, count)))[0]
     seen, along = residual @ directions, unit @ directions
     square = np.sum(along**2, axis=-1, keepdims=True)
@@ -284,14 +238,7 @@ def _along_gradients(error: Floats, unit: Floats, shared: Floats) -> Floats:
     return np.divide(inner, length, out=np.full_like(inner, np.nan), where=length > 0)
 
 
-def _low_bits(release: Floats, standard: Floats, sigma: Floats) -> Floats:
-    """Return the sums of the cosines of the low bits' phases, (worlds, rounds, 1, kinds)."""
-    kinds = standard * sigma[..., None], standard, release
-    assert len(kinds) == len(LOW_BITS_KINDS)
-    return np.stack([_agreement(values) for values in kinds], axis=-1)[:, :, None]
-
-
-def _agreement(values: Floats) -> Floats:
+def _low_bits(values: Floats) -> Floats:
     """Return the sum of cos(2 pi phase), phase the value in units of the last of 11 significant bits."""
     _, exponents = np.frexp(values)
     return np.cos(2 * np.pi * np.ldexp(values, _HALF_PRECISION_BITS - exponents)).sum(axis=-1)

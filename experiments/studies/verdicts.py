@@ -10,7 +10,6 @@ studied; real ones run on the local engine, in all laws and in nasty settings. B
 
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,8 @@ from experiments.studies.chores import end, parser_of, table_of
 from experiments.studies.engine_runs import honest_plans, measured_run
 from experiments.studies.synthetic_noise import NoiseSetting, OddFeature, play, play_odd_feature
 from fl_audit.arrays import Floats
-from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
+from fl_audit.evidence.belief.family import FAMILY_LEVEL
+from fl_audit.evidence.belief.family import TestName as T
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.verdict import run_family
 
@@ -30,44 +30,20 @@ ALARM = 1e-3  # probability with which the study itself may raise a false alarm,
 _MODELS = ((("weight", 640), ("bias", 10)), (("weight", 60), ("bias", 2)), (("first", 300), ("b", 6), ("last", 14)))
 _WORLDS = (2, 5, 20, 60)
 NEVER_TOO_SMALL = (
-    TestName.NOISE_TENSOR,
-    TestName.NOISE_PLACE,
-    TestName.NOISE_ROUND,
-    TestName.SHAPE,
-    TestName.TAILS,
-    TestName.SHAPE_ALONG_RECORD,
-    TestName.EQUAL_VALUES,
-    TestName.SHIFTED_COPIES,
-    TestName.LOW_BITS,
-    TestName.GRID,
-    TestName.SECRET_PLACE,
-    TestName.DISTINGUISHER,
-)
+    T.NOISE_TENSOR, T.NOISE_PLACE, T.NOISE_ROUND, T.SHAPE, T.TAILS, T.SHAPE_ALONG_RECORD, T.EQUAL_VALUES,
+    T.SHIFTED_COPIES, T.LOW_BITS, T.GRID, T.SECRET_PLACE, T.DISTINGUISHER,
+)  # fmt: skip
 """Tests whose p-values are Bonferroni's, or of a count."""
-NOT_RANDOM = (TestName.SENSITIVITY,)
+NOT_RANDOM = (T.SENSITIVITY,)
 
 
-@dataclass(frozen=True)
-class HonestTest:
-    """The p-values of one test over honest runs."""
-
-    name: str  # which test
-    p_values: Floats  # one a run that offers it
-
-    @property
-    def law(self) -> str:
-        """What the p-values must be."""
-        if self.name in NOT_RANDOM:
-            return "always 1"
-        return "never too small" if self.name in NEVER_TOO_SMALL else "uniform"
-
-    @property
-    def ks(self) -> float:
-        """Kolmogorov-Smirnov p-value of that law."""
-        if self.name in NOT_RANDOM:
-            return float((self.p_values == 1).all())
-        one_sided = self.name in NEVER_TOO_SMALL
-        return float(kstest(self.p_values, "uniform", alternative="greater" if one_sided else "two-sided").pvalue)
+def _law_of(name: T, p_values: Floats) -> tuple[str, float]:
+    """Return what the p-values of a test over honest runs must be, and the Kolmogorov-Smirnov p-value of that law."""
+    if name in NOT_RANDOM:
+        return "always 1", float((p_values == 1).all())
+    if name in NEVER_TOO_SMALL:
+        return "never too small", float(kstest(p_values, "uniform", alternative="greater").pvalue)
+    return "uniform", float(kstest(p_values, "uniform").pvalue)
 
 
 def _honest_runs(count: int, seed: int = 0) -> Iterator[Measured]:
@@ -88,24 +64,21 @@ def _honest_runs(count: int, seed: int = 0) -> Iterator[Measured]:
 
 def _judged(kind: str, runs: Iterator[Measured], console: Console) -> list[str]:
     """Judge honest runs, print their table, and return what contradicts the claims."""
-    violated, number, p_values = 0, 0, {str(name): list[float]() for name in TestName}
-    for measured in runs:
-        tests = run_family(measured)[0]
-        number += 1
-        violated += any(test.violated for test in tests)
-        for test in tests:
-            p_values[test.name].append(test.p_value)
-    offered = [HonestTest(name, np.array(values)) for name, values in p_values.items() if values]
+    judged = [run_family(measured)[0] for measured in runs]
+    number, violated = len(judged), sum(any(test.violated for test in tests) for tests in judged)
+    p_values = {name: [test.p_value for tests in judged for test in tests if test.name == name] for name in T}
+    offered = {name: np.array(values) for name, values in p_values.items() if values}
+    laws = {name: _law_of(name, values) for name, values in offered.items()}
     most = int(binom.ppf(1 - ALARM, number, FAMILY_LEVEL))  # that chance explains
     columns = ("test", "runs", "p-values are", "KS p", "smallest p", "level")
     title = f"Honest {kind} federations: {violated} of {number} violated, {most} allowed"
-    table = table_of(columns, title, columns)
-    for one in offered:
-        smallest, level = f"{one.p_values.min():.2g}", f"{TestName(one.name).level:.2g}"
-        table.add_row(one.name, str(one.p_values.size), one.law, f"{one.ks:.3f}", smallest, level)
-    console.print(table)
+    rows = [
+        (name, str(values.size), laws[name][0], f"{laws[name][1]:.3f}", f"{values.min():.2g}", f"{name.level:.2g}")
+        for name, values in offered.items()
+    ]
+    console.print(table_of(columns, title, columns, rows))
     problems = [] if violated <= most else [f"{violated} of {number} honest runs are violated"]
-    problems += [f"the p-values of {one.name} are not {one.law}" for one in offered if one.ks < ALARM / len(offered)]
+    problems += [f"the p-values of {name} are not {law}" for name, (law, ks) in laws.items() if ks < ALARM / len(laws)]
     return [f"honest {kind}: {problem}" for problem in problems]
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.claim import StatedClaim
@@ -71,19 +70,17 @@ def write_page(
         Where to write; made where it is missing.
     """
     rows = "".join(f"<dt><strong>{escape(about)}</strong></dt><dd>{escape(said)}</dd>" for about, said in screen)
-    claims = verdict is not Verdict.NO_PROMISE
+    first, _ = trials[0]
     details = "\n".join(_details(trial, found) for trial, found in trials)
     body = f"<dl>{rows}</dl>\n<details><summary>Every game that was followed</summary>\n{details}\n</details>"
     page = html_page(
         title=f"{name}: {verdict}",
         heading=name,
         subtitle="A Flower app, as it is",
-        opening=_opening(*trials[0]) if claims else "",
+        opening="" if verdict is Verdict.NO_PROMISE else _opening(*trials[0]),
         body=f"{body}<p>{_NOTICE}</p>",
         # A claim about more than was played is judged otherwise than the games.
-        banner=verdict_banner(
-            verdict, capital(claim_words(trials[0][0])) if verdict is trials[0][0].verdict else headline
-        ),
+        banner=verdict_banner(verdict, capital(claim_words(first)) if verdict is first.verdict else headline),
         step=_next(*trials[0]),
     )
     return _written(page, values, directory)
@@ -123,23 +120,19 @@ def _next(trial: Trial, found: Sequence[Finding]) -> str:
 def _table(found: Sequence[Finding]) -> str:
     if not found:
         return "<p>No game could be played.</p>"
-    columns = ("game", "what told", "shown", "claimed", "guessed right", "games")
-    rows = [
-        (
-            finding.attempt.lead.kind,
-            finding.attempt.lead.group,
-            finding.shown,
-            finding.allowed,
-            f"{finding.attempt.right / finding.attempt.games:.1%}",
-            str(finding.attempt.games),
-        )
-        for finding in found
-    ]
-    return page_table(columns, rows, numbers=(4, 5))
+    rows = []
+    for one in found:
+        attempt = one.attempt
+        right = f"{attempt.right / attempt.games:.1%}"
+        rows.append((attempt.lead.kind, attempt.lead.group, one.shown, one.allowed, right, str(attempt.games)))
+    return page_table(("game", "what told", "shown", "claimed", "guessed right", "games"), rows, numbers=(4, 5))
 
 
 def _section(trial: Trial, finding: Finding) -> str:
-    attempt = finding.attempt
+    attempt, figure = finding.attempt, new_figure(4.0)
+    left, right = figure.subplots(1, 2)  # scores under D and D', and their trade-off with what the claim allows
+    _draw_scores(left, attempt)
+    _draw_tradeoff(right, trial.claim, attempt)
     lines = "".join(f"<li>{escape(line)}</li>" for line in attempt.lines)
     broken = "breaks the claim" if attempt.is_broken else "does not contradict the claim"
     parts = [
@@ -147,7 +140,7 @@ def _section(trial: Trial, finding: Finding) -> str:
         f"<p>{escape(finding.cause)}</p>" if attempt.is_broken else "",
         f"<p>{escape(finding.sentence)}</p>",
         html_figure(
-            to_png(_attempt_figure(trial.claim, attempt)),
+            to_png(figure),
             f"Scores under D and D' and their trade-off, game: {attempt.lead.kind}",
             escape(f"{attempt.games} fresh games of the kind '{attempt.lead.kind}': {finding.words}."),
         ),
@@ -156,16 +149,6 @@ def _section(trial: Trial, finding: Finding) -> str:
         f"<p>Usual mend: {escape(finding.mend)}</p>" if attempt.is_broken else "",
     ]
     return "\n".join(part for part in parts if part)
-
-
-def _attempt_figure(claim: StatedClaim, attempt: Attempt) -> Figure:
-    """Return the figure: left the scores under D and D', right their trade-off with what the claim allows."""
-    figure = new_figure(4.0)
-    left, right = figure.subplots(1, 2)
-    _draw_scores(left, attempt)
-    _draw_tradeoff(right, claim, attempt)
-    add_legend(right, columns=2)
-    return figure
 
 
 def _draw_scores(axes: Axes, attempt: Attempt) -> None:
@@ -186,8 +169,7 @@ def _draw_scores(axes: Axes, attempt: Attempt) -> None:
 
 
 def _draw_tradeoff(axes: Axes, claim: StatedClaim, attempt: Attempt) -> None:
-    one = np.sort(attempt.scores[attempt.present])
-    zero = np.sort(attempt.scores[~attempt.present])
+    one, zero = (np.sort(attempt.scores[chosen]) for chosen in (attempt.present, ~attempt.present))
     thresholds = np.unique(attempt.scores)[::-1]
     found = 1 - np.searchsorted(one, thresholds, side="left") / one.size
     alarms = 1 - np.searchsorted(zero, thresholds, side="left") / zero.size
@@ -201,3 +183,4 @@ def _draw_tradeoff(axes: Axes, claim: StatedClaim, attempt: Attempt) -> None:
     axes.set_xlim(floor, 1)
     axes.set_ylim(0, 1.02)
     finish_axes(axes, "Trade-off", "false alarms: share of D' taken for D", "share of D found")
+    add_legend(axes, columns=2)

@@ -54,12 +54,9 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
         # The app keeps its name where it is its directory's.
         copy = place / "copy" / (app.resolve().name or "app")
         shutil.copytree(app, copy, symlinks=True, ignore=_ignored)
-        told = place / "told.json"
-        request = place / "request.json"
-        request.write_text(
-            json.dumps({"told": str(told), "out": out and str(out.absolute()), "wishes": asdict(wishes)}),
-            encoding="utf-8",
-        )
+        told, request = place / "told.json", place / "request.json"
+        asked = {"told": str(told), "out": out and str(out.absolute()), "wishes": asdict(wishes)}
+        request.write_text(json.dumps(asked), encoding="utf-8")
         status = _run(copy, request, place, wishes.seconds)
         if status is None:
             raise InputError(
@@ -99,12 +96,9 @@ def _run(copy: Path, request: Path, place: Path, seconds: float) -> int | None:
 
 
 def _ignored(directory: str, names: list[str]) -> set[str]:
-    found = set(_LEFT_OUT(directory, names))
-    for name in set(names) - found:
-        path = Path(directory, name)
-        if path.is_file() and path.stat().st_size > _LARGEST:
-            found.add(name)
-    return found
+    paths = {name: Path(directory, name) for name in names}
+    large = {name for name, path in paths.items() if path.is_file() and path.stat().st_size > _LARGEST}
+    return large | set(_LEFT_OUT(directory, names))
 
 
 def _last_line(place: Path) -> str:

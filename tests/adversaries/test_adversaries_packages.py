@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.studies import attack_packages
-from experiments.studies.attack_comparisons import PACKAGES, Package, PackageComparison, Trained, train
-from experiments.studies.attack_packages import compare, compared
+from experiments.studies.attack_packages import PACKAGES, Package, PackageComparison, Trained, compare, compared, train
 from experiments.studies.chores import asked
 from fl_audit.adversaries.membership.lira import LiraForm, lira_scores
 from fl_audit.data.catalogue import DataSpec

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom, ks_2samp, norm
 
 from experiments.studies.canary_clients import NEEDED, Training, study
-from experiments.studies.one_run_certificates import false_certificates, limit_under_dependence, mechanisms, problems
+from experiments.studies.one_run_certificates import _false_certificates, limit_under_dependence, mechanisms, problems
 from fl_audit.adjacency import Adjacency
 from fl_audit.canaries.bounds import one_run_bound
 from fl_audit.canaries.certify import certify
@@ -124,7 +124,7 @@ def test_canary_clients_certify_what_is_asked_of_them(canaries: int) -> None:
 def test_certificates_are_false_no_more_often_than_stated() -> None:
     """The quick form of the study: seven mechanisms, six certificates each, 100 runs; false alarm 1e-3."""
     lines = [
-        line for seed, mechanism in enumerate(mechanisms()) for line in false_certificates(mechanism, 100, seed + 50)
+        line for seed, mechanism in enumerate(mechanisms()) for line in _false_certificates(mechanism, 100, seed + 50)
     ]
     assert problems(lines) == []
     broken = [line for line in lines if not line.holds and line.false > 0.5 * line.runs]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from experiments.studies.breach_kinds import BREACHES, Breach
-from experiments.studies.breaches import study_breach, synthetic_run
+from experiments.studies.breaches import _study_breach, synthetic_run
 from experiments.studies.synthetic_noise import NoiseSetting, play
 from experiments.studies.verdicts import NEVER_TOO_SMALL, NOT_RANDOM
 from fl_audit.adversaries.residuals import LOW_BITS_KINDS, Residuals, stride_sizes
@@ -117,7 +117,7 @@ def _uniform(measured: Measured) -> dict[str, NDArray[np.float64]]:
 @pytest.mark.parametrize("breach", BREACHES, ids=[breach.name for breach in BREACHES])
 def test_every_breach_is_found_by_a_test_that_is_made_for_it(breach: Breach) -> None:
     """Two runs of each; `experiments.studies.breaches` plays 1,000."""
-    found = study_breach(breach, partial(synthetic_run, breach), range(2))
+    found = _study_breach(breach, partial(synthetic_run, breach), range(2))
     assert breach.below or found.expected == found.runs == found.found
 
 

@@ -8,7 +8,7 @@ import pytest
 from experiments.runs.engines import Engine
 from experiments.runs.run import run_audit
 from experiments.studies.breach_kinds import BREACHES
-from experiments.studies.breaches import real_run
+from experiments.studies.breaches import _real_run
 from experiments.studies.engine_runs import breach_plan, measured_run, parties_of
 from fl_audit.evidence.belief.family import TestName
 from fl_audit.evidence.belief.verdict import run_family
@@ -27,7 +27,7 @@ ALIKE = ("the same noise in two worlds", "float16 draws, then scaled")
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in ALIKE)) for name in TRIED])
 def test_a_breach_of_a_real_federation_is_found(name: str) -> None:
     breach = next(one for one in BREACHES if one.name == name)
-    broken = {test.name for test in run_family(real_run(breach, 4))[0] if test.violated}
+    broken = {test.name for test in run_family(_real_run(breach, 4))[0] if test.violated}
     assert set(breach.tests) & broken
 
 

@@ -28,9 +28,8 @@ from experiments.runs.config_file import load_config
 from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
 from experiments.runs.run import Parties, run_audit
-from experiments.studies.chaos import AUDIT, campaign, is_identical, play
-from experiments.studies.chaos_cluster import Blow
-from experiments.studies.chaos_flower import FlowerCommand
+from experiments.studies.chaos import AUDIT, _is_identical, campaign, play
+from experiments.studies.chaos_cluster import Blow, FlowerCommand
 from fl_audit.errors import InputError
 from fl_audit.protocol import Key, Record
 from fl_audit.worlds import WorldBatch
@@ -280,7 +279,7 @@ def test_a_run_of_flowers_own_command_outlives_its_superlink_or_goes_on() -> Non
             around.fall()
         assert {blow for blow, _ in found.blows} == {Blow.SUPERLINK, Blow.DRIVER, Blow.ACTOR}
         assert (found.lost, found.hangs, found.orphans) == (0, 0, 0)
-        assert is_identical(place / "alone", run)
+        assert _is_identical(place / "alone", run)
         assert alone.summary["verdict"] in (run / "report.html").read_text()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.studies.sites import has_many_of, plan_of, what_it_holds, who_took_part
+from experiments.studies.sites import _what_it_holds, _who_took_part, has_many_of, plan_of
 from fl_audit.game.game import load_game
 
 SITES, EACH = 6, 20
@@ -24,21 +24,21 @@ def sites_in(path: Path, are_alike: bool) -> dict[str, Any]:
 
 def test_sites_that_hold_the_same_are_not_told_apart_from_models(tmp_path: Path) -> None:
     """The AUC is 1/2 within intervals of 99.9 %."""
-    found = who_took_part(sites_in(tmp_path, are_alike=True), None, 64).achieved
+    found = _who_took_part(sites_in(tmp_path, are_alike=True), None, 64).achieved
     assert set(found) == {"loss", "lira", "rmia"}
     for one in found.values():
         assert one.rates.auc.low <= 0.5 <= one.rates.auc.high < 0.75
 
 
 def test_sites_that_have_nothing_in_common_are_told_apart_without_noise(tmp_path: Path) -> None:
-    found = who_took_part(sites_in(tmp_path, are_alike=False), None, 64).achieved
+    found = _who_took_part(sites_in(tmp_path, are_alike=False), None, 64).achieved
     assert all(one.rates.auc.value > 0.99 for one in found.values())
 
 
 def test_noise_keeps_all_answers_within_the_promise(tmp_path: Path) -> None:
     """Six intervals begin below their bounds, each but for one seed in 2,000; answers are better than by chance."""
     data = sites_in(tmp_path, are_alike=False)
-    attacked = who_took_part(data, 4.0, 64)
+    attacked = _who_took_part(data, 4.0, 64)
     assert set(attacked.achieved) == {"loss", "lira", "rmia", "insider"}
     for name, one in attacked.achieved.items():
         largest = attacked.largest_auc_of(name)
@@ -47,7 +47,7 @@ def test_noise_keeps_all_answers_within_the_promise(tmp_path: Path) -> None:
     assert attacked.achieved["insider"].rates.auc.low > 0.5
     kept = has_many_of(load_game(plan_of(data, 4.0, {"game": "reconstruction"}).public))
     assert np.array_equal(kept, np.arange(SITES)[:, None] % 2 == [0, 1])
-    who, classes = what_it_holds(data, 4.0, 400)
+    who, classes = _what_it_holds(data, 4.0, 400)
     assert who.chance == pytest.approx(1 / SITES)
     assert classes.chance == 0.5
     for answer in (who, classes):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from experiments.studies.guarantee_settings import combinations
-from experiments.studies.guarantees import CombinationRow, audits_of, verdict_of
+from experiments.studies.guarantees import CombinationRow, _audits_of, verdict_of
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.report.finding import RunContents
 
@@ -15,7 +15,7 @@ def test_a_run_falls_into_audits_of_its_worlds(
     noise: float, violated: range, make_contents: Callable[..., RunContents]
 ) -> None:
     run = make_contents(worlds=205, noise=noise).run
-    parts = list(audits_of(run, 20))
+    parts = list(_audits_of(run, 20))
     assert [len(part.tables.worlds) for part in parts] == [20] * 10
     assert parts[3].tables.rounds["world"].unique().tolist() == list(range(60, 80))
     verdicts = tuple(verdict_of(part) for part in parts)
