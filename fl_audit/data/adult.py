@@ -8,7 +8,7 @@ import numpy as np
 
 from fl_audit.arrays import Floats, Floats32, Integers
 from fl_audit.data.encoding import build_records, min_max
-from fl_audit.data.files import locate, read_text
+from fl_audit.data.files import _locate, read_text
 from fl_audit.data.records import Source, side_by_side
 from fl_audit.errors import InputError, require
 
@@ -48,25 +48,27 @@ _FIELDS = len(_COLUMNS) + 1
 
 def find_adult(directory: Path | None) -> list[Path]:
     """Return the paths of `adult.data` and `adult.test`; raise `InputError` if one is missing."""
-    return locate(directory, "adult", "adult.data", "adult.test")
+    return _locate(directory, "adult", "adult.data", "adult.test")
 
 
 def load_adult(directory: Path | None, incomplete: bool = False) -> Source:
     """Return UCI Adult: 104 features in [0, 1] (6 numeric, 98 one-hot), 2 classes, 30,162 and 15,060 records.
 
-    Rows with a missing value (`?`) are left out. With `incomplete` they are kept, `?` a level of its own: 108 features,
-    32,561 and 16,281 records. Numeric columns are scaled by their range in `adult.data`. `InputError` if a file is
-    missing or damaged, or a row is not of the published format.
+    Numeric columns are scaled by their range in `adult.data`. `InputError` if a file is missing or damaged, or a row is
+    not of the published format.
 
     Parameters
     ----------
-    directory
-        Directory with `adult.data` and `adult.test`, plain or gzipped, or with a folder `adult` that holds them.
-    incomplete
-        Whether rows with missing values are kept.
+    directory, incomplete
+        Directory with `adult.data` and `adult.test`, plain or gzipped, or with a folder `adult` that holds them; and
+        whether rows with a missing value (`?`) are kept, `?` a level of its own: 108 features, 32,561 and 16,281
+        records. Otherwise they are left out.
     """
     paths = find_adult(directory)
-    columns = _with_missing() if incomplete else _COLUMNS
+    columns = _COLUMNS
+    if incomplete:  # the levels of incomplete rows too, `?` last where it occurs
+        added = {"workclass": ("Never-worked", _MISSING), "occupation": (_MISSING,), "native-country": (_MISSING,)}
+        columns = {name: (*levels, *added.get(name, ())) for name, levels in _COLUMNS.items()}
     rows, test_rows = (_read_rows(path, incomplete) for path in paths)
     numbers, test_numbers = min_max(_numeric(rows, paths[0]), _numeric(test_rows, paths[1]))
     assert test_numbers is not None
@@ -82,12 +84,6 @@ def load_adult(directory: Path | None, incomplete: bool = False) -> Source:
     return Source("adult-all" if incomplete else "adult", pool, test, description, placed=placed)
 
 
-def _with_missing() -> _Columns:
-    """Return the columns with the levels of incomplete rows, `?` last where it occurs."""
-    added = {"workclass": ("Never-worked", _MISSING), "occupation": (_MISSING,), "native-country": (_MISSING,)}
-    return {name: (*levels, *added.get(name, ())) for name, levels in _COLUMNS.items()}
-
-
 def _read_rows(path: Path, incomplete: bool) -> list[tuple[int, list[str]]]:
     """Return the complete rows, or all, with their line numbers."""
     rows = []
@@ -97,11 +93,8 @@ def _read_rows(path: Path, incomplete: bool) -> list[tuple[int, list[str]]]:
             # The published test file opens with "|1x3 Cross validator", and both end in an empty line.
             if not row or row[0].startswith("|"):
                 continue
-            fields = [field.strip() for field in row]
-            require(
-                len(fields) == _FIELDS,
-                f"{path} has {len(fields)} fields in line {reader.line_num}: accepted are {_FIELDS}",
-            )
+            fields, where = [field.strip() for field in row], f"in line {reader.line_num}: accepted are {_FIELDS}"
+            require(len(fields) == _FIELDS, f"{path} has {len(fields)} fields {where}")
             if incomplete or _MISSING not in fields:
                 rows.append((reader.line_num, fields))
     except csv.Error as error:

@@ -15,17 +15,11 @@ _NAMED = 3
 _COARSE = 10  # a table with fewer different records than so many times its records repeats itself by chance
 
 
-def cautions(frame: pd.DataFrame, label: str, features: Floats32, repeats: int) -> Iterator[Caution]:
-    """Yield warnings about a table that could be read.
+def _cautions(frame: pd.DataFrame, label: str, features: Floats32, repeats: int) -> Iterator[Caution]:
+    """Yield warnings about a table that could be read: label, owner and features of all records, none missing.
 
-    Parameters
-    ----------
-    frame, label
-        Label, owner and features of all records, none missing; and the name of the label column.
-    features
-        What the columns became, shape (records, features).
-    repeats
-        Records that are in the table more than once, beyond the first of each.
+    `features` are what its columns became, shape (records, features); `repeats` counts the records that are in the
+    table more than once, beyond the first of each.
     """
     yield from _spellings(frame)
     yield from _tell_tales(frame, label)
@@ -70,11 +64,8 @@ def _spellings(frame: pd.DataFrame) -> Iterator[Caution]:
     if found:
         remedy = Remedy("ignore-case", True)
         columns = "; ".join(f"{name} has {_some([repr(twin) for twin in twins])}" for name, twins in found.items())
-        yield Caution(
-            f"words that differ by case or spaces only are taken for different ones: {columns}; {remedy} makes them "
-            "one",
-            (remedy,),
-        )
+        text = f"words that differ by case or spaces only are taken for different ones: {columns}"
+        yield Caution(f"{text}; {remedy} makes them one", (remedy,))
 
 
 def _tell_tales(frame: pd.DataFrame, label: str) -> Iterator[Caution]:
@@ -89,12 +80,8 @@ def _tell_tales(frame: pd.DataFrame, label: str) -> Iterator[Caution]:
             names.append(str(name))
     if names:
         remedy = Remedy("drop", tuple(names))
-        are = "is the label" if len(names) == 1 else "are the label"
-        yield Caution(
-            f"column {_some(names)} {are} {label} in other words, so the model learns nothing else: {remedy} leaves it "
-            "out",
-            (remedy,),
-        )
+        same = f"column {_some(names)} {'is' if len(names) == 1 else 'are'} the label {label} in other words"
+        yield Caution(f"{same}, so the model learns nothing else: {remedy} leaves it out", (remedy,))
 
 
 def _some(names: Sequence[str]) -> str:

@@ -36,7 +36,7 @@ _DOTTED_DATE = re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}")
 
 
 @dataclass(frozen=True)
-class Encoded:
+class _Encoded:
     """A column as features."""
 
     use: ColumnUse  # what it became
@@ -52,46 +52,32 @@ class Origin:
     train: int  # number of records from `file`, at least 1
     rows: Integers  # row of every record in its file, from 1 below the header, shape (records,)
 
-    def cell(self, position: int, column: str, value: str) -> str:
-        """Return the beginning of a message about a cell.
-
-        Parameters
-        ----------
-        position, column, value
-            Position of the record, from 0, name of the cell's column, and what stands in the cell.
-        """
+    def _cell(self, position: int, column: str, value: str) -> str:
+        """Return the beginning of a message about what stands in the cell of a record."""
         file = self.file if position < self.train else self.test_file
         return f"{file} has {value} in column {column}, row {self.rows[position]}"
 
 
-def encode_column(
+def _encode_column(
     column: "pd.Series[Any]", name: str, origin: Origin, max_levels: int, before: int, decimal: str
-) -> Encoded:
-    """Turn a column without missing cells into features.
+) -> _Encoded:
+    """Turn a column without missing cells, those of test records last, into features; `before` is how many there are.
 
     Numbers, also such as `12%` and `1,234`, and dates such as `2024-03-31` and `31.3.2024` are scaled to [0, 1] by
     their range in the file that is not for the test; true and false become 1 and 0; words become one feature for each
-    level. `InputError` if the features are too many to be held, or the column holds dates of another form, is an
-    identifier or free text, has no name and counts the records, or mixes numbers with a few words.
-
-    Parameters
-    ----------
-    column, name, origin
-        Cells of all records, those of the test file last; its name; and where the records come from.
-    max_levels, before
-        Largest number of levels of a column of words, and number of features that the columns before it became.
-    decimal
-        Mark of decimals; the other one of point and comma can stand between thousands.
+    level. The mark of decimals is one of point and comma; the other one can stand between thousands. Refused are more
+    features than can be held, and columns that hold dates of another form, are an identifier or free text, have no name
+    and count the records, or mix numbers with a few words.
     """
     numbers, note = _numbers(column, name, origin, decimal)
     if numbers is None:
         return _levels(column.astype(str).str.strip(), name, origin.file, max_levels, before)
-    train = origin.train
+    train, drop = origin.train, _drop_remedy(name)
     require(
         re.fullmatch(r"Unnamed: \d+", name) is None,
         f"{origin.file} has a column of numbers without a name, such as programs add to number the records: give it a "
-        f"name, or leave it out with {drop_remedy(name)}",
-        drop_remedy(name),
+        f"name, or leave it out with {drop}",
+        drop,
     )
     _check_width(before + 1, len(numbers), name, origin.file)
     scaled, rest = min_max(numbers[:train, np.newaxis], numbers[train:, np.newaxis])
@@ -102,9 +88,9 @@ def encode_column(
     # Consecutive whole numbers, each once, in any order.
     numbers_records = len(ordered) >= ENOUGH_TO_TELL and bool((np.diff(ordered) == 1).all())
     if numbers_records:
-        detail += f"; it numbers the records, which says nothing of them: consider {drop_remedy(name)}"
+        detail += f"; it numbers the records, which says nothing of them: consider {drop}"
     use = ColumnUse(name, ColumnKind.NUMBER, detail, odd=numbers_records or high == low or bool(note))
-    return Encoded(use, np.concatenate([scaled, rest]).astype(np.float32))
+    return _Encoded(use, np.concatenate([scaled, rest]).astype(np.float32))
 
 
 def _check_width(width: int, records: int, name: str, file: str) -> None:
@@ -137,27 +123,16 @@ def column_lines(columns: Sequence[ColumnUse], most: int = 20) -> list[str]:
     return [*map(str, shown), *([f"and {rest.total()} further columns: {counted}"] if rest else [])]
 
 
-def described_names(name: str, kind: ColumnKind, levels: NDArray[np.generic] | Sequence[str]) -> ColumnUse:
-    """Return what a column of labels or owners became: how many classes or owners in order, the first few by name.
-
-    Parameters
-    ----------
-    name, kind, levels
-        Name of the column, what it is used as, and the classes or owners, each once.
-    """
+def _described_names(name: str, kind: ColumnKind, levels: NDArray[np.generic] | Sequence[str]) -> ColumnUse:
+    """Return what a column of labels or owners became: how many classes or owners in order, the first few by name."""
     what, most = ("classes", _CLASSES) if kind is ColumnKind.LABEL else ("of them", _EXAMPLES)
     return ColumnUse(name, kind, f"{len(levels)} {what}: {_some(levels, most)}")
 
 
-def check_classes(values: NDArray[np.generic], what: str, max_classes: int | None = None) -> None:
+def _check_classes(values: NDArray[np.generic], what: str, max_classes: int | None = None) -> None:
     """Raise `InputError` if labels have so many classes that they are a quantity to predict, not a class.
 
-    Parameters
-    ----------
-    values, what
-        Labels of all records, shape (n,), and where they stand, for the message.
-    max_classes
-        Largest number of classes; None sets no limit but half the records.
+    Without a largest number of classes the limit is half the records; `what` says in the message where labels stand.
     """
     records, classes = len(values), len(np.unique(values))
     many = records >= ENOUGH_TO_TELL and 2 * classes > records
@@ -170,7 +145,7 @@ def check_classes(values: NDArray[np.generic], what: str, max_classes: int | Non
     )
 
 
-def drop_remedy(name: str) -> Remedy:
+def _drop_remedy(name: str) -> Remedy:
     """Return the setting that leaves a column out."""
     return Remedy("drop", (name,))
 
@@ -191,23 +166,21 @@ def _numbers(column: "pd.Series[Any]", name: str, origin: Origin, decimal: str) 
         plain = text.str.replace(rf"[{other}%\s]", "", regex=True).str.replace(",", ".", regex=False)
         return plain.to_numpy(dtype=np.float64), note
     odd = int(np.argmin(written))
-    word = text.iloc[odd]
-    drop = drop_remedy(name)
+    cell, drop = origin._cell(odd, name, _short(text.iloc[odd])), _drop_remedy(name)
     require(
         not otherwise.all(),
-        f"{origin.cell(odd, name, _short(word))}, and the decimals of the other columns have the mark {decimal!r}: "
-        f"accepted is one mark throughout, or {drop} to leave the column out",
+        f"{cell}, and the decimals of the other columns have the mark {decimal!r}: accepted is one mark throughout, or "
+        f"{drop} to leave the column out",
         drop,
     )
     # Mostly numbers and a few words is a spoilt measurement, and one level for each number would hide that.
     if written.mean() > _SHARE_OF_NUMBERS:
-        missing = Remedy("missing", (word,))
-        raise InputError(
-            f"{origin.cell(odd, name, _short(word))}, where most cells are numbers: accepted are numbers throughout; "
-            f"{missing} leaves out the records where a value is missing, {drop} the column",
-            (missing,),
-            (drop,),
+        missing = Remedy("missing", (text.iloc[odd],))
+        message = (
+            f"{cell}, where most cells are numbers: accepted are numbers throughout; {missing} leaves out the records "
+            f"where a value is missing, {drop} the column"
         )
+        raise InputError(message, (missing,), (drop,))
     return None, ""
 
 
@@ -252,36 +225,32 @@ def _days(column: "pd.Series[Any]") -> Floats | None:
     return seconds / 86_400
 
 
-def _levels(text: "pd.Series[Any]", name: str, file: str, max_levels: int, before: int) -> Encoded:
-    values = text.to_numpy(dtype=np.str_)
+def _levels(text: "pd.Series[Any]", name: str, file: str, max_levels: int, before: int) -> _Encoded:
+    values, drop = text.to_numpy(dtype=np.str_), _drop_remedy(name)
     levels, codes = np.unique(values, return_inverse=True)
     first = str(values[0])
     require(
         not all(_DATE.fullmatch(level) for level in levels.tolist()),
         f"{file}: column {name} holds dates, such as {first!r}: accepted are numbers, words and dates such as "
-        f"2024-03-31 and 31.3.2024, so write the dates like that, or leave the column out with {drop_remedy(name)}",
-        drop_remedy(name),
+        f"2024-03-31 and 31.3.2024, so write the dates like that, or leave the column out with {drop}",
+        drop,
     )
-    own = len(values) >= ENOUGH_TO_TELL and len(levels) == len(values)
     require(
-        not own,
+        len(values) < ENOUGH_TO_TELL or len(levels) < len(values),
         f"{file}: column {name} has another text in every record, such as {_short(first)}: it is an identifier or free "
-        f"text, from which nothing can be learned: leave it out with {drop_remedy(name)}",
-        drop_remedy(name),
+        f"text, from which nothing can be learned: leave it out with {drop}",
+        drop,
     )
     if len(levels) > max_levels:
-        drop, more = drop_remedy(name), Remedy("max-levels", len(levels))
-        raise InputError(
-            f"{file}: column {name} has {len(levels):,} different texts, such as {_short(first)}, and max-levels is "
-            f"{max_levels}: leave the column out with {drop}, or allow for them with {more}",
-            (drop,),
-            (more,),
-        )
+        more = Remedy("max-levels", len(levels))
+        found = f"{len(levels):,} different texts, such as {_short(first)}, and max-levels is {max_levels}"
+        remedy = f"leave the column out with {drop}, or allow for them with {more}"
+        raise InputError(f"{file}: column {name} has {found}: {remedy}", (drop,), (more,))
     _check_width(before + len(levels), len(values), name, file)
     detail = f"{len(levels)} of them, a feature each: {_some(levels)}"
     features = np.zeros((len(values), len(levels)), dtype=np.float32)
     features[np.arange(len(values)), codes] = 1
-    return Encoded(ColumnUse(name, ColumnKind.LEVELS, detail), features)
+    return _Encoded(ColumnUse(name, ColumnKind.LEVELS, detail), features)
 
 
 def _some(levels: NDArray[np.generic] | Sequence[str], most: int = _EXAMPLES) -> str:

@@ -27,16 +27,8 @@ def data_directory(given: str | None) -> Path | None:
     return Path(chosen).expanduser().absolute() if chosen else None
 
 
-def locate(directory: Path | None, folder: str, *names: str) -> list[Path]:
-    """Return the paths of published files, plain or gzipped.
-
-    Parameters
-    ----------
-    directory, folder
-        As for `locate_any`.
-    names
-        File names without `.gz`.
-    """
+def _locate(directory: Path | None, folder: str, *names: str) -> list[Path]:
+    """Return the paths of published files, plain or gzipped, in `directory`/`folder` or in `directory` itself."""
     return [locate_any(directory, folder, (name, f"{name}.gz")) for name in names]
 
 
@@ -60,10 +52,9 @@ def locate_any(directory: Path | None, folder: str, names: Sequence[str]) -> Pat
         raise InputError(f"no data directory to look for {wanted} in: {_HOW}")
     if not directory.is_dir():
         raise InputError(f"data directory {directory} does not exist, looking for {wanted}: {_HOW}")
-    for place in (directory / folder, directory):
-        for name in names:
-            if (place / name).is_file():
-                return place / name
+    places = [place / name for place in (directory / folder, directory) for name in names]
+    if found := next((place for place in places if place.is_file()), None):
+        return found
     raise InputError(f"{wanted} not found in {directory / folder} or {directory}: {_HOW}")
 
 
@@ -87,11 +78,9 @@ def resolve(directory: Path | None, path: str, what: Literal["file", "folder"] =
     for candidate in candidates:
         if candidate.is_file() if what == "file" else candidate.is_dir():
             return candidate
-    tried = " or ".join(str(candidate) for candidate in dict.fromkeys(candidates))
-    raise InputError(
-        f"{what} {tried} not found: give an existing {what}, or the directory that a relative path starts from "
-        f"with --data-dir or {DATA_DIRECTORY_VARIABLE}"
-    )
+    tried = " or ".join(map(str, dict.fromkeys(candidates)))
+    start = f"the directory that a relative path starts from with --data-dir or {DATA_DIRECTORY_VARIABLE}"
+    raise InputError(f"{what} {tried} not found: give an existing {what}, or {start}")
 
 
 def read_bytes(path: Path) -> bytes:
@@ -108,9 +97,8 @@ def read_text(path: Path) -> str:
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path} has byte {error.object[error.start]:#x} at {error.start}: accepted is UTF-8"
-        ) from error
+        place = f"byte {error.object[error.start]:#x} at {error.start}"
+        raise InputError(f"{path} has {place}: accepted is UTF-8") from error
 
 
 @contextmanager
@@ -124,15 +112,10 @@ def _readable(path: Path, damaged: tuple[type[Exception], ...], what: str, accep
         raise InputError(f"{path} cannot be read ({error.strerror}): accepted is a readable file") from error
 
 
-def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
+def _read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
     """Pass name and open content of each regular file of a gzipped tar archive, which is streamed, to `read` in turn.
 
     `InputError` if the file cannot be read, is damaged or incomplete, or no such archive; or where `read` does.
-
-    Parameters
-    ----------
-    path, read
-        The archive, and what takes the name and the content of one file.
     """
     broken = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
     with _readable(path, broken, "a damaged archive", "a complete gzipped tar file"), gzip.open(path) as unpacked:

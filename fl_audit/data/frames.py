@@ -11,16 +11,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Flags
-from fl_audit.data.cautions import cautions, one_spelling
+from fl_audit.data.cautions import _cautions, one_spelling
 from fl_audit.data.columns import (
     DECIMAL_MARKS,
     DEFAULT_MAX_LEVELS,
-    Encoded,
     Origin,
-    check_classes,
-    described_names,
-    drop_remedy,
-    encode_column,
+    _check_classes,
+    _described_names,
+    _drop_remedy,
+    _encode_column,
+    _Encoded,
 )
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
 from fl_audit.data.records import Caution, ColumnKind, ColumnUse, Source, side_by_side
@@ -42,11 +42,9 @@ class TableSettings:
     # missing value are left out. None: a missing value is refused.
     missing: tuple[str, ...] | None = None
     max_levels: int = DEFAULT_MAX_LEVELS  # largest number of levels of a column of words, and of classes of the label
-    # Name of the column that says whose each record is: whole numbers or words. It becomes no feature. None: that is
-    # not known.
+    # Name of the column that says whose each record is: whole numbers or words. It becomes no feature. None: unknown.
     owner: str | None = None
-    # The mark of decimals, point or comma; the other one can stand between thousands. None is to be found.
-    decimal: str | None = None
+    decimal: str | None = None  # mark of decimals, point or comma; the other may part thousands. None is to be found
     encoding: str | None = None  # encoding of the file, as Python names it; None is to be found
     ignore_case: bool = False  # whether words that differ by case or spaces only are one
     unique: bool = False  # whether records that repeat another one in every column are left out
@@ -54,14 +52,10 @@ class TableSettings:
     def __post_init__(self) -> None:
         mark = self.separator
         plain = mark is None or (len(mark) == 1 and mark.isprintable() and mark not in "\"' ")
-        require(
-            plain or mark == "\t",
-            f"separator is {mark!r}: accepted is one character, such as ',' or ';', or the tab '\\t'",
-        )
-        require(
-            self.decimal is None or self.decimal in DECIMAL_MARKS,
-            f"decimal is {self.decimal!r}: accepted are '.' and ','",
-        )
+        accepted = "accepted is one character, such as ',' or ';', or the tab '\\t'"
+        require(plain or mark == "\t", f"separator is {mark!r}: {accepted}")
+        is_mark = self.decimal is None or self.decimal in DECIMAL_MARKS
+        require(is_mark, f"decimal is {self.decimal!r}: accepted are '.' and ','")
         require(self.owner not in self.drop, f"drop names {self.owner!r}, the owner column: accepted are other columns")
 
     @property
@@ -82,20 +76,10 @@ class TableSettings:
         return cls(**{one.name: given[one.name] for one in fields(cls) if one.name in given})
 
 
-def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> pd.DataFrame:
-    """Return a table without the columns that are to be dropped.
+def _chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> pd.DataFrame:
+    """Return a table, as it was read, without the columns that are to be dropped; `path` is for messages.
 
-    Parameters
-    ----------
-    frame, path
-        The table as it was read, and where it comes from, for messages.
-    settings
-        How the table is read.
-
-    Raises
-    ------
-    InputError
-        If a column that is named is missing, or nothing is left beside label and owner.
+    `InputError` if a column that is named is missing, or nothing is left beside label and owner.
     """
     columns, label, owner = [str(column) for column in frame.columns], settings.label, settings.owner
     listed = ", ".join(columns[:20])
@@ -104,8 +88,8 @@ def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> 
         require(name != label, f"drop names {name!r}, the label column: accepted are other columns")
         require(name in columns, f"drop names {name!r}, but {path} has no such column: {_near(name, columns)}{listed}")
     require(owner != label, f"owner is {owner!r}, the label column: accepted are other columns")
-    if owner is not None and owner not in columns:
-        raise InputError(f"{path} has no owner column {owner!r}: {_near(owner, columns)}{listed}")
+    is_there = owner is None or owner in columns
+    require(is_there, f"{path} has no owner column {owner!r}: {_near(str(owner), columns)}{listed}")
     frame = frame.drop(columns=list(settings.drop))
     beside = f"the label {label!r}" if owner is None else f"the label {label!r} and the owner {owner!r}"
     require(len(frame.columns) > len(settings.kept), f"{path} has no column beside {beside}: at least 1 is needed")
@@ -120,21 +104,13 @@ def _near(name: str, columns: Sequence[str]) -> str:
     return f"did you mean {lowered[nearest[0]]!r}? Its columns are " if nearest else "its columns are "
 
 
-def source_of_frames(
+def _source_of_frames(
     frames: Sequence[pd.DataFrame], paths: Sequence[Path], settings: TableSettings, name: str, title: str
 ) -> Source:
     """Return the records of a table, or of two of which the second has the official test records.
 
+    The columns are the same, those that are to be dropped gone; the title says in words what kind of data this is.
     `InputError` if a column cannot be used, or a cell is missing or not finite.
-
-    Parameters
-    ----------
-    frames, paths
-        One table, or two with the same columns, those that are to be dropped gone; and where each comes from.
-    settings
-        How the tables are read.
-    name, title
-        Name of the source in the catalogue, and what kind of data this is, in words for people.
     """
     label, read = settings.label, sum(map(len, frames))
     parts, warned = [], []
@@ -149,8 +125,7 @@ def source_of_frames(
     repeats = sum(int(part.duplicated().sum()) for part in parts)
     if settings.unique:
         parts, repeats = [part.drop_duplicates() for part in parts], 0
-    rows = np.concatenate([part.index.to_numpy() + 1 for part in parts])
-    train = len(parts[0])
+    train, rows = len(parts[0]), np.concatenate([part.index.to_numpy() + 1 for part in parts])
     origin = Origin(str(paths[0]), str(paths[-1]), train, rows)
     # One frame, so that a column has one type and one set of levels in both files.
     joint = pd.concat(parts, ignore_index=True).infer_objects()
@@ -158,7 +133,7 @@ def source_of_frames(
         words = [name for name in joint.columns if not pd.api.types.is_numeric_dtype(joint[name])]
         joint = joint.assign(**{name: one_spelling(joint[name]) for name in words})
     labels = _label_values(joint[label], label, origin)
-    check_classes(labels, f"{paths[0]}: label column {label}", settings.max_levels)
+    _check_classes(labels, f"{paths[0]}: label column {label}", settings.max_levels)
     codes, test_codes, classes = encode_labels(labels[:train], labels[train:] if len(parts) > 1 else None, paths[0])
     owners, owner_use = _owners(joint, origin, settings)
     encoded = _encode(joint.drop(columns=[label, *owner_use]), origin, settings)
@@ -173,13 +148,13 @@ def source_of_frames(
     if complete > len(joint):
         description += f"; {complete - len(joint):,} records that repeat another one are left out"
     uses = (
-        described_names(label, ColumnKind.LABEL, np.unique(labels)),
+        _described_names(label, ColumnKind.LABEL, np.unique(labels)),
         *owner_use.values(),
         *(column.use for column in encoded),
         *(ColumnUse(name, ColumnKind.DROPPED, "as the configuration says") for name in settings.drop),
     )
     placed = side_by_side((column.use.name, column.features.shape[1]) for column in encoded)
-    warned += cautions(joint, label, features, repeats)
+    warned += _cautions(joint, label, features, repeats)
     source = Source(name, pool, test, description, uses, placed)
     return replace(source, cautions=tuple(warned), found=settings.unusual)
 
@@ -191,7 +166,7 @@ def _owners(joint: pd.DataFrame, origin: Origin, settings: TableSettings) -> tup
         return UNKNOWN_OWNERS, {}
     values = _label_values(joint[name], name, origin)[: origin.train]
     owners = encode_owners(values, f"{origin.file}: owner column {name}")
-    return owners, {name: described_names(name, ColumnKind.OWNER, owners.names)}
+    return owners, {name: _described_names(name, ColumnKind.OWNER, owners.names)}
 
 
 def _label_values(column: "pd.Series[Any]", label: str, origin: Origin) -> NDArray[np.generic]:
@@ -203,21 +178,20 @@ def _label_values(column: "pd.Series[Any]", label: str, origin: Origin) -> NDArr
     return values
 
 
-def _encode(frame: pd.DataFrame, origin: Origin, settings: TableSettings) -> list[Encoded]:
+def _encode(frame: pd.DataFrame, origin: Origin, settings: TableSettings) -> list[_Encoded]:
     encoded, width, refused = [], 0, []
     for name, column in frame.items():
         try:
             if pd.api.types.is_numeric_dtype(column):
                 _refuse_infinite(column, str(name), origin)
-            found = encode_column(column, str(name), origin, settings.max_levels, width, settings.decimal or ".")
+            found = _encode_column(column, str(name), origin, settings.max_levels, width, settings.decimal or ".")
+            encoded.append(found)
+            width += found.features.shape[1]
         except InputError as error:
             # Columns that a setting mends are collected, so that the user learns of all of them at once.
             if not error.remedies:
                 raise
             refused.append(error)
-            continue
-        encoded.append(found)
-        width += found.features.shape[1]
     if refused:
         raise _together(refused)
     return encoded
@@ -240,9 +214,8 @@ def _together(refused: Sequence[InputError]) -> InputError:
 def _refuse_infinite(column: "pd.Series[Any]", name: str, origin: Origin) -> None:
     finite = np.isfinite(column.to_numpy(dtype=np.float64))
     if not finite.all():
-        position = int(np.argmin(finite))
-        cell = origin.cell(position, name, str(column.iloc[position]))
-        drop = drop_remedy(name)
+        position, drop = int(np.argmin(finite)), _drop_remedy(name)
+        cell = origin._cell(position, name, str(column.iloc[position]))
         raise InputError(f"{cell}: accepted are finite numbers; {drop} leaves out the column", (drop,))
 
 
@@ -289,23 +262,17 @@ def _refusal(gaps: pd.DataFrame, path: Path, fixed: Sequence[str], columns: Sequ
     missing = gaps.to_numpy(dtype=np.bool_)
     row, position = (int(axis[0]) for axis in np.nonzero(missing))
     name = str(gaps.columns[position])
-    text = (
-        f"{path} has a missing value in column {name}, row {row + 1}: accepted are values throughout, and "
-        f"{missing.any(axis=1).sum():,} of {len(gaps):,} records lack one; "
-    )
+    text = f"{path} has a missing value in column {name}, row {row + 1}: accepted are values throughout, and "
+    text += f"{missing.any(axis=1).sum():,} of {len(gaps):,} records lack one; "
     records, first = Remedy("missing", ()), Remedy("drop", (name,))
     if not columns:
-        other = "" if name in fixed else f", or the column with {first}"
-        return InputError(
-            f"{text}leave out the records where one is missing with {records}{other}", (records,), (first,)
-        )
+        text += f"leave out the records where one is missing with {records}"
+        return InputError(text if name in fixed else f"{text}, or the column with {first}", (records,), (first,))
     rest = gaps.drop(columns=list(columns)).to_numpy(dtype=np.bool_).any(axis=1)
     drop = Remedy("drop", tuple(columns))
     most = ", ".join(f"{column} ({gaps[column].mean():.0%})" for column in columns[:_CLASSES_NAMED])
-    text += (
-        f"without them a class would lose most of its records, so leave out the columns that lack most, {most}, with "
-        f"{drop}"
-    )
+    text += "without them a class would lose most of its records, so leave out the columns that lack most, "
+    text += f"{most}, with {drop}"
     if not rest.any():
         return InputError(text, (drop,))
     return InputError(f"{text}, and the {rest.sum():,} records that then lack a value with {records}", (drop, records))

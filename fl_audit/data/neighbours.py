@@ -1,7 +1,6 @@
 """Neighbouring federations: which record or client makes the difference, and whose records stand in for a client's."""
 
 from collections.abc import Sequence
-from typing import assert_never
 
 import numpy as np
 
@@ -47,15 +46,11 @@ def ranked_neighbours(
     farthest
         The most dissimilar neighbours; otherwise the least dissimilar ones.
     """
-    match adjacency.relation:
-        case Relation.ADD_REMOVE:
-            _check_removable(inside)
-            return tuple(NeighbourPair(index, None) for index in ranked_records(inside, dissimilarity, count, farthest))
-        case Relation.REPLACE:
-            pairs = ranked_pairs(inside, _check_replacements(len(inside), outside), dissimilarity, count, farthest)
-            return tuple(NeighbourPair(*pair) for pair in pairs)
-        case _:
-            assert_never(adjacency.relation)
+    if adjacency.relation is Relation.ADD_REMOVE:
+        _check_removable(inside)
+        return tuple(NeighbourPair(index, None) for index in ranked_records(inside, dissimilarity, count, farthest))
+    pairs = ranked_pairs(inside, _check_replacements(len(inside), outside), dissimilarity, count, farthest)
+    return tuple(NeighbourPair(*pair) for pair in pairs)
 
 
 def choose_neighbour(
@@ -78,14 +73,12 @@ def choose_neighbour(
         How D and D' differ, and D, n records.
     outside
         m records that may replace one of D, or None; not used by add-or-remove.
-    choice
-        Most or least dissimilar (see `ranked_neighbours`), random, crafted, or the index of a record of D. A named
-        record is replaced by the outside record most dissimilar to it. A crafted one takes the place of a random
-        record, and a random outside record replaces it, unless its opposite does.
+    choice, rank
+        Most or least dissimilar (see `ranked_neighbours`), then with a rank from 1; random, crafted, or the index of a
+        record of D. A named record is replaced by the outside record most dissimilar to it. A crafted one takes the
+        place of a random record, and a random outside record replaces it, unless its opposite does.
     dissimilarity, seed
         The measure d, and the seed of the run, for the random choice.
-    rank
-        Rank among the most or least dissimilar neighbours, from 1; 1 for any other choice.
     """
     if _is_ranked(choice, rank):
         farthest = choice is NeighbourChoice.MOST_DISSIMILAR
@@ -108,10 +101,8 @@ def choose_neighbour(
 
 def _is_ranked(choice: NeighbourChoice | int, rank: int) -> bool:
     ranked = isinstance(choice, NeighbourChoice) and choice in RANKED
-    require(
-        rank == 1 or ranked,
-        f"neighbour-rank is {rank} and neighbour is {choice}: a rank needs neighbour = {' or '.join(RANKED)}",
-    )
+    needed = f"a rank needs neighbour = {' or '.join(RANKED)}"
+    require(rank == 1 or ranked, f"neighbour-rank is {rank} and neighbour is {choice}: {needed}")
     return ranked
 
 
@@ -153,7 +144,7 @@ def choose_client(
     adjacency, shards, records
         How they differ, positions in D of every client's records, at least 2 clients; and D.
     choice, rank
-        Most or least dissimilar (see `client_dissimilarities`), then with a rank from 1; random; or the number of a
+        Most or least dissimilar (see `_client_dissimilarities`), then with a rank from 1; random; or the number of a
         client. The stand-in has no part in the choice.
     dissimilarity, seed
         Euclidean, manhattan or cosine; and public seed of the data, for the random choice.
@@ -162,30 +153,22 @@ def choose_client(
     if _is_ranked(choice, rank):
         count = len(shards)
         require(1 <= rank <= count, f"neighbour-rank is {rank}: accepted are 1 to {count}, the number of clients")
-        scores = np.round(client_dissimilarities(shards, records, dissimilarity), _DECIMALS)
+        scores = np.round(_client_dissimilarities(shards, records, dissimilarity), _DECIMALS)
         scores = -scores if choice is NeighbourChoice.MOST_DISSIMILAR else scores
         client = int(np.argsort(scores, kind="stable")[rank - 1])  # of ties the one with the lowest number first
     else:
-        random = generator(seed, Purpose.NEIGHBOUR_CHOICE)
-        client = _one_of(len(shards), choice, random, "numbers of the clients")
+        client = _one_of(len(shards), choice, generator(seed, Purpose.NEIGHBOUR_CHOICE), "numbers of the clients")
     return NeighbourPair(client, None if adjacency.relation is Relation.ADD_REMOVE else 0)
 
 
-def client_dissimilarities(
+def _client_dissimilarities(
     shards: Sequence[Shard], records: Records, measure: Measure = Dissimilarity.EUCLIDEAN
 ) -> Floats:
     """Return how far each client's records lie from the records of all other clients, shape (clients,).
 
     What is compared is one vector for the client and one for the others: the mean of their flattened features, followed
-    by the shares of the classes among their labels.
-
-    Parameters
-    ----------
-    shards, records
-        Positions of every client's records, at least 2 clients, none empty; and the records.
-    measure
-        Euclidean, manhattan or cosine; `InputError` for others: shares of unequal numbers and similarities of images
-        say nothing of means.
+    by the shares of the classes among their labels. Shares of unequal numbers and similarities of images say nothing of
+    means, so that other measures are refused.
     """
     require(
         measure in _MEASURES,
@@ -218,6 +201,9 @@ def stand_in_shard(
     whose records are those of one owner is never replaced by records of the same owner, and one whose records are
     those of several owners is replaced by a mixture.
 
+    What is returned are ascending positions in `outside`, shape (size,), which have to be left out of the population
+    sample. `InputError` if there are too few records outside D.
+
     Parameters
     ----------
     outside, size
@@ -226,35 +212,26 @@ def stand_in_shard(
         Public seed of the data, and number of the stand-in, from 0: others are other draws.
     inside, replaced
         D, where its owners are to be told from others, and positions in it of the replaced client's records.
-
-    Returns
-    -------
-    NDArray
-        Ascending positions in `outside`, shape (size,). They have to be left out of the population sample.
-
-    Raises
-    ------
-    InputError
-        If there are too few records outside D.
     """
     require_number("size of the stand-in shard is", size, "whole numbers from 1")
     require_number("number of the stand-in shard is", number, "whole numbers from 0")
     known = np.empty(0, dtype=np.int64) if inside is None or inside.owner is None else inside.owner
     own = np.unique(known[replaced]) if replaced is not None and known.size else np.empty(0, dtype=np.int64)
     free = np.arange(0 if outside is None else len(outside))
-    if outside is not None and outside.owner is not None and len(own) == 1:
-        free = np.flatnonzero(outside.owner != own[0])
-    if outside is None or len(free) < size:
-        raise InputError(
-            f"the replaced client has {size} records, and {len(free)}{' of other owners' if len(own) == 1 else ''} are "
-            "left outside D for its stand-in: use fewer records in D, a client with fewer records, or "
-            "add-remove-client as adjacency"
-        )
+    owner = None if outside is None else outside.owner
+    if owner is not None and len(own) == 1:
+        free = np.flatnonzero(owner != own[0])
+    require(
+        len(free) >= size,
+        f"the replaced client has {size} records, and {len(free)}{' of other owners' if len(own) == 1 else ''} are "
+        "left outside D for its stand-in: use fewer records in D, a client with fewer records, or add-remove-client "
+        "as adjacency",
+    )
     draw = generator(seed, Purpose.STAND_IN_SHARD, client=number)
-    if outside.owner is not None and len(own) <= 1:
-        owners, numbers = np.unique(outside.owner[free], return_counts=True)
+    if owner is not None and len(own) <= 1:
+        owners, numbers = np.unique(owner[free], return_counts=True)
         enough = owners[numbers >= size]
         strangers = np.setdiff1d(enough, known)
         if len(enough) > 0:
-            free = free[outside.owner[free] == draw.choice(strangers if len(strangers) > 0 else enough)]
+            free = free[owner[free] == draw.choice(strangers if len(strangers) > 0 else enough)]
     return np.sort(draw.choice(free, size=size, replace=False))

@@ -119,9 +119,8 @@ class TableColumn:
     """Where a column of a table stands among the features of a record."""
 
     name: str  # its name, or its number where columns have no names
-    # `start`, `width`: its first feature, and how many it became: one for a number, one a level for words.
-    start: int
-    width: int
+    start: int  # its first feature
+    width: int  # how many features it became: one for a number, one a level for words
 
     @property
     def places(self) -> slice:
@@ -146,13 +145,11 @@ class Source:
     pool: Records  # records that training sets and their neighbours are drawn from
     test: Records | None  # official test split, None where the format has none
     description: str  # one line for people
-    # What each column of a table became; empty for formats whose columns are all read in one way.
-    columns: tuple[ColumnUse, ...] = ()
+    columns: tuple[ColumnUse, ...] = ()  # what each column of a table became; empty where all are read in one way
     # Where each column of a table stands among the features; empty where every feature is a column without a name, and
     # where records are no tables.
     placed: tuple[TableColumn, ...] = ()
-    # Height and width of images whose pixels are in one row; None of everything else.
-    flat_image: tuple[int, int] | None = None
+    flat_image: tuple[int, int] | None = None  # height and width of images whose pixels are in one row, otherwise None
     cautions: tuple[Caution, ...] = ()  # what the user should look at
     found: tuple[Remedy, ...] = ()  # the settings that say how a table is written, where it is not as usual
 
@@ -191,10 +188,8 @@ class Source:
 def _check_shapes(features: Floats32, labels: Integers) -> None:
     require(labels.ndim == 1, f"labels have shape {labels.shape}: accepted is one label for each record, shape (n,)")
     require(features.ndim >= 2, f"features have shape {features.shape}: accepted are at least two axes, records first")
-    require(
-        len(features) == len(labels),
-        f"there are {len(features)} records and {len(labels)} labels: accepted are equal numbers",
-    )
+    numbers = f"there are {len(features)} records and {len(labels)} labels"
+    require(len(features) == len(labels), f"{numbers}: accepted are equal numbers")
     require(len(labels) >= 1, "there are 0 records: at least 1 is needed")
     require(features[0].size >= 1, f"features have shape {features.shape}: accepted is at least one feature a record")
 
@@ -208,27 +203,22 @@ def _check_values(features: Floats32, labels: Integers, classes: int) -> None:
             "in the range of float32"
         )
     require_number("number of classes is", classes, "whole numbers from 1")
-    lowest, highest = int(labels.min()), int(labels.max())
-    wrong = lowest if lowest < 0 else highest
-    require(lowest >= 0 and highest < classes, f"a label is {wrong}: accepted are 0 to {classes - 1}")
+    _check_codes("a label", labels, classes)
 
 
 def _check_owner(owner: Integers | None, owners: tuple[str, ...], records: int) -> None:
     if owner is None:
-        require(
-            not owners,
-            f"there are {len(owners)} names of owners and no owner of any record: accepted are both or neither",
-        )
+        accepted = "accepted are both or neither"
+        require(not owners, f"there are {len(owners)} names of owners and no owner of any record: {accepted}")
         return
-    require(
-        owner.shape == (records,), f"owners have shape {owner.shape}: accepted is one for each record, ({records},)"
-    )
-    lowest, highest = int(owner.min()), int(owner.max())
-    wrong = lowest if lowest < 0 else highest
-    require(
-        lowest >= 0 and highest < len(owners),
-        f"an owner is {wrong}: accepted are 0 to {len(owners) - 1}, the positions of {len(owners)} names",
-    )
+    accepted = f"accepted is one for each record, ({records},)"
+    require(owner.shape == (records,), f"owners have shape {owner.shape}: {accepted}")
+    _check_codes("an owner", owner, len(owners), f", the positions of {len(owners)} names")
+
+
+def _check_codes(what: str, codes: Integers, number: int, these: str = "") -> None:
+    wrong = int(codes.min() if codes.min() < 0 else codes.max())
+    require(0 <= wrong < number, f"{what} is {wrong}: accepted are 0 to {number - 1}{these}")
 
 
 def told_record(features: Floats32, label: int) -> CraftedRecord:

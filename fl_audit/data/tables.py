@@ -17,7 +17,7 @@ import pandas as pd
 
 from fl_audit.data.columns import DECIMAL_MARKS, is_number, without_groups
 from fl_audit.data.files import read_bytes, resolve
-from fl_audit.data.frames import TableSettings, chosen_columns, source_of_frames
+from fl_audit.data.frames import TableSettings, _chosen_columns, _source_of_frames
 from fl_audit.data.records import Source
 from fl_audit.errors import InputError, Remedy
 
@@ -60,10 +60,9 @@ def read_table_text(path: Path, encoding: str | None = None, separator: str | No
 
     Parameters
     ----------
-    path
-        The file, plain or gzipped.
-    encoding, separator
-        Its encoding, as Python names it, and the character between cells; None is to be found.
+    path, encoding, separator
+        The file, plain or gzipped; its encoding, as Python names it, and the character between cells, None if these are
+        to be found.
 
     Raises
     ------
@@ -114,9 +113,8 @@ def _separator(text: str) -> str:
 
     def cells(separator: str) -> tuple[float, int]:
         widths = [len(row) for row in csv.reader(lines, delimiter=separator)]
-        if not widths or widths[0] == 1:
-            return 0.0, 0
-        return sum(width == widths[0] for width in widths) / len(widths), widths[0]
+        is_one = not widths or widths[0] == 1
+        return (0.0, 0) if is_one else (widths.count(widths[0]) / len(widths), widths[0])
 
     return max(_SEPARATORS, key=cells)
 
@@ -140,19 +138,10 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> Source:
     found = replace(settings, encoding=texts[0].encoding, separator=texts[0].separator)
     frames = [_frame(text, found) for text in texts]
     if settings.decimal is None:
-        found = replace(found, decimal=_decimal_of(texts[0], frames[0], found))
+        found = replace(found, decimal=_decimal_mark(texts[0], frames[0].drop(columns=[settings.label]), found))
         # Points between thousands are no decimals: the parser must see none in them.
         frames = frames if found.decimal == "." else [_frame(text, found) for text in texts]
-    return source_of_frames(frames, paths, found, "csv", "CSV")
-
-
-def _decimal_of(text: TableText, frame: pd.DataFrame, settings: TableSettings) -> str:
-    """Return the mark of the decimals of a file."""
-    cells = frame.drop(columns=[settings.label])
-    # Where commas separate cells nobody writes points between thousands.
-    names = [] if text.separator == "," else _doubtful(cells)
-    raw = _frame(text, settings, as_text=True)[names] if names else pd.DataFrame()
-    return _decimal_mark(cells, raw, text.path)
+    return _source_of_frames(frames, paths, found, "csv", "CSV")
 
 
 def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> pd.DataFrame:
@@ -173,17 +162,18 @@ def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> p
             )
         except (ValueError, pd.errors.ParserError, pd.errors.ParserWarning) as error:
             reason = str(error).strip().splitlines()[0]
-            raise InputError(
-                f"{text.path} is no CSV table ({reason}): accepted is text whose cells are separated by "
-                f"{text.separator!r}"
-            ) from error
+            accepted = f"accepted is text whose cells are separated by {text.separator!r}"
+            raise InputError(f"{text.path} is no CSV table ({reason}): {accepted}") from error
     frame.columns = [str(column).strip() for column in frame.columns]
-    return chosen_columns(frame, text.path, settings)
+    return _chosen_columns(frame, text.path, settings)
 
 
-def _decimal_mark(frame: pd.DataFrame, raw: pd.DataFrame, path: Path) -> str:
+def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings) -> str:
     """Return which mark the decimals of a table have; refuse one all of whose marks could be meant either way."""
-    # `raw` has as text the columns of numbers with points of `frame`, none where points can only be decimal.
+    # `raw` has as text the columns of numbers with points of `frame`, none where points can only be decimal: where
+    # commas separate cells nobody writes points between thousands.
+    names = [] if text.separator == "," else _doubtful(frame)
+    raw = _frame(text, settings, as_text=True)[names] if names else pd.DataFrame()
     sure: Counter[str] = Counter()
     unsure: tuple[str, str] | None = None
     for name, column in (*frame.items(), *raw.items()):
@@ -200,8 +190,9 @@ def _decimal_mark(frame: pd.DataFrame, raw: pd.DataFrame, path: Path) -> str:
     comma, point = (Remedy("decimal", mark) for mark in (",", "."))
     of_decimals, of_thousands = (comma, point) if "," in cell else (point, comma)
     raise InputError(
-        f"{path} has {cell!r} in column {where}, which can be {cell.replace(',', '.')} or {re.sub('[,.]', '', cell)}, "
-        f"and no number of the file tells which: {of_decimals} says the first, {of_thousands} the second",
+        f"{text.path} has {cell!r} in column {where}, which can be {cell.replace(',', '.')} or "
+        f"{re.sub('[,.]', '', cell)}, and no number of the file tells which: {of_decimals} says the first, "
+        f"{of_thousands} the second",
         choices=(comma, point),
     )
 

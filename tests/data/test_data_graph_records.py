@@ -10,7 +10,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.graph_records import GRAPH_NODES, comparable, cut_graph, graph_records, pack_graph, unpack_graph
-from fl_audit.data.neighbours import NeighbourChoice, choose_neighbour, client_dissimilarities
+from fl_audit.data.neighbours import NeighbourChoice, _client_dissimilarities, choose_neighbour
 from fl_audit.data.randomisers import RandomisedEdges
 from fl_audit.data.ranking import ranked_pairs, ranked_records
 from fl_audit.data.records import Records
@@ -138,7 +138,7 @@ def test_neighbours_are_chosen_by_pairs_of_nodes(
     clients = [np.arange(3), np.arange(3, 8)]
     if measure is not Dissimilarity.HAMMING:
         assert np.array_equal(
-            client_dissimilarities(clients, records, measure), client_dissimilarities(clients, flat, measure)
+            _client_dissimilarities(clients, records, measure), _client_dissimilarities(clients, flat, measure)
         )
 
 
