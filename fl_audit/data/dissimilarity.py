@@ -60,9 +60,8 @@ def _check_measurable(records: Records, measure: Measure) -> None:
             f"records have shape {shape}: accepted for the ssim measure are images, (h, w) or (channels, h, w) of at "
             f"least {_WINDOW}x{_WINDOW} pixels",
         )
-        low, high = float(records.features.min()), float(records.features.max())
-        wrong = low if low < 0 else high
-        require(low >= 0 and high <= 1, f"a pixel is {wrong:.6g}: accepted for the ssim measure are 0 to 1.0")
+        wrong = float(records.features.min() if records.features.min() < 0 else records.features.max())
+        require(0 <= wrong <= 1, f"a pixel is {wrong:.6g}: accepted for the ssim measure are 0 to 1.0")
 
 
 def _rows_in_block(records: Records, measure: Measure) -> int:

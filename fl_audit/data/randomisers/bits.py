@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats
-from fl_audit.data.randomisers.common import draws_above, record_axes, require_pair, responses
+from fl_audit.data.randomisers.common import Randomiser, _draws_above, _require_pair, record_axes, responses
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.events import ReleaseEvent
@@ -16,16 +16,11 @@ from fl_audit.privacy.scores import truth_probability
 
 
 @dataclass(frozen=True)
-class RandomisedBits:
+class RandomisedBits(Randomiser):
     """Randomised response on every feature of records of 0 and 1.
 
     Each bit is told truly with probability e^epsilon / (1 + e^epsilon) (Eq. (1) of the paper; module
-    `fl_audit.privacy.scores`), independently.
-
-    Raises
-    ------
-    InputError
-        If epsilon is negative or not finite.
+    `fl_audit.privacy.scores`), independently. Raises `InputError` if epsilon is negative or not finite.
 
     Examples
     --------
@@ -50,22 +45,13 @@ class RandomisedBits:
         # Values other than 0 and 1, row after row: features may be many.
         others = (row[(row != 0) & (row != 1)] for row in records.features)
         wrong = next((float(found[0]) for found in others if found.size), None)
-        require(
-            wrong is None, f"randomiser is '{name}' and a feature is {wrong}: accepted are features that are 0 or 1"
-        )
+        accepted = "accepted are features that are 0 or 1"
+        require(wrong is None, f"randomiser is '{name}' and a feature is {wrong}: {accepted}")
 
     def perturb(self, features: NDArray[np.generic], generator: np.random.Generator) -> NDArray[np.uint8]:
-        """Return randomised records; `InputError` if a feature is neither 0 nor 1.
-
-        Parameters
-        ----------
-        features
-            0 and 1, shape (records, features...).
-        generator
-            Where one number a feature is drawn from, record after record.
-        """
+        """Return randomised records of 0 and 1, for which one number a feature is drawn, record after record."""
         _require_bits(features)
-        lies = draws_above(truth_probability(self.epsilon), features.size, generator)
+        lies = _draws_above(truth_probability(self.epsilon), features.size, generator)
         return np.where(lies.reshape(features.shape), 1 - features, features).astype(np.uint8)
 
     def log_odds(
@@ -74,21 +60,9 @@ class RandomisedBits:
         """Return log P(observed | first) / P(observed | second), in nats, shape (...), a number an observed record.
 
         Each differing bit adds epsilon where it agrees with the first record and takes it away where it agrees with the
-        second.
-
-        Parameters
-        ----------
-        observed
-            Randomised records, shape (..., features...).
-        first, second
-            The two records that they can come from, shape (features...).
-
-        Raises
-        ------
-        InputError
-            If the shapes do not fit, or a feature is neither 0 nor 1.
+        second. `InputError` if the shapes do not fit, or a feature is neither 0 nor 1.
         """
-        require_pair(observed, first, second)
+        _require_pair(observed, first, second)
         for bits in (observed, first, second):
             _require_bits(bits)
         agreeing = (observed == first).astype(np.int64) - (observed == second)
@@ -106,14 +80,8 @@ class RandomisedBits:
         return self.counted_events(shape)
 
     def pair_events(self, first: NDArray[np.generic], second: NDArray[np.generic]) -> tuple[ReleaseEvent, ...]:
-        """Return what tells two records apart: a release for each feature in which they differ.
-
-        Parameters
-        ----------
-        first, second
-            As for `log_odds`.
-        """
-        require_pair(first, first, second)
+        """Return what tells two records apart: a release for each feature in which they differ."""
+        _require_pair(first, first, second)
         for bits in (first, second):
             _require_bits(bits)
         return responses(self.epsilon, int(np.count_nonzero(first != second)))

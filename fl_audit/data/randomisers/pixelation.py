@@ -7,32 +7,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats, Floats32
-from fl_audit.data.randomisers.common import record_axes, require_pair
+from fl_audit.data.randomisers.common import Randomiser, _require_pair, record_axes
 from fl_audit.data.records import Records
 from fl_audit.errors import require, require_number
 from fl_audit.privacy.events import LaplaceRelease, ReleaseEvent
 from fl_audit.privacy.gaussian import require_epsilon
 
-_FINEST_DIFFERENCE = 1e-6
-"""Differences of block means are rounded up to multiples of this, so that few distinct releases remain."""
-_ROUNDING = 1e-12
-"""Relative error up to which the largest difference counts as the last of the steps that it is divided into."""
+_FINEST_DIFFERENCE = 1e-6  # differences of block means are rounded up to multiples of it: few distinct releases remain
+_ROUNDING = (
+    1e-12  # relative error up to which the largest difference counts as the last of the steps it is divided into
+)
 
 
 @dataclass(frozen=True)
-class LaplacePixelation:
+class LaplacePixelation(Randomiser):
     """Coarse grey images with Laplace noise (Fan 2018, used in section 2.2 of Bernau et al. 2019).
 
     An image is cut into blocks of b x b pixels. The mean of each block gets Laplace noise, of scale
     255 m / (b^2 epsilon) in grey levels or m / (b^2 epsilon) for pixels in [0, 1] as here, is clipped to [0, 1], and
     stands for all pixels of its block. Images that differ in at most m pixels are told apart by at most epsilon.
 
-    Clipping costs an observer nothing: all values beyond one end of [0, 1] have the same log-odds.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
+    Clipping costs an observer nothing: all values beyond one end of [0, 1] have the same log-odds. Raises `InputError`
+    if a number is out of its range.
 
     Examples
     --------
@@ -41,8 +37,7 @@ class LaplacePixelation:
     """
 
     epsilon: float  # epsilon_i of m changed pixels, positive
-    # m, number of pixels in which neighbouring images may differ, from 1. The paper takes 250 of 250 x 250.
-    neighbourhood: int
+    neighbourhood: int  # m, pixels in which neighbouring images may differ, from 1; 250 of 250 x 250 in the paper
     block: int = 1  # b, side of a block in pixels, from 1 (no coarsening, as in the paper)
     kind: Literal["pixelation"] = "pixelation"
 
@@ -59,30 +54,20 @@ class LaplacePixelation:
 
     def require_records(self, records: Records) -> None:
         """Raise `InputError` if records are no grey images, have fewer pixels than m, or cannot be pixelated."""
-        shape = records.shape
+        shape, pixels = records.shape, int(np.prod(records.shape))
+        accepted = "grey images, (1, height, width)"
         is_grey = len(shape) == 3 and shape[0] == 1 and not records.graphs
-        require(
-            is_grey,
-            f"randomiser is '{self.kind}' and records have shape {shape}: accepted are grey images, (1, height, width)",
-        )
-        pixels = int(np.prod(shape))
-        require(
-            self.neighbourhood <= pixels,
-            f"pixelation-pixels is {self.neighbourhood}: accepted are 1 to {pixels}, those of an image",
-        )
-        self.require_images(records.features)
+        require(is_grey, f"randomiser is '{self.kind}' and records have shape {shape}: accepted are {accepted}")
+        accepted = f"1 to {pixels}, those of an image"
+        require(self.neighbourhood <= pixels, f"pixelation-pixels is {self.neighbourhood}: accepted are {accepted}")
+        self._require_images(records.features)
 
     def perturb(self, features: NDArray[np.floating], generator: np.random.Generator) -> Floats32:
-        """Return pixelated images of the same shape; `InputError` where `require_images` refuses them.
+        """Return pixelated images of the same shape, (images, 1, height, width) or (images, height, width).
 
-        Parameters
-        ----------
-        features
-            Grey images in [0, 1], shape (images, 1, height, width) or (images, height, width).
-        generator
-            Where one number a block is drawn from, image after image.
+        One number is drawn for each block, image after image. `InputError` where `_require_images` refuses them.
         """
-        self.require_images(features)
+        self._require_images(features)
         means = self._block_means(features)
         noisy = np.clip(means + generator.laplace(scale=self.scale, size=means.shape), 0.0, 1.0).astype(np.float32)
         return noisy.repeat(self.block, axis=-2).repeat(self.block, axis=-1)
@@ -91,23 +76,12 @@ class LaplacePixelation:
         """Return log p(observed | first) / p(observed | second), in nats, one number for each observed image.
 
         The sum over blocks of (|o - mean'| - |o - mean|) / scale, o the observed value. It holds as it stands where o
-        was clipped to 0 or 1: there both probabilities are tails of Laplace laws.
-
-        Parameters
-        ----------
-        observed
-            Pixelated images, shape (..., height, width).
-        first, second
-            The two images that they can come from, shape (1, height, width) or (height, width).
-
-        Raises
-        ------
-        InputError
-            If a pixel is outside [0, 1], shapes do not fit, or a side is no multiple of the block's.
+        was clipped to 0 or 1: there both probabilities are tails of Laplace laws. `InputError` if a pixel is outside
+        [0, 1], shapes do not fit, or a side is no multiple of the block's.
         """
-        require_pair(observed, first, second)
+        _require_pair(observed, first, second)
         for images in (observed, first, second):
-            self.require_images(images)
+            self._require_images(images)
         seen = observed[..., :: self.block, :: self.block].astype(np.float64)
         distances = np.abs(seen - self._block_means(second)) - np.abs(seen - self._block_means(first))
         return np.asarray(distances.sum(axis=record_axes(first)) / self.scale, dtype=np.float64)
@@ -138,20 +112,17 @@ class LaplacePixelation:
             width, so that the releases tell a little more than the images do. None rounds up to millionths of the range
             of a pixel. Equal differences are counted together in either case.
         """
-        require_pair(first, first, second)
+        _require_pair(first, first, second)
         for images in (first, second):
-            self.require_images(images)
-        differences = np.abs(self._block_means(first) - self._block_means(second))
-        width = (
-            _FINEST_DIFFERENCE
-            if most is None
-            else max(_FINEST_DIFFERENCE, float(differences.max()) / most * (1 + _ROUNDING))
-        )
+            self._require_images(images)
+        differences, width = np.abs(self._block_means(first) - self._block_means(second)), _FINEST_DIFFERENCE
+        if most is not None:
+            width = max(width, float(differences.max()) / most * (1 + _ROUNDING))
         steps, counts = np.unique(np.ceil(differences / width), return_counts=True)
         found = zip(steps.tolist(), counts.tolist(), strict=True)
         return tuple(LaplaceRelease(step * width, self.scale, count) for step, count in found if step > 0)
 
-    def require_images(self, images: NDArray[np.floating]) -> None:
+    def _require_images(self, images: NDArray[np.floating]) -> None:
         """Raise `InputError` if a pixel is outside [0, 1], there are colours, or a side is no multiple of a block's."""
         one_channel = images.ndim in (2, 3) or (images.ndim > 3 and images.shape[-3] == 1)
         require(
@@ -162,9 +133,8 @@ class LaplacePixelation:
             height % self.block == 0 and width % self.block == 0,
             f"images have {height}x{width} pixels: accepted are multiples of the block's side, {self.block}",
         )
-        low, high = float(images.min()), float(images.max())
-        wrong = high if low >= 0 else low
-        require(low >= 0 and high <= 1, f"a pixel is {wrong:g}: accepted are numbers from 0 to 1")
+        wrong = float(images.max() if images.min() >= 0 else images.min())
+        require(0 <= wrong <= 1, f"a pixel is {wrong:g}: accepted are numbers from 0 to 1")
 
     def _blocks(self, shape: tuple[int, ...]) -> int:
         return int(np.prod(shape)) // self.block**2
