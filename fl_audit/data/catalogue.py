@@ -21,8 +21,7 @@ from fl_audit.data.records import Source
 from fl_audit.errors import InputError, require
 from fl_audit.user_modules import import_function, require_unmoved, title_of_named
 
-OptionValue = str | int | tuple[str, ...]
-"""What an option may be: text, a number, or several texts."""
+OptionValue = str | int | tuple[str, ...]  # what an option may be: text, a number, or several texts
 _Loader = Callable[[Path | None, Mapping[str, Any]], Source]
 _Finder = Callable[[Path | None], object]
 
@@ -92,8 +91,7 @@ def _images(directory: Path | None, given: Mapping[str, Any]) -> Source:
 
 _TABLE_OPTIONS = ("owner", "drop", "missing", "max-levels", "ignore-case", "unique")
 _IMAGE_OPTIONS = ("image-size", "grey")
-PREFIX = "hf:"
-"""How the name of a data set of the hub begins."""
+PREFIX = "hf:"  # how the name of a data set of the hub begins
 _HUB_NAME = f"{PREFIX}OWNER/NAME"
 _HUB_DESCRIPTION = (
     "a data set of the Hugging Face hub, or a directory in its formats: label and, if need be, subset, split, "
@@ -171,10 +169,8 @@ def _own_entry(name: str) -> _Entry:
         place = (directory,) if len(taken) > len(settings) else ()
         bound = {settings[one].name: _of_type(name, one, value, hints) for one, value in given.items()}
         found = loader(*place, **bound)
-        require(
-            isinstance(found, Source),
-            f"data loader {name!r} returned a {type(found).__name__}: accepted is a fl_audit.data.records.Source",
-        )
+        accepted = "accepted is a fl_audit.data.records.Source"
+        require(isinstance(found, Source), f"data loader {name!r} returned a {type(found).__name__}: {accepted}")
         source: Source = replace(found, name=name)
         return source
 
@@ -193,9 +189,8 @@ def _of_type(loader: str, option: str, value: OptionValue, hints: Mapping[str, A
     except PydanticUserError:  # a type that no setting can have
         return value
     except ValidationError as error:
-        raise InputError(
-            f"{option} is {value!r} in [data]: accepted by data loader {loader!r} is {formatannotation(hint)}"
-        ) from error
+        accepted = f"accepted by data loader {loader!r} is {formatannotation(hint)}"
+        raise InputError(f"{option} is {value!r} in [data]: {accepted}") from error
 
 
 def available() -> list[Available]:
@@ -290,10 +285,8 @@ def _checked_options(spec: DataSpec, entry: _Entry) -> Mapping[str, OptionValue]
         require(name in names, f"data set {spec.name} takes no {name} in [data]: {_accepted(name, names)}")
     options = dict(spec.options)
     for name in entry.required:
-        require(
-            options.get(name) not in (None, ""),
-            f"data set {spec.name} needs {name} in [data]: it takes {', '.join(names)}",
-        )
+        takes = f"it takes {', '.join(names)}"
+        require(options.get(name) not in (None, ""), f"data set {spec.name} needs {name} in [data]: {takes}")
     return options
 
 

@@ -98,10 +98,8 @@ def build_records(
 
     Parameters
     ----------
-    features, labels, classes, owners
-        As `Records` takes them.
-    path
-        File that they come from.
+    features, labels, classes, owners, path
+        As `Records` takes them, and the file that they come from.
 
     Raises
     ------
@@ -121,11 +119,9 @@ def _check_whole(labels: NDArray[np.generic], path: Path) -> None:
         raise InputError(f"{path}: labels have type {labels.dtype}: accepted are whole numbers or text")
     # A column of measurements would otherwise silently become one class for every distinct value.
     values = labels.astype(np.float64)
-    wrong = ~np.isfinite(values) | (values != np.floor(values))
-    if wrong.any():
-        raise InputError(
-            f"{path}: a label is {values[wrong][0]:g}: accepted are whole numbers or text that name a class"
-        )
+    wrong = values[~np.isfinite(values) | (values != np.floor(values))]
+    if wrong.size:
+        raise InputError(f"{path}: a label is {wrong[0]:g}: accepted are whole numbers or text that name a class")
 
 
 _MOST_VALUES = 100  # a column with more values is a measurement; each value costs a query a record and a model
