@@ -19,7 +19,7 @@ part every time, to which releases of pure epsilon add theirs.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 
 import numpy as np
 
@@ -35,14 +35,11 @@ from fl_audit.privacy.scores import Sensitivities, gaussian_log_odds_bound
 
 MISPLACED_MASS = 1e-12
 """theta: mass that truncation, rounding of the transforms and the tail of Hoeffding's inequality may hold."""
-
 _MASS_PER_RELEASE = 2e-15
 FINE, COARSE, FINEST = 200, 40, 800
 """Grid points per standard deviation of one release's loss: for answers, for the first steps of a search, and for
 quantiles of laws that are cheap."""
-
 _SLACK_SHARE = 1e-3  # share of a probability that is left to sums of losses beyond the slack
-
 _LARGEST_LOSS = 1e20
 _STAGED = 1000
 _LARGEST_GRID = 2**22
@@ -172,17 +169,14 @@ class LossCurves:
         return best
 
 
-def _interval(laws: Sequence[tuple[LossLaw, int]], points: int) -> float:
+def _interval(laws: Sequence[tuple[LossLaw, int]], points: int, count: int, longest: float) -> float:
     """Return h: `points` to the standard deviation of one loss, fewer where the grid would grow too long."""
-    count = sum(times for _, times in laws)
     deviation = math.sqrt(sum(times * law.deviation**2 for law, times in laws))
-    longest = max(law.highest - law.lowest for law, _ in laws)
     wanted = deviation / (points * math.sqrt(count))
     if points >= FINE:
         wanted = min(wanted, _WIDEST_INTERVAL)
-    interval = max(wanted, 20 * deviation / _LARGEST_GRID)
-    interval = max(interval, longest / _LARGEST_STEP_GRID)
-    pure = [law.highest for law, _ in laws if law.is_pure]
+    interval = max(wanted, 20 * deviation / _LARGEST_GRID, longest / _LARGEST_STEP_GRID)
+    pure = [law.span[1] for law, _ in laws if law.is_pure]
     if len(pure) == len(laws) and len(set(pure)) == 1:
         return pure[0] / max(1, math.ceil(pure[0] / interval)) * (1 + 1e-13)
     return interval
@@ -194,10 +188,8 @@ def _self_compose(law: LossGrid, count: int) -> LossGrid:
     Many are composed in two stages: the bounds of the transform follow from Chernoff's inequality at
     exponents down to one over the length of the grid, which are far from the best for a short grid and many releases.
     """
-    if count == 1:
-        return law
     if count < _STAGED:
-        return law.times(count)
+        return law if count == 1 else law.times(count)
     stage = math.isqrt(count)
     composed = law.times(stage).times(count // stage)
     rest = count % stage
@@ -251,13 +243,10 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
         Grid points per standard deviation of one release's loss.
     """
     laws = _loss_laws(events, adjacency)
-    longest = max(law.highest - law.lowest for law, _ in laws)
-    require(
-        longest < _LARGEST_LOSS,
-        f"the noise is so weak that losses reach {longest:.3g}: accepted by pld are losses up to {_LARGEST_LOSS:g}",
-    )
-    interval = _interval(laws, points)
-    count = sum(times for _, times in laws)
+    longest, count = max(high - low for low, high in (law.span for law, _ in laws)), sum(times for _, times in laws)
+    accepted = f"accepted by pld are losses up to {_LARGEST_LOSS:g}"
+    require(longest < _LARGEST_LOSS, f"the noise is so weak that losses reach {longest:.3g}: {accepted}")
+    interval = _interval(laws, points, count, longest)
     directions = (False,) if all(law.symmetric for law, _ in laws) else (False, True)
     misplaced = _MASS_PER_RELEASE * count + (MISPLACED_MASS if count > 1 else 0.0)
     curves = []
@@ -265,8 +254,7 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
         with np.errstate(over="ignore"):  # Chernoff bounds that overflow are not the ones that are used
             each = [_self_compose(law.masses(interval, reverse), times) for law, times in laws]
         curves.append(_curve(reduce(LossGrid.plus, each), interval, misplaced))
-    spread = _spread(count, interval, MISPLACED_MASS)
-    error = min(count * interval, count * interval**2 / 8 + spread)
+    error = min(count * interval, count * interval**2 / 8 + _spread(count, interval, MISPLACED_MASS))
     return LossCurves(tuple(curves), interval, error, count, events, adjacency)
 
 
@@ -281,11 +269,8 @@ def _log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, prob
     Of the Renyi divergences Mironov's conversion (2017, proposition 3) is taken: by Markov's inequality for
     e^((alpha - 1) L) it bounds the tail of the log-odds L itself.
     """
-
-    def unsampled(probability: float, mu: float) -> float:
-        return gaussian_log_odds_bound(mu, probability, Sensitivities.ADAPTIVE)
-
-    return _tail_bound(events, adjacency, probability, Accountant.RDP_CLASSIC, unsampled)
+    unsampled = partial(gaussian_log_odds_bound, sensitivities=Sensitivities.ADAPTIVE)
+    return _tail_bound(events, adjacency, probability, Accountant.RDP_CLASSIC, lambda delta, mu: unsampled(mu, delta))
 
 
 def _tail_bound(

@@ -18,7 +18,6 @@ D and D' exchanged. How far the tail of L reaches depends on who chooses the sen
 """
 
 import math
-from typing import assert_never
 
 from scipy.special import bdtrc, erf, erfinv, expit, log_ndtr, logit, ndtri, ndtri_exp
 
@@ -99,7 +98,7 @@ def rho_beta_rdp(divergence: float, order: float, delta: float, prior: float = 0
         The composed delta (the product of the rounds' delta_i in the paper), and the belief in D before anything is
         seen; both above 0 and below 1.
     """
-    _require_order(order)
+    require_number("order is", order, "finite numbers above 1")
     require_delta(delta)
     return rho_beta(divergence - math.log(delta) / (order - 1), prior)
 
@@ -115,13 +114,9 @@ def rho_alpha_rdp(divergence: float, order: float) -> float:
     divergence, order
         As for `rho_beta_rdp`.
     """
-    _require_order(order)
+    require_number("order is", order, "finite numbers above 1")
     require_epsilon(divergence)
     return gaussian_advantage(math.sqrt(2 * divergence / order))
-
-
-def _require_order(order: float) -> None:
-    require_number("order is", order, "finite numbers above 1")
 
 
 def _classic_scale(delta: float) -> float:
@@ -221,9 +216,8 @@ def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: Sensitivitie
     """Return the log-odds of the true data set that the insider passes with probability at most delta.
 
     FIXED: mu^2/2 + mu Phi^-1(1 - delta), which is passed with probability exactly delta. ADAPTIVE:
-    ln(delta / Phi(-(mu + Phi^-1(1 - delta)))), from the trade-off (see the module), at least as large.
-
-    In nats; the prior log-odds are not included.
+    ln(delta / Phi(-(mu + Phi^-1(1 - delta)))), from the trade-off (see the module), at least as large. In nats; the
+    prior log-odds are not included.
 
     Parameters
     ----------
@@ -241,13 +235,9 @@ def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: Sensitivitie
     require_mu(mu)
     require_delta(delta)
     quantile = -float(ndtri(delta))
-    match sensitivities:
-        case Sensitivities.FIXED:
-            return mu * mu / 2 + mu * quantile
-        case Sensitivities.ADAPTIVE:
-            return max(0.0, math.log(delta) - float(log_ndtr(-(mu + quantile))))
-        case _:
-            assert_never(sensitivities)
+    if sensitivities is Sensitivities.FIXED:
+        return mu * mu / 2 + mu * quantile
+    return max(0.0, math.log(delta) - float(log_ndtr(-(mu + quantile))))
 
 
 def gaussian_belief_bound(mu: float, delta: float, sensitivities: Sensitivities, prior: float = 0.5) -> float:
@@ -257,10 +247,8 @@ def gaussian_belief_bound(mu: float, delta: float, sensitivities: Sensitivities,
 
     Parameters
     ----------
-    mu, delta, sensitivities
-        As for `gaussian_log_odds_bound`.
-    prior
-        Belief in the true data set before anything is seen, above 0 and below 1.
+    mu, delta, sensitivities, prior
+        As for `gaussian_log_odds_bound`, and the belief in the true data set before anything is seen, above 0, below 1.
     """
     require_prior(prior)
     return float(expit(logit(prior) + gaussian_log_odds_bound(mu, delta, sensitivities)))
@@ -275,10 +263,8 @@ def mu_from_belief(belief: float, delta: float, sensitivities: Sensitivities, pr
 
     Parameters
     ----------
-    belief
-        Above the prior and below 1; it is passed with probability at most delta.
-    delta, sensitivities, prior
-        As for `gaussian_belief_bound`.
+    belief, delta, sensitivities, prior
+        The belief, above the prior and below 1, and what bounds it, as for `gaussian_belief_bound`.
 
     Examples
     --------
@@ -290,11 +276,7 @@ def mu_from_belief(belief: float, delta: float, sensitivities: Sensitivities, pr
     require_delta(delta)
     log_odds = epsilon_from_belief(belief, prior)
     quantile = -float(ndtri(delta))
-    match sensitivities:
-        case Sensitivities.FIXED:
-            root = math.hypot(quantile, math.sqrt(2 * log_odds))
-            return 2 * log_odds / (quantile + root) if quantile > 0 else root - quantile
-        case Sensitivities.ADAPTIVE:
-            return -float(ndtri_exp(math.log(delta) - log_odds)) - quantile
-        case _:
-            assert_never(sensitivities)
+    if sensitivities is Sensitivities.ADAPTIVE:
+        return -float(ndtri_exp(math.log(delta) - log_odds)) - quantile
+    root = math.hypot(quantile, math.sqrt(2 * log_odds))
+    return 2 * log_odds / (quantile + root) if quantile > 0 else root - quantile
