@@ -21,7 +21,8 @@ from fl_audit.data.records import Source
 from fl_audit.errors import InputError, require
 from fl_audit.user_modules import import_function, require_unmoved, title_of_named
 
-OptionValue = str | int | tuple[str, ...]  # what an option may be: text, a number, or several texts
+OptionValue = str | int | tuple[str, ...]
+"""What an option may be: text, a number, or several texts."""
 _Loader = Callable[[Path | None, Mapping[str, Any]], Source]
 _Finder = Callable[[Path | None], object]
 
@@ -91,7 +92,8 @@ def _images(directory: Path | None, given: Mapping[str, Any]) -> Source:
 
 _TABLE_OPTIONS = ("owner", "drop", "missing", "max-levels", "ignore-case", "unique")
 _IMAGE_OPTIONS = ("image-size", "grey")
-PREFIX = "hf:"  # how the name of a data set of the hub begins
+PREFIX = "hf:"
+"""How the name of a data set of the hub begins."""
 _HUB_NAME = f"{PREFIX}OWNER/NAME"
 _HUB_DESCRIPTION = (
     "a data set of the Hugging Face hub, or a directory in its formats: label and, if need be, subset, split, "

@@ -15,7 +15,8 @@ from fl_audit.data.records import Records, Source
 from fl_audit.errors import InputError, require, require_number
 from fl_audit.randomness import Purpose, generator
 
-Parameter = float | int | str | bool  # value of one partitioner parameter
+Parameter = float | int | str | bool
+"""Value of one partitioner parameter."""
 _DEFAULTS: Mapping[PartitionScheme, Mapping[str, Parameter | type[int]]] = {
     PartitionScheme.DIRICHLET: {"alpha": 0.5, "min_partition_size": 1, "self_balancing": False},
     PartitionScheme.PATHOLOGICAL: {"num_classes_per_partition": 2, "class_assignment_mode": "first-deterministic"},

@@ -65,25 +65,20 @@ def _require_private_training(
         "strategy is 'dp-sgd-clients' without a promise, and its clients train by DP-SGD, which clips and adds "
         "noise: accepted without a promise are 'dp-fedsgd' and 'dp-fedavg'",
     )
-    require(
-        is_inside,
-        f"noise is '{noise.kind}' with strategy 'dp-sgd-clients', whose clients have added theirs in every step of "
-        "their training: accepted with it is 'inside-training'",
-    )
-    require(
-        isinstance(clipping, FixedClipping),
-        f"clipping is '{clipping.kind}' with strategy 'dp-sgd-clients', whose clients clip the gradients of "
-        "records in every step, all at one norm: accepted with it is 'fixed'",
-    )
+    private = "with strategy 'dp-sgd-clients'"
+    inside = "whose clients have added theirs in every step of their training: accepted with it is 'inside-training'"
+    require(is_inside, f"noise is '{noise.kind}' {private}, {inside}")
+    fixed = "whose clients clip the gradients of records in every step, all at one norm: accepted with it is 'fixed'"
+    require(isinstance(clipping, FixedClipping), f"clipping is '{clipping.kind}' {private}, {fixed}")
     require(
         adjacency.relation is Relation.ADD_REMOVE,
-        f"adjacency is '{adjacency}' with strategy 'dp-sgd-clients', and the accountant of Opacus, which every "
-        "client keeps, accounts for records that come or go: accepted with it is 'add-remove-record'",
+        f"adjacency is '{adjacency}' {private}, and the accountant of Opacus, which every client keeps, accounts for "
+        "records that come or go: accepted with it is 'add-remove-record'",
     )
     require(
         isinstance(participation, Everybody),
-        "not everybody takes part in every round with strategy 'dp-sgd-clients', whose promise is composed over "
-        "the steps of a client that trains in all rounds: accepted with it is that everybody takes part",
+        f"not everybody takes part in every round {private}, whose promise is composed over the steps of a client that "
+        "trains in all rounds: accepted with it is that everybody takes part",
     )
 
 

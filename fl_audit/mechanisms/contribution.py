@@ -60,10 +60,8 @@ class PrivateTraining:
     unit: ClassVar[Unit] = Unit.RECORD
 
     def __post_init__(self) -> None:
-        accepted = len(self.shards) > 0 and min(self.shards) >= 1
-        require(
-            accepted, f"shards have {list(self.shards)} records: accepted are one shard or more, of 1 record or more"
-        )
+        accepted = "accepted are one shard or more, of 1 record or more"
+        require(min(self.shards, default=0) >= 1, f"shards have {list(self.shards)} records: {accepted}")
 
 
 Contribution = RecordGradients | LocalTraining | PrivateTraining

@@ -98,13 +98,7 @@ class CorrelatedGaussian:
     @property
     def rounds_needed(self) -> int:
         """How many rounds, the newest one included, the noise of the newest release is made of."""
-        match self.matrix:
-            case StrategyKind.BANDED:
-                return self.bands
-            case StrategyKind.TREE:
-                return self.rounds
-            case _:
-                assert_never(self.matrix)
+        return self.bands if self.matrix is StrategyKind.BANDED else self.rounds
 
 
 @dataclass(frozen=True)
@@ -185,10 +179,8 @@ def noise_share(seed: int, worlds: Sequence[int], server_round: int, size: int) 
 
     Parameters
     ----------
-    seed
-        The client's own secret seed.
-    worlds, server_round, size
-        Numbers of the worlds; the round; number of parameters.
+    seed, worlds, server_round, size
+        The client's own secret seed; numbers of the worlds; the round; and number of parameters.
     """
     draws = np.empty((len(worlds), size), dtype=np.float32)
     for row, world in enumerate(worlds):
@@ -202,9 +194,8 @@ def add_noise(total: Tensor, standard_normals: Tensor, sigma: Floats) -> Tensor:
 
     Parameters
     ----------
-    total, standard_normals
-        Float32 sums (worlds, parameters), which are written over, and draws of the same shape.
-    sigma
-        Standard deviation of each world (worlds,).
+    total, standard_normals, sigma
+        Float32 sums (worlds, parameters), which are written over; draws of the same shape; and the standard deviation
+        of each world (worlds,).
     """
     return total.addcmul_(standard_normals, torch.from_numpy(sigma).float().unsqueeze(1))

@@ -40,11 +40,8 @@ class Standpoint:
     def __post_init__(self) -> None:
         require(self.colluders >= 0, f"colluders is {self.colluders}: accepted are 0 and more")
         alone = self.place is Place.CLIENT or self.colluders == 0
-        require(
-            alone,
-            f"colluders is {self.colluders} and place is 'server', which learns nothing from other clients' "
-            "noise: accepted is 0",
-        )
+        server = "place is 'server', which learns nothing from other clients' noise: accepted is 0"
+        require(alone, f"colluders is {self.colluders} and {server}")
 
     @property
     def sees_participation(self) -> bool:

@@ -39,7 +39,6 @@ from fl_audit.search import smallest_root
 
 _BY_RENYI = (Accountant.RDP_CLASSIC, Accountant.RDP)
 _PLD_TOLERANCE = 1e-5  # relative width to which a noise multiplier is searched under `pld` where units are sampled
-
 SMALLEST_SAMPLED_NOISE = 0.01
 """Smallest noise multiplier that is offered where units are sampled: sampling alone may keep a promise, so that even
 less noise would do."""
@@ -72,9 +71,8 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
     >>> round(noise_multiplier_for(BeliefTarget(0.9), claim), 3)
     9.952
     """
-    require(
-        claim.noise_multiplier is not None, "the claim has no Gaussian noise: accepted is at least one event with it"
-    )
+    has_noise = claim.noise_multiplier is not None
+    require(has_noise, "the claim has no Gaussian noise: accepted is at least one event with it")
     match target:
         case NoiseMultiplierTarget(noise_multiplier):
             return noise_multiplier
@@ -147,12 +145,11 @@ def _for_epsilon(epsilon: float, claim: Claim) -> float:
     if claim.accountant is Accountant.PLD:
         return _by_curves(lambda curves: curves.epsilon(claim.delta) / epsilon - 1, claim, start)
     mu_of_epsilon(claim.accountant, epsilon, claim.delta)  # refuses an epsilon that is reported without any release
-    return smallest_root(
-        lambda z: account(claim.with_noise(z).profile, claim.accountant, claim.delta) / epsilon - 1,
-        start,
-        1e-8,
-        SMALLEST_SAMPLED_NOISE,
-    )
+
+    def gap(z: float) -> float:
+        return account(claim.with_noise(z).profile, claim.accountant, claim.delta) / epsilon - 1
+
+    return smallest_root(gap, start, 1e-8, SMALLEST_SAMPLED_NOISE)
 
 
 def _for_belief(belief: float, claim: Claim) -> float:
@@ -169,10 +166,9 @@ def _for_belief(belief: float, claim: Claim) -> float:
             )
         case Accountant.GDP | Accountant.PLD:
             _require_accountable(claim.profile, claim.accountant)
-            mu = mu_from_belief(belief, claim.delta, claim.sensitivities, claim.prior)
-            return _for_mu(
-                mu, claim, lambda curves: curves._log_odds_at(claim.delta, claim.sensitivities) / log_odds - 1
-            )
+            delta, kind = claim.delta, claim.sensitivities
+            mu = mu_from_belief(belief, delta, kind, claim.prior)
+            return _for_mu(mu, claim, lambda curves: curves._log_odds_at(delta, kind) / log_odds - 1)
         case _:
             assert_never(claim.accountant)
 
@@ -205,11 +201,8 @@ def _require_above_floor(
 ) -> None:
     """Refuse a target under what the accountant reports without any release, in the terms that the user chose."""
     floor = epsilon_of_mu(claim.accountant, 0.0, claim.delta)
-    require(
-        epsilon > floor,
-        f"{name} is {target:.6g}: accepted by {claim.accountant} at delta {claim.delta} are numbers above "
-        f"{target_at(floor):.6g}, which it reports even where nothing is released",
-    )
+    accepted = f"accepted by {claim.accountant} at delta {claim.delta} are numbers above {target_at(floor):.6g}"
+    require(epsilon > floor, f"{name} is {target:.6g}: {accepted}, which it reports even where nothing is released")
 
 
 def _start(claim: Claim, mu: float) -> float:

@@ -133,10 +133,8 @@ def gaussian_rounds(
 
     Parameters
     ----------
-    noise_multiplier
-        z, noise standard deviation over the sensitivity of the sum, positive.
-    rounds
-        k, at least 1.
+    noise_multiplier, rounds
+        z, noise standard deviation over the sensitivity of the sum, positive; and k, at least 1.
     sampling_rate, seen
         Probability with which a unit takes part in a round, above 0 and up to 1, which is no sampling; and whether the
         insider sees in which rounds the differing unit takes part.

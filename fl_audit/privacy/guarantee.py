@@ -38,7 +38,7 @@ class Guarantee:
         Belief in the true data set that is passed with probability at most delta, under the sensitivities of the claim.
         `rdp-classic`: `rho_beta` of epsilon, which holds for adaptive sensitivities. `rdp`: the same, through the
         classic conversion of its Renyi divergences, since its own conversion bounds no belief. `gdp` and `pld`: the
-        bound of `beliefs.gaussian_belief_bound`, or the same bound from the privacy loss distribution.
+        bound of `scores.gaussian_belief_bound`, or the same bound from the privacy loss distribution.
     belief_bound_fixed
         The belief bound that `gdp` and `pld` give where the sensitivities are fixed, which is smaller: the quantile of
         the law of the log-odds. Equal to `belief_bound` for the other accountants, which know no such law.
@@ -136,9 +136,8 @@ class Guarantee:
             "advantage at most": self.advantage_bound_exact,
         }
         rows = [(name, f"{value:.4g}") for name, value in numbers.items() if value is not None]
-        return html_table(
-            rows, f"Promise: {self.adjacency}, by {self.accountant}", [self.remark] if self.remark else []
-        )
+        remarks = [self.remark] if self.remark else []
+        return html_table(rows, f"Promise: {self.adjacency}, by {self.accountant}", remarks)
 
 
 def guarantee(claim: Claim) -> Guarantee:
@@ -237,15 +236,9 @@ def membership_bounds(promise: Guarantee) -> MembershipBounds:
         (1 + e^epsilon) delta)-DP and Gaussian parameter 2 mu by group privacy (Dong, Roth & Su 2022), and at most twice
         the total variation.
     """
-    match promise.adjacency.relation:
-        case Relation.REPLACE:
-            epsilon, delta, exact = promise.epsilon, promise.delta, promise.advantage_bound_exact
-        case Relation.ADD_REMOVE:
-            epsilon = 2 * promise.epsilon
-            delta = promise.delta * (2 + yeom_bound(promise.epsilon))
-            gaussian = gaussian_advantage(2 * promise.mu) if math.isfinite(promise.mu) else 1.0
-            exact = min(gaussian, 2 * promise.advantage_bound_exact)
-        case _:
-            assert_never(promise.adjacency.relation)
+    epsilon, delta, exact = promise.epsilon, promise.delta, promise.advantage_bound_exact
+    if promise.adjacency.relation is Relation.ADD_REMOVE:
+        epsilon, delta = 2 * epsilon, delta * (2 + yeom_bound(epsilon))
+        exact = min(gaussian_advantage(2 * promise.mu) if math.isfinite(promise.mu) else 1.0, 2 * exact)
     tradeoff = _tradeoff_advantage_bound(epsilon, delta) if delta < 1 else 1.0
     return MembershipBounds(yeom_bound(epsilon), tradeoff, exact)

@@ -46,14 +46,10 @@ def against_its_absence(claim: Claim) -> Claim:
         f"sensitivities are {claim.sensitivities}: accepted for reconstruction is adaptive, noise that is scaled to "
         "the longest contribution of anybody",
     )
-    match claim.adjacency.relation:
-        case Relation.ADD_REMOVE:
-            return claim
-        case Relation.REPLACE:
-            events = tuple(_at_half_the_distance(event) for event in claim.events)
-            return replace(claim, events=events, adjacency=_LEFT_OUT[claim.adjacency])
-        case _:
-            assert_never(claim.adjacency.relation)
+    if claim.adjacency.relation is Relation.ADD_REMOVE:
+        return claim
+    events = tuple(_at_half_the_distance(event) for event in claim.events)
+    return replace(claim, events=events, adjacency=_LEFT_OUT[claim.adjacency])
 
 
 def _at_half_the_distance(event: ReleaseEvent) -> ReleaseEvent:
