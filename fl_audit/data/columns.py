@@ -95,11 +95,9 @@ def _encode_column(
 
 def _check_width(width: int, records: int, name: str, file: str) -> None:
     """Refuse more features than can be held, before they are made."""
-    require(
-        width * records <= LARGEST_TABLE,
-        f"{file}: the columns up to {name} become {width:,} features of {records:,} records, more than "
-        f"{LARGEST_TABLE:,} numbers: leave out columns with drop in [data], or lower max-levels",
-    )
+    become = f"{width:,} features of {records:,} records, more than {LARGEST_TABLE:,} numbers"
+    remedy = "leave out columns with drop in [data], or lower max-levels"
+    require(width * records <= LARGEST_TABLE, f"{file}: the columns up to {name} become {become}: {remedy}")
 
 
 def column_lines(columns: Sequence[ColumnUse], most: int = 20) -> list[str]:
@@ -138,11 +136,9 @@ def _check_classes(values: NDArray[np.generic], what: str, max_classes: int | No
     many = records >= ENOUGH_TO_TELL and 2 * classes > records
     more = Remedy("max-levels", classes)
     remedy = "" if max_classes is None or many else f", or {more} if these are classes"
-    require(
-        not many and classes <= (max_classes or classes),
-        f"{what} has {classes} different values in {records} records, which looks like a quantity to predict: accepted "
-        f"are labels that name a class, so put the values into groups{remedy}",
-    )
+    found = f"{classes} different values in {records} records, which looks like a quantity to predict"
+    accepted = f"accepted are labels that name a class, so put the values into groups{remedy}"
+    require(not many and classes <= (max_classes or classes), f"{what} has {found}: {accepted}")
 
 
 def _drop_remedy(name: str) -> Remedy:
@@ -167,19 +163,14 @@ def _numbers(column: "pd.Series[Any]", name: str, origin: Origin, decimal: str) 
         return plain.to_numpy(dtype=np.float64), note
     odd = int(np.argmin(written))
     cell, drop = origin._cell(odd, name, _short(text.iloc[odd])), _drop_remedy(name)
-    require(
-        not otherwise.all(),
-        f"{cell}, and the decimals of the other columns have the mark {decimal!r}: accepted is one mark throughout, or "
-        f"{drop} to leave the column out",
-        drop,
-    )
+    others = f"the decimals of the other columns have the mark {decimal!r}"
+    accepted = f"accepted is one mark throughout, or {drop} to leave the column out"
+    require(not otherwise.all(), f"{cell}, and {others}: {accepted}", drop)
     # Mostly numbers and a few words is a spoilt measurement, and one level for each number would hide that.
     if written.mean() > _SHARE_OF_NUMBERS:
         missing = Remedy("missing", (text.iloc[odd],))
-        message = (
-            f"{cell}, where most cells are numbers: accepted are numbers throughout; {missing} leaves out the records "
-            f"where a value is missing, {drop} the column"
-        )
+        leaves = f"{missing} leaves out the records where a value is missing, {drop} the column"
+        message = f"{cell}, where most cells are numbers: accepted are numbers throughout; {leaves}"
         raise InputError(message, (missing,), (drop,))
     return None, ""
 
@@ -229,18 +220,13 @@ def _levels(text: "pd.Series[Any]", name: str, file: str, max_levels: int, befor
     values, drop = text.to_numpy(dtype=np.str_), _drop_remedy(name)
     levels, codes = np.unique(values, return_inverse=True)
     first = str(values[0])
-    require(
-        not all(_DATE.fullmatch(level) for level in levels.tolist()),
-        f"{file}: column {name} holds dates, such as {first!r}: accepted are numbers, words and dates such as "
-        f"2024-03-31 and 31.3.2024, so write the dates like that, or leave the column out with {drop}",
-        drop,
-    )
-    require(
-        len(values) < ENOUGH_TO_TELL or len(levels) < len(values),
-        f"{file}: column {name} has another text in every record, such as {_short(first)}: it is an identifier or free "
-        f"text, from which nothing can be learned: leave it out with {drop}",
-        drop,
-    )
+    are_dates = all(_DATE.fullmatch(level) for level in levels.tolist())
+    accepted = "accepted are numbers, words and dates such as 2024-03-31 and 31.3.2024, so write the dates like that"
+    dates = f"{file}: column {name} holds dates, such as {first!r}"
+    require(not are_dates, f"{dates}: {accepted}, or leave the column out with {drop}", drop)
+    own = f"{file}: column {name} has another text in every record, such as {_short(first)}"
+    useless = f"it is an identifier or free text, from which nothing can be learned: leave it out with {drop}"
+    require(len(values) < ENOUGH_TO_TELL or len(levels) < len(values), f"{own}: {useless}", drop)
     if len(levels) > max_levels:
         more = Remedy("max-levels", len(levels))
         found = f"{len(levels):,} different texts, such as {_short(first)}, and max-levels is {max_levels}"

@@ -246,12 +246,9 @@ def _complete_records(frame: pd.DataFrame, path: Path, settings: TableSettings) 
         text = f"{path}: {what} lacks a value in some column: {drop} leaves out the columns that lack most"
         raise InputError(f"{text}, {without} such classes" if gone[0] else text, (drop,), (without,))
     require(bool(kept.any()), f"{path} has no label in any record: accepted are labels")
+    of_class = "{:,} of the {:,} records of class {!r} in {} lack a value and are left out; {} would keep more"
     halved = [
-        Caution(
-            f"{total - few:,} of the {total:,} records of class {name!r} in {path.name} lack a value and are left out; "
-            f"{drop} would keep more",
-            (drop,),
-        )
+        Caution(of_class.format(total - few, total, name, path.name, drop), (drop,))
         for name, few, total in zip(names.tolist(), left.tolist(), totals.tolist(), strict=True)
         if name and few < _LEAST_KEPT * total
     ]

@@ -104,11 +104,9 @@ def _frame(data: "Dataset") -> pd.DataFrame:
 
 def _rows_of_numbers(column: "pd.Series[Any]", name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     lengths = {len(row) for row in column}
-    require(
-        len(lengths) == 1 and max(lengths) <= _LONGEST_SEQUENCE,
-        f"column {name} holds lists of {min(lengths):,} to {max(lengths):,} values: accepted are lists of one length "
-        f"up to {_LONGEST_SEQUENCE:,}; drop in [data] leaves out the column",
-    )
+    lists = f"column {name} holds lists of {min(lengths):,} to {max(lengths):,} values"
+    accepted = f"accepted are lists of one length up to {_LONGEST_SEQUENCE:,}; drop in [data] leaves out the column"
+    require(len(lengths) == 1 and max(lengths) <= _LONGEST_SEQUENCE, f"{lists}: {accepted}")
     try:
         return np.stack([np.asarray(row, dtype=np.float64).reshape(-1) for row in column])
     except (TypeError, ValueError):

@@ -47,11 +47,9 @@ def _image_features(pictures: Iterable[tuple[str, "Image"]], settings: ImageSett
     for name, picture in pictures:
         kept.append(_pixels(picture, settings))
         first = first or name
-        require(
-            kept[-1].shape[1:] == kept[0].shape[1:],
-            f"{name} has {_size(kept[-1])} pixels and {first} {_size(kept[0])}: accepted are pictures of one size, "
-            "or image-size in [data], to which all are scaled",
-        )
+        sizes = f"{name} has {_size(kept[-1])} pixels and {first} {_size(kept[0])}"
+        accepted = "accepted are pictures of one size, or image-size in [data], to which all are scaled"
+        require(kept[-1].shape[1:] == kept[0].shape[1:], f"{sizes}: {accepted}")
     require(len(kept) > 0, "there is no picture: at least 1 is needed")
     channels = max(len(each) for each in kept)
     # A grey picture among coloured ones is the same grey in every channel.

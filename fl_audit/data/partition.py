@@ -219,11 +219,9 @@ def _check_parts(parts: tuple[Integers, ...], records: int, scheme: PartitionSch
         accepted = "accepted are settings that give every client at least 1, try fewer clients"
         require(len(part) > 0, f"partition {scheme} leaves client {client} without a record: {accepted}")
     counts = np.bincount(np.concatenate(parts), minlength=records)
-    require(
-        bool((counts == 1).all()),
-        f"partition {scheme} drops {int((counts == 0).sum())} of {records} records: accepted are settings that "
-        "give every record to one client, try more classes or shards a client",
-    )
+    accepted = "accepted are settings that give every record to one client, try more classes or shards a client"
+    dropped = f"partition {scheme} drops {int((counts == 0).sum())} of {records} records"
+    require(bool((counts == 1).all()), f"{dropped}: {accepted}")
 
 
 FEWEST_POPULATION = 2  # with fewer records outside D and D' the test records are the population sample

@@ -76,11 +76,9 @@ def read_table_text(path: Path, encoding: str | None = None, separator: str | No
     except LookupError:
         raise InputError(f"encoding is {encoding!r}: accepted are those of Python, such as 'cp1252'") from None
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path} has byte {error.object[error.start]:#x} at {error.start}, which {encoding} does not have: "
-            f"accepted is text, and {_NAMED}, or another name, says how it is written",
-            choices=(_NAMED,),
-        ) from error
+        wrong = f"byte {error.object[error.start]:#x} at {error.start}, which {encoding} does not have"
+        accepted = f"accepted is text, and {_NAMED}, or another name, says how it is written"
+        raise InputError(f"{path} has {wrong}: {accepted}", choices=(_NAMED,)) from error
     own = _SEPARATOR_LINE.match(text)
     text = text[own.end() :] if own else text
     return TableText(path, text, encoding, separator or (own[1] if own else _separator(text)))
@@ -99,11 +97,8 @@ def _encoding(content: bytes, path: Path) -> str:
 
     found = from_bytes(content[:_BYTES_LOOKED_AT], cp_isolation=list(_ENCODINGS)).best()
     if found is None:
-        raise InputError(
-            f"{path} is no text in an encoding that is known: accepted is a CSV file; {_NAMED}, or another name, says "
-            "how it is written",
-            choices=(_NAMED,),
-        )
+        accepted = f"accepted is a CSV file; {_NAMED}, or another name, says how it is written"
+        raise InputError(f"{path} is no text in an encoding that is known: {accepted}", choices=(_NAMED,))
     # Where several read the text alike, the western ones are by far the most frequent.
     return next((name for name in _WESTERN if name in found.could_be_from_charset), found.encoding)
 
@@ -189,12 +184,10 @@ def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings)
     where, cell = unsure
     comma, point = (Remedy("decimal", mark) for mark in (",", "."))
     of_decimals, of_thousands = (comma, point) if "," in cell else (point, comma)
-    raise InputError(
-        f"{text.path} has {cell!r} in column {where}, which can be {cell.replace(',', '.')} or "
-        f"{re.sub('[,.]', '', cell)}, and no number of the file tells which: {of_decimals} says the first, "
-        f"{of_thousands} the second",
-        choices=(comma, point),
-    )
+    found = f"{cell!r} in column {where}, which can be {cell.replace(',', '.')} or {re.sub('[,.]', '', cell)}"
+    remedy = f"{of_decimals} says the first, {of_thousands} the second"
+    message = f"{text.path} has {found}, and no number of the file tells which: {remedy}"
+    raise InputError(message, choices=(comma, point))
 
 
 def _marks_of(column: "pd.Series[Any]") -> dict[str, str | None]:

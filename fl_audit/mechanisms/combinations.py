@@ -43,10 +43,8 @@ def _require_combination(
     if isinstance(clipping, AdaptiveClipping):
         _require_adaptive(contribution, noise)
     if isinstance(contribution, RecordGradients) and isinstance(participation, FixedCohort):
-        raise InputError(
-            f"cohort is {participation.size} clients with strategy 'dp-fedsgd', whose units are records: accepted with "
-            "it are sampling-rate and expected-batch"
-        )
+        cohort = f"cohort is {participation.size} clients with strategy 'dp-fedsgd', whose units are records"
+        raise InputError(f"{cohort}: accepted with it are sampling-rate and expected-batch")
 
 
 def _require_private_training(
@@ -54,17 +52,11 @@ def _require_private_training(
 ) -> None:
     is_inside = isinstance(noise, InsideTraining)
     if not isinstance(contribution, PrivateTraining):
-        require(
-            not is_inside,
-            "noise is 'inside-training' and clients do not train by DP-SGD, whose steps it is added to: accepted with "
-            "it is strategy 'dp-sgd-clients'",
-        )
+        foreign = "noise is 'inside-training' and clients do not train by DP-SGD, whose steps it is added to"
+        require(not is_inside, f"{foreign}: accepted with it is strategy 'dp-sgd-clients'")
         return
-    require(
-        not isinstance(noise, NoNoise),
-        "strategy is 'dp-sgd-clients' without a promise, and its clients train by DP-SGD, which clips and adds "
-        "noise: accepted without a promise are 'dp-fedsgd' and 'dp-fedavg'",
-    )
+    bare = "strategy is 'dp-sgd-clients' without a promise, and its clients train by DP-SGD, which clips and adds noise"
+    require(not isinstance(noise, NoNoise), f"{bare}: accepted without a promise are 'dp-fedsgd' and 'dp-fedavg'")
     private = "with strategy 'dp-sgd-clients'"
     inside = "whose clients have added theirs in every step of their training: accepted with it is 'inside-training'"
     require(is_inside, f"noise is '{noise.kind}' {private}, {inside}")
@@ -89,8 +81,8 @@ def _require_some(noise: Noise, participation: PoissonSampling | FixedCohort) ->
         case CentralGaussian(scaling=NoiseScaling.LOCAL) if is_cohort:
             raise InputError("sensitivity is 'local' with a cohort: accepted with cohorts is 'global'")
         case CentralGaussian(scaling=NoiseScaling.LOCAL):
-            rate = participation.rate
-            raise InputError(f"sensitivity is 'local' at sampling rate {rate}: accepted with sampling is 'global'")
+            sampled = f"sensitivity is 'local' at sampling rate {participation.rate}"
+            raise InputError(f"{sampled}: accepted with sampling is 'global'")
         case DistributedGaussian() | LocalGaussian():
             raise InputError(
                 f"noise is '{noise.kind}' and not everybody takes part in every round, so the shares of the noise that "
