@@ -251,10 +251,8 @@ def bring_source(spec: DataSpec, source: Source) -> None:
 def load_source(spec: DataSpec) -> Source:
     """Return the data set that `spec` names; its arrays are shared between callers and read-only.
 
-    Raises
-    ------
-    InputError
-        If name or option is unknown, an option is missing, a file is missing or damaged, or there is one class only.
+    `InputError` if name or option is unknown, an option is missing, a file is missing or damaged, or there is one class
+    only.
 
     Examples
     --------

@@ -19,11 +19,8 @@ from fl_audit.errors import InputError, Remedy, as_whole, require, require_numbe
 class Records:
     """Records with one class label each.
 
-    Raises
-    ------
-    InputError
-        If the lengths differ, there is no record, a feature is no finite number, or a label or an owner is no whole
-        number or out of range.
+    `InputError` if the lengths differ, there is no record, a feature is no finite number, or a label or an owner is no
+    whole number or out of range.
 
     Examples
     --------

@@ -44,6 +44,8 @@ from fl_audit.privacy.gaussian import combined_multiplier, require_positive
 from fl_audit.privacy.matrices import correlated_event
 
 NOTHING_TO_WEIGH = "the insider has nothing to weigh where nothing is promised: set insider = false in [audit]"
+_PARTS = ("contribution", "clipping", "participation", "noise", "optimizer")
+_KNOWN: tuple[Any, ...] = (Contribution, Clipping, Participation, Noise, ServerOptimizer)  # what its readers know
 
 
 @dataclass(frozen=True)
@@ -65,17 +67,15 @@ class ReleaseLaw:
     contribution: Contribution = field(default_factory=RecordGradients)  # what one unit adds
 
     def __post_init__(self) -> None:
-        _require_known("contribution", self.contribution, Contribution)
-        _require_known("clipping", self.clipping, Clipping)
-        _require_known("participation", self.participation, Participation)
-        _require_known("noise", self.noise, Noise)
-        _require_known("optimizer", self.optimizer, ServerOptimizer)
+        for name, kinds in zip(_PARTS, _KNOWN, strict=True):
+            part, known = getattr(self, name), get_args(kinds) or (kinds,)
+            accepted = ", ".join(kind.__name__ for kind in known)
+            # A subclass is foreign too, for it may behave differently.
+            require(type(part) in known, f"{name} is {part!r}: accepted are values of {accepted}")
         unit = self.contribution.unit
-        require(
-            self.adjacency.unit is unit or isinstance(self.noise, NoNoise),
-            f"adjacency is '{self.adjacency}', and what is clipped are contributions of a {unit}: accepted are "
-            f"{' and '.join(one for one in Adjacency if one.unit is unit)}",
-        )
+        accepted = " and ".join(one for one in Adjacency if one.unit is unit)
+        clipped = f"adjacency is '{self.adjacency}', and what is clipped are contributions of a {unit}"
+        require(self.adjacency.unit is unit or not self.adds_noise, f"{clipped}: accepted are {accepted}")
         require_positive(denominator=self.denominator)
         _require_combination(self.adjacency, self.contribution, self.clipping, self.participation, self.noise)
 
@@ -282,13 +282,6 @@ class ReleaseLaw:
         if isinstance(self.participation, FixedCohort):
             return self.participation.participations(rounds), self.participation.separation
         return rounds, 1
-
-
-def _require_known(name: str, part: object, kinds: Any) -> None:
-    """Refuse what the three readers of a law do not know; a subclass is foreign too, for it may behave differently."""
-    known = get_args(kinds) or (kinds,)
-    accepted = ", ".join(kind.__name__ for kind in known)
-    require(type(part) in known, f"{name} is {part!r}: accepted are values of {accepted}")
 
 
 def require_weighable(law: ReleaseLaw, standpoint: Standpoint) -> None:

@@ -55,7 +55,7 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
     ----------
     target
         What is promised. A belief is kept through Eq. (5) of Bernau et al. 2021 by `rdp-classic`, and through the tail
-        of the log-odds under the claimed sensitivities (module `beliefs`) by `gdp` and `pld`; `rdp` refuses it. An
+        of the log-odds under the claimed sensitivities (module `scores`) by `gdp` and `pld`; `rdp` refuses it. An
         advantage is kept exactly by `gdp` and `pld`. `rdp-classic` and `rdp` take the larger of the noise that Eq. (6)
         asks, so that the reported `rho_alpha` stays at the target, and of the noise that the exact advantage needs,
         because theorem 3 fails at small epsilon and for tighter accountants. Reconstruction and singling out are kept

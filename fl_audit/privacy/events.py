@@ -1,7 +1,8 @@
 """What is released in training, as values: the kinds of noisy release that a promise is made of.
 
 Every event describes the pair of output laws that tell two neighbouring training sets apart best, so an event needs the
-sensitivity under the adjacency that the promise refers to, and nothing else about the data.
+sensitivity under the adjacency that the promise refers to, and nothing else about the data. Raises `InputError` if a
+sensitivity, a noise or an epsilon is not positive and finite, or a count is no whole number from 1.
 """
 
 import math
@@ -19,10 +20,7 @@ def require_sampling_rate(sampling_rate: float) -> None:
 
 @dataclass(frozen=True)
 class GaussianRelease:
-    """A vector of L2 sensitivity `sensitivity`, released `count` times with noise N(0, sigma^2 I).
-
-    Raises `InputError` if a number is not positive and finite, or the count is no whole number from 1.
-    """
+    """A vector of L2 sensitivity `sensitivity`, released `count` times with noise N(0, sigma^2 I)."""
 
     sensitivity: float
     sigma: float
@@ -73,10 +71,7 @@ class SampledGaussianRelease:
 
 @dataclass(frozen=True)
 class LaplaceRelease:
-    """A number of sensitivity `sensitivity`, released `count` times with Laplace noise of scale `scale`.
-
-    Raises `InputError` if a number is not positive and finite, or the count is no whole number from 1.
-    """
+    """A number of sensitivity `sensitivity`, released `count` times with Laplace noise of scale `scale`."""
 
     sensitivity: float
     scale: float
@@ -99,10 +94,7 @@ class LaplaceRelease:
 
 @dataclass(frozen=True)
 class RandomizedResponse:
-    """A bit that is told truly with probability e^epsilon / (1 + e^epsilon), `count` times; neighbours differ in it.
-
-    Raises `InputError` if epsilon is not positive and finite, or the count is no whole number from 1.
-    """
+    """A bit that is told truly with probability e^epsilon / (1 + e^epsilon), `count` times; neighbours differ in it."""
 
     epsilon: float
     count: int = 1

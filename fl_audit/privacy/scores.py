@@ -1,8 +1,8 @@
 """What a promise means for an insider: the identifiability scores, and how sure it may become under Gaussian noise.
 
 `rho_beta` and `rho_alpha` are the paper's functions of epsilon and delta (Bernau et al. 2021, theorems 2 and 3);
-`gaussian_advantage` and `mu_from_advantage` are exact for a Gaussian composition with parameter mu. How sure the
-insider may become under such a composition stands in `beliefs`. Numbers out of their range raise `InputError`.
+`gaussian_advantage` and `mu_from_advantage` are exact for a Gaussian composition with parameter mu. Numbers out of
+their range raise `InputError`.
 
 **How sure the insider may become.** L are the log-odds of D against D' after all rounds, and every statement holds with
 D and D' exchanged. How far the tail of L reaches depends on who chooses the sensitivities of the rounds:
