@@ -105,22 +105,18 @@ def _checked(scheme: PartitionScheme, parameters: Mapping[str, Parameter]) -> di
     for given, value in parameters.items():
         name = given.replace("-", "_")
         require(name in settings, f"partition {scheme} has no parameter {given!r}: accepted are {names}")
-        settings[name] = _typed(given, value, kinds[name])
+        # bool is an int in Python, and `alpha = true` is surely a mistake.
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        good, accepted = {
+            bool: (isinstance(value, bool), "are true and false"),
+            str: (isinstance(value, str), "is text"),
+            int: (is_number and isinstance(value, int) and value >= 1, "are whole numbers from 1"),
+            float: (is_number and 0 < float(value) < float("inf"), "are positive finite numbers"),
+        }[kinds[name]]
+        shown = str(value).lower() if isinstance(value, bool) else repr(value)
+        require(good, f"partition parameter {given} is {shown}: accepted {accepted}")
+        settings[name] = float(value) if kinds[name] is float else value
     return settings
-
-
-def _typed(name: str, value: Parameter, kind: type) -> Parameter:
-    # bool is an int in Python, and `alpha = true` is surely a mistake.
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    good, accepted = {
-        bool: (isinstance(value, bool), "are true and false"),
-        str: (isinstance(value, str), "is text"),
-        int: (is_number and isinstance(value, int) and value >= 1, "are whole numbers from 1"),
-        float: (is_number and 0 < float(value) < float("inf"), "are positive finite numbers"),
-    }[kind]
-    shown = str(value).lower() if isinstance(value, bool) else repr(value)
-    require(good, f"partition parameter {name} is {shown}: accepted {accepted}")
-    return float(value) if kind is float else value
 
 
 @contextmanager

@@ -46,11 +46,16 @@ class Records:
             except (TypeError, ValueError) as error:
                 raise InputError("features are no array of numbers: accepted are real numbers") from error
         object.__setattr__(self, "labels", as_whole("labels", self.labels))
-        _check_shapes(self.features, self.labels)
-        _check_values(self.features, self.labels, self.classes)
-        if self.owner is not None:
-            object.__setattr__(self, "owner", as_whole("owners", self.owner))
-        _check_owner(self.owner, self.owners, len(self.labels))
+        _check_labelled(self.features, self.labels, self.classes)
+        if self.owner is None:
+            unknown = f"there are {len(self.owners)} names of owners and no owner of any record"
+            require(not self.owners, f"{unknown}: accepted are both or neither")
+            return
+        owner = as_whole("owners", self.owner)
+        accepted = f"accepted is one for each record, ({len(self)},)"
+        require(owner.shape == self.labels.shape, f"owners have shape {owner.shape}: {accepted}")
+        _check_codes("an owner", owner, len(self.owners), f", the positions of {len(self.owners)} names")
+        object.__setattr__(self, "owner", owner)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -127,10 +132,9 @@ class TableColumn:
 
 def side_by_side(columns: Iterable[tuple[str, int]]) -> tuple[TableColumn, ...]:
     """Return columns that follow each other among the features, from their names and widths."""
-    placed, start = [], 0
+    placed: list[TableColumn] = []
     for name, width in columns:
-        placed.append(TableColumn(name, start, width))
-        start += width
+        placed.append(TableColumn(name, placed[-1].places.stop if placed else 0, width))
     return tuple(placed)
 
 
@@ -153,11 +157,9 @@ class Source:
     def __post_init__(self) -> None:
         if self.test is None:
             return
-        require(
-            self.test.shape == self.pool.shape and self.test.classes == self.pool.classes,
-            f"test records have shape {self.test.shape} and {self.test.classes} classes: "
-            f"accepted are those of the other records, {self.pool.shape} and {self.pool.classes}",
-        )
+        found, wanted = ((one.shape, one.classes) for one in (self.test, self.pool))
+        accepted = f"accepted are those of the other records, {wanted[0]} and {wanted[1]}"
+        require(found == wanted, f"test records have shape {found[0]} and {found[1]} classes: {accepted}")
 
     @property
     def feature_shape(self) -> tuple[int, ...]:
@@ -182,35 +184,20 @@ class Source:
         return self.placed or side_by_side((str(number), 1) for number in range(self.pool.shape[0]))
 
 
-def _check_shapes(features: Floats32, labels: Integers) -> None:
+def _check_labelled(features: Floats32, labels: Integers, classes: int) -> None:
     require(labels.ndim == 1, f"labels have shape {labels.shape}: accepted is one label for each record, shape (n,)")
     require(features.ndim >= 2, f"features have shape {features.shape}: accepted are at least two axes, records first")
     numbers = f"there are {len(features)} records and {len(labels)} labels"
     require(len(features) == len(labels), f"{numbers}: accepted are equal numbers")
     require(len(labels) >= 1, "there are 0 records: at least 1 is needed")
     require(features[0].size >= 1, f"features have shape {features.shape}: accepted is at least one feature a record")
-
-
-def _check_values(features: Floats32, labels: Integers, classes: int) -> None:
     finite = np.isfinite(features)
     if not finite.all():
         position = tuple(int(axis[0]) for axis in np.nonzero(~finite))
-        raise InputError(
-            f"feature {position[1:]} of record {position[0]} is {features[position]}: accepted are finite numbers "
-            "in the range of float32"
-        )
+        wrong = f"feature {position[1:]} of record {position[0]} is {features[position]}"
+        raise InputError(f"{wrong}: accepted are finite numbers in the range of float32")
     require_number("number of classes is", classes, "whole numbers from 1")
     _check_codes("a label", labels, classes)
-
-
-def _check_owner(owner: Integers | None, owners: tuple[str, ...], records: int) -> None:
-    if owner is None:
-        accepted = "accepted are both or neither"
-        require(not owners, f"there are {len(owners)} names of owners and no owner of any record: {accepted}")
-        return
-    accepted = f"accepted is one for each record, ({records},)"
-    require(owner.shape == (records,), f"owners have shape {owner.shape}: {accepted}")
-    _check_codes("an owner", owner, len(owners), f", the positions of {len(owners)} names")
 
 
 def _check_codes(what: str, codes: Integers, number: int, these: str = "") -> None:

@@ -244,11 +244,9 @@ class ReleaseLaw:
         """
         if not isinstance(self.contribution, PrivateTraining):
             return (self.events(rounds, standpoint),)
-        z, schedule = self.promised_multiplier(standpoint), self.contribution.schedule
-        each = (
-            local_events(records, schedule.batch, rounds, z, epochs=schedule.epochs, steps=schedule.steps)
-            for records in self.contribution.shards
-        )
+        z, local = self.promised_multiplier(standpoint), self.contribution.schedule
+        steps = {"epochs": local.epochs, "steps": local.steps}
+        each = (local_events(records, local.batch, rounds, z, **steps) for records in self.contribution.shards)
         return tuple(dict.fromkeys(each))
 
     def events(self, rounds: int, standpoint: Standpoint) -> tuple[ReleaseEvent, ...]:
@@ -270,8 +268,7 @@ class ReleaseLaw:
         if isinstance(self.contribution, PrivateTraining):
             (only,) = self.events_of_each(rounds, standpoint)
             return only
-        often, _ = self._turns(rounds)
-        return gaussian_rounds(z, often, self.sampling_rate, standpoint.sees_participation)
+        return gaussian_rounds(z, self._turns(rounds)[0], self.sampling_rate, standpoint.sees_participation)
 
     def _correlated(self, noise: CorrelatedGaussian, multiplier: float, rounds: int) -> GaussianRelease:
         often, apart = self._turns(rounds)
@@ -285,9 +282,7 @@ class ReleaseLaw:
 
 
 def require_weighable(law: ReleaseLaw, standpoint: Standpoint) -> None:
-    """Refuse what an insider cannot weigh.
-
-    Raises `InputError` if there is no noise, or the adversary knows all of it.
+    """Raise `InputError` if an insider has nothing to weigh: there is no noise, or it knows all of it.
 
     Parameters
     ----------

@@ -141,9 +141,7 @@ class Guarantee:
 
 
 def guarantee(claim: Claim) -> Guarantee:
-    """Return all that a claim promises.
-
-    Raises `InputError` if the accountant cannot account for the events, or not at this delta.
+    """Return all that a claim promises; `InputError` if its accountant cannot account for the events, or at this delta.
 
     Examples
     --------

@@ -229,9 +229,7 @@ def _spread(count: int, interval: float, probability: float) -> float:
 
 @lru_cache(maxsize=16)
 def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: int = FINE) -> LossCurves:
-    """Return what a composition promises.
-
-    Raises `InputError` if there is so little noise that a grid cannot hold the losses.
+    """Return what a composition promises; `InputError` if there is so little noise that a grid cannot hold the losses.
 
     Parameters
     ----------
