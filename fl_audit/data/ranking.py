@@ -12,17 +12,7 @@ import numpy as np
 
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.data import dissimilarity as measures
-from fl_audit.data.dissimilarity import (
-    Dissimilarity,
-    Measure,
-    Prepared,
-    _check_measurable,
-    _rows_in_block,
-    _screening_block,
-    directions,
-    exact_block,
-    prepare,
-)
+from fl_audit.data.dissimilarity import Dissimilarity, Measure, Prepared
 from fl_audit.data.graph_records import comparable
 from fl_audit.data.records import Records
 from fl_audit.errors import require
@@ -101,7 +91,7 @@ def _checked_pairs(inside: Records, outside: Records, measure: Measure, count: i
     accepted = f"1 to {pairs}, the number of pairs of a record in D and one outside"
     require(1 <= count <= pairs, f"neighbour-rank is {count}: accepted are {accepted}")
     for records in (inside, outside):
-        _check_measurable(records, measure)
+        measures._check_measurable(records, measure)
     return inside, outside
 
 
@@ -124,11 +114,11 @@ class _Search:
 
 
 def _first_pairs(inside: Records, outside: Records, search: _Search) -> "_Ranked":
-    best, size = _Ranked.none(), _rows_in_block(inside, search.measure)
+    best, size = _Ranked.none(), measures._rows_in_block(inside, search.measure)
     for row in range(0, len(inside), size):
-        mine = prepare(inside.features[row : row + size], search.measure)
+        mine = measures.prepare(inside.features[row : row + size], search.measure)
         for column in range(0, len(outside), size):
-            yours = prepare(outside.features[column : column + size], search.measure)
+            yours = measures.prepare(outside.features[column : column + size], search.measure)
             best = best.merged(_ranked_in_block(mine, yours, (row, column), search, best), search.count)
     return best
 
@@ -165,7 +155,7 @@ def _ranked_in_block(
     mine: Prepared, yours: Prepared, start: tuple[int, int], search: _Search, best: _Ranked
 ) -> _Ranked:
     """Return the pairs of a block that may be among the first, ranked; `start` is where the block begins."""
-    block, error = _screening_block(mine, yours, search.measure)
+    block, error = measures._screening_block(mine, yours, search.measure)
     scores = (block if search.farthest else -block).ravel()
     needed = (best.last.score if len(best.scores) == search.count else -np.inf) - error
     wanted = search.count
@@ -192,7 +182,7 @@ def _exact_scores(mine: Prepared, yours: Prepared, rows: Integers, columns: Inte
     scores = np.empty(len(rows))
     for _, start, number in zip(*np.unique(rows, return_index=True, return_counts=True), strict=True):
         part = slice(start, start + number)
-        scores[part] = exact_block(mine[rows[start : start + 1]], yours[columns[part]], measure)[0]
+        scores[part] = measures.exact_block(mine[rows[start : start + 1]], yours[columns[part]], measure)[0]
     return scores
 
 
@@ -219,11 +209,11 @@ def _total_dissimilarity(records: Records, measure: Measure, chosen: Integers | 
 
     Records with the same dissimilarities to the others, in whatever order, get the same sum to the last bit.
     """
-    _check_measurable(records, measure)
+    measures._check_measurable(records, measure)
     wanted = np.arange(len(records)) if chosen is None else chosen
     if measure is Dissimilarity.HAMMING:
         return _hamming(records)[wanted]
-    rows = max(1, min(_rows_in_block(records, measure), measures.BLOCK_BYTES // (8 * len(records))))
+    rows = max(1, min(measures._rows_in_block(records, measure), measures.BLOCK_BYTES // (8 * len(records))))
     parts = [_exact(records, measure, wanted[start : start + rows]) for start in range(0, len(wanted), rows)]
     return np.concatenate(parts)
 
@@ -234,7 +224,7 @@ def _approximate_totals(records: Records, measure: Measure) -> tuple[Floats, flo
     The bound, at least 0, includes the rounding of both sides. Manhattan takes O(n log n) a feature, cosine O(n),
     all others n^2 / 2 pairs.
     """
-    _check_measurable(records, measure)
+    measures._check_measurable(records, measure)
     if measure is Dissimilarity.HAMMING:
         return _hamming(records), 0.0
     if measure is Dissimilarity.MANHATTAN:
@@ -243,11 +233,11 @@ def _approximate_totals(records: Records, measure: Measure) -> tuple[Floats, flo
 
 
 def _exact(records: Records, measure: Measure, chosen: Integers) -> Floats:
-    mine, columns = prepare(records.features[chosen], measure), _rows_in_block(records, measure)
+    mine, columns = measures.prepare(records.features[chosen], measure), measures._rows_in_block(records, measure)
     block = np.empty((len(chosen), len(records)))
     for first in range(0, len(records), columns):
         part = slice(first, first + columns)
-        block[:, part] = exact_block(mine, prepare(records.features[part], measure), measure)
+        block[:, part] = measures.exact_block(mine, measures.prepare(records.features[part], measure), measure)
     # Rounding can leave a record a little away from itself under the cosine measure.
     block[np.arange(len(chosen)), chosen] = 0.0
     # In one fixed order: ties must not be broken by the rounding of sums.
@@ -257,12 +247,12 @@ def _exact(records: Records, measure: Measure, chosen: Integers) -> Floats:
 
 def _pair_by_pair(records: Records, measure: Measure) -> tuple[Floats, float]:
     """Sum blocks of one half of the symmetric matrix along both axes."""
-    totals, error, rows = np.zeros(len(records)), 0.0, _rows_in_block(records, measure)
+    totals, error, rows = np.zeros(len(records)), 0.0, measures._rows_in_block(records, measure)
     for start in range(0, len(records), rows):
-        mine = prepare(records.features[start : start + rows], measure)
+        mine = measures.prepare(records.features[start : start + rows], measure)
         for first in range(start, len(records), rows):
-            yours = mine if first == start else prepare(records.features[first : first + rows], measure)
-            block, block_error = _screening_block(mine, yours, measure)
+            yours = mine if first == start else measures.prepare(records.features[first : first + rows], measure)
+            block, block_error = measures._screening_block(mine, yours, measure)
             error = max(error, block_error)
             if first == start:
                 np.fill_diagonal(block, 0.0)
@@ -288,10 +278,10 @@ def _manhattan(records: Records) -> tuple[Floats, float]:
 
 def _cosine(records: Records) -> tuple[Floats, float]:
     """Sum 1 - u.v over v as n - u.(sum of v), for unit vectors u and v."""
-    rows, width = _rows_in_block(records, Dissimilarity.COSINE), records.features[0].size
+    rows, width = measures._rows_in_block(records, Dissimilarity.COSINE), records.features[0].size
 
     def units(start: int) -> Floats:
-        return directions(records.features[start : start + rows].reshape(-1, width).astype(np.float64))
+        return measures.directions(records.features[start : start + rows].reshape(-1, width).astype(np.float64))
 
     starts = range(0, len(records), rows)
     together = np.zeros(width)

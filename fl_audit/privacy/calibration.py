@@ -11,21 +11,12 @@ from typing import assert_never
 from scipy.special import ndtri
 
 from fl_audit.errors import InputError, require
-from fl_audit.privacy import pld
+from fl_audit.privacy import pld, scores
 from fl_audit.privacy.accounting import Accountant, _require_accountable, account, epsilon_of_mu, mu_of_epsilon
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import full_participation_mu
 from fl_audit.privacy.gaussian import gdp_mu
 from fl_audit.privacy.reconstruction import against_its_absence, reconstruction_bound
-from fl_audit.privacy.scores import (
-    _require_belief,
-    epsilon_from_advantage,
-    epsilon_from_belief,
-    mu_from_advantage,
-    mu_from_belief,
-    rho_alpha,
-    rho_beta,
-)
 from fl_audit.privacy.targets import (
     AdvantageTarget,
     BeliefTarget,
@@ -124,11 +115,11 @@ def _used(target: Target, claim: Claim) -> float:
             return epsilon() / most
         case BeliefTarget(belief):
             if classic:
-                return epsilon() / epsilon_from_belief(belief, claim.prior)
+                return epsilon() / scores.epsilon_from_belief(belief, claim.prior)
             return claim.profile.belief_at(claim.delta, claim.sensitivities) / belief
         case AdvantageTarget(advantage):
             exact = claim.profile.advantage() / advantage
-            return max(exact, epsilon() / epsilon_from_advantage(advantage, claim.delta)) if classic else exact
+            return max(exact, epsilon() / scores.epsilon_from_advantage(advantage, claim.delta)) if classic else exact
         case ReconstructionTarget() | SinglingOutTarget():
             return reconstruction_bound(claim, target.chance) / target.probability
         case _:
@@ -153,11 +144,11 @@ def _for_epsilon(epsilon: float, claim: Claim) -> float:
 
 
 def _for_belief(belief: float, claim: Claim) -> float:
-    _require_belief(belief, claim.prior)
-    log_odds = epsilon_from_belief(belief, claim.prior)
+    scores._require_belief(belief, claim.prior)
+    log_odds = scores.epsilon_from_belief(belief, claim.prior)
     match claim.accountant:
         case Accountant.RDP_CLASSIC:
-            _require_above_floor("belief", belief, log_odds, lambda floor: rho_beta(floor, claim.prior), claim)
+            _require_above_floor("belief", belief, log_odds, lambda floor: scores.rho_beta(floor, claim.prior), claim)
             return _for_epsilon(log_odds, claim)
         case Accountant.RDP:
             raise InputError(
@@ -167,7 +158,7 @@ def _for_belief(belief: float, claim: Claim) -> float:
         case Accountant.GDP | Accountant.PLD:
             _require_accountable(claim.profile, claim.accountant)
             delta, kind = claim.delta, claim.sensitivities
-            mu = mu_from_belief(belief, delta, kind, claim.prior)
+            mu = scores.mu_from_belief(belief, delta, kind, claim.prior)
             return _for_mu(mu, claim, lambda curves: curves._log_odds_at(delta, kind) / log_odds - 1)
         case _:
             assert_never(claim.accountant)
@@ -175,11 +166,11 @@ def _for_belief(belief: float, claim: Claim) -> float:
 
 def _for_advantage(advantage: float, claim: Claim) -> float:
     _require_accountable(claim.profile, claim.accountant)
-    noise = _for_mu(mu_from_advantage(advantage), claim, lambda curves: curves.delta(0.0) / advantage - 1)
+    noise = _for_mu(scores.mu_from_advantage(advantage), claim, lambda curves: curves.delta(0.0) / advantage - 1)
     if claim.accountant not in _BY_RENYI:
         return noise
-    epsilon = epsilon_from_advantage(advantage, claim.delta)
-    _require_above_floor("advantage", advantage, epsilon, lambda floor: rho_alpha(floor, claim.delta), claim)
+    epsilon = scores.epsilon_from_advantage(advantage, claim.delta)
+    _require_above_floor("advantage", advantage, epsilon, lambda floor: scores.rho_alpha(floor, claim.delta), claim)
     return max(noise, _for_epsilon(epsilon, claim))
 
 

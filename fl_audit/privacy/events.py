@@ -201,6 +201,19 @@ def _with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
             assert_never(event)
 
 
+def _at_half_the_distance(event: ReleaseEvent) -> ReleaseEvent:
+    """Return the event between neighbours that lie half as far apart; a bit has no halves and is returned as it is."""
+    match event:
+        case GaussianRelease() | LaplaceRelease():
+            return replace(event, sensitivity=event.sensitivity / 2)
+        case SampledGaussianRelease():
+            return replace(event, noise_multiplier=2 * event.noise_multiplier)
+        case RandomizedResponse():
+            return event
+        case _:
+            assert_never(event)
+
+
 def full_participation_mu(event: ReleaseEvent) -> float | None:
     """Return mu = sqrt(count) / z of Gaussian noise as if the unit took part every time, None for other kinds.
 

@@ -11,20 +11,13 @@ in its place: one contribution counts, C, and not the distance of two, 2C.
 
 import math
 from dataclasses import replace
-from typing import assert_never
 
 from scipy.special import log_ndtr
 
 from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.errors import require, require_number
 from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.events import (
-    GaussianRelease,
-    LaplaceRelease,
-    RandomizedResponse,
-    ReleaseEvent,
-    SampledGaussianRelease,
-)
+from fl_audit.privacy.events import _at_half_the_distance
 from fl_audit.privacy.scores import Sensitivities
 
 _LEFT_OUT = {
@@ -50,18 +43,6 @@ def against_its_absence(claim: Claim) -> Claim:
         return claim
     events = tuple(_at_half_the_distance(event) for event in claim.events)
     return replace(claim, events=events, adjacency=_LEFT_OUT[claim.adjacency])
-
-
-def _at_half_the_distance(event: ReleaseEvent) -> ReleaseEvent:
-    match event:
-        case GaussianRelease() | LaplaceRelease():
-            return replace(event, sensitivity=event.sensitivity / 2)
-        case SampledGaussianRelease():
-            return replace(event, noise_multiplier=2 * event.noise_multiplier)
-        case RandomizedResponse():
-            return event
-        case _:
-            assert_never(event)
 
 
 def reconstruction_bound(claim: Claim, chance: float) -> float:
