@@ -119,10 +119,8 @@ def _check_removable(inside: Records) -> None:
 
 def _check_replacements(inside: int, outside: Records | None) -> Records:
     if outside is None:
-        raise InputError(
-            f"D takes all {inside} records, and to replace one of them another is needed: use fewer records in D, or "
-            "add-remove-record as adjacency"
-        )
+        taken = f"D takes all {inside} records, and to replace one of them another is needed"
+        raise InputError(f"{taken}: use fewer records in D, or add-remove-record as adjacency")
     return outside
 
 
@@ -170,10 +168,8 @@ def _client_dissimilarities(
     by the shares of the classes among their labels. Shares of unequal numbers and similarities of images say nothing of
     means, so that other measures are refused.
     """
-    require(
-        measure in _MEASURES,
-        f"dissimilarity is {measure} between clients, which are compared by means: accepted are {', '.join(_MEASURES)}",
-    )
+    compared = f"dissimilarity is {measure} between clients, which are compared by means"
+    require(measure in _MEASURES, f"{compared}: accepted are {', '.join(_MEASURES)}")
     features = comparable(records).features.reshape(len(records), -1)
     summed = [features[shard].sum(axis=0, dtype=np.float64) for shard in shards]
     counted = [np.bincount(records.labels[shard], minlength=records.classes) for shard in shards]

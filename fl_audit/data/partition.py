@@ -80,10 +80,8 @@ def partition_records(
 def owners_of(owner: Integers | None) -> Integers:
     """Return the owners that have records, ascending, the clients of partition `natural`; `InputError` if unknown."""
     if owner is None:
-        raise InputError(
-            "partition is natural, and nothing says whose each record is: accepted are csv and npz with owner in "
-            "[data], which names a column or an array, and femnist"
-        )
+        accepted = "accepted are csv and npz with owner in [data], which names a column or an array, and femnist"
+        raise InputError(f"partition is natural, and nothing says whose each record is: {accepted}")
     return np.unique(owner)
 
 
@@ -194,16 +192,12 @@ def _table_type() -> Any:
 
 def _reason(scheme: PartitionScheme, settings: Mapping[str, Any], error: Exception) -> str:
     if scheme is PartitionScheme.DIRICHLET:
-        return (
-            f"no draw with alpha {settings['alpha']:g} gave every client min-partition-size "
-            f"{settings['min_partition_size']} records: accepted are a larger alpha, a smaller min-partition-size or "
-            "fewer clients"
-        )
+        size = f"min-partition-size {settings['min_partition_size']} records"
+        accepted = "accepted are a larger alpha, a smaller min-partition-size or fewer clients"
+        return f"no draw with alpha {settings['alpha']:g} gave every client {size}: {accepted}"
     if scheme is PartitionScheme.SHARD:
-        return (
-            "there are not enough shards for every client to get one: accepted are a smaller shard-size, fewer shards "
-            "a client, or fewer clients"
-        )
+        accepted = "accepted are a smaller shard-size, fewer shards a client, or fewer clients"
+        return f"there are not enough shards for every client to get one: {accepted}"
     if scheme not in _DEFAULTS:
         return "the smallest client would have none: accepted are fewer clients or more records"
     # The partitioner's messages run over several lines; the words are good.

@@ -139,16 +139,13 @@ def effective_noise_multiplier(noise: Noise, standpoint: Standpoint) -> float:
     noise, standpoint
         The noise, and from where the adversary looks.
     """
-    place = standpoint.place
     match noise:
         case NoNoise():
             return 0.0
         case CentralGaussian(z) | CorrelatedGaussian(z):
-            require(
-                place is Place.CLIENT,
-                "place is 'server' and the server adds the noise, so it knows everything: accepted with place = "
-                "'server' are noise = 'distributed' and 'local'",
-            )
+            server = "place is 'server' and the server adds the noise, so it knows everything"
+            accepted = "accepted with place = 'server' are noise = 'distributed' and 'local'"
+            require(standpoint.place is Place.CLIENT, f"{server}: {accepted}")
             return z
         case DistributedGaussian(z, clients):
             return z * _left(clients, standpoint) / math.sqrt(clients)
@@ -165,12 +162,9 @@ def _left(clients: int, standpoint: Standpoint) -> float:
     """Return the square root of the number of shares that the adversary faces."""
     if standpoint.place is Place.SERVER:
         return 1.0
-    known = standpoint.known_shares
-    require(
-        known < clients,
-        f"colluders is {standpoint.colluders} and there are {clients} clients: accepted are 0 to {clients - 2}, for "
-        "somebody else's noise must be left",
-    )
+    known, found = standpoint.known_shares, f"colluders is {standpoint.colluders} and there are {clients} clients"
+    accepted = f"accepted are 0 to {clients - 2}, for somebody else's noise must be left"
+    require(known < clients, f"{found}: {accepted}")
     return math.sqrt(clients - known)
 
 

@@ -109,10 +109,8 @@ class Guarantee:
         """What else is to be said of the numbers, in one sentence; empty if nothing is."""
         if self.accountant is not Accountant.PLD or self.claim.profile.resolves(self.delta):
             return ""
-        return (
-            f"delta {self.delta:g} is under what the loss distributions of pld resolve, so epsilon and belief are "
-            "bounded from above by Renyi divergences"
-        )
+        under = f"delta {self.delta:g} is under what the loss distributions of pld resolve"
+        return f"{under}, so epsilon and belief are bounded from above by Renyi divergences"
 
     def __str__(self) -> str:
         noise = "" if self.noise_multiplier is None else f", noise multiplier {self.noise_multiplier:.6g}"

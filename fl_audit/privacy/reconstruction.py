@@ -34,11 +34,9 @@ def against_its_absence(claim: Claim) -> Claim:
     never better than the truth for the promise. Raises `InputError` if the noise follows the pair D and D' (`fixed`
     sensitivities): such noise promises nothing for other records.
     """
-    require(
-        claim.sensitivities is Sensitivities.ADAPTIVE,
-        f"sensitivities are {claim.sensitivities}: accepted for reconstruction is adaptive, noise that is scaled to "
-        "the longest contribution of anybody",
-    )
+    adaptive = "adaptive, noise that is scaled to the longest contribution of anybody"
+    found = f"sensitivities are {claim.sensitivities}"
+    require(claim.sensitivities is Sensitivities.ADAPTIVE, f"{found}: accepted for reconstruction is {adaptive}")
     if claim.adjacency.relation is Relation.ADD_REMOVE:
         return claim
     events = tuple(_at_half_the_distance(event) for event in claim.events)

@@ -85,8 +85,6 @@ def record_axes(record: NDArray[np.generic]) -> tuple[int, ...]:
 def _require_pair(observed: NDArray[np.generic], first: NDArray[np.generic], second: NDArray[np.generic]) -> None:
     """Refuse observed records, (n, *shape), and two records that they can come from whose shapes do not fit."""
     fits = first.ndim >= 1 and first.shape == second.shape == observed.shape[observed.ndim - first.ndim :]
-    require(
-        fits,
-        f"observed records have shape {observed.shape} and the two records {first.shape} and {second.shape}: "
-        "accepted are two records of one shape, and observed records of that shape with further axes before it",
-    )
+    found = f"observed records have shape {observed.shape} and the two records {first.shape} and {second.shape}"
+    accepted = "two records of one shape, and observed records of that shape with further axes before it"
+    require(fits, f"{found}: accepted are {accepted}")

@@ -123,14 +123,11 @@ class LaplacePixelation(Randomiser):
     def _require_images(self, images: NDArray[np.floating]) -> None:
         """Raise `InputError` if a pixel is outside [0, 1], there are colours, or a side is no multiple of a block's."""
         one_channel = images.ndim in (2, 3) or (images.ndim > 3 and images.shape[-3] == 1)
-        require(
-            one_channel and images.size > 0, f"images have shape {images.shape}: accepted are grey ones, (n, 1, h, w)"
-        )
+        accepted = "accepted are grey ones, (n, 1, h, w)"
+        require(one_channel and images.size > 0, f"images have shape {images.shape}: {accepted}")
         height, width = images.shape[-2:]
-        require(
-            height % self.block == 0 and width % self.block == 0,
-            f"images have {height}x{width} pixels: accepted are multiples of the block's side, {self.block}",
-        )
+        accepted = f"accepted are multiples of the block's side, {self.block}"
+        require(height % self.block == width % self.block == 0, f"images have {height}x{width} pixels: {accepted}")
         wrong = float(images.max() if images.min() >= 0 else images.min())
         require(0 <= wrong <= 1, f"a pixel is {wrong:g}: accepted are numbers from 0 to 1")
 
