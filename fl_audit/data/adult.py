@@ -72,12 +72,10 @@ def load_adult(directory: Path | None, incomplete: bool = False) -> Source:
     rows, test_rows = (_read_rows(path, incomplete) for path in paths)
     numbers, test_numbers = min_max(_numeric(rows, paths[0]), _numeric(test_rows, paths[1]))
     assert test_numbers is not None
-    pool, test = (
-        build_records(_features(part, scaled, path, columns), _labels(part, path), len(_LABELS), path)
-        for part, scaled, path in zip((rows, test_rows), (numbers, test_numbers), paths, strict=True)
-    )
-    features = pool.features.shape[1]
-    description = f"UCI Adult, {len(pool):,} + {len(test):,} records, {features} features, 2 classes"
+    every = zip((rows, test_rows), (numbers, test_numbers), paths, strict=True)
+    parts = ((path, _features(part, scaled, path, columns), _labels(part, path)) for part, scaled, path in every)
+    pool, test = (build_records(features, labels, len(_LABELS), path) for path, features, labels in parts)
+    description = f"UCI Adult, {len(pool):,} + {len(test):,} records, {pool.shape[0]} features, 2 classes"
     # Columns with levels stand behind those of numbers, otherwise as in the file.
     in_order = sorted(columns.items(), key=lambda column: bool(column[1]))
     placed = side_by_side((name, max(1, len(levels))) for name, levels in in_order)

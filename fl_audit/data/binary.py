@@ -31,9 +31,7 @@ class BinaryTable:
     title: str  # name for people
     archive: str | None  # file name of the authors' archive; None where none is published
     classes: int  # number of classes
-    # Whether the archive has features and labels in two files, `100/feats` and `100/labels`, instead of one file of
-    # rows `label,0,1,...`.
-    labels_apart: bool = False
+    labels_apart: bool = False  # whether the archive has `100/feats` and `100/labels`, not one file of `label,0,1,...`
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -89,10 +87,8 @@ def _from_tar(path: Path, table: BinaryTable) -> tuple[Features, Integers]:
 
     _read_tar(path, read)
     if table.labels_apart:
-        require(
-            len(features) == 1 and len(labels) == 1,
-            f"{path} has {len(features)} files 100/feats and {len(labels)} files 100/labels: accepted is one of each",
-        )
+        held = f"{len(features)} files 100/feats and {len(labels)} files 100/labels"
+        require(len(features) == len(labels) == 1, f"{path} has {held}: accepted is one of each")
         return features[0], labels[0]
     require(bool(found), f"{path} holds no file: accepted is an archive with one file of rows label,0,1,...")
     return found[0]

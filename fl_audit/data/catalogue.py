@@ -33,8 +33,7 @@ class DataSpec:
 
     name: str  # name in the catalogue, see `available`
     data_dir: str | None = None  # data directory; None means that of the environment variable FL_AUDIT_DATA, if set
-    # Pairs of option name and value, such as `(("path", "patients.csv"), ("label", "outcome"))`.
-    options: tuple[tuple[str, OptionValue], ...] = ()
+    options: tuple[tuple[str, OptionValue], ...] = ()  # pairs of name and value, such as `("path", "patients.csv")`
 
     @property
     def title(self) -> str:

@@ -26,16 +26,12 @@ def _cautions(frame: pd.DataFrame, label: str, features: Floats32, repeats: int)
     different = prod(min(frame[name].nunique(), len(frame)) for name in frame.columns)
     if repeats and different > _COARSE * len(frame):
         remedy = Remedy("unique", True)
-        yield Caution(
-            f"{repeats:,} of {len(frame):,} records repeat another one in every column: a promise for one record does "
-            f"not cover somebody who is in the table twice; {remedy} keeps the first of each",
-            (remedy,),
-        )
+        found = f"{repeats:,} of {len(frame):,} records repeat another one in every column"
+        promise = "a promise for one record does not cover somebody who is in the table twice"
+        yield Caution(f"{found}: {promise}; {remedy} keeps the first of each", (remedy,))
     if (features == features[0]).all():
-        yield Caution(
-            "every feature is the same in all records, so that only the share of each class can be learned: give the "
-            "table columns that differ"
-        )
+        same = "every feature is the same in all records, so that only the share of each class can be learned"
+        yield Caution(f"{same}: give the table columns that differ")
 
 
 def one_spelling(column: "pd.Series[Any]") -> "pd.Series[Any]":

@@ -73,12 +73,9 @@ def _encode_column(
     if numbers is None:
         return _levels(column.astype(str).str.strip(), name, origin.file, max_levels, before)
     train, drop = origin.train, _drop_remedy(name)
-    require(
-        re.fullmatch(r"Unnamed: \d+", name) is None,
-        f"{origin.file} has a column of numbers without a name, such as programs add to number the records: give it a "
-        f"name, or leave it out with {drop}",
-        drop,
-    )
+    nameless = "a column of numbers without a name, such as programs add to number the records"
+    remedy = f"give it a name, or leave it out with {drop}"
+    require(not re.fullmatch(r"Unnamed: \d+", name), f"{origin.file} has {nameless}: {remedy}", drop)
     _check_width(before + 1, len(numbers), name, origin.file)
     scaled, rest = min_max(numbers[:train, np.newaxis], numbers[train:, np.newaxis])
     assert rest is not None

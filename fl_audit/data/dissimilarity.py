@@ -55,11 +55,9 @@ def _check_measurable(records: Records, measure: Measure) -> None:
         require(not zero.any(), f"record {int(zero.argmax())} has only zeros: {accepted}")
     if measure is Dissimilarity.SSIM:
         shape = records.shape
-        require(
-            len(shape) in (2, 3) and min(shape[-2:]) >= _WINDOW,
-            f"records have shape {shape}: accepted for the ssim measure are images, (h, w) or (channels, h, w) of at "
-            f"least {_WINDOW}x{_WINDOW} pixels",
-        )
+        images = f"images, (h, w) or (channels, h, w) of at least {_WINDOW}x{_WINDOW} pixels"
+        accepted = f"records have shape {shape}: accepted for the ssim measure are {images}"
+        require(len(shape) in (2, 3) and min(shape[-2:]) >= _WINDOW, accepted)
         wrong = float(records.features.min() if records.features.min() < 0 else records.features.max())
         require(0 <= wrong <= 1, f"a pixel is {wrong:.6g}: accepted for the ssim measure are 0 to 1.0")
 

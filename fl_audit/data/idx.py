@@ -17,10 +17,7 @@ from fl_audit.errors import require
 
 # Third byte of an IDX file: type of the values, most significant byte first.
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_MNIST_FILES = (
-    *("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
-    *("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
-)
+_MNIST_FILES = tuple(f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
 _HIGHEST_PIXEL = np.float32(255)
 
 
@@ -36,10 +33,8 @@ def load_mnist(directory: Path | None) -> Source:
     is missing, damaged, or no IDX file.
     """
     images, labels, test_images, test_labels = find_mnist(directory)
-    pool, test = (
-        build_records(_read_images(one), _read_labels(other), 10, one)
-        for one, other in ((images, labels), (test_images, test_labels))
-    )
+    pool = build_records(_read_images(images), _read_labels(labels), 10, images)
+    test = build_records(_read_images(test_images), _read_labels(test_labels), 10, test_images)
     return Source("mnist", pool, test, f"MNIST digits, {len(pool):,} + {len(test):,} images of 28x28, 10 classes")
 
 

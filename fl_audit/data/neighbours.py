@@ -217,12 +217,9 @@ def stand_in_shard(
     owner = None if outside is None else outside.owner
     if owner is not None and len(own) == 1:
         free = np.flatnonzero(owner != own[0])
-    require(
-        len(free) >= size,
-        f"the replaced client has {size} records, and {len(free)}{' of other owners' if len(own) == 1 else ''} are "
-        "left outside D for its stand-in: use fewer records in D, a client with fewer records, or add-remove-client "
-        "as adjacency",
-    )
+    left = f"{len(free)}{' of other owners' if len(own) == 1 else ''} are left outside D for its stand-in"
+    remedy = "use fewer records in D, a client with fewer records, or add-remove-client as adjacency"
+    require(len(free) >= size, f"the replaced client has {size} records, and {left}: {remedy}")
     draw = generator(seed, Purpose.STAND_IN_SHARD, client=number)
     if owner is not None and len(own) <= 1:
         owners, numbers = np.unique(owner[free], return_counts=True)

@@ -83,10 +83,8 @@ def pair_of_rank(
 
 def _checked_pairs(inside: Records, outside: Records, measure: Measure, count: int) -> tuple[Records, Records]:
     inside, outside = comparable(inside), comparable(outside)
-    require(
-        inside.shape == outside.shape,
-        f"outside records have shape {outside.shape}: accepted is that of the inside records, {inside.shape}",
-    )
+    accepted = f"accepted is that of the inside records, {inside.shape}"
+    require(inside.shape == outside.shape, f"outside records have shape {outside.shape}: {accepted}")
     pairs = len(inside) * len(outside)
     accepted = f"1 to {pairs}, the number of pairs of a record in D and one outside"
     require(1 <= count <= pairs, f"neighbour-rank is {count}: accepted are {accepted}")

@@ -32,10 +32,8 @@ class Records:
     features: Floats32  # finite numbers, shape (n, *shape), n at least 1; kept as float32
     labels: Integers  # class of every record, shape (n,), whole numbers from 0 to classes - 1; kept as int64
     classes: int  # number of classes, at least 1. Classes without a record are allowed.
-    # Whose each record is, shape (n,), positions in `owners`; kept as int64. None where that is not known.
-    owner: Integers | None = None
-    # Names of the owners; empty where they are not known. Owners without a record are allowed.
-    owners: tuple[str, ...] = ()
+    owner: Integers | None = None  # whose each record is, shape (n,), positions in `owners`, as int64; None if unknown
+    owners: tuple[str, ...] = ()  # names of the owners, also of those without a record; empty if they are unknown
     graphs: bool = False  # whether every record is a graph in packed rows (`fl_audit.data.graph_records`)
 
     def __post_init__(self) -> None:

@@ -61,8 +61,7 @@ class ReleaseLaw:
     clipping: Clipping  # how large one contribution may be
     participation: Participation  # which units take part in a round
     noise: Noise  # what is added to the sum
-    # n, with sampling q n, fixed and public: the sum is divided by it after the noise; positive and finite.
-    denominator: float
+    denominator: float  # n, with sampling q n, public, positive and finite: the noised sum is divided by it
     optimizer: ServerOptimizer  # how the model follows from the release
     contribution: Contribution = field(default_factory=RecordGradients)  # what one unit adds
 

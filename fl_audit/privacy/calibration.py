@@ -11,21 +11,13 @@ from typing import assert_never
 from scipy.special import ndtri
 
 from fl_audit.errors import InputError, require
-from fl_audit.privacy import pld, scores
+from fl_audit.privacy import pld, scores, targets
 from fl_audit.privacy.accounting import Accountant, _require_accountable, account, epsilon_of_mu, mu_of_epsilon
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import full_participation_mu
 from fl_audit.privacy.gaussian import gdp_mu
 from fl_audit.privacy.reconstruction import against_its_absence, reconstruction_bound
-from fl_audit.privacy.targets import (
-    AdvantageTarget,
-    BeliefTarget,
-    EpsilonTarget,
-    NoiseMultiplierTarget,
-    ReconstructionTarget,
-    SinglingOutTarget,
-    Target,
-)
+from fl_audit.privacy.targets import Target
 from fl_audit.search import smallest_root
 
 _BY_RENYI = (Accountant.RDP_CLASSIC, Accountant.RDP)
@@ -58,6 +50,7 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
     --------
     >>> from fl_audit.adjacency import Adjacency
     >>> from fl_audit.privacy.events import gaussian_rounds
+    >>> from fl_audit.privacy.targets import BeliefTarget
     >>> claim = Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(1.0, 30), 0.001, 0.5, Accountant.RDP_CLASSIC)
     >>> round(noise_multiplier_for(BeliefTarget(0.9), claim), 3)
     9.952
@@ -65,15 +58,15 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
     has_noise = claim.noise_multiplier is not None
     require(has_noise, "the claim has no Gaussian noise: accepted is at least one event with it")
     match target:
-        case NoiseMultiplierTarget(noise_multiplier):
+        case targets.NoiseMultiplierTarget(noise_multiplier):
             return noise_multiplier
-        case EpsilonTarget(epsilon):
+        case targets.EpsilonTarget(epsilon):
             return _for_epsilon(epsilon, claim)
-        case BeliefTarget(belief):
+        case targets.BeliefTarget(belief):
             return _for_belief(belief, claim)
-        case AdvantageTarget(advantage):
+        case targets.AdvantageTarget(advantage):
             return _for_advantage(advantage, claim)
-        case ReconstructionTarget() | SinglingOutTarget():
+        case targets.ReconstructionTarget() | targets.SinglingOutTarget():
             return _for_hits(target.probability, target.chance, claim)
         case _:
             assert_never(target)
@@ -109,18 +102,18 @@ def _used(target: Target, claim: Claim) -> float:
 
     classic = claim.accountant in _BY_RENYI
     match target:
-        case NoiseMultiplierTarget():
+        case targets.NoiseMultiplierTarget():
             return 1.0
-        case EpsilonTarget(most):
+        case targets.EpsilonTarget(most):
             return epsilon() / most
-        case BeliefTarget(belief):
+        case targets.BeliefTarget(belief):
             if classic:
                 return epsilon() / scores.epsilon_from_belief(belief, claim.prior)
             return claim.profile.belief_at(claim.delta, claim.sensitivities) / belief
-        case AdvantageTarget(advantage):
+        case targets.AdvantageTarget(advantage):
             exact = claim.profile.advantage() / advantage
             return max(exact, epsilon() / scores.epsilon_from_advantage(advantage, claim.delta)) if classic else exact
-        case ReconstructionTarget() | SinglingOutTarget():
+        case targets.ReconstructionTarget() | targets.SinglingOutTarget():
             return reconstruction_bound(claim, target.chance) / target.probability
         case _:
             assert_never(target)
@@ -151,10 +144,8 @@ def _for_belief(belief: float, claim: Claim) -> float:
             _require_above_floor("belief", belief, log_odds, lambda floor: scores.rho_beta(floor, claim.prior), claim)
             return _for_epsilon(log_odds, claim)
         case Accountant.RDP:
-            raise InputError(
-                "accountant is rdp: its conversion bounds no belief; accepted for a belief are rdp-classic, pld and, "
-                "without sampling, gdp"
-            )
+            accepted = "accepted for a belief are rdp-classic, pld and, without sampling, gdp"
+            raise InputError(f"accountant is rdp: its conversion bounds no belief; {accepted}")
         case Accountant.GDP | Accountant.PLD:
             _require_accountable(claim.profile, claim.accountant)
             delta, kind = claim.delta, claim.sensitivities

@@ -90,10 +90,8 @@ class Claim:
     def __str__(self) -> str:
         released = " and ".join(str(event) for event in self.events)
         kept = "" if self.sensitivities is defaults.SENSITIVITIES else f", {self.sensitivities} sensitivities"
-        return (
-            f"{released}, neighbours by {self.adjacency}, at delta {self.delta:g}, prior {self.prior:g}, "
-            f"by {self.accountant}{kept}"
-        )
+        told = f"neighbours by {self.adjacency}, at delta {self.delta:g}, prior {self.prior:g}, by {self.accountant}"
+        return f"{released}, {told}{kept}"
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(str(self))}</p>"

@@ -117,11 +117,9 @@ class Guarantee:
         rate = "" if self.sampling_rate == 1 else f" at sampling rate {self.sampling_rate:g}"
         releases = "1 release" if self.rounds == 1 else f"{self.rounds} releases"
         remark = f" ({self.remark})" if self.remark else ""
-        return (
-            f"epsilon {self.epsilon:.4g} at delta {self.delta:g} by {self.accountant}, neighbours by {self.adjacency}"
-            f"{noise}, {releases}{rate}, belief at most {self.belief_bound:.4g}, advantage at most "
-            f"{self.advantage_bound_exact:.4g}{remark}"
-        )
+        who = f"epsilon {self.epsilon:.4g} at delta {self.delta:g} by {self.accountant}, neighbours by {self.adjacency}"
+        bounds = f"belief at most {self.belief_bound:.4g}, advantage at most {self.advantage_bound_exact:.4g}"
+        return f"{who}{noise}, {releases}{rate}, {bounds}{remark}"
 
     def _repr_html_(self) -> str:
         numbers = {
