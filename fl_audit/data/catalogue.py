@@ -231,8 +231,7 @@ def is_found(name: str, data_dir: str | None = None) -> bool:
     return True
 
 
-_BROUGHT: dict[DataSpec, Source] = {}
-"""Data that were handed to this process, in place of what files on its machine may hold."""
+_BROUGHT: dict[DataSpec, Source] = {}  # handed to this process in place of what files on its machine may hold
 
 
 def bring_source(spec: DataSpec, source: Source) -> None:

@@ -23,8 +23,7 @@ _EXAMPLES, _CLASSES = 3, 10
 
 DECIMAL_MARKS = (".", ",")
 _GROUPS = r"[1-9]\d{0,2}(?:%s\d{3})+"
-_SPACES = re.compile(r"(?<=\d)['\u2019\u00a0\u202f ](?=\d{3}(?!\d))")
-"""What else stands between thousands, and between nothing else."""
+_SPACES = re.compile(r"(?<=\d)['\u2019\u00a0\u202f ](?=\d{3}(?!\d))")  # what else stands between thousands alone
 _NUMBER = {
     ".": re.compile(rf"[+-]?(?:\d*|{_GROUPS % ','})(?:(?<=\d)\.|\.?\d+)?(?:[eE][+-]?\d+)?\s*%?"),
     ",": re.compile(rf"[+-]?(?:\d*|{_GROUPS % '[.]'})(?:(?<=\d),|,?\d+)?(?:[eE][+-]?\d+)?\s*%?"),

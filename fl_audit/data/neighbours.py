@@ -18,8 +18,7 @@ from fl_audit.randomness import Purpose, generator
 CRAFTED = (NeighbourChoice.CRAFTED, NeighbourChoice.CRAFTED_OPPOSITE)
 """The choices that put a crafted record in the place of a random one; the second crafts what replaces it as well."""
 _MEASURES = (Dissimilarity.EUCLIDEAN, Dissimilarity.MANHATTAN, Dissimilarity.COSINE)
-_DECIMALS = 9
-"""Dissimilarities that agree to so many decimals are ties: sums in another order differ in their last bits."""
+_DECIMALS = 9  # dissimilarities that agree to so many are ties: sums in another order differ in their last bits
 Shard = Integers  # positions of a client's records
 
 

@@ -44,6 +44,7 @@ _LARGEST_LOSS = 1e20
 _STAGED = 1000
 _LARGEST_GRID = 2**22
 _WIDEST_INTERVAL = 4e-3  # of answers: with it an epsilon in the hundreds is right to a thousandth too
+_Tail = Callable[[float, float], float]  # of a probability and mu, what Gaussian noise without sampling bounds
 _LARGEST_STEP_GRID = 2**19
 
 
@@ -185,8 +186,8 @@ def _interval(laws: Sequence[tuple[LossLaw, int]], points: int, count: int, long
 def _self_compose(law: LossGrid, count: int) -> LossGrid:
     """Return the law of `count` releases.
 
-    Many are composed in two stages: the bounds of the transform follow from Chernoff's inequality at
-    exponents down to one over the length of the grid, which are far from the best for a short grid and many releases.
+    Many are composed in two stages: the bounds of the transform follow from Chernoff's inequality at exponents down to
+    one over the length of the grid, which are far from the best for a short grid and many releases.
     """
     if count < _STAGED:
         return law if count == 1 else law.times(count)
@@ -272,11 +273,7 @@ def _log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, prob
 
 
 def _tail_bound(
-    events: tuple[ReleaseEvent, ...],
-    adjacency: Adjacency,
-    probability: float,
-    accountant: Accountant,
-    unsampled: Callable[[float, float], float],
+    events: tuple[ReleaseEvent, ...], adjacency: Adjacency, probability: float, accountant: Accountant, unsampled: _Tail
 ) -> float:
     mu = math.hypot(*(full_participation_mu(event) or 0.0 for event in events))
     pure = [event.count * event.epsilon for event in events if isinstance(event, LaplaceRelease | RandomizedResponse)]
