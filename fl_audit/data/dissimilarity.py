@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -21,13 +21,6 @@ _STABLE_LUMINANCE, _STABLE_CONTRAST = 0.01**2, 0.03**2
 BLOCK_BYTES = 64 * 2**20  # largest size of one array of a search; it holds a few at a time
 
 _EPS = float(np.finfo(np.float64).eps)
-_METRICS: dict[Dissimilarity, Literal["cityblock", "euclidean", "hamming", "cosine"]] = {
-    Dissimilarity.MANHATTAN: "cityblock",
-    Dissimilarity.EUCLIDEAN: "euclidean",
-    Dissimilarity.HAMMING: "hamming",
-    Dissimilarity.COSINE: "cosine",
-}
-"""Names of scipy's metrics; it has none for SSIM."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +104,9 @@ def exact_block(left: Prepared, right: Prepared, measure: Measure) -> Floats:
     # Half a second to import, which every client process would pay: only whoever chooses the differing record needs it.
     from scipy.spatial.distance import cdist
 
-    return np.asarray(cdist(left, right, _METRICS[measure]))
+    # scipy calls the others as they are called here; it has none for SSIM, whose blocks are patches.
+    metric: Any = "cityblock" if measure is Dissimilarity.MANHATTAN else measure.value
+    return np.asarray(cdist(left, right, metric))
 
 
 def _own_block(left: Floats, right: Floats, name: str) -> Floats:

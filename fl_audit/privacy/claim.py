@@ -71,8 +71,8 @@ class Claim:
 
     def __post_init__(self) -> None:
         events = tuple(self.events) if isinstance(self.events, Iterable) else (self.events,)
+        accepted = "GaussianRelease, SampledGaussianRelease, LaplaceRelease and RandomizedResponse"
         for event in events:
-            accepted = "GaussianRelease, SampledGaussianRelease, LaplaceRelease and RandomizedResponse"
             require(isinstance(event, ReleaseEvent), f"event is {event!r}: accepted are {accepted}")
         require(len(events) > 0, "events are empty: accepted is at least one release")
         require_delta(self.delta)
