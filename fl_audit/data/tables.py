@@ -19,7 +19,7 @@ from fl_audit.data.columns import DECIMAL_MARKS, is_number, without_groups
 from fl_audit.data.files import read_bytes, resolve
 from fl_audit.data.frames import TableSettings, _chosen_columns, _source_of_frames
 from fl_audit.data.records import Source
-from fl_audit.errors import InputError, Remedy
+from fl_audit.errors import InputError, Remedy, first_line
 
 _NAMED = Remedy("encoding", "cp1252")
 _SEPARATORS = (",", ";", "\t", "|")
@@ -156,9 +156,8 @@ def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> p
                 low_memory=False,
             )
         except (ValueError, pd.errors.ParserError, pd.errors.ParserWarning) as error:
-            reason = str(error).strip().splitlines()[0]
             accepted = f"accepted is text whose cells are separated by {text.separator!r}"
-            raise InputError(f"{text.path} is no CSV table ({reason}): {accepted}") from error
+            raise InputError(f"{text.path} is no CSV table ({first_line(error)}): {accepted}") from error
     frame.columns = [str(column).strip() for column in frame.columns]
     return _chosen_columns(frame, text.path, settings)
 

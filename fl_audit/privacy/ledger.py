@@ -171,5 +171,4 @@ def _require_one_adjacency(lines: Sequence[LedgerLine]) -> None:
 
 
 def _digest(line: LedgerLine, before: str) -> str:
-    text = json.dumps(line.to_json(), sort_keys=True)
-    return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
+    return hashlib.sha256(f"{before}\n{json.dumps(line.to_json(), sort_keys=True)}".encode()).hexdigest()

@@ -40,13 +40,12 @@ class RandomisedBits(Randomiser):
 
     def require_records(self, records: Records) -> None:
         """Raise `InputError` if records are graphs, or a feature is neither 0 nor 1."""
-        name = self.kind
-        require(not records.graphs, f"randomiser is '{name}' and the records are graphs: use 'randomised-edges'")
+        name = f"randomiser is '{self.kind}'"
+        require(not records.graphs, f"{name} and the records are graphs: use 'randomised-edges'")
         # Values other than 0 and 1, row after row: features may be many.
         others = (row[(row != 0) & (row != 1)] for row in records.features)
         wrong = next((float(found[0]) for found in others if found.size), None)
-        accepted = "accepted are features that are 0 or 1"
-        require(wrong is None, f"randomiser is '{name}' and a feature is {wrong}: {accepted}")
+        require(wrong is None, f"{name} and a feature is {wrong}: accepted are features that are 0 or 1")
 
     def perturb(self, features: NDArray[np.generic], generator: np.random.Generator) -> NDArray[np.uint8]:
         """Return randomised records of 0 and 1, for which one number a feature is drawn, record after record."""
