@@ -1,8 +1,8 @@
 """What is released in training, as values: the kinds of noisy release that a promise is made of.
 
 Every event describes the pair of output laws that tell two neighbouring training sets apart best, so an event needs the
-sensitivity under the adjacency that the promise refers to, and nothing else about the data. Raises `InputError` if a
-sensitivity, a noise or an epsilon is not positive and finite, or a count is no whole number from 1.
+sensitivity under the adjacency that the promise refers to, and nothing else about the data. A sensitivity, a noise or
+an epsilon that is not positive and finite, and a count that is no whole number from 1, raise `InputError`.
 """
 
 import math

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats
-from fl_audit.data.randomisers.common import Randomiser, _draws_above, _require_pair, record_axes, responses
+from fl_audit.data.randomisers.common import OwnersRandomiser, _draws_above, _require_pair, record_axes, responses
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.events import ReleaseEvent
@@ -16,7 +16,7 @@ from fl_audit.privacy.scores import truth_probability
 
 
 @dataclass(frozen=True)
-class RandomisedBits(Randomiser):
+class RandomisedBits(OwnersRandomiser):
     """Randomised response on every feature of records of 0 and 1.
 
     Each bit is told truly with probability e^epsilon / (1 + e^epsilon) (Eq. (1) of the paper; module

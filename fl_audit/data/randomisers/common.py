@@ -13,7 +13,7 @@ from fl_audit.privacy.events import LaplaceRelease, RandomizedResponse, ReleaseE
 _DRAWS = 2**20  # numbers drawn at a time, so that memory does not grow with the records
 
 
-class Randomiser(Protocol):
+class OwnersRandomiser(Protocol):
     """What every randomiser does to records of its kind; `InputError` where a record or a shape does not suit it."""
 
     def perturb(self, features: NDArray[Any], generator: np.random.Generator) -> NDArray[Any]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats, Floats32, Integers
 from fl_audit.data.graph_records import AdjacencyMatrix, pack_graph, unpack_graph
-from fl_audit.data.randomisers.common import Randomiser, _draws_above, _require_pair, responses
+from fl_audit.data.randomisers.common import OwnersRandomiser, _draws_above, _require_pair, responses
 from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.privacy.events import ReleaseEvent
@@ -19,7 +19,7 @@ _FEWEST_NODES = 2
 
 
 @dataclass(frozen=True)
-class RandomisedEdges(Randomiser):
+class RandomisedEdges(OwnersRandomiser):
     """Randomised response on every pair of nodes of an undirected graph: edge-local differential privacy.
 
     Each pair of different nodes is told truly, joined or not, with probability e^epsilon / (1 + e^epsilon); the matrix

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats, Floats32
-from fl_audit.data.randomisers.common import Randomiser, _require_pair, record_axes
+from fl_audit.data.randomisers.common import OwnersRandomiser, _require_pair, record_axes
 from fl_audit.data.records import Records
 from fl_audit.errors import require, require_number
 from fl_audit.privacy.events import LaplaceRelease, ReleaseEvent
@@ -18,7 +18,7 @@ _ROUNDING = 1e-12  # relative error up to which the largest difference counts as
 
 
 @dataclass(frozen=True)
-class LaplacePixelation(Randomiser):
+class LaplacePixelation(OwnersRandomiser):
     """Coarse grey images with Laplace noise (Fan 2018, used in section 2.2 of Bernau et al. 2019).
 
     An image is cut into blocks of b x b pixels. The mean of each block gets Laplace noise, of scale
