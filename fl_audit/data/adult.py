@@ -8,7 +8,7 @@ import numpy as np
 
 from fl_audit.arrays import Floats, Floats32, Integers
 from fl_audit.data.encoding import build_records, min_max
-from fl_audit.data.files import _locate, read_text
+from fl_audit.data.files import locate, read_text
 from fl_audit.data.records import Source, side_by_side
 from fl_audit.errors import InputError, require
 
@@ -48,21 +48,22 @@ _FIELDS = len(_COLUMNS) + 1
 
 def find_adult(directory: Path | None) -> list[Path]:
     """Return the paths of `adult.data` and `adult.test`; raise `InputError` if one is missing."""
-    return _locate(directory, "adult", "adult.data", "adult.test")
+    return locate(directory, "adult", "adult.data", "adult.test")
 
 
 def load_adult(directory: Path | None, incomplete: bool = False) -> Source:
     """Return UCI Adult: 104 features in [0, 1] (6 numeric, 98 one-hot), 2 classes, 30,162 and 15,060 records.
 
-    Numeric columns are scaled by their range in `adult.data`. `InputError` if a file is missing or damaged, or a row is
-    not of the published format.
+    Rows with a missing value (`?`) are left out. With `incomplete` they are kept, `?` a level of its own: 108 features,
+    32,561 and 16,281 records. Numeric columns are scaled by their range in `adult.data`. `InputError` if a file is
+    missing or damaged, or a row is not of the published format.
 
     Parameters
     ----------
-    directory, incomplete
-        Directory with `adult.data` and `adult.test`, plain or gzipped, or with a folder `adult` that holds them; and
-        whether rows with a missing value (`?`) are kept, `?` a level of its own: 108 features, 32,561 and 16,281
-        records. Otherwise they are left out.
+    directory
+        Directory with `adult.data` and `adult.test`, plain or gzipped, or with a folder `adult` that holds them.
+    incomplete
+        Whether rows with missing values are kept.
     """
     paths = find_adult(directory)
     columns = _COLUMNS
@@ -72,10 +73,12 @@ def load_adult(directory: Path | None, incomplete: bool = False) -> Source:
     rows, test_rows = (_read_rows(path, incomplete) for path in paths)
     numbers, test_numbers = min_max(_numeric(rows, paths[0]), _numeric(test_rows, paths[1]))
     assert test_numbers is not None
-    every = zip((rows, test_rows), (numbers, test_numbers), paths, strict=True)
-    parts = ((path, _features(part, scaled, path, columns), _labels(part, path)) for part, scaled, path in every)
-    pool, test = (build_records(features, labels, len(_LABELS), path) for path, features, labels in parts)
-    description = f"UCI Adult, {len(pool):,} + {len(test):,} records, {pool.shape[0]} features, 2 classes"
+    pool, test = (
+        build_records(_features(part, scaled, path, columns), _labels(part, path), len(_LABELS), path)
+        for part, scaled, path in zip((rows, test_rows), (numbers, test_numbers), paths, strict=True)
+    )
+    features = pool.features.shape[1]
+    description = f"UCI Adult, {len(pool):,} + {len(test):,} records, {features} features, 2 classes"
     # Columns with levels stand behind those of numbers, otherwise as in the file.
     in_order = sorted(columns.items(), key=lambda column: bool(column[1]))
     placed = side_by_side((name, max(1, len(levels))) for name, levels in in_order)

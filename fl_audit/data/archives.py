@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats32
-from fl_audit.data.columns import _check_classes
+from fl_audit.data.columns import check_classes
 from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels, encode_owners
 from fl_audit.data.files import read_archive, resolve
 from fl_audit.data.records import Source
@@ -39,7 +39,7 @@ def load_npz(directory: Path | None, path: str, owner: str | None = None) -> Sou
     alone = f"{file} has only one of the arrays x_test and y_test: accepted are both or neither"
     require(("x_test" in arrays) == ("y_test" in arrays), alone)
     if arrays["y"].ndim == 1:
-        _check_classes(arrays["y"], f"{file}: y")
+        check_classes(arrays["y"], f"{file}: y")
     codes, test_codes, classes = encode_labels(arrays["y"], arrays.get("y_test"), file)
     owners = UNKNOWN_OWNERS
     if owner is not None:

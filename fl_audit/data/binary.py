@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fl_audit.arrays import Integers
 from fl_audit.data.encoding import build_records
-from fl_audit.data.files import _read_tar, locate_any, read_archive
+from fl_audit.data.files import locate_any, read_archive, read_tar
 from fl_audit.data.records import Source
 from fl_audit.errors import InputError, require
 
@@ -85,7 +85,7 @@ def _from_tar(path: Path, table: BinaryTable) -> tuple[Features, Integers]:
             cells = [_label(line, where, row, table.classes) for row, line in _lines(content)]
             labels.append(np.array(cells, dtype=np.int64))
 
-    _read_tar(path, read)
+    read_tar(path, read)
     if table.labels_apart:
         held = f"{len(features)} files 100/feats and {len(labels)} files 100/labels"
         require(len(features) == len(labels) == 1, f"{path} has {held}: accepted is one of each")

@@ -33,7 +33,7 @@ class DataSpec:
 
     name: str  # name in the catalogue, see `available`
     data_dir: str | None = None  # data directory; None means that of the environment variable FL_AUDIT_DATA, if set
-    options: tuple[tuple[str, OptionValue], ...] = ()  # pairs of name and value, such as `("path", "patients.csv")`
+    options: tuple[tuple[str, OptionValue], ...] = ()  # pairs of option and value, such as `("path", "patients.csv")`
 
     @property
     def title(self) -> str:
@@ -249,8 +249,8 @@ def bring_source(spec: DataSpec, source: Source) -> None:
 def load_source(spec: DataSpec) -> Source:
     """Return the data set that `spec` names; its arrays are shared between callers and read-only.
 
-    `InputError` if name or option is unknown, an option is missing, a file is missing or damaged, or there is one class
-    only.
+    Raises `InputError` if name or option is unknown, an option is missing, a file is missing or damaged, or there is
+    one class only.
 
     Examples
     --------

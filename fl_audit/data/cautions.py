@@ -15,11 +15,15 @@ _NAMED = 3
 _COARSE = 10  # a table with fewer different records than so many times its records repeats itself by chance
 
 
-def _cautions(frame: pd.DataFrame, label: str, features: Floats32, repeats: int) -> Iterator[Caution]:
-    """Yield warnings about a table that could be read: label, owner and features of all records, none missing.
+def cautions(frame: pd.DataFrame, label: str, features: Floats32, repeats: int) -> Iterator[Caution]:
+    """Yield warnings about a table that could be read.
 
-    `features` are what its columns became, shape (records, features); `repeats` counts the records that are in the
-    table more than once, beyond the first of each.
+    Parameters
+    ----------
+    frame, label
+        Label, owner and features of all records, none missing; and the name of the label column.
+    features, repeats
+        What the columns became, shape (records, features); and the number of records that repeat an earlier one.
     """
     yield from _spellings(frame)
     yield from _tell_tales(frame, label)

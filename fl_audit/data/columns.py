@@ -35,7 +35,7 @@ _DOTTED_DATE = re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}")
 
 
 @dataclass(frozen=True)
-class _Encoded:
+class Encoded:
     """A column as features."""
 
     use: ColumnUse  # what it became
@@ -51,27 +51,40 @@ class Origin:
     train: int  # number of records from `file`, at least 1
     rows: Integers  # row of every record in its file, from 1 below the header, shape (records,)
 
-    def _cell(self, position: int, column: str, value: str) -> str:
-        """Return the beginning of a message about what stands in the cell of a record."""
+    def cell(self, position: int, column: str, value: str) -> str:
+        """Return the beginning of a message about a cell.
+
+        Parameters
+        ----------
+        position, column, value
+            Position of the record, from 0, name of the cell's column, and what stands in the cell.
+        """
         file = self.file if position < self.train else self.test_file
         return f"{file} has {value} in column {column}, row {self.rows[position]}"
 
 
-def _encode_column(
+def encode_column(
     column: "pd.Series[Any]", name: str, origin: Origin, max_levels: int, before: int, decimal: str
-) -> _Encoded:
-    """Turn a column without missing cells, those of test records last, into features; `before` is how many there are.
+) -> Encoded:
+    """Turn a column without missing cells into features.
 
     Numbers, also such as `12%` and `1,234`, and dates such as `2024-03-31` and `31.3.2024` are scaled to [0, 1] by
     their range in the file that is not for the test; true and false become 1 and 0; words become one feature for each
-    level. The mark of decimals is one of point and comma; the other one can stand between thousands. Refused are more
-    features than can be held, and columns that hold dates of another form, are an identifier or free text, have no name
-    and count the records, or mix numbers with a few words.
+    level. `InputError` if the features are too many to be held, or the column holds dates of another form, is an
+    identifier or free text, has no name and counts the records, or mixes numbers with a few words.
+
+    Parameters
+    ----------
+    column, name, origin
+        Cells of all records, those of the test file last; its name; and where the records come from.
+    max_levels, before, decimal
+        Largest number of levels of a column of words; number of features that the columns before it became; and mark of
+        decimals: the other one of point and comma can stand between thousands.
     """
     numbers, note = _numbers(column, name, origin, decimal)
     if numbers is None:
         return _levels(column.astype(str).str.strip(), name, origin.file, max_levels, before)
-    train, drop = origin.train, _drop_remedy(name)
+    train, drop = origin.train, drop_remedy(name)
     nameless = "a column of numbers without a name, such as programs add to number the records"
     remedy = f"give it a name, or leave it out with {drop}"
     require(not re.fullmatch(r"Unnamed: \d+", name), f"{origin.file} has {nameless}: {remedy}", drop)
@@ -86,7 +99,7 @@ def _encode_column(
     if numbers_records:
         detail += f"; it numbers the records, which says nothing of them: consider {drop}"
     use = ColumnUse(name, ColumnKind.NUMBER, detail, odd=numbers_records or high == low or bool(note))
-    return _Encoded(use, np.concatenate([scaled, rest]).astype(np.float32))
+    return Encoded(use, np.concatenate([scaled, rest]).astype(np.float32))
 
 
 def _check_width(width: int, records: int, name: str, file: str) -> None:
@@ -117,16 +130,26 @@ def column_lines(columns: Sequence[ColumnUse], most: int = 20) -> list[str]:
     return [*map(str, shown), *([f"and {rest.total()} further columns: {counted}"] if rest else [])]
 
 
-def _described_names(name: str, kind: ColumnKind, levels: NDArray[np.generic] | Sequence[str]) -> ColumnUse:
-    """Return what a column of labels or owners became: how many classes or owners in order, the first few by name."""
+def described_names(name: str, kind: ColumnKind, levels: NDArray[np.generic] | Sequence[str]) -> ColumnUse:
+    """Return what a column of labels or owners became: how many classes or owners in order, the first few by name.
+
+    Parameters
+    ----------
+    name, kind, levels
+        Name of the column, what it is used as, and the classes or owners, each once.
+    """
     what, most = ("classes", _CLASSES) if kind is ColumnKind.LABEL else ("of them", _EXAMPLES)
     return ColumnUse(name, kind, f"{len(levels)} {what}: {_some(levels, most)}")
 
 
-def _check_classes(values: NDArray[np.generic], what: str, max_classes: int | None = None) -> None:
+def check_classes(values: NDArray[np.generic], what: str, max_classes: int | None = None) -> None:
     """Raise `InputError` if labels have so many classes that they are a quantity to predict, not a class.
 
-    Without a largest number of classes the limit is half the records; `what` says in the message where labels stand.
+    Parameters
+    ----------
+    values, what, max_classes
+        Labels of all records, shape (n,); where they stand, for the message; and the largest number of classes, None
+        for no limit but half the records.
     """
     records, classes = len(values), len(np.unique(values))
     many = records >= ENOUGH_TO_TELL and 2 * classes > records
@@ -137,7 +160,7 @@ def _check_classes(values: NDArray[np.generic], what: str, max_classes: int | No
     require(not many and classes <= (max_classes or classes), f"{what} has {found}: {accepted}")
 
 
-def _drop_remedy(name: str) -> Remedy:
+def drop_remedy(name: str) -> Remedy:
     """Return the setting that leaves a column out."""
     return Remedy("drop", (name,))
 
@@ -158,7 +181,7 @@ def _numbers(column: "pd.Series[Any]", name: str, origin: Origin, decimal: str) 
         plain = text.str.replace(rf"[{other}%\s]", "", regex=True).str.replace(",", ".", regex=False)
         return plain.to_numpy(dtype=np.float64), note
     odd = int(np.argmin(written))
-    cell, drop = origin._cell(odd, name, _short(text.iloc[odd])), _drop_remedy(name)
+    cell, drop = origin.cell(odd, name, _short(text.iloc[odd])), drop_remedy(name)
     others = f"the decimals of the other columns have the mark {decimal!r}"
     accepted = f"accepted is one mark throughout, or {drop} to leave the column out"
     require(not otherwise.all(), f"{cell}, and {others}: {accepted}", drop)
@@ -212,8 +235,8 @@ def _days(column: "pd.Series[Any]") -> Floats | None:
     return seconds / 86_400
 
 
-def _levels(text: "pd.Series[Any]", name: str, file: str, max_levels: int, before: int) -> _Encoded:
-    values, drop = text.to_numpy(dtype=np.str_), _drop_remedy(name)
+def _levels(text: "pd.Series[Any]", name: str, file: str, max_levels: int, before: int) -> Encoded:
+    values, drop = text.to_numpy(dtype=np.str_), drop_remedy(name)
     levels, codes = np.unique(values, return_inverse=True)
     first = str(values[0])
     are_dates = all(_DATE.fullmatch(level) for level in levels.tolist())
@@ -232,7 +255,7 @@ def _levels(text: "pd.Series[Any]", name: str, file: str, max_levels: int, befor
     detail = f"{len(levels)} of them, a feature each: {_some(levels)}"
     features = np.zeros((len(values), len(levels)), dtype=np.float32)
     features[np.arange(len(values)), codes] = 1
-    return _Encoded(ColumnUse(name, ColumnKind.LEVELS, detail), features)
+    return Encoded(ColumnUse(name, ColumnKind.LEVELS, detail), features)
 
 
 def _some(levels: NDArray[np.generic] | Sequence[str], most: int = _EXAMPLES) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal, assert_never
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -21,6 +21,13 @@ _STABLE_LUMINANCE, _STABLE_CONTRAST = 0.01**2, 0.03**2
 BLOCK_BYTES = 64 * 2**20  # largest size of one array of a search; it holds a few at a time
 
 _EPS = float(np.finfo(np.float64).eps)
+# Names of scipy's metrics; it has none for SSIM.
+_METRICS: dict[Dissimilarity, Literal["cityblock", "euclidean", "hamming", "cosine"]] = {
+    Dissimilarity.MANHATTAN: "cityblock",
+    Dissimilarity.EUCLIDEAN: "euclidean",
+    Dissimilarity.HAMMING: "hamming",
+    Dissimilarity.COSINE: "cosine",
+}
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,7 @@ class Patches:
 
     # Pixels less the window's mean, times sqrt(2 / 48), shape (w, n, 49): the product of two is 2 cov(x, y).
     deviations: Floats
-    mean: Floats  # of each window, shape (w, n)
+    mean: Floats  # mean of each window, shape (w, n)
     variance: Floats  # sample variance of each window, shape (w, n)
 
     def __getitem__(self, positions: Integers) -> "Patches":
@@ -39,24 +46,41 @@ class Patches:
 Prepared = Floats | Patches  # a block of records in the form that a measure works on
 
 
-def _check_measurable(records: Records, measure: Measure) -> None:
-    """Raise `InputError` if a record has only zeros under the cosine measure, or records are no images under ssim."""
-    if measure is Dissimilarity.COSINE:
-        # A vector of zeros has no direction: scipy answers NaN, which would win every argmax.
-        zero = ~records.features.reshape(len(records), -1).any(axis=1)
-        accepted = "accepted for the cosine measure are records with a direction"
-        require(not zero.any(), f"record {int(zero.argmax())} has only zeros: {accepted}")
-    if measure is Dissimilarity.SSIM:
-        shape = records.shape
-        images = f"images, (h, w) or (channels, h, w) of at least {_WINDOW}x{_WINDOW} pixels"
-        accepted = f"records have shape {shape}: accepted for the ssim measure are {images}"
-        require(len(shape) in (2, 3) and min(shape[-2:]) >= _WINDOW, accepted)
-        wrong = float(records.features.min() if records.features.min() < 0 else records.features.max())
-        require(0 <= wrong <= 1, f"a pixel is {wrong:.6g}: accepted for the ssim measure are 0 to 1.0")
+def check_measurable(records: Records, measure: Measure) -> None:
+    """Raise `InputError` if a record has only zeros under the cosine measure, or records are no images under ssim.
+
+    Parameters
+    ----------
+    records, measure
+        The records that are to be compared, and how dissimilar two of them are.
+    """
+    match measure:
+        case Dissimilarity.COSINE:
+            # A vector of zeros has no direction: scipy answers NaN, which would win every argmax.
+            zero = ~records.features.reshape(len(records), -1).any(axis=1)
+            accepted = "accepted for the cosine measure are records with a direction"
+            require(not zero.any(), f"record {int(zero.argmax())} has only zeros: {accepted}")
+        case Dissimilarity.SSIM:
+            shape, low, high = records.shape, float(records.features.min()), float(records.features.max())
+            images = f"images, (h, w) or (channels, h, w) of at least {_WINDOW}x{_WINDOW} pixels"
+            is_image = len(shape) in (2, 3) and min(shape[-2:]) >= _WINDOW
+            require(is_image, f"records have shape {shape}: accepted for the ssim measure are {images}")
+            wrong = low if low < 0 else high
+            require(0 <= wrong <= 1, f"a pixel is {wrong:.6g}: accepted for the ssim measure are 0 to 1.0")
+        case Dissimilarity.EUCLIDEAN | Dissimilarity.MANHATTAN | Dissimilarity.HAMMING | str():
+            pass
+        case _:
+            assert_never(measure)
 
 
-def _rows_in_block(records: Records, measure: Measure) -> int:
-    """Return how many records to prepare at a time, so that neither they nor their square outgrow `BLOCK_BYTES`."""
+def rows_in_block(records: Records, measure: Measure) -> int:
+    """Return how many records to prepare at a time, so that neither they nor their square outgrow `BLOCK_BYTES`.
+
+    Parameters
+    ----------
+    records, measure
+        As for `check_measurable`.
+    """
     numbers = int(records.features[0].size) * (_PIXELS if measure is Dissimilarity.SSIM else 1)
     return max(1, min(BLOCK_BYTES // (8 * numbers), math.isqrt(BLOCK_BYTES // 8)))
 
@@ -104,9 +128,7 @@ def exact_block(left: Prepared, right: Prepared, measure: Measure) -> Floats:
     # Half a second to import, which every client process would pay: only whoever chooses the differing record needs it.
     from scipy.spatial.distance import cdist
 
-    # scipy calls the others as they are called here; it has none for SSIM, whose blocks are patches.
-    metric: Any = "cityblock" if measure is Dissimilarity.MANHATTAN else measure.value
-    return np.asarray(cdist(left, right, metric))
+    return np.asarray(cdist(left, right, _METRICS[measure]))
 
 
 def _own_block(left: Floats, right: Floats, name: str) -> Floats:
@@ -121,21 +143,30 @@ def _own_block(left: Floats, right: Floats, name: str) -> Floats:
     return distances
 
 
-def _screening_block(left: Prepared, right: Prepared, measure: Measure) -> tuple[Floats, float]:
+def screening_block(left: Prepared, right: Prepared, measure: Measure) -> tuple[Floats, float]:
     """Return what `exact_block` returns, by the fastest arithmetic, and a bound on the difference (0 if there is none).
 
     Euclidean, cosine and ssim dissimilarities come from matrix products. The bounds are the usual ones for sums of
     products (Higham 2002, section 3.1) and cover the rounding of both sides.
+
+    Parameters
+    ----------
+    left, right, measure
+        As for `exact_block`.
     """
     if isinstance(left, Patches):
         assert isinstance(right, Patches), "both blocks are prepared for one measure"
         return _fast_structural(left, right)
     assert not isinstance(right, Patches)
-    if measure is Dissimilarity.EUCLIDEAN:
-        return _euclidean(left, right)
-    if measure is Dissimilarity.COSINE:
-        return 1 - directions(left) @ directions(right).T, (4 * left.shape[1] + 32) * _EPS
-    return exact_block(left, right, measure), 0.0
+    match measure:
+        case Dissimilarity.EUCLIDEAN:
+            return _euclidean(left, right)
+        case Dissimilarity.COSINE:
+            return 1 - directions(left) @ directions(right).T, (4 * left.shape[1] + 32) * _EPS
+        case Dissimilarity.MANHATTAN | Dissimilarity.HAMMING | Dissimilarity.SSIM | str():
+            return exact_block(left, right, measure), 0.0
+        case _:
+            assert_never(measure)
 
 
 def _euclidean(left: Floats, right: Floats) -> tuple[Floats, float]:

@@ -71,10 +71,12 @@ UNKNOWN_OWNERS = Owners()
 def encode_owners(values: NDArray[np.generic], what: str) -> Owners:
     """Number the owners of records 0..m-1, in the sorted order of what tells them apart.
 
+    `InputError` if there is more than one axis, or a value is neither a whole number nor text.
+
     Parameters
     ----------
     values, what
-        Owner of every record, shape (n,), whole numbers or text, or `InputError`; and where they stand, for errors.
+        Owner of every record, shape (n,), whole numbers or text; and where they stand, for errors.
     """
     require(values.ndim == 1, f"{what} has shape {values.shape}: accepted is one owner for each record, shape (n,)")
     kind = values.dtype.kind
@@ -196,13 +198,14 @@ def _values_of(source: Source, column: TableColumn) -> Floats32:
 def with_values(records: Records, index: int, source: Source, named: str) -> Records:
     """Return records with one of them in as many versions as a column has values, and nothing else changed.
 
+    `InputError` if there is no such column with 2 to 100 values.
+
     Parameters
     ----------
     records, index
         n records, and which of them: the first value stands in its place, the others come after all records, from n.
     source, named
-        The table that they are from, and the column of 2 to 100 values, or `InputError`, that is varied: its name, or
-        its number from 0.
+        The table that they are from, and the column that is varied: its name, or its number from 0.
     """
     column = _named_column(source, named)
     values = _values_of(source, column)

@@ -27,8 +27,14 @@ def data_directory(given: str | None) -> Path | None:
     return Path(chosen).expanduser().absolute() if chosen else None
 
 
-def _locate(directory: Path | None, folder: str, *names: str) -> list[Path]:
-    """Return the paths of published files, plain or gzipped, in `directory`/`folder` or in `directory` itself."""
+def locate(directory: Path | None, folder: str, *names: str) -> list[Path]:
+    """Return the paths of published files, plain or gzipped.
+
+    Parameters
+    ----------
+    directory, folder, names
+        As for `locate_any`; and the file names without `.gz`.
+    """
     return [locate_any(directory, folder, (name, f"{name}.gz")) for name in names]
 
 
@@ -112,10 +118,15 @@ def _readable(path: Path, damaged: tuple[type[Exception], ...], what: str, accep
         raise InputError(f"{path} cannot be read ({error.strerror}): accepted is a readable file") from error
 
 
-def _read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
+def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
     """Pass name and open content of each regular file of a gzipped tar archive, which is streamed, to `read` in turn.
 
     `InputError` if the file cannot be read, is damaged or incomplete, or no such archive; or where `read` does.
+
+    Parameters
+    ----------
+    path, read
+        The archive, and what takes the name and the content of one file.
     """
     broken = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
     with _readable(path, broken, "a damaged archive", "a complete gzipped tar file"), gzip.open(path) as unpacked:

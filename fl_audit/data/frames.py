@@ -11,16 +11,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Flags
-from fl_audit.data.cautions import _cautions, one_spelling
+from fl_audit.data.cautions import cautions, one_spelling
 from fl_audit.data.columns import (
     DECIMAL_MARKS,
     DEFAULT_MAX_LEVELS,
+    Encoded,
     Origin,
-    _check_classes,
-    _described_names,
-    _drop_remedy,
-    _encode_column,
-    _Encoded,
+    check_classes,
+    described_names,
+    drop_remedy,
+    encode_column,
 )
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
 from fl_audit.data.records import Caution, ColumnKind, ColumnUse, Source, side_by_side
@@ -76,10 +76,18 @@ class TableSettings:
         return cls(**{one.name: given[one.name] for one in fields(cls) if one.name in given})
 
 
-def _chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> pd.DataFrame:
-    """Return a table, as it was read, without the columns that are to be dropped; `path` is for messages.
+def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> pd.DataFrame:
+    """Return a table without the columns that are to be dropped.
 
-    `InputError` if a column that is named is missing, or nothing is left beside label and owner.
+    Parameters
+    ----------
+    frame, path, settings
+        The table as it was read; where it comes from, for messages; and how the table is read.
+
+    Raises
+    ------
+    InputError
+        If a column that is named is missing, or nothing is left beside label and owner.
     """
     columns, label, owner = [str(column) for column in frame.columns], settings.label, settings.owner
     listed = ", ".join(columns[:20])
@@ -88,8 +96,8 @@ def _chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) ->
         require(name != label, f"drop names {name!r}, the label column: accepted are other columns")
         require(name in columns, f"drop names {name!r}, but {path} has no such column: {_near(name, columns)}{listed}")
     require(owner != label, f"owner is {owner!r}, the label column: accepted are other columns")
-    is_there = owner is None or owner in columns
-    require(is_there, f"{path} has no owner column {owner!r}: {_near(str(owner), columns)}{listed}")
+    if owner is not None and owner not in columns:
+        raise InputError(f"{path} has no owner column {owner!r}: {_near(owner, columns)}{listed}")
     frame = frame.drop(columns=list(settings.drop))
     beside = f"the label {label!r}" if owner is None else f"the label {label!r} and the owner {owner!r}"
     require(len(frame.columns) > len(settings.kept), f"{path} has no column beside {beside}: at least 1 is needed")
@@ -104,13 +112,19 @@ def _near(name: str, columns: Sequence[str]) -> str:
     return f"did you mean {lowered[nearest[0]]!r}? Its columns are " if nearest else "its columns are "
 
 
-def _source_of_frames(
+def source_of_frames(
     frames: Sequence[pd.DataFrame], paths: Sequence[Path], settings: TableSettings, name: str, title: str
 ) -> Source:
     """Return the records of a table, or of two of which the second has the official test records.
 
-    The columns are the same, those that are to be dropped gone; the title says in words what kind of data this is.
     `InputError` if a column cannot be used, or a cell is missing or not finite.
+
+    Parameters
+    ----------
+    frames, paths
+        One table, or two with the same columns, those that are to be dropped gone; and where each comes from.
+    settings, name, title
+        How the tables are read; name of the source in the catalogue; and what kind of data this is, in words.
     """
     label, read = settings.label, sum(map(len, frames))
     parts, warned = [], []
@@ -133,7 +147,7 @@ def _source_of_frames(
         words = [name for name in joint.columns if not pd.api.types.is_numeric_dtype(joint[name])]
         joint = joint.assign(**{name: one_spelling(joint[name]) for name in words})
     labels = _label_values(joint[label], label, origin)
-    _check_classes(labels, f"{paths[0]}: label column {label}", settings.max_levels)
+    check_classes(labels, f"{paths[0]}: label column {label}", settings.max_levels)
     codes, test_codes, classes = encode_labels(labels[:train], labels[train:] if len(parts) > 1 else None, paths[0])
     owners, owner_use = _owners(joint, origin, settings)
     encoded = _encode(joint.drop(columns=[label, *owner_use]), origin, settings)
@@ -148,13 +162,13 @@ def _source_of_frames(
     if complete > len(joint):
         description += f"; {complete - len(joint):,} records that repeat another one are left out"
     uses = (
-        _described_names(label, ColumnKind.LABEL, np.unique(labels)),
+        described_names(label, ColumnKind.LABEL, np.unique(labels)),
         *owner_use.values(),
         *(column.use for column in encoded),
         *(ColumnUse(name, ColumnKind.DROPPED, "as the configuration says") for name in settings.drop),
     )
     placed = side_by_side((column.use.name, column.features.shape[1]) for column in encoded)
-    warned += _cautions(joint, label, features, repeats)
+    warned += cautions(joint, label, features, repeats)
     source = Source(name, pool, test, description, uses, placed)
     return replace(source, cautions=tuple(warned), found=settings.unusual)
 
@@ -166,7 +180,7 @@ def _owners(joint: pd.DataFrame, origin: Origin, settings: TableSettings) -> tup
         return UNKNOWN_OWNERS, {}
     values = _label_values(joint[name], name, origin)[: origin.train]
     owners = encode_owners(values, f"{origin.file}: owner column {name}")
-    return owners, {name: _described_names(name, ColumnKind.OWNER, owners.names)}
+    return owners, {name: described_names(name, ColumnKind.OWNER, owners.names)}
 
 
 def _label_values(column: "pd.Series[Any]", label: str, origin: Origin) -> NDArray[np.generic]:
@@ -178,20 +192,21 @@ def _label_values(column: "pd.Series[Any]", label: str, origin: Origin) -> NDArr
     return values
 
 
-def _encode(frame: pd.DataFrame, origin: Origin, settings: TableSettings) -> list[_Encoded]:
+def _encode(frame: pd.DataFrame, origin: Origin, settings: TableSettings) -> list[Encoded]:
     encoded, width, refused = [], 0, []
     for name, column in frame.items():
         try:
             if pd.api.types.is_numeric_dtype(column):
                 _refuse_infinite(column, str(name), origin)
-            found = _encode_column(column, str(name), origin, settings.max_levels, width, settings.decimal or ".")
-            encoded.append(found)
-            width += found.features.shape[1]
+            found = encode_column(column, str(name), origin, settings.max_levels, width, settings.decimal or ".")
         except InputError as error:
             # Columns that a setting mends are collected, so that the user learns of all of them at once.
             if not error.remedies:
                 raise
             refused.append(error)
+            continue
+        encoded.append(found)
+        width += found.features.shape[1]
     if refused:
         raise _together(refused)
     return encoded
@@ -214,8 +229,8 @@ def _together(refused: Sequence[InputError]) -> InputError:
 def _refuse_infinite(column: "pd.Series[Any]", name: str, origin: Origin) -> None:
     finite = np.isfinite(column.to_numpy(dtype=np.float64))
     if not finite.all():
-        position, drop = int(np.argmin(finite)), _drop_remedy(name)
-        cell = origin._cell(position, name, str(column.iloc[position]))
+        position, drop = int(np.argmin(finite)), drop_remedy(name)
+        cell = origin.cell(position, name, str(column.iloc[position]))
         raise InputError(f"{cell}: accepted are finite numbers; {drop} leaves out the column", (drop,))
 
 
@@ -246,9 +261,9 @@ def _complete_records(frame: pd.DataFrame, path: Path, settings: TableSettings) 
         text = f"{path}: {what} lacks a value in some column: {drop} leaves out the columns that lack most"
         raise InputError(f"{text}, {without} such classes" if gone[0] else text, (drop,), (without,))
     require(bool(kept.any()), f"{path} has no label in any record: accepted are labels")
-    of_class = "{:,} of the {:,} records of class {!r} in {} lack a value and are left out; {} would keep more"
+    lack = f"in {path.name} lack a value and are left out; {drop} would keep more"
     halved = [
-        Caution(of_class.format(total - few, total, name, path.name, drop), (drop,))
+        Caution(f"{total - few:,} of the {total:,} records of class {name!r} {lack}", (drop,))
         for name, few, total in zip(names.tolist(), left.tolist(), totals.tolist(), strict=True)
         if name and few < _LEAST_KEPT * total
     ]

@@ -40,7 +40,7 @@ _GRAPH = "accepted is a symmetric matrix (nodes, nodes) of truth values, or of 0
 def graph_records(
     matrices: Sequence[AdjacencyMatrix], labels: ArrayLike, classes: int, nodes: int = GRAPH_NODES
 ) -> Records:
-    """Return graphs as packed records, of shape `packed_shape(nodes)`; of those with more, nodes of low degree are cut.
+    """Return graphs as packed records, of shape `packed_shape(nodes)`, those with more nodes cut by `cut_graph`.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def graph_records(
     nodes = min(nodes, max(map(len, graphs)))
     features = np.empty((len(graphs), *packed_shape(nodes)), dtype=np.float32)
     for number, graph in enumerate(graphs):
-        features[number] = pack_graph(_cut_graph(graph, nodes), nodes)
+        features[number] = pack_graph(cut_graph(graph, nodes), nodes)
     return Records(features, np.asarray(labels), classes, graphs=True)
 
 
@@ -76,8 +76,14 @@ def _graph(number: int, given: ArrayLike) -> AdjacencyMatrix:
     return joined
 
 
-def _cut_graph(adjacency: AdjacencyMatrix, nodes: int) -> AdjacencyMatrix:
-    """Return the adjacency matrix among so many nodes of highest degree, in their order; of equal degrees the first."""
+def cut_graph(adjacency: AdjacencyMatrix, nodes: int) -> AdjacencyMatrix:
+    """Return the adjacency matrix among the nodes of highest degree, in their order; of equal degrees the first ones.
+
+    Parameters
+    ----------
+    adjacency, nodes
+        Shape (m, m), and how many nodes may remain. A graph with no more is returned as it is.
+    """
     if len(adjacency) <= nodes:
         return adjacency
     kept = np.sort(np.argsort(-adjacency.sum(axis=1), kind="stable")[:nodes])

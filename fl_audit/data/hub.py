@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fl_audit.data.columns import _check_classes, _described_names
+from fl_audit.data.columns import check_classes, described_names
 from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels, encode_owners
-from fl_audit.data.frames import TableSettings, _chosen_columns, _source_of_frames
-from fl_audit.data.image_folders import ImageSettings, _image_features
+from fl_audit.data.frames import TableSettings, chosen_columns, source_of_frames
+from fl_audit.data.image_folders import ImageSettings, image_features
 from fl_audit.data.records import ColumnKind, ColumnUse, Source
 from fl_audit.errors import InputError, first_line, require
 
@@ -47,8 +47,8 @@ def load_hub(name: str, options: Mapping[str, Any]) -> Source:
     require(len(pictures) <= 1, f"{name} has several columns of pictures, {', '.join(pictures)}: {accepted}")
     if pictures and pictures[0] not in table.drop:
         return _of_pictures(pictures[0], parts, table, images)
-    frames = [_chosen_columns(_frame(data), path, table) for path, data in parts]
-    return _source_of_frames(frames, [path for path, _ in parts], table, name, "data set")
+    frames = [chosen_columns(_frame(data), path, table) for path, data in parts]
+    return source_of_frames(frames, [path for path, _ in parts], table, name, "data set")
 
 
 def _splits(name: str, options: Mapping[str, Any]) -> "dict[str, Dataset]":
@@ -119,22 +119,22 @@ def _of_pictures(
 ) -> Source:
     label = table.label
     for path, data in parts:
-        _chosen_columns(pd.DataFrame(columns=data.column_names, index=[0]), path, table)
+        chosen_columns(pd.DataFrame(columns=data.column_names, index=[0]), path, table)
     labels = [_names(data, label) for _, data in parts]
     path = parts[0][0]
-    _check_classes(labels[0], f"{path}: label column {label}", table.max_levels)
+    check_classes(labels[0], f"{path}: label column {label}", table.max_levels)
     codes, test_codes, classes = encode_labels(labels[0], labels[1] if len(labels) > 1 else None, path)
     owners = UNKNOWN_OWNERS
     if table.owner is not None:
         owners = encode_owners(_names(parts[0][1], table.owner), f"{path}: owner column {table.owner}")
-    features, became = _image_features(_opened(parts, column), images)
+    features, became = image_features(_opened(parts, column), images)
     pool = build_records(features[: len(codes)], codes, classes, path, owners)
     test = None if test_codes is None else build_records(features[len(codes) :], test_codes, classes, parts[-1][0])
     left_out = [name for name in parts[0][1].column_names if name not in (column, label, table.owner)]
     uses = (
         ColumnUse(column, ColumnKind.IMAGE, became),
-        _described_names(label, ColumnKind.LABEL, np.unique(labels[0])),
-        *([] if table.owner is None else [_described_names(table.owner, ColumnKind.OWNER, owners.names)]),
+        described_names(label, ColumnKind.LABEL, np.unique(labels[0])),
+        *([] if table.owner is None else [described_names(table.owner, ColumnKind.OWNER, owners.names)]),
         *(ColumnUse(name, ColumnKind.DROPPED, "beside pictures") for name in left_out),
     )
     title = f"data set {os.fspath(path)}, {len(pool):,} pictures, {classes} classes"

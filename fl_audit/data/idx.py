@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats32, Integers
 from fl_audit.data.encoding import build_records
-from fl_audit.data.files import _locate, read_bytes, resolve
+from fl_audit.data.files import locate, read_bytes, resolve
 from fl_audit.data.records import Source
 from fl_audit.errors import require
 
@@ -23,7 +23,7 @@ _HIGHEST_PIXEL = np.float32(255)
 
 def find_mnist(directory: Path | None) -> list[Path]:
     """Return the paths of images and labels, training and test; raise `InputError` if one is missing."""
-    return _locate(directory, "mnist", *_MNIST_FILES)
+    return locate(directory, "mnist", *_MNIST_FILES)
 
 
 def load_mnist(directory: Path | None) -> Source:

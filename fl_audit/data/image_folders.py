@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats32
-from fl_audit.data.columns import _described_names
+from fl_audit.data.columns import described_names
 from fl_audit.data.encoding import build_records, encode_labels
 from fl_audit.data.files import resolve
 from fl_audit.data.records import ColumnKind, ColumnUse, Source
@@ -28,7 +28,7 @@ _GREY_MODES = ("1", "L", "LA", "I", "I;16", "F")
 class ImageSettings:
     """How pictures are read."""
 
-    size: int | None = None  # height and width in pixels that every picture is scaled to, at least 1; None keeps theirs
+    size: int | None = None  # height and width in pixels, from 1, that all are scaled to; None keeps their common size
     grey: bool = False  # whether colours become grey; without it pictures keep three channels unless all are grey
 
     @classmethod
@@ -37,10 +37,13 @@ class ImageSettings:
         return cls(options.get("image-size"), bool(options.get("grey", False)))
 
 
-def _image_features(pictures: Iterable[tuple[str, "Image"]], settings: ImageSettings) -> tuple[Floats32, str]:
+def image_features(pictures: Iterable[tuple[str, "Image"]], settings: ImageSettings) -> tuple[Floats32, str]:
     """Return pictures as numbers from 0 to 1, (n, channels, height, width), and in words: one channel for grey, or 3.
 
-    Each comes with a name for messages, and there is at least one. Without a size all have to be of one.
+    Parameters
+    ----------
+    pictures, settings
+        Name, for messages, and picture, at least one; and how they are read. Without a size all have to be of one.
     """
     kept: list[NDArray[np.uint8]] = []
     first = ""
@@ -96,11 +99,11 @@ def load_image_folder(
     names = [np.array([file.parent.name for file in files], dtype=np.str_) for files in found]
     codes, test_codes, classes = encode_labels(names[0], names[1] if len(names) > 1 else None, places[-1])
     # Together, so that training and test pictures have one size and one number of channels.
-    features, became = _image_features(_opened([file for files in found for file in files]), settings)
+    features, became = image_features(_opened([file for files in found for file in files]), settings)
     pool = build_records(features[: len(codes)], codes, classes, places[0])
     test = None if test_codes is None else build_records(features[len(codes) :], test_codes, classes, places[-1])
     pictures = ColumnUse("pictures", ColumnKind.IMAGE, became)
-    uses = (pictures, _described_names("folders", ColumnKind.LABEL, np.unique(names[0])))
+    uses = (pictures, described_names("folders", ColumnKind.LABEL, np.unique(names[0])))
     title = f"pictures of {places[0].name}, {len(pool):,} records, {classes} classes"
     return Source("images", pool, test, title, uses)
 

@@ -1,6 +1,7 @@
 """Neighbouring federations: which record or client makes the difference, and whose records stand in for a client's."""
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import numpy as np
 
@@ -45,11 +46,15 @@ def ranked_neighbours(
     farthest
         The most dissimilar neighbours; otherwise the least dissimilar ones.
     """
-    if adjacency.relation is Relation.ADD_REMOVE:
-        _check_removable(inside)
-        return tuple(NeighbourPair(index, None) for index in ranked_records(inside, dissimilarity, count, farthest))
-    pairs = ranked_pairs(inside, _check_replacements(len(inside), outside), dissimilarity, count, farthest)
-    return tuple(NeighbourPair(*pair) for pair in pairs)
+    match adjacency.relation:
+        case Relation.ADD_REMOVE:
+            _check_removable(inside)
+            return tuple(NeighbourPair(index, None) for index in ranked_records(inside, dissimilarity, count, farthest))
+        case Relation.REPLACE:
+            pairs = ranked_pairs(inside, _check_replacements(len(inside), outside), dissimilarity, count, farthest)
+            return tuple(NeighbourPair(*pair) for pair in pairs)
+        case _:
+            assert_never(adjacency.relation)
 
 
 def choose_neighbour(
@@ -73,9 +78,10 @@ def choose_neighbour(
     outside
         m records that may replace one of D, or None; not used by add-or-remove.
     choice, rank
-        Most or least dissimilar (see `ranked_neighbours`), then with a rank from 1; random, crafted, or the index of a
-        record of D. A named record is replaced by the outside record most dissimilar to it. A crafted one takes the
-        place of a random record, and a random outside record replaces it, unless its opposite does.
+        Most or least dissimilar (see `ranked_neighbours`), random, crafted, or the index of a record of D; and the rank
+        among the most or least dissimilar neighbours, from 1; 1 for any other choice. A named record is replaced by the
+        outside record most dissimilar to it. A crafted one takes the place of a random record, and a random outside
+        record replaces it, unless its opposite does.
     dissimilarity, seed
         The measure d, and the seed of the run, for the random choice.
     """
@@ -141,7 +147,7 @@ def choose_client(
     adjacency, shards, records
         How they differ, positions in D of every client's records, at least 2 clients; and D.
     choice, rank
-        Most or least dissimilar (see `_client_dissimilarities`), then with a rank from 1; random; or the number of a
+        Most or least dissimilar (see `client_dissimilarities`), then with a rank from 1; random; or the number of a
         client. The stand-in has no part in the choice.
     dissimilarity, seed
         Euclidean, manhattan or cosine; and public seed of the data, for the random choice.
@@ -150,7 +156,7 @@ def choose_client(
     if _is_ranked(choice, rank):
         count = len(shards)
         require(1 <= rank <= count, f"neighbour-rank is {rank}: accepted are 1 to {count}, the number of clients")
-        scores = np.round(_client_dissimilarities(shards, records, dissimilarity), _DECIMALS)
+        scores = np.round(client_dissimilarities(shards, records, dissimilarity), _DECIMALS)
         scores = -scores if choice is NeighbourChoice.MOST_DISSIMILAR else scores
         client = int(np.argsort(scores, kind="stable")[rank - 1])  # of ties the one with the lowest number first
     else:
@@ -158,14 +164,21 @@ def choose_client(
     return NeighbourPair(client, None if adjacency.relation is Relation.ADD_REMOVE else 0)
 
 
-def _client_dissimilarities(
+def client_dissimilarities(
     shards: Sequence[Shard], records: Records, measure: Measure = Dissimilarity.EUCLIDEAN
 ) -> Floats:
     """Return how far each client's records lie from the records of all other clients, shape (clients,).
 
     What is compared is one vector for the client and one for the others: the mean of their flattened features, followed
-    by the shares of the classes among their labels. Shares of unequal numbers and similarities of images say nothing of
-    means, so that other measures are refused.
+    by the shares of the classes among their labels.
+
+    Parameters
+    ----------
+    shards, records
+        Positions of every client's records, at least 2 clients, none empty; and the records.
+    measure
+        Euclidean, manhattan or cosine; `InputError` for others: shares of unequal numbers and similarities of images
+        say nothing of means.
     """
     compared = f"dissimilarity is {measure} between clients, which are compared by means"
     require(measure in _MEASURES, f"{compared}: accepted are {', '.join(_MEASURES)}")
@@ -197,7 +210,7 @@ def stand_in_shard(
     those of several owners is replaced by a mixture.
 
     What is returned are ascending positions in `outside`, shape (size,), which have to be left out of the population
-    sample. `InputError` if there are too few records outside D.
+    sample. Raises `InputError` if there are too few records outside D.
 
     Parameters
     ----------

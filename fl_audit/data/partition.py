@@ -35,9 +35,10 @@ def partition_records(
 ) -> tuple[Integers, ...]:
     """Return the record indices of every client: sorted, disjoint, none empty, together all records.
 
-    Records are shuffled first, for several partitioners give out consecutive records. `InputError` if a parameter is
-    unknown or of the wrong kind, the division would leave a client empty or drop a record (the training set of an audit
-    must be the one it says), or `natural` has no owners or another number of them than of clients.
+    Records are shuffled first, for several partitioners give out consecutive records. A setting under which a
+    partitioner would drop records is refused: the training set of an audit must be the one it says. Raises `InputError`
+    if a parameter is unknown or of the wrong kind, or the division would leave a client empty or drop a record, or
+    `natural` has no owners or another number of them than of clients.
 
     Parameters
     ----------
@@ -234,7 +235,7 @@ def population_size(split: Split, population_records: int, taken: int) -> int:
     ----------
     split, population_records, taken
         The records; the most that are wanted for the population sample, at least 2; and how many from outside D are in
-        D', which then cannot be in it: 0, 1 for a replaced record, or the size of a stand-in shard.
+        D', which then cannot be in the population sample: 0, 1 for a replaced record, or the size of a stand-in shard.
     """
     left = 0 if split.outside is None else len(split.outside) - taken
     return len(split.test) if left < FEWEST_POPULATION else min(population_records, left)

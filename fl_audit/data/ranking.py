@@ -6,7 +6,7 @@ Records are ranked by their summed dissimilarity to the others (Bernau et al. 20
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import numpy as np
 
@@ -26,8 +26,7 @@ def ranked_records(records: Records, measure: Measure, count: int, farthest: boo
     Parameters
     ----------
     records, measure
-        n records, and how dissimilar two of them are; `InputError` if a record has only zeros under the cosine measure,
-        or records are no images under ssim.
+        n records, and how dissimilar two of them are; `InputError` where `check_measurable` refuses them.
     count, farthest
         How many are asked for, 1 to n; the largest sums first, otherwise the smallest first.
     """
@@ -35,11 +34,11 @@ def ranked_records(records: Records, measure: Measure, count: int, farthest: boo
     require(1 <= count <= len(records), f"neighbour-rank is {count}: accepted are {accepted}")
     records = comparable(records)
     sign = 1.0 if farthest else -1.0
-    totals, error = _approximate_totals(records, measure)
+    totals, error = approximate_totals(records, measure)
     candidates, scores = np.arange(len(records)), sign * totals
     if error > 0:
         candidates = np.flatnonzero(scores >= _last_of_top(scores, count) - 2 * error)
-        scores = sign * _total_dissimilarity(records, measure, candidates)
+        scores = sign * total_dissimilarity(records, measure, candidates)
     return tuple(candidates[_top(scores, count)].tolist())
 
 
@@ -89,7 +88,7 @@ def _checked_pairs(inside: Records, outside: Records, measure: Measure, count: i
     accepted = f"1 to {pairs}, the number of pairs of a record in D and one outside"
     require(1 <= count <= pairs, f"neighbour-rank is {count}: accepted are {accepted}")
     for records in (inside, outside):
-        measures._check_measurable(records, measure)
+        measures.check_measurable(records, measure)
     return inside, outside
 
 
@@ -112,7 +111,7 @@ class _Search:
 
 
 def _first_pairs(inside: Records, outside: Records, search: _Search) -> "_Ranked":
-    best, size = _Ranked.none(), measures._rows_in_block(inside, search.measure)
+    best, size = _Ranked.none(), measures.rows_in_block(inside, search.measure)
     for row in range(0, len(inside), size):
         mine = measures.prepare(inside.features[row : row + size], search.measure)
         for column in range(0, len(outside), size):
@@ -153,7 +152,7 @@ def _ranked_in_block(
     mine: Prepared, yours: Prepared, start: tuple[int, int], search: _Search, best: _Ranked
 ) -> _Ranked:
     """Return the pairs of a block that may be among the first, ranked; `start` is where the block begins."""
-    block, error = measures._screening_block(mine, yours, search.measure)
+    block, error = measures.screening_block(mine, yours, search.measure)
     scores = (block if search.farthest else -block).ravel()
     needed = (best.last.score if len(best.scores) == search.count else -np.inf) - error
     wanted = search.count
@@ -202,36 +201,52 @@ def _last_of_top(scores: Floats, count: int) -> float:
 _EPS = float(np.finfo(np.float64).eps)
 
 
-def _total_dissimilarity(records: Records, measure: Measure, chosen: Integers | None = None) -> Floats:
-    """Return the summed dissimilarity of records, or of the chosen ones, to all others, shape (n,) or (len(chosen),).
+def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | None = None) -> Floats:
+    """Return the summed dissimilarity of records to all others, shape (n,) or (len(chosen),).
 
     Records with the same dissimilarities to the others, in whatever order, get the same sum to the last bit.
+
+    Parameters
+    ----------
+    records, measure, chosen
+        As for `ranked_records`; and positions of the records whose sums are asked for, None for all.
     """
-    measures._check_measurable(records, measure)
+    measures.check_measurable(records, measure)
     wanted = np.arange(len(records)) if chosen is None else chosen
     if measure is Dissimilarity.HAMMING:
         return _hamming(records)[wanted]
-    rows = max(1, min(measures._rows_in_block(records, measure), measures.BLOCK_BYTES // (8 * len(records))))
+    rows = max(1, min(measures.rows_in_block(records, measure), measures.BLOCK_BYTES // (8 * len(records))))
     parts = [_exact(records, measure, wanted[start : start + rows]) for start in range(0, len(wanted), rows)]
     return np.concatenate(parts)
 
 
-def _approximate_totals(records: Records, measure: Measure) -> tuple[Floats, float]:
-    """Return `_total_dissimilarity` of all records by faster arithmetic, and a bound on the difference.
+def approximate_totals(records: Records, measure: Measure) -> tuple[Floats, float]:
+    """Return `total_dissimilarity` of all records by faster arithmetic, and a bound on the difference.
 
     The bound, at least 0, includes the rounding of both sides. Manhattan takes O(n log n) a feature, cosine O(n),
-    all others n^2 / 2 pairs.
+    Euclidean and ssim n^2 / 2 pairs.
+
+    Parameters
+    ----------
+    records, measure
+        As for `total_dissimilarity`.
     """
-    measures._check_measurable(records, measure)
-    if measure is Dissimilarity.HAMMING:
-        return _hamming(records), 0.0
-    if measure is Dissimilarity.MANHATTAN:
-        return _manhattan(records)
-    return _cosine(records) if measure is Dissimilarity.COSINE else _pair_by_pair(records, measure)
+    measures.check_measurable(records, measure)
+    match measure:
+        case Dissimilarity.HAMMING:
+            return _hamming(records), 0.0
+        case Dissimilarity.MANHATTAN:
+            return _manhattan(records)
+        case Dissimilarity.COSINE:
+            return _cosine(records)
+        case Dissimilarity.EUCLIDEAN | Dissimilarity.SSIM | str():
+            return _pair_by_pair(records, measure)
+        case _:
+            assert_never(measure)
 
 
 def _exact(records: Records, measure: Measure, chosen: Integers) -> Floats:
-    mine, columns = measures.prepare(records.features[chosen], measure), measures._rows_in_block(records, measure)
+    mine, columns = measures.prepare(records.features[chosen], measure), measures.rows_in_block(records, measure)
     block = np.empty((len(chosen), len(records)))
     for first in range(0, len(records), columns):
         part = slice(first, first + columns)
@@ -245,12 +260,12 @@ def _exact(records: Records, measure: Measure, chosen: Integers) -> Floats:
 
 def _pair_by_pair(records: Records, measure: Measure) -> tuple[Floats, float]:
     """Sum blocks of one half of the symmetric matrix along both axes."""
-    totals, error, rows = np.zeros(len(records)), 0.0, measures._rows_in_block(records, measure)
+    totals, error, rows = np.zeros(len(records)), 0.0, measures.rows_in_block(records, measure)
     for start in range(0, len(records), rows):
         mine = measures.prepare(records.features[start : start + rows], measure)
         for first in range(start, len(records), rows):
             yours = mine if first == start else measures.prepare(records.features[first : first + rows], measure)
-            block, block_error = measures._screening_block(mine, yours, measure)
+            block, block_error = measures.screening_block(mine, yours, measure)
             error = max(error, block_error)
             if first == start:
                 np.fill_diagonal(block, 0.0)
@@ -276,7 +291,7 @@ def _manhattan(records: Records) -> tuple[Floats, float]:
 
 def _cosine(records: Records) -> tuple[Floats, float]:
     """Sum 1 - u.v over v as n - u.(sum of v), for unit vectors u and v."""
-    rows, width = measures._rows_in_block(records, Dissimilarity.COSINE), records.features[0].size
+    rows, width = measures.rows_in_block(records, Dissimilarity.COSINE), records.features[0].size
 
     def units(start: int) -> Floats:
         return measures.directions(records.features[start : start + rows].reshape(-1, width).astype(np.float64))

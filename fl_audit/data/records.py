@@ -19,8 +19,8 @@ from fl_audit.errors import InputError, Remedy, as_whole, require, require_numbe
 class Records:
     """Records with one class label each.
 
-    `InputError` if the lengths differ, there is no record, a feature is no finite number, or a label or an owner is no
-    whole number or out of range.
+    Raises `InputError` if the lengths differ, there is no record, a feature is no finite number, or a label or an owner
+    is no whole number or out of range.
 
     Examples
     --------
@@ -130,9 +130,10 @@ class TableColumn:
 
 def side_by_side(columns: Iterable[tuple[str, int]]) -> tuple[TableColumn, ...]:
     """Return columns that follow each other among the features, from their names and widths."""
-    placed: list[TableColumn] = []
+    placed, start = [], 0
     for name, width in columns:
-        placed.append(TableColumn(name, placed[-1].places.stop if placed else 0, width))
+        placed.append(TableColumn(name, start, width))
+        start += width
     return tuple(placed)
 
 

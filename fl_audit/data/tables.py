@@ -17,7 +17,7 @@ import pandas as pd
 
 from fl_audit.data.columns import DECIMAL_MARKS, is_number, without_groups
 from fl_audit.data.files import read_bytes, resolve
-from fl_audit.data.frames import TableSettings, _chosen_columns, _source_of_frames
+from fl_audit.data.frames import TableSettings, chosen_columns, source_of_frames
 from fl_audit.data.records import Source
 from fl_audit.errors import InputError, Remedy, first_line
 
@@ -60,9 +60,10 @@ def read_table_text(path: Path, encoding: str | None = None, separator: str | No
 
     Parameters
     ----------
-    path, encoding, separator
-        The file, plain or gzipped; its encoding, as Python names it, and the character between cells, None if these are
-        to be found.
+    path
+        The file, plain or gzipped.
+    encoding, separator
+        Its encoding, as Python names it, and the character between cells; None is to be found.
 
     Raises
     ------
@@ -136,7 +137,7 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> Source:
         found = replace(found, decimal=_decimal_mark(texts[0], frames[0].drop(columns=[settings.label]), found))
         # Points between thousands are no decimals: the parser must see none in them.
         frames = frames if found.decimal == "." else [_frame(text, found) for text in texts]
-    return _source_of_frames(frames, paths, found, "csv", "CSV")
+    return source_of_frames(frames, paths, found, "csv", "CSV")
 
 
 def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> pd.DataFrame:
@@ -159,7 +160,7 @@ def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> p
             accepted = f"accepted is text whose cells are separated by {text.separator!r}"
             raise InputError(f"{text.path} is no CSV table ({first_line(error)}): {accepted}") from error
     frame.columns = [str(column).strip() for column in frame.columns]
-    return _chosen_columns(frame, text.path, settings)
+    return chosen_columns(frame, text.path, settings)
 
 
 def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings) -> str:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from fl_audit.adjacency import Adjacency, NeighbourPair
 from fl_audit.data.dissimilarity import Dissimilarity
-from fl_audit.data.neighbours import NeighbourChoice, _client_dissimilarities, choose_client, stand_in_shard
+from fl_audit.data.neighbours import NeighbourChoice, choose_client, client_dissimilarities, stand_in_shard
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 
@@ -38,14 +38,14 @@ def drawn(number: int, seed: int, owners: int | None = None) -> Records:
 def test_means_and_label_shares_are_compared(measure: Dissimilarity, expected: float) -> None:
     both = records([[0, 2], [2, 2], [4, 5], [4, 6], [4, 7]], [0, 1, 0, 0, 0])
     shards = [np.array([0, 1]), np.array([2, 4]), np.array([3])]
-    assert _client_dissimilarities(shards, both, measure)[0] == pytest.approx(expected, rel=1e-12)
+    assert client_dissimilarities(shards, both, measure)[0] == pytest.approx(expected, rel=1e-12)
 
 
 def test_images_are_flattened() -> None:
     flat = drawn(12, 0)
     images = Records(flat.features.reshape(12, 1, 1, 3), flat.labels, 2)
     shards = np.split(np.arange(12), [3, 7])
-    assert np.array_equal(_client_dissimilarities(shards, flat), _client_dissimilarities(shards, images))
+    assert np.array_equal(client_dissimilarities(shards, flat), client_dissimilarities(shards, images))
 
 
 @settings(max_examples=60, deadline=None)
@@ -65,7 +65,7 @@ def test_ranks_are_in_order_and_do_not_depend_on_the_order_of_records(clients: i
         choose_client(REMOVE, shards, whole, choice, EUCLIDEAN, seed, rank).index for rank in range(1, clients + 1)
     ]
     assert sorted(ranked) == list(range(clients))
-    scores = np.round(_client_dissimilarities(shards, whole), 9) * (-1 if farthest else 1)
+    scores = np.round(client_dissimilarities(shards, whole), 9) * (-1 if farthest else 1)
     assert ranked == sorted(range(clients), key=lambda client: (scores[client], client))
 
 

@@ -9,8 +9,8 @@ import pytest
 from fl_audit.adjacency import Adjacency
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity
-from fl_audit.data.graph_records import GRAPH_NODES, _cut_graph, comparable, graph_records, pack_graph, unpack_graph
-from fl_audit.data.neighbours import NeighbourChoice, _client_dissimilarities, choose_neighbour
+from fl_audit.data.graph_records import GRAPH_NODES, comparable, cut_graph, graph_records, pack_graph, unpack_graph
+from fl_audit.data.neighbours import NeighbourChoice, choose_neighbour, client_dissimilarities
 from fl_audit.data.randomisers import RandomisedEdges
 from fl_audit.data.ranking import ranked_pairs, ranked_records
 from fl_audit.data.records import Records
@@ -72,16 +72,16 @@ def test_graphs_of_zeros_and_ones_are_graphs() -> None:
 
 
 def test_large_graphs_keep_the_nodes_of_highest_degree_in_their_order() -> None:
-    assert np.array_equal(_cut_graph(STAR, 5), STAR)
+    assert np.array_equal(cut_graph(STAR, 5), STAR)
     # Node 2 is joined to all; of the others, which are joined to it alone, the first ones stay.
-    assert _cut_graph(STAR, 3).astype(int).tolist() == [[0, 0, 1], [0, 0, 1], [1, 1, 0]]
+    assert cut_graph(STAR, 3).astype(int).tolist() == [[0, 0, 1], [0, 0, 1], [1, 1, 0]]
     graphs = random_graphs([40])
     matrix, degrees = graphs[0], graphs[0].sum(axis=1)
     kept = [
         node for node in range(40) if (degrees > degrees[node]).sum() + (degrees[:node] == degrees[node]).sum() < 25
     ]
-    assert np.array_equal(_cut_graph(matrix, 25), matrix[np.ix_(kept, kept)])
-    assert np.array_equal(unpack_graph(records_of(graphs, 25).features[0]), _cut_graph(matrix, 25))
+    assert np.array_equal(cut_graph(matrix, 25), matrix[np.ix_(kept, kept)])
+    assert np.array_equal(unpack_graph(records_of(graphs, 25).features[0]), cut_graph(matrix, 25))
 
 
 def test_randomised_graphs_are_what_the_randomiser_makes_of_the_matrices() -> None:
@@ -138,7 +138,7 @@ def test_neighbours_are_chosen_by_pairs_of_nodes(
     clients = [np.arange(3), np.arange(3, 8)]
     if measure is not Dissimilarity.HAMMING:
         assert np.array_equal(
-            _client_dissimilarities(clients, records, measure), _client_dissimilarities(clients, flat, measure)
+            client_dissimilarities(clients, records, measure), client_dissimilarities(clients, flat, measure)
         )
 
 
@@ -164,6 +164,6 @@ def test_the_catalogue_has_collab(tmp_path: Path) -> None:
     assert source.pool.graphs
     assert source.feature_shape == (12, 2)
     assert source.description == "COLLAB, 3 graphs of up to 12 nodes, 1 of them cut to that"
-    assert np.array_equal(unpack_graph(source.pool.features[1]), _cut_graph(graphs[1], 12))
+    assert np.array_equal(unpack_graph(source.pool.features[1]), cut_graph(graphs[1], 12))
     with pytest.raises(InputError, match="graph-nodes is 1: accepted are whole numbers from 2"):
         load_source(DataSpec(COLLAB, str(tmp_path), (("graph-nodes", 1),)))

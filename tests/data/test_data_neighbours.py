@@ -11,7 +11,7 @@ from fl_audit.data import dissimilarity as module
 from fl_audit.data import ranking
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.neighbours import NeighbourChoice, choose_neighbour, ranked_neighbours
-from fl_audit.data.ranking import _approximate_totals, _total_dissimilarity, pair_of_rank, ranked_pairs, ranked_records
+from fl_audit.data.ranking import approximate_totals, pair_of_rank, ranked_pairs, ranked_records, total_dissimilarity
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 
@@ -110,8 +110,8 @@ def test_totals_and_ranked_records_follow_from_the_sums_over_the_others(
     count = 1 + round(share * (len(inside) - 1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK_BYTES", block)
-        exact = _total_dissimilarity(records(inside), measure)
-        fast, error = _approximate_totals(records(inside), measure)
+        exact = total_dissimilarity(records(inside), measure)
+        fast, error = approximate_totals(records(inside), measure)
         ranked = ranked_records(records(inside), measure, count, farthest)
     np.testing.assert_allclose(exact, sums, rtol=1e-12, atol=1e-12)
     assert np.abs(fast - exact).max() <= error
@@ -132,7 +132,7 @@ def test_fast_search_ranks_as_exact_arithmetic_does(measure: Dissimilarity, fart
         common = draw.random(width).astype(np.float32)
         points = np.concatenate([1000 + points[:, :3] / 500, np.tile(4000 + common, (300, 1))], axis=1)
     inside, outside = records(points[:120]), records(points[100:])
-    totals = _total_dissimilarity(inside, measure)
+    totals = total_dissimilarity(inside, measure)
     order = np.lexsort((np.arange(120), -totals if farthest else totals))
     for count in (1, 3, 30):
         assert ranked_records(inside, measure, count, farthest) == tuple(order[:count])
@@ -151,23 +151,23 @@ def test_fast_search_ranks_as_exact_arithmetic_does(measure: Dissimilarity, fart
 def test_total_ties_are_exact_for_equal_distances_in_another_order() -> None:
     # Every point comes with its mirror image: the sums of the two hold the same addends in different orders.
     points = np.random.default_rng(0).random((40, 2))
-    found = _total_dissimilarity(records(np.concatenate([points, points[::-1, ::-1]])), Dissimilarity.EUCLIDEAN)
+    found = total_dissimilarity(records(np.concatenate([points, points[::-1, ::-1]])), Dissimilarity.EUCLIDEAN)
     assert np.array_equal(found[:40], found[40:][::-1])
 
 
 def test_a_record_is_not_dissimilar_to_itself() -> None:
     for point in np.random.default_rng(0).random((50, 1, 7)):
-        assert _total_dissimilarity(records(point), Dissimilarity.COSINE).tolist() == [0]
+        assert total_dissimilarity(records(point), Dissimilarity.COSINE).tolist() == [0]
 
 
 def test_images_are_flattened() -> None:
     images = records(np.arange(12).reshape(3, 1, 2, 2))
-    assert _total_dissimilarity(images, Dissimilarity.MANHATTAN).tolist() == [48, 32, 48]
+    assert total_dissimilarity(images, Dissimilarity.MANHATTAN).tolist() == [48, 32, 48]
 
 
 def test_cosine_refuses_zeros_and_shapes_must_agree() -> None:
     with pytest.raises(InputError, match="record 1 has only zeros"):
-        _total_dissimilarity(records([[1, 0], [0, 0]]), Dissimilarity.COSINE)
+        total_dissimilarity(records([[1, 0], [0, 0]]), Dissimilarity.COSINE)
     with pytest.raises(InputError, match=r"shape \(3,\)"):
         ranked_pairs(records([[1, 0]]), records([[1, 0, 0]]), Dissimilarity.EUCLIDEAN, 1)
 

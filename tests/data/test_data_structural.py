@@ -5,8 +5,8 @@ import pytest
 from skimage.metrics import structural_similarity
 
 from fl_audit.data import dissimilarity as module
-from fl_audit.data.dissimilarity import Dissimilarity, _screening_block, exact_block, prepare
-from fl_audit.data.ranking import _approximate_totals, _total_dissimilarity, ranked_pairs, ranked_records
+from fl_audit.data.dissimilarity import Dissimilarity, exact_block, prepare, screening_block
+from fl_audit.data.ranking import approximate_totals, ranked_pairs, ranked_records, total_dissimilarity
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 
@@ -36,7 +36,7 @@ def test_equals_scikit_image(shape: tuple[int, ...]) -> None:
     left, right = images(6, shape), images(9, shape, seed=1)
     patches = prepare(left.features, SSIM), prepare(right.features, SSIM)
     exact = exact_block(*patches, SSIM)
-    fast, error = _screening_block(*patches, SSIM)
+    fast, error = screening_block(*patches, SSIM)
     np.testing.assert_allclose(exact, reference(left, right), rtol=0, atol=1e-12)
     assert np.abs(fast - exact).max() <= error < 1e-4
 
@@ -60,8 +60,8 @@ def test_ranks_are_those_of_scikit_image(farthest: bool) -> None:
     for block in (8 * 100 * 49 * 4, module.BLOCK_BYTES):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "BLOCK_BYTES", block)
-            fast, error = _approximate_totals(inside, SSIM)
-            assert np.abs(fast - _total_dissimilarity(inside, SSIM)).max() <= error
+            fast, error = approximate_totals(inside, SSIM)
+            assert np.abs(fast - total_dissimilarity(inside, SSIM)).max() <= error
             assert ranked_records(inside, SSIM, 8, farthest) == tuple(sums)
             found = ranked_pairs(inside, outside, SSIM, 40, farthest)
             assert found == tuple(divmod(int(pair), 22) for pair in pairs)

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.reproductions.bernau2019.collab import collab
 from experiments.reproductions.bernau2019.graph_convolutions import SORTED_NODES
-from fl_audit.data.graph_records import GRAPH_NODES, _cut_graph, unpack_graph
+from fl_audit.data.graph_records import GRAPH_NODES, cut_graph, unpack_graph
 from fl_audit.data.records import Source
 from fl_audit.errors import InputError
 
@@ -92,4 +92,4 @@ def test_published_collab(published_data: Path) -> None:
     assert int((nodes > GRAPH_NODES).sum()) == 508
     cut = collab(published_data).pool.features[::100]
     for packed, matrix in zip(cut, matrices[::100], strict=True):
-        assert np.array_equal(unpack_graph(packed), _cut_graph(matrix, GRAPH_NODES))
+        assert np.array_equal(unpack_graph(packed), cut_graph(matrix, GRAPH_NODES))

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats
-from fl_audit.data.randomisers.common import OwnersRandomiser, _draws_above, _require_pair, record_axes, responses
+from fl_audit.data.randomisers.common import draws_above, record_axes, require_pair, responses
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.events import ReleaseEvent
@@ -16,7 +16,7 @@ from fl_audit.privacy.scores import truth_probability
 
 
 @dataclass(frozen=True)
-class RandomisedBits(OwnersRandomiser):
+class RandomisedBits:
     """Randomised response on every feature of records of 0 and 1.
 
     Each bit is told truly with probability e^epsilon / (1 + e^epsilon) (Eq. (1) of the paper; module
@@ -48,9 +48,15 @@ class RandomisedBits(OwnersRandomiser):
         require(wrong is None, f"{name} and a feature is {wrong}: accepted are features that are 0 or 1")
 
     def perturb(self, features: NDArray[np.generic], generator: np.random.Generator) -> NDArray[np.uint8]:
-        """Return randomised records of 0 and 1, for which one number a feature is drawn, record after record."""
+        """Return randomised records; `InputError` if a feature is neither 0 nor 1.
+
+        Parameters
+        ----------
+        features, generator
+            0 and 1, shape (records, features...), and where one number a feature is drawn from, record after record.
+        """
         _require_bits(features)
-        lies = _draws_above(truth_probability(self.epsilon), features.size, generator)
+        lies = draws_above(truth_probability(self.epsilon), features.size, generator)
         return np.where(lies.reshape(features.shape), 1 - features, features).astype(np.uint8)
 
     def log_odds(
@@ -59,9 +65,14 @@ class RandomisedBits(OwnersRandomiser):
         """Return log P(observed | first) / P(observed | second), in nats, shape (...), a number an observed record.
 
         Each differing bit adds epsilon where it agrees with the first record and takes it away where it agrees with the
-        second. `InputError` if the shapes do not fit, or a feature is neither 0 nor 1.
+        second. Raises `InputError` if the shapes do not fit, or a feature is neither 0 nor 1.
+
+        Parameters
+        ----------
+        observed, first, second
+            Randomised records, shape (..., features...), and the two that they can come from, shape (features...).
         """
-        _require_pair(observed, first, second)
+        require_pair(observed, first, second)
         for bits in (observed, first, second):
             _require_bits(bits)
         agreeing = (observed == first).astype(np.int64) - (observed == second)
@@ -79,8 +90,14 @@ class RandomisedBits(OwnersRandomiser):
         return self.counted_events(shape)
 
     def pair_events(self, first: NDArray[np.generic], second: NDArray[np.generic]) -> tuple[ReleaseEvent, ...]:
-        """Return what tells two records apart: a release for each feature in which they differ."""
-        _require_pair(first, first, second)
+        """Return what tells two records apart: a release for each feature in which they differ.
+
+        Parameters
+        ----------
+        first, second
+            As for `log_odds`.
+        """
+        require_pair(first, first, second)
         for bits in (first, second):
             _require_bits(bits)
         return responses(self.epsilon, int(np.count_nonzero(first != second)))

@@ -1,50 +1,15 @@
 """What all randomisers have in common: draws, shapes of records, and the sum that a claim of the paper is."""
 
 from collections.abc import Iterable
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.arrays import Flags, Floats
+from fl_audit.arrays import Flags
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.events import LaplaceRelease, RandomizedResponse, ReleaseEvent
 
 _DRAWS = 2**20  # numbers drawn at a time, so that memory does not grow with the records
-
-
-class OwnersRandomiser(Protocol):
-    """What every randomiser does to records of its kind; `InputError` where a record or a shape does not suit it."""
-
-    def perturb(self, features: NDArray[Any], generator: np.random.Generator) -> NDArray[Any]:
-        """Return randomised records of the same shape.
-
-        Parameters
-        ----------
-        features, generator
-            The records, shape (records, *shape), and where noise is drawn from, record after record.
-        """
-        ...
-
-    def log_odds(self, observed: NDArray[Any], first: NDArray[Any], second: NDArray[Any]) -> Floats:
-        """Return log P(observed | first) / P(observed | second), in nats, one number for each observed record.
-
-        Parameters
-        ----------
-        observed, first, second
-            Randomised records, shape (..., *shape), and the two records of shape (*shape) that they can come from.
-        """
-        ...
-
-    def pair_events(self, first: NDArray[Any], second: NDArray[Any]) -> tuple[ReleaseEvent, ...]:
-        """Return what tells two records apart, and no more, as releases.
-
-        Parameters
-        ----------
-        first, second
-            As for `log_odds`.
-        """
-        ...
 
 
 def pure_epsilon(events: Iterable[ReleaseEvent]) -> float:
@@ -68,8 +33,14 @@ def responses(epsilon: float, count: int) -> tuple[ReleaseEvent, ...]:
     return (RandomizedResponse(epsilon, count),) if epsilon > 0 and count > 0 else ()
 
 
-def _draws_above(limit: float, count: int, generator: np.random.Generator) -> Flags:
-    """Return which of so many uniform draws are at least `limit`, which is from 0 to 1, shape (count,)."""
+def draws_above(limit: float, count: int, generator: np.random.Generator) -> Flags:
+    """Return which of so many uniform draws are at least `limit`, shape (count,).
+
+    Parameters
+    ----------
+    limit, count, generator
+        The limit, from 0 to 1; how many draws; and what they are drawn with.
+    """
     found = np.empty(count, dtype=np.bool_)
     for start in range(0, count, _DRAWS):
         part = found[start : start + _DRAWS]
@@ -82,8 +53,14 @@ def record_axes(record: NDArray[np.generic]) -> tuple[int, ...]:
     return tuple(range(-record.ndim, 0))
 
 
-def _require_pair(observed: NDArray[np.generic], first: NDArray[np.generic], second: NDArray[np.generic]) -> None:
-    """Refuse observed records, (n, *shape), and two records that they can come from whose shapes do not fit."""
+def require_pair(observed: NDArray[np.generic], first: NDArray[np.generic], second: NDArray[np.generic]) -> None:
+    """Refuse observed records and a pair that they can come from whose shapes do not fit.
+
+    Parameters
+    ----------
+    observed, first, second
+        What was told, (n, *shape), and the two records that it can come from, each of that shape.
+    """
     fits = first.ndim >= 1 and first.shape == second.shape == observed.shape[observed.ndim - first.ndim :]
     found = f"observed records have shape {observed.shape} and the two records {first.shape} and {second.shape}"
     accepted = "two records of one shape, and observed records of that shape with further axes before it"

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats, Floats32, Integers
 from fl_audit.data.graph_records import AdjacencyMatrix, pack_graph, unpack_graph
-from fl_audit.data.randomisers.common import OwnersRandomiser, _draws_above, _require_pair, responses
+from fl_audit.data.randomisers.common import draws_above, require_pair, responses
 from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.privacy.events import ReleaseEvent
@@ -19,7 +19,7 @@ _FEWEST_NODES = 2
 
 
 @dataclass(frozen=True)
-class RandomisedEdges(OwnersRandomiser):
+class RandomisedEdges:
     """Randomised response on every pair of nodes of an undirected graph: edge-local differential privacy.
 
     Each pair of different nodes is told truly, joined or not, with probability e^epsilon / (1 + e^epsilon); the matrix
@@ -49,16 +49,19 @@ class RandomisedEdges(OwnersRandomiser):
         require(fewest >= _FEWEST_NODES, f"randomiser is '{name}' and a graph has {fewest} nodes: {accepted}")
 
     def perturb(self, features: Floats32, generator: np.random.Generator) -> Floats32:
-        """Return randomised graphs of the same shape (graphs, nodes, width), one after the other.
+        """Return randomised graphs of the same shape, one after the other.
 
-        Each has to be symmetric, of at least two nodes, or `InputError`. One number is drawn for each pair of nodes:
-        (0, 1), (0, 2), ..., (1, 2), ...
+        Parameters
+        ----------
+        features, generator
+            Packed graphs, (graphs, nodes, width), each symmetric and of at least two nodes, or `InputError`; and where
+            one number a pair of nodes is drawn from: (0, 1), (0, 2), ..., (1, 2), ...
         """
         told = np.empty_like(features)
         for number, packed in enumerate(features):
             adjacency = _graph(packed)
             above = np.triu_indices(len(adjacency), 1)
-            lies = _draws_above(truth_probability(self.epsilon), above[0].size, generator)
+            lies = draws_above(truth_probability(self.epsilon), above[0].size, generator)
             matrix = np.zeros_like(adjacency)
             matrix[above] = adjacency[above] ^ lies
             told[number] = pack_graph(_without_lonely_nodes(matrix | matrix.T), len(packed))
@@ -69,10 +72,17 @@ class RandomisedEdges(OwnersRandomiser):
 
         Each pair of nodes in which the graphs differ counts as a bit does (`RandomisedBits.log_odds`), except the only
         edge of a node that leads to the next node (of the last node: to the one before it): it would be there anyhow.
-        `InputError` if a graph is not symmetric, they have different numbers of nodes, or an observed node has no edge.
+        Raises `InputError` if a graph is not symmetric, they have different numbers of nodes, or an observed node has
+        no edge.
+
+        Parameters
+        ----------
+        observed, first, second
+            Randomised graphs, (graphs, nodes, width), and the two graphs that they can come from, (nodes, width), of
+            equally many nodes.
         """
         seen, one, other = np.stack([_graph(packed) for packed in observed]), _graph(first), _graph(second)
-        _require_pair(seen, one, other)
+        require_pair(seen, one, other)
         require(bool(seen.any(axis=-1).all()), "an observed node has no edge: accepted is what `perturb` returns")
         agreeing = (seen == one).astype(np.int64) - (seen == other)
         agreeing[_made_anyhow(seen)] = 0
@@ -102,7 +112,13 @@ class RandomisedEdges(OwnersRandomiser):
         return responses(self.epsilon, shape[-1] * (shape[-1] - 1) // 2)
 
     def pair_events(self, first: Floats32, second: Floats32) -> tuple[ReleaseEvent, ...]:
-        """Return what tells two graphs apart at most: a release for each pair of nodes in which they differ."""
+        """Return what tells two graphs apart at most: a release for each pair of nodes in which they differ.
+
+        Parameters
+        ----------
+        first, second
+            As for `log_odds`.
+        """
         differing = self.differing(first, second)
         require(differing is not None, "graphs have different numbers of nodes: accepted are two of equally many")
         return responses(self.epsilon, differing or 0)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats, Floats32
-from fl_audit.data.randomisers.common import OwnersRandomiser, _require_pair, record_axes
+from fl_audit.data.randomisers.common import record_axes, require_pair
 from fl_audit.data.records import Records
 from fl_audit.errors import require, require_number
 from fl_audit.privacy.events import LaplaceRelease, ReleaseEvent
@@ -18,7 +18,7 @@ _ROUNDING = 1e-12  # relative error up to which the largest difference counts as
 
 
 @dataclass(frozen=True)
-class LaplacePixelation(OwnersRandomiser):
+class LaplacePixelation:
     """Coarse grey images with Laplace noise (Fan 2018, used in section 2.2 of Bernau et al. 2019).
 
     An image is cut into blocks of b x b pixels. The mean of each block gets Laplace noise, of scale
@@ -58,14 +58,18 @@ class LaplacePixelation(OwnersRandomiser):
         require(is_grey, f"randomiser is '{self.kind}' and records have shape {shape}: accepted are {accepted}")
         accepted = f"1 to {pixels}, those of an image"
         require(self.neighbourhood <= pixels, f"pixelation-pixels is {self.neighbourhood}: accepted are {accepted}")
-        self._require_images(records.features)
+        self.require_images(records.features)
 
     def perturb(self, features: NDArray[np.floating], generator: np.random.Generator) -> Floats32:
-        """Return pixelated images of the same shape, (images, 1, height, width) or (images, height, width).
+        """Return pixelated images of the same shape; `InputError` where `require_images` refuses them.
 
-        One number is drawn for each block, image after image. `InputError` where `_require_images` refuses them.
+        Parameters
+        ----------
+        features, generator
+            Grey images in [0, 1], shape (images, 1, height, width) or (images, height, width); and where one number a
+            block is drawn from, image after image.
         """
-        self._require_images(features)
+        self.require_images(features)
         means = self._block_means(features)
         noisy = np.clip(means + generator.laplace(scale=self.scale, size=means.shape), 0.0, 1.0).astype(np.float32)
         return noisy.repeat(self.block, axis=-2).repeat(self.block, axis=-1)
@@ -74,12 +78,18 @@ class LaplacePixelation(OwnersRandomiser):
         """Return log p(observed | first) / p(observed | second), in nats, one number for each observed image.
 
         The sum over blocks of (|o - mean'| - |o - mean|) / scale, o the observed value. It holds as it stands where o
-        was clipped to 0 or 1: there both probabilities are tails of Laplace laws. `InputError` if a pixel is outside
-        [0, 1], shapes do not fit, or a side is no multiple of the block's.
+        was clipped to 0 or 1: there both probabilities are tails of Laplace laws. Raises `InputError` if a pixel is
+        outside [0, 1], shapes do not fit, or a side is no multiple of the block's.
+
+        Parameters
+        ----------
+        observed, first, second
+            Pixelated images, shape (..., height, width), and the two images that they can come from, shape (1, height,
+            width) or (height, width).
         """
-        _require_pair(observed, first, second)
+        require_pair(observed, first, second)
         for images in (observed, first, second):
-            self._require_images(images)
+            self.require_images(images)
         seen = observed[..., :: self.block, :: self.block].astype(np.float64)
         distances = np.abs(seen - self._block_means(second)) - np.abs(seen - self._block_means(first))
         return np.asarray(distances.sum(axis=record_axes(first)) / self.scale, dtype=np.float64)
@@ -110,9 +120,9 @@ class LaplacePixelation(OwnersRandomiser):
             width, so that the releases tell a little more than the images do. None rounds up to millionths of the range
             of a pixel. Equal differences are counted together in either case.
         """
-        _require_pair(first, first, second)
+        require_pair(first, first, second)
         for images in (first, second):
-            self._require_images(images)
+            self.require_images(images)
         differences, width = np.abs(self._block_means(first) - self._block_means(second)), _FINEST_DIFFERENCE
         if most is not None:
             width = max(width, float(differences.max()) / most * (1 + _ROUNDING))
@@ -120,7 +130,7 @@ class LaplacePixelation(OwnersRandomiser):
         found = zip(steps.tolist(), counts.tolist(), strict=True)
         return tuple(LaplaceRelease(step * width, self.scale, count) for step, count in found if step > 0)
 
-    def _require_images(self, images: NDArray[np.floating]) -> None:
+    def require_images(self, images: NDArray[np.floating]) -> None:
         """Raise `InputError` if a pixel is outside [0, 1], there are colours, or a side is no multiple of a block's."""
         one_channel = images.ndim in (2, 3) or (images.ndim > 3 and images.shape[-3] == 1)
         accepted = "accepted are grey ones, (n, 1, h, w)"
@@ -128,8 +138,9 @@ class LaplacePixelation(OwnersRandomiser):
         height, width = images.shape[-2:]
         accepted = f"accepted are multiples of the block's side, {self.block}"
         require(height % self.block == width % self.block == 0, f"images have {height}x{width} pixels: {accepted}")
-        wrong = float(images.max() if images.min() >= 0 else images.min())
-        require(0 <= wrong <= 1, f"a pixel is {wrong:g}: accepted are numbers from 0 to 1")
+        low, high = float(images.min()), float(images.max())
+        wrong = high if low >= 0 else low
+        require(low >= 0 and high <= 1, f"a pixel is {wrong:g}: accepted are numbers from 0 to 1")
 
     def _blocks(self, shape: tuple[int, ...]) -> int:
         return int(np.prod(shape)) // self.block**2
