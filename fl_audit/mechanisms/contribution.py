@@ -49,7 +49,8 @@ class PrivateTraining:
     `InputError` if there is no shard, or one without records.
     """
 
-    schedule: LocalSchedule  # of a round; a record is in a step with probability one over the steps of an epoch
+    # What a client does in a round. A record is in a step with probability one over the steps of an epoch.
+    schedule: LocalSchedule
     # Sizes of the shards, each at least 1; every size once is enough. Each client promises its own records something
     # else: those of a smaller shard are in a step more often, those of a larger one in more steps, and which of them
     # has the largest epsilon depends on the noise.

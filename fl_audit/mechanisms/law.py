@@ -44,8 +44,6 @@ from fl_audit.privacy.gaussian import combined_multiplier, require_positive
 from fl_audit.privacy.matrices import correlated_event
 
 NOTHING_TO_WEIGH = "the insider has nothing to weigh where nothing is promised: set insider = false in [audit]"
-_PARTS = ("contribution", "clipping", "participation", "noise", "optimizer")
-_KNOWN: tuple[Any, ...] = (Contribution, Clipping, Participation, Noise, ServerOptimizer)  # what its readers know
 
 
 @dataclass(frozen=True)
@@ -61,16 +59,16 @@ class ReleaseLaw:
     clipping: Clipping  # how large one contribution may be
     participation: Participation  # which units take part in a round
     noise: Noise  # what is added to the sum
-    denominator: float  # n, with sampling q n, public, positive and finite: the noised sum is divided by it
+    denominator: float  # n, with sampling q n, fixed, public, positive and finite: the noised sum is divided by it
     optimizer: ServerOptimizer  # how the model follows from the release
     contribution: Contribution = field(default_factory=RecordGradients)  # what one unit adds
 
     def __post_init__(self) -> None:
-        for name, kinds in zip(_PARTS, _KNOWN, strict=True):
-            part, known = getattr(self, name), get_args(kinds) or (kinds,)
-            accepted = ", ".join(kind.__name__ for kind in known)
-            # A subclass is foreign too, for it may behave differently.
-            require(type(part) in known, f"{name} is {part!r}: accepted are values of {accepted}")
+        _require_known("contribution", self.contribution, Contribution)
+        _require_known("clipping", self.clipping, Clipping)
+        _require_known("participation", self.participation, Participation)
+        _require_known("noise", self.noise, Noise)
+        _require_known("optimizer", self.optimizer, ServerOptimizer)
         unit = self.contribution.unit
         accepted = " and ".join(one for one in Adjacency if one.unit is unit)
         clipped = f"adjacency is '{self.adjacency}', and what is clipped are contributions of a {unit}"
@@ -243,9 +241,11 @@ class ReleaseLaw:
         """
         if not isinstance(self.contribution, PrivateTraining):
             return (self.events(rounds, standpoint),)
-        z, local = self.promised_multiplier(standpoint), self.contribution.schedule
-        steps = {"epochs": local.epochs, "steps": local.steps}
-        each = (local_events(records, local.batch, rounds, z, **steps) for records in self.contribution.shards)
+        z, schedule = self.promised_multiplier(standpoint), self.contribution.schedule
+        each = (
+            local_events(records, schedule.batch, rounds, z, epochs=schedule.epochs, steps=schedule.steps)
+            for records in self.contribution.shards
+        )
         return tuple(dict.fromkeys(each))
 
     def events(self, rounds: int, standpoint: Standpoint) -> tuple[ReleaseEvent, ...]:
@@ -278,6 +278,13 @@ class ReleaseLaw:
         if isinstance(self.participation, FixedCohort):
             return self.participation.participations(rounds), self.participation.separation
         return rounds, 1
+
+
+def _require_known(name: str, part: object, kinds: Any) -> None:
+    """Refuse what the three readers of a law do not know; a subclass is foreign too, for it may behave differently."""
+    known = get_args(kinds) or (kinds,)
+    accepted = ", ".join(kind.__name__ for kind in known)
+    require(type(part) in known, f"{name} is {part!r}: accepted are values of {accepted}")
 
 
 def require_weighable(law: ReleaseLaw, standpoint: Standpoint) -> None:

@@ -98,7 +98,13 @@ class CorrelatedGaussian:
     @property
     def rounds_needed(self) -> int:
         """How many rounds, the newest one included, the noise of the newest release is made of."""
-        return self.bands if self.matrix is StrategyKind.BANDED else self.rounds
+        match self.matrix:
+            case StrategyKind.BANDED:
+                return self.bands
+            case StrategyKind.TREE:
+                return self.rounds
+            case _:
+                assert_never(self.matrix)
 
 
 @dataclass(frozen=True)
@@ -174,7 +180,7 @@ def noise_share(seed: int, worlds: Sequence[int], server_round: int, size: int) 
     Parameters
     ----------
     seed, worlds, server_round, size
-        The client's own secret seed; numbers of the worlds; the round; and number of parameters.
+        The client's own secret seed; the numbers of the worlds; the round; and the number of parameters.
     """
     draws = np.empty((len(worlds), size), dtype=np.float32)
     for row, world in enumerate(worlds):

@@ -26,7 +26,10 @@ class TargetsParticipation(StrEnum):
 
 @dataclass(frozen=True)
 class Standpoint:
-    """From where the adversary looks; `InputError` if colluders are negative, or the server is said to have some."""
+    """From where the adversary looks.
+
+    Raises `InputError` if the number of colluders is negative, or the server is said to have some.
+    """
 
     place: Place = Place.CLIENT  # where it sits
     # Whether it sees in which rounds the target takes part. It matters where units are sampled.

@@ -12,7 +12,7 @@ from typing import assert_never
 from scipy.special import expit, log_ndtr, logit, ndtri
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import require, require_number
+from fl_audit.errors import InputError, require, require_number
 from fl_audit.privacy import pld
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, exact_gaussian_mu, local_events
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu, require_delta, require_epsilon, require_mu
@@ -161,12 +161,17 @@ def exact_accountant(events: Iterable[ReleaseEvent]) -> Accountant:
 
 def _require_accountable(profile: PrivacyProfile, accountant: Accountant) -> None:
     """Raise `InputError` with the first event that the accountant cannot handle, if there is one."""
-    if accountant is Accountant.GDP:
-        for event in profile.events:
-            is_exact = exact_gaussian_mu(event) is not None
-            require(is_exact, f"gdp accounts for Gaussian releases without sampling only: not for {event}")
-    elif accountant is not Accountant.PLD:  # which accounts for whatever there is
-        renyi_divergences(profile.events, str(accountant), profile.adjacency)
+    match accountant:
+        case Accountant.RDP_CLASSIC | Accountant.RDP:
+            renyi_divergences(profile.events, str(accountant), profile.adjacency)
+        case Accountant.GDP:
+            for event in profile.events:
+                if exact_gaussian_mu(event) is None:
+                    raise InputError(f"gdp accounts for Gaussian releases without sampling only: not for {event}")
+        case Accountant.PLD:
+            pass
+        case _:
+            assert_never(accountant)
 
 
 def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:

@@ -6,7 +6,6 @@ A calibration is a target (module `targets`) and a claim at unit noise; what the
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import assert_never
 
 from scipy.special import ndtri
@@ -98,7 +97,9 @@ def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
 def _used(target: Target, claim: Claim) -> float:
     """Return what a claim promises over what it is to promise: the target is kept up to 1."""
 
-    epsilon = partial(account, claim.profile, claim.accountant, claim.delta)
+    def epsilon() -> float:
+        return account(claim.profile, claim.accountant, claim.delta)
+
     classic = claim.accountant in _BY_RENYI
     match target:
         case targets.NoiseMultiplierTarget():

@@ -1,8 +1,7 @@
 """What is released in training, as values: the kinds of noisy release that a promise is made of.
 
 Every event describes the pair of output laws that tell two neighbouring training sets apart best, so an event needs the
-sensitivity under the adjacency that the promise refers to, and nothing else about the data. A sensitivity, a noise or
-an epsilon that is not positive and finite, and a count that is no whole number from 1, raise `InputError`.
+sensitivity under the adjacency that the promise refers to, and nothing else about the data.
 """
 
 import math
@@ -20,7 +19,10 @@ def require_sampling_rate(sampling_rate: float) -> None:
 
 @dataclass(frozen=True)
 class GaussianRelease:
-    """A vector of L2 sensitivity `sensitivity`, released `count` times with noise N(0, sigma^2 I)."""
+    """A vector of L2 sensitivity `sensitivity`, released `count` times with noise N(0, sigma^2 I).
+
+    Raises `InputError` if a number is not positive and finite, or the count is no whole number from 1.
+    """
 
     sensitivity: float
     sigma: float
@@ -71,7 +73,10 @@ class SampledGaussianRelease:
 
 @dataclass(frozen=True)
 class LaplaceRelease:
-    """A number of sensitivity `sensitivity`, released `count` times with Laplace noise of scale `scale`."""
+    """A number of sensitivity `sensitivity`, released `count` times with Laplace noise of scale `scale`.
+
+    Raises `InputError` if a number is not positive and finite, or the count is no whole number from 1.
+    """
 
     sensitivity: float
     scale: float
@@ -94,7 +99,10 @@ class LaplaceRelease:
 
 @dataclass(frozen=True)
 class RandomizedResponse:
-    """A bit that is told truly with probability e^epsilon / (1 + e^epsilon), `count` times; neighbours differ in it."""
+    """A bit that is told truly with probability e^epsilon / (1 + e^epsilon), `count` times; neighbours differ in it.
+
+    Raises `InputError` if epsilon is not positive and finite, or the count is no whole number from 1.
+    """
 
     epsilon: float
     count: int = 1
@@ -119,12 +127,14 @@ unit takes part in one release, 1 without sampling."""
 def gaussian_rounds(
     noise_multiplier: float, rounds: int, sampling_rate: float = 1.0, seen: bool = False
 ) -> tuple[ReleaseEvent, ...]:
-    """Return the events of equal training rounds with Gaussian noise; `InputError` if a number is out of its range.
+    """Return the events of equal training rounds with Gaussian noise.
+
+    Raises `InputError` if a number is out of its range.
 
     Parameters
     ----------
     noise_multiplier, rounds
-        z, noise standard deviation over the sensitivity of the sum, positive; and k, at least 1.
+        z, noise standard deviation over the sensitivity of the sum, positive; and k, the number of rounds, at least 1.
     sampling_rate, seen
         Probability with which a unit takes part in a round, above 0 and up to 1, which is no sampling; and whether the
         insider sees in which rounds the differing unit takes part.
@@ -201,7 +211,7 @@ def _with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
             assert_never(event)
 
 
-def _at_half_the_distance(event: ReleaseEvent) -> ReleaseEvent:
+def at_half_the_distance(event: ReleaseEvent) -> ReleaseEvent:
     """Return the event between neighbours that lie half as far apart; a bit has no halves and is returned as it is."""
     match event:
         case GaussianRelease() | LaplaceRelease():

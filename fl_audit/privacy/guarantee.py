@@ -137,7 +137,9 @@ class Guarantee:
 
 
 def guarantee(claim: Claim) -> Guarantee:
-    """Return all that a claim promises; `InputError` if its accountant cannot account for the events, or at this delta.
+    """Return all that a claim promises.
+
+    Raises `InputError` if the accountant cannot account for the events, or not at this delta.
 
     Examples
     --------
@@ -230,9 +232,15 @@ def membership_bounds(promise: Guarantee) -> MembershipBounds:
         (1 + e^epsilon) delta)-DP and Gaussian parameter 2 mu by group privacy (Dong, Roth & Su 2022), and at most twice
         the total variation.
     """
-    epsilon, delta, exact = promise.epsilon, promise.delta, promise.advantage_bound_exact
-    if promise.adjacency.relation is Relation.ADD_REMOVE:
-        epsilon, delta = 2 * epsilon, delta * (2 + yeom_bound(epsilon))
-        exact = min(gaussian_advantage(2 * promise.mu) if math.isfinite(promise.mu) else 1.0, 2 * exact)
+    match promise.adjacency.relation:
+        case Relation.REPLACE:
+            epsilon, delta, exact = promise.epsilon, promise.delta, promise.advantage_bound_exact
+        case Relation.ADD_REMOVE:
+            epsilon = 2 * promise.epsilon
+            delta = promise.delta * (2 + yeom_bound(promise.epsilon))
+            gaussian = gaussian_advantage(2 * promise.mu) if math.isfinite(promise.mu) else 1.0
+            exact = min(gaussian, 2 * promise.advantage_bound_exact)
+        case _:
+            assert_never(promise.adjacency.relation)
     tradeoff = _tradeoff_advantage_bound(epsilon, delta) if delta < 1 else 1.0
     return MembershipBounds(yeom_bound(epsilon), tradeoff, exact)

@@ -27,7 +27,10 @@ _START = "0" * 64
 
 @dataclass(frozen=True)
 class LedgerLine:
-    """A training of a ledger; `InputError` if a number is not positive and finite, or one of two is left out."""
+    """A training of a ledger.
+
+    Raises `InputError` if a number is not positive and finite, or one is given without the other.
+    """
 
     name: str  # of the training, such as the number of its run
     terms: TrainingTerms  # what it releases, by its own account

@@ -24,6 +24,7 @@ from enum import StrEnum
 from functools import lru_cache
 from importlib.resources import files
 from itertools import combinations, islice
+from typing import assert_never
 
 import numpy as np
 from scipy.linalg import solve_triangular, toeplitz
@@ -56,12 +57,16 @@ def strategy_matrix(kind: StrategyKind, rounds: int, bands: int = 1) -> Floats:
         not depend on it.
     """
     require_whole(rounds=rounds)
-    if kind is StrategyKind.TREE:
-        last, first = np.arange(1, rounds + 1)[:, None], np.arange(rounds)[None, :]
-        return np.asarray((first >= last - (last & -last)) & (first < last), dtype=np.float64)
-    coefficients = np.zeros(rounds)
-    coefficients[:bands] = banded_coefficients(rounds, bands)
-    return np.asarray(toeplitz(coefficients, np.zeros(rounds)), dtype=np.float64)
+    match kind:
+        case StrategyKind.TREE:
+            last, first = np.arange(1, rounds + 1)[:, None], np.arange(rounds)[None, :]
+            return np.asarray((first >= last - (last & -last)) & (first < last), dtype=np.float64)
+        case StrategyKind.BANDED:
+            coefficients = np.zeros(rounds)
+            coefficients[:bands] = banded_coefficients(rounds, bands)
+            return np.asarray(toeplitz(coefficients, np.zeros(rounds)), dtype=np.float64)
+        case _:
+            assert_never(kind)
 
 
 def _square_root_coefficients(bands: int) -> Floats:

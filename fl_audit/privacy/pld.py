@@ -19,7 +19,7 @@ part every time, to which releases of pure epsilon add theirs.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial, reduce
+from functools import lru_cache, reduce
 
 import numpy as np
 
@@ -44,7 +44,7 @@ _LARGEST_LOSS = 1e20
 _STAGED = 1000
 _LARGEST_GRID = 2**22
 _WIDEST_INTERVAL = 4e-3  # of answers: with it an epsilon in the hundreds is right to a thousandth too
-_Tail = Callable[[float, float], float]  # of a probability and mu, what Gaussian noise without sampling bounds
+_Tail = Callable[[float, float], float]  # bound under Gaussian noise without sampling, from a probability and mu
 _LARGEST_STEP_GRID = 2**19
 
 
@@ -268,8 +268,11 @@ def _log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, prob
     Of the Renyi divergences Mironov's conversion (2017, proposition 3) is taken: by Markov's inequality for
     e^((alpha - 1) L) it bounds the tail of the log-odds L itself.
     """
-    unsampled = partial(gaussian_log_odds_bound, sensitivities=Sensitivities.ADAPTIVE)
-    return _tail_bound(events, adjacency, probability, Accountant.RDP_CLASSIC, lambda delta, mu: unsampled(mu, delta))
+
+    def unsampled(probability: float, mu: float) -> float:
+        return gaussian_log_odds_bound(mu, probability, Sensitivities.ADAPTIVE)
+
+    return _tail_bound(events, adjacency, probability, Accountant.RDP_CLASSIC, unsampled)
 
 
 def _tail_bound(

@@ -11,13 +11,14 @@ in its place: one contribution counts, C, and not the distance of two, 2C.
 
 import math
 from dataclasses import replace
+from typing import assert_never
 
 from scipy.special import log_ndtr
 
 from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.errors import require, require_number
 from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.events import _at_half_the_distance
+from fl_audit.privacy.events import at_half_the_distance
 from fl_audit.privacy.scores import Sensitivities
 
 _LEFT_OUT = {
@@ -37,10 +38,14 @@ def against_its_absence(claim: Claim) -> Claim:
     adaptive = "adaptive, noise that is scaled to the longest contribution of anybody"
     found = f"sensitivities are {claim.sensitivities}"
     require(claim.sensitivities is Sensitivities.ADAPTIVE, f"{found}: accepted for reconstruction is {adaptive}")
-    if claim.adjacency.relation is Relation.ADD_REMOVE:
-        return claim
-    events = tuple(_at_half_the_distance(event) for event in claim.events)
-    return replace(claim, events=events, adjacency=_LEFT_OUT[claim.adjacency])
+    match claim.adjacency.relation:
+        case Relation.ADD_REMOVE:
+            return claim
+        case Relation.REPLACE:
+            events = tuple(at_half_the_distance(event) for event in claim.events)
+            return replace(claim, events=events, adjacency=_LEFT_OUT[claim.adjacency])
+        case _:
+            assert_never(claim.adjacency.relation)
 
 
 def reconstruction_bound(claim: Claim, chance: float) -> float:

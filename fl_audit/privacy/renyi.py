@@ -24,7 +24,7 @@ RDP_ORDERS = np.array([1 + tenth / 10 for tenth in range(1, 100)] + list(range(1
 The largest one sets the smallest epsilon of `rdp-classic`.
 """
 
-_WEAK_NOISE = 0.03  # noise multiplier under which the bound is taken that becomes exact as noise vanishes
+_WEAK_NOISE = 0.03  # noise multiplier under which sampled releases take the bound that becomes exact as noise vanishes
 
 
 @lru_cache(maxsize=4096)

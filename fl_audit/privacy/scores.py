@@ -18,6 +18,7 @@ D and D' exchanged. How far the tail of L reaches depends on who chooses the sen
 """
 
 import math
+from typing import assert_never
 
 from scipy.special import bdtrc, erf, erfinv, expit, log_ndtr, logit, ndtri, ndtri_exp
 
@@ -235,9 +236,13 @@ def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: Sensitivitie
     require_mu(mu)
     require_delta(delta)
     quantile = -float(ndtri(delta))
-    if sensitivities is Sensitivities.FIXED:
-        return mu * mu / 2 + mu * quantile
-    return max(0.0, math.log(delta) - float(log_ndtr(-(mu + quantile))))
+    match sensitivities:
+        case Sensitivities.FIXED:
+            return mu * mu / 2 + mu * quantile
+        case Sensitivities.ADAPTIVE:
+            return max(0.0, math.log(delta) - float(log_ndtr(-(mu + quantile))))
+        case _:
+            assert_never(sensitivities)
 
 
 def gaussian_belief_bound(mu: float, delta: float, sensitivities: Sensitivities, prior: float = 0.5) -> float:
@@ -248,7 +253,7 @@ def gaussian_belief_bound(mu: float, delta: float, sensitivities: Sensitivities,
     Parameters
     ----------
     mu, delta, sensitivities, prior
-        As for `gaussian_log_odds_bound`, and the belief in the true data set before anything is seen, above 0, below 1.
+        As for `gaussian_log_odds_bound`; and the prior belief in the true data set, above 0 and below 1.
     """
     require_prior(prior)
     return float(expit(logit(prior) + gaussian_log_odds_bound(mu, delta, sensitivities)))
@@ -264,7 +269,8 @@ def mu_from_belief(belief: float, delta: float, sensitivities: Sensitivities, pr
     Parameters
     ----------
     belief, delta, sensitivities, prior
-        The belief, above the prior and below 1, and what bounds it, as for `gaussian_belief_bound`.
+        The belief, above the prior and below 1, that is passed with probability at most delta; and the others as for
+        `gaussian_belief_bound`.
 
     Examples
     --------
@@ -276,7 +282,11 @@ def mu_from_belief(belief: float, delta: float, sensitivities: Sensitivities, pr
     require_delta(delta)
     log_odds = epsilon_from_belief(belief, prior)
     quantile = -float(ndtri(delta))
-    if sensitivities is Sensitivities.ADAPTIVE:
-        return -float(ndtri_exp(math.log(delta) - log_odds)) - quantile
-    root = math.hypot(quantile, math.sqrt(2 * log_odds))
-    return 2 * log_odds / (quantile + root) if quantile > 0 else root - quantile
+    match sensitivities:
+        case Sensitivities.FIXED:
+            root = math.hypot(quantile, math.sqrt(2 * log_odds))
+            return 2 * log_odds / (quantile + root) if quantile > 0 else root - quantile
+        case Sensitivities.ADAPTIVE:
+            return -float(ndtri_exp(math.log(delta) - log_odds)) - quantile
+        case _:
+            assert_never(sensitivities)

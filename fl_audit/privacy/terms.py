@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingTerms:
-    """Rounds of Gaussian noise, and between which neighbours it hides; `InputError` for wrong numbers and names."""
+    """Rounds of Gaussian noise, and between which neighbours it hides.
+
+    Raises `InputError` if a number is out of its range or the adjacency is unknown.
+    """
 
     adjacency: Adjacency  # how neighbours differ, or the name of it
     noise_multiplier: float  # standard deviation of the noise over the sensitivity of the sum, above 0
