@@ -127,9 +127,7 @@ unit takes part in one release, 1 without sampling."""
 def gaussian_rounds(
     noise_multiplier: float, rounds: int, sampling_rate: float = 1.0, seen: bool = False
 ) -> tuple[ReleaseEvent, ...]:
-    """Return the events of equal training rounds with Gaussian noise.
-
-    Raises `InputError` if a number is out of its range.
+    """Return the events of equal training rounds with Gaussian noise; `InputError` if a number is out of its range.
 
     Parameters
     ----------
