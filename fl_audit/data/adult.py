@@ -66,7 +66,10 @@ def load_adult(directory: Path | None, incomplete: bool = False) -> Source:
         Whether rows with missing values are kept.
     """
     paths = find_adult(directory)
-    columns = _with_missing() if incomplete else _COLUMNS
+    columns = _COLUMNS
+    if incomplete:  # the levels of incomplete rows too, `?` last where it occurs
+        added = {"workclass": ("Never-worked", _MISSING), "occupation": (_MISSING,), "native-country": (_MISSING,)}
+        columns = {name: (*levels, *added.get(name, ())) for name, levels in _COLUMNS.items()}
     rows, test_rows = (_read_rows(path, incomplete) for path in paths)
     numbers, test_numbers = min_max(_numeric(rows, paths[0]), _numeric(test_rows, paths[1]))
     assert test_numbers is not None
@@ -82,12 +85,6 @@ def load_adult(directory: Path | None, incomplete: bool = False) -> Source:
     return Source("adult-all" if incomplete else "adult", pool, test, description, placed=placed)
 
 
-def _with_missing() -> _Columns:
-    """Return the columns with the levels of incomplete rows, `?` last where it occurs."""
-    added = {"workclass": ("Never-worked", _MISSING), "occupation": (_MISSING,), "native-country": (_MISSING,)}
-    return {name: (*levels, *added.get(name, ())) for name, levels in _COLUMNS.items()}
-
-
 def _read_rows(path: Path, incomplete: bool) -> list[tuple[int, list[str]]]:
     """Return the complete rows, or all, with their line numbers."""
     rows = []
@@ -97,11 +94,8 @@ def _read_rows(path: Path, incomplete: bool) -> list[tuple[int, list[str]]]:
             # The published test file opens with "|1x3 Cross validator", and both end in an empty line.
             if not row or row[0].startswith("|"):
                 continue
-            fields = [field.strip() for field in row]
-            require(
-                len(fields) == _FIELDS,
-                f"{path} has {len(fields)} fields in line {reader.line_num}: accepted are {_FIELDS}",
-            )
+            fields, where = [field.strip() for field in row], f"in line {reader.line_num}: accepted are {_FIELDS}"
+            require(len(fields) == _FIELDS, f"{path} has {len(fields)} fields {where}")
             if incomplete or _MISSING not in fields:
                 rows.append((reader.line_num, fields))
     except csv.Error as error:

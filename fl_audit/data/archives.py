@@ -36,10 +36,8 @@ def load_npz(directory: Path | None, path: str, owner: str | None = None) -> Sou
     arrays = read_archive(file, _KEYS if owner is None else (*_KEYS, owner))
     for key in ("x", "y"):
         require(key in arrays, f"{file} has no array {key}: accepted are x, y and optionally x_test, y_test")
-    require(
-        ("x_test" in arrays) == ("y_test" in arrays),
-        f"{file} has only one of the arrays x_test and y_test: accepted are both or neither",
-    )
+    alone = f"{file} has only one of the arrays x_test and y_test: accepted are both or neither"
+    require(("x_test" in arrays) == ("y_test" in arrays), alone)
     if arrays["y"].ndim == 1:
         check_classes(arrays["y"], f"{file}: y")
     codes, test_codes, classes = encode_labels(arrays["y"], arrays.get("y_test"), file)

@@ -20,8 +20,6 @@ from fl_audit.data.records import Source
 from fl_audit.errors import InputError, require
 
 Features = NDArray[np.uint8]
-Labels = Integers
-
 _COMMA, _ZERO = ord(","), ord("0")
 
 
@@ -33,9 +31,7 @@ class BinaryTable:
     title: str  # name for people
     archive: str | None  # file name of the authors' archive; None where none is published
     classes: int  # number of classes
-    # Whether the archive has features and labels in two files, `100/feats` and `100/labels`, instead of one file of
-    # rows `label,0,1,...`.
-    labels_apart: bool = False
+    labels_apart: bool = False  # whether the archive has `100/feats` and `100/labels`, not one file of `label,0,1,...`
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -65,16 +61,14 @@ def load_binary(directory: Path | None, table: BinaryTable) -> Source:
     path = table.find(directory)
     features, labels = _from_npz(path, table) if path.suffix == ".npz" else _from_tar(path, table)
     pool = build_records(features, labels, table.classes, path)
-    description = (
-        f"{table.title}, {len(pool):,} records, {features.shape[1]:,} binary features, {table.classes} classes"
-    )
-    return Source(table.name, pool, None, description)
+    numbers = f"{len(pool):,} records, {features.shape[1]:,} binary features, {table.classes} classes"
+    return Source(table.name, pool, None, f"{table.title}, {numbers}")
 
 
-def _from_tar(path: Path, table: BinaryTable) -> tuple[Features, Labels]:
-    found: list[tuple[Features, Labels]] = []
+def _from_tar(path: Path, table: BinaryTable) -> tuple[Features, Integers]:
+    found: list[tuple[Features, Integers]] = []
     features: list[Features] = []
-    labels: list[Labels] = []
+    labels: list[Integers] = []
 
     def read(name: str, content: IO[bytes]) -> None:
         member = PurePosixPath(name)
@@ -93,16 +87,14 @@ def _from_tar(path: Path, table: BinaryTable) -> tuple[Features, Labels]:
 
     read_tar(path, read)
     if table.labels_apart:
-        require(
-            len(features) == 1 and len(labels) == 1,
-            f"{path} has {len(features)} files 100/feats and {len(labels)} files 100/labels: accepted is one of each",
-        )
+        held = f"{len(features)} files 100/feats and {len(labels)} files 100/labels"
+        require(len(features) == len(labels) == 1, f"{path} has {held}: accepted is one of each")
         return features[0], labels[0]
     require(bool(found), f"{path} holds no file: accepted is an archive with one file of rows label,0,1,...")
     return found[0]
 
 
-def _labelled_rows(content: IO[bytes], where: str, classes: int) -> tuple[Features, Labels]:
+def _labelled_rows(content: IO[bytes], where: str, classes: int) -> tuple[Features, Integers]:
     labels: list[int] = []
 
     def without_labels() -> Iterator[tuple[int, bytes]]:
@@ -127,9 +119,8 @@ def _rows(lines: Iterable[tuple[int, bytes]], where: str) -> Features:
     for row, line in lines:
         features = _zeros_and_ones(line, where, row)
         width = width or len(features)
-        require(
-            len(features) == width, f"{where} has {len(features)} features in row {row}: accepted are {width}, as above"
-        )
+        accepted = f"accepted are {width}, as above"
+        require(len(features) == width, f"{where} has {len(features)} features in row {row}: {accepted}")
         values += features.tobytes()
         rows += 1
     require(rows > 0, f"{where} has 0 rows: at least 1 is needed")
@@ -144,21 +135,16 @@ def _zeros_and_ones(line: bytes, where: str, row: int) -> Features:
         return digits
     cells = line.split(b",")
     numbers = [_number(cell) for cell in cells]
-    for position, number in enumerate(numbers, start=1):
-        require(
-            number in (0, 1),
-            f"{where} has {_shown(cells[position - 1])} in row {row}, feature {position}: accepted are 0 and 1",
-        )
+    for position, (number, cell) in enumerate(zip(numbers, cells, strict=True), start=1):
+        place = f"row {row}, feature {position}"
+        require(number in (0, 1), f"{where} has {_shown(cell)} in {place}: accepted are 0 and 1")
     return np.array(numbers, dtype=np.uint8)
 
 
 def _label(cell: bytes, where: str, row: int, classes: int) -> int:
     number = _number(cell)
-    require(
-        number is not None and number in range(1, classes + 1),
-        f"{where} has label {_shown(cell)} in row {row}: accepted are 1 to {classes}",
-    )
-    assert number is not None
+    if number is None or number not in range(1, classes + 1):
+        raise InputError(f"{where} has label {_shown(cell)} in row {row}: accepted are 1 to {classes}")
     return int(number) - 1
 
 
@@ -173,7 +159,7 @@ def _shown(cell: bytes) -> str:
     return repr(cell[:20].decode("ascii", errors="replace"))
 
 
-def _from_npz(path: Path, table: BinaryTable) -> tuple[Features, Labels]:
+def _from_npz(path: Path, table: BinaryTable) -> tuple[Features, Integers]:
     arrays = read_archive(path, ("features", "labels"))
     for key in ("features", "labels"):
         require(key in arrays, f"{path} has no array {key}: accepted are features and labels")
@@ -191,24 +177,20 @@ def _checked_binary(values: NDArray[np.generic], path: Path, what: str) -> Featu
     return values.astype(np.uint8)
 
 
-def _numbered(labels: NDArray[np.generic], path: Path, classes: int) -> Labels:
+def _numbered(labels: NDArray[np.generic], path: Path, classes: int) -> Integers:
     """Return classes 0..k-1 of labels that are one-hot, 0..k-1 or, where a k occurs, 1..k."""
     if labels.ndim == 2:
         require(labels.shape[1] == classes, f"{path}: labels have shape {labels.shape}: accepted are {classes} columns")
         ones = _checked_binary(labels, path, "labels")
-        single = ones.sum(axis=1) == 1
-        require(
-            bool(single.all()),
-            f"{path}: label {int((~single).argmax()) + 1} has not exactly one 1: accepted are rows of zeros and one 1",
-        )
+        single, accepted = ones.sum(axis=1) == 1, "accepted are rows of zeros and one 1"
+        first = int((~single).argmax())
+        require(bool(single.all()), f"{path}: label {first + 1} has not exactly one 1: {accepted}")
         return np.flatnonzero(ones).astype(np.int64) % classes
     require(labels.ndim == 1 and labels.size > 0, f"{path}: labels have shape {labels.shape}: accepted are 1 or 2 axes")
     numbers = labels.astype(np.float64)
     lowest = 1 if numbers.max() == classes else 0
     known = np.isin(numbers, np.arange(lowest, lowest + classes))
     first = int((~known).argmax())
-    require(
-        bool(known.all()),
-        f"{path}: label {first + 1} is {numbers[first]:g}: accepted are 0 to {classes - 1}, or 1 to {classes}",
-    )
+    accepted = f"accepted are 0 to {classes - 1}, or 1 to {classes}"
+    require(bool(known.all()), f"{path}: label {first + 1} is {numbers[first]:g}: {accepted}")
     return np.asarray(numbers.astype(np.int64) - lowest)

@@ -33,8 +33,7 @@ class DataSpec:
 
     name: str  # name in the catalogue, see `available`
     data_dir: str | None = None  # data directory; None means that of the environment variable FL_AUDIT_DATA, if set
-    # Pairs of option name and value, such as `(("path", "patients.csv"), ("label", "outcome"))`.
-    options: tuple[tuple[str, OptionValue], ...] = ()
+    options: tuple[tuple[str, OptionValue], ...] = ()  # pairs of option and value, such as `("path", "patients.csv")`
 
     @property
     def title(self) -> str:
@@ -171,10 +170,8 @@ def _own_entry(name: str) -> _Entry:
         place = (directory,) if len(taken) > len(settings) else ()
         bound = {settings[one].name: _of_type(name, one, value, hints) for one, value in given.items()}
         found = loader(*place, **bound)
-        require(
-            isinstance(found, Source),
-            f"data loader {name!r} returned a {type(found).__name__}: accepted is a fl_audit.data.records.Source",
-        )
+        accepted = "accepted is a fl_audit.data.records.Source"
+        require(isinstance(found, Source), f"data loader {name!r} returned a {type(found).__name__}: {accepted}")
         source: Source = replace(found, name=name)
         return source
 
@@ -193,9 +190,8 @@ def _of_type(loader: str, option: str, value: OptionValue, hints: Mapping[str, A
     except PydanticUserError:  # a type that no setting can have
         return value
     except ValidationError as error:
-        raise InputError(
-            f"{option} is {value!r} in [data]: accepted by data loader {loader!r} is {formatannotation(hint)}"
-        ) from error
+        accepted = f"accepted by data loader {loader!r} is {formatannotation(hint)}"
+        raise InputError(f"{option} is {value!r} in [data]: {accepted}") from error
 
 
 def available() -> list[Available]:
@@ -235,8 +231,7 @@ def is_found(name: str, data_dir: str | None = None) -> bool:
     return True
 
 
-_BROUGHT: dict[DataSpec, Source] = {}
-"""Data that were handed to this process, in place of what files on its machine may hold."""
+_BROUGHT: dict[DataSpec, Source] = {}  # handed to this process in place of what files on its machine may hold
 
 
 def bring_source(spec: DataSpec, source: Source) -> None:
@@ -254,10 +249,8 @@ def bring_source(spec: DataSpec, source: Source) -> None:
 def load_source(spec: DataSpec) -> Source:
     """Return the data set that `spec` names; its arrays are shared between callers and read-only.
 
-    Raises
-    ------
-    InputError
-        If name or option is unknown, an option is missing, a file is missing or damaged, or there is one class only.
+    Raises `InputError` if name or option is unknown, an option is missing, a file is missing or damaged, or there is
+    one class only.
 
     Examples
     --------
@@ -290,10 +283,8 @@ def _checked_options(spec: DataSpec, entry: _Entry) -> Mapping[str, OptionValue]
         require(name in names, f"data set {spec.name} takes no {name} in [data]: {_accepted(name, names)}")
     options = dict(spec.options)
     for name in entry.required:
-        require(
-            options.get(name) not in (None, ""),
-            f"data set {spec.name} needs {name} in [data]: it takes {', '.join(names)}",
-        )
+        takes = f"it takes {', '.join(names)}"
+        require(options.get(name) not in (None, ""), f"data set {spec.name} needs {name} in [data]: {takes}")
     return options
 
 

@@ -22,26 +22,20 @@ def cautions(frame: pd.DataFrame, label: str, features: Floats32, repeats: int) 
     ----------
     frame, label
         Label, owner and features of all records, none missing; and the name of the label column.
-    features
-        What the columns became, shape (records, features).
-    repeats
-        Records that are in the table more than once, beyond the first of each.
+    features, repeats
+        What the columns became, shape (records, features); and the number of records that repeat an earlier one.
     """
     yield from _spellings(frame)
     yield from _tell_tales(frame, label)
     different = prod(min(frame[name].nunique(), len(frame)) for name in frame.columns)
     if repeats and different > _COARSE * len(frame):
         remedy = Remedy("unique", True)
-        yield Caution(
-            f"{repeats:,} of {len(frame):,} records repeat another one in every column: a promise for one record does "
-            f"not cover somebody who is in the table twice; {remedy} keeps the first of each",
-            (remedy,),
-        )
+        found = f"{repeats:,} of {len(frame):,} records repeat another one in every column"
+        promise = "a promise for one record does not cover somebody who is in the table twice"
+        yield Caution(f"{found}: {promise}; {remedy} keeps the first of each", (remedy,))
     if (features == features[0]).all():
-        yield Caution(
-            "every feature is the same in all records, so that only the share of each class can be learned: give the "
-            "table columns that differ"
-        )
+        same = "every feature is the same in all records, so that only the share of each class can be learned"
+        yield Caution(f"{same}: give the table columns that differ")
 
 
 def one_spelling(column: "pd.Series[Any]") -> "pd.Series[Any]":
@@ -70,11 +64,8 @@ def _spellings(frame: pd.DataFrame) -> Iterator[Caution]:
     if found:
         remedy = Remedy("ignore-case", True)
         columns = "; ".join(f"{name} has {_some([repr(twin) for twin in twins])}" for name, twins in found.items())
-        yield Caution(
-            f"words that differ by case or spaces only are taken for different ones: {columns}; {remedy} makes them "
-            "one",
-            (remedy,),
-        )
+        text = f"words that differ by case or spaces only are taken for different ones: {columns}"
+        yield Caution(f"{text}; {remedy} makes them one", (remedy,))
 
 
 def _tell_tales(frame: pd.DataFrame, label: str) -> Iterator[Caution]:
@@ -89,12 +80,8 @@ def _tell_tales(frame: pd.DataFrame, label: str) -> Iterator[Caution]:
             names.append(str(name))
     if names:
         remedy = Remedy("drop", tuple(names))
-        are = "is the label" if len(names) == 1 else "are the label"
-        yield Caution(
-            f"column {_some(names)} {are} {label} in other words, so the model learns nothing else: {remedy} leaves it "
-            "out",
-            (remedy,),
-        )
+        same = f"column {_some(names)} {'is' if len(names) == 1 else 'are'} the label {label} in other words"
+        yield Caution(f"{same}, so the model learns nothing else: {remedy} leaves it out", (remedy,))
 
 
 def _some(names: Sequence[str]) -> str:

@@ -23,8 +23,7 @@ _EXAMPLES, _CLASSES = 3, 10
 
 DECIMAL_MARKS = (".", ",")
 _GROUPS = r"[1-9]\d{0,2}(?:%s\d{3})+"
-_SPACES = re.compile(r"(?<=\d)['\u2019\u00a0\u202f ](?=\d{3}(?!\d))")
-"""What else stands between thousands, and between nothing else."""
+_SPACES = re.compile(r"(?<=\d)['\u2019\u00a0\u202f ](?=\d{3}(?!\d))")  # what else stands between thousands alone
 _NUMBER = {
     ".": re.compile(rf"[+-]?(?:\d*|{_GROUPS % ','})(?:(?<=\d)\.|\.?\d+)?(?:[eE][+-]?\d+)?\s*%?"),
     ",": re.compile(rf"[+-]?(?:\d*|{_GROUPS % '[.]'})(?:(?<=\d),|,?\d+)?(?:[eE][+-]?\d+)?\s*%?"),
@@ -78,21 +77,17 @@ def encode_column(
     ----------
     column, name, origin
         Cells of all records, those of the test file last; its name; and where the records come from.
-    max_levels, before
-        Largest number of levels of a column of words, and number of features that the columns before it became.
-    decimal
-        Mark of decimals; the other one of point and comma can stand between thousands.
+    max_levels, before, decimal
+        Largest number of levels of a column of words; number of features that the columns before it became; and mark of
+        decimals: the other one of point and comma can stand between thousands.
     """
     numbers, note = _numbers(column, name, origin, decimal)
     if numbers is None:
         return _levels(column.astype(str).str.strip(), name, origin.file, max_levels, before)
-    train = origin.train
-    require(
-        re.fullmatch(r"Unnamed: \d+", name) is None,
-        f"{origin.file} has a column of numbers without a name, such as programs add to number the records: give it a "
-        f"name, or leave it out with {drop_remedy(name)}",
-        drop_remedy(name),
-    )
+    train, drop = origin.train, drop_remedy(name)
+    nameless = "a column of numbers without a name, such as programs add to number the records"
+    remedy = f"give it a name, or leave it out with {drop}"
+    require(not re.fullmatch(r"Unnamed: \d+", name), f"{origin.file} has {nameless}: {remedy}", drop)
     _check_width(before + 1, len(numbers), name, origin.file)
     scaled, rest = min_max(numbers[:train, np.newaxis], numbers[train:, np.newaxis])
     assert rest is not None
@@ -102,18 +97,16 @@ def encode_column(
     # Consecutive whole numbers, each once, in any order.
     numbers_records = len(ordered) >= ENOUGH_TO_TELL and bool((np.diff(ordered) == 1).all())
     if numbers_records:
-        detail += f"; it numbers the records, which says nothing of them: consider {drop_remedy(name)}"
+        detail += f"; it numbers the records, which says nothing of them: consider {drop}"
     use = ColumnUse(name, ColumnKind.NUMBER, detail, odd=numbers_records or high == low or bool(note))
     return Encoded(use, np.concatenate([scaled, rest]).astype(np.float32))
 
 
 def _check_width(width: int, records: int, name: str, file: str) -> None:
     """Refuse more features than can be held, before they are made."""
-    require(
-        width * records <= LARGEST_TABLE,
-        f"{file}: the columns up to {name} become {width:,} features of {records:,} records, more than "
-        f"{LARGEST_TABLE:,} numbers: leave out columns with drop in [data], or lower max-levels",
-    )
+    become = f"{width:,} features of {records:,} records, more than {LARGEST_TABLE:,} numbers"
+    remedy = "leave out columns with drop in [data], or lower max-levels"
+    require(width * records <= LARGEST_TABLE, f"{file}: the columns up to {name} become {become}: {remedy}")
 
 
 def column_lines(columns: Sequence[ColumnUse], most: int = 20) -> list[str]:
@@ -154,20 +147,17 @@ def check_classes(values: NDArray[np.generic], what: str, max_classes: int | Non
 
     Parameters
     ----------
-    values, what
-        Labels of all records, shape (n,), and where they stand, for the message.
-    max_classes
-        Largest number of classes; None sets no limit but half the records.
+    values, what, max_classes
+        Labels of all records, shape (n,); where they stand, for the message; and the largest number of classes, None
+        for no limit but half the records.
     """
     records, classes = len(values), len(np.unique(values))
     many = records >= ENOUGH_TO_TELL and 2 * classes > records
     more = Remedy("max-levels", classes)
     remedy = "" if max_classes is None or many else f", or {more} if these are classes"
-    require(
-        not many and classes <= (max_classes or classes),
-        f"{what} has {classes} different values in {records} records, which looks like a quantity to predict: accepted "
-        f"are labels that name a class, so put the values into groups{remedy}",
-    )
+    found = f"{classes} different values in {records} records, which looks like a quantity to predict"
+    accepted = f"accepted are labels that name a class, so put the values into groups{remedy}"
+    require(not many and classes <= (max_classes or classes), f"{what} has {found}: {accepted}")
 
 
 def drop_remedy(name: str) -> Remedy:
@@ -191,23 +181,16 @@ def _numbers(column: "pd.Series[Any]", name: str, origin: Origin, decimal: str) 
         plain = text.str.replace(rf"[{other}%\s]", "", regex=True).str.replace(",", ".", regex=False)
         return plain.to_numpy(dtype=np.float64), note
     odd = int(np.argmin(written))
-    word = text.iloc[odd]
-    drop = drop_remedy(name)
-    require(
-        not otherwise.all(),
-        f"{origin.cell(odd, name, _short(word))}, and the decimals of the other columns have the mark {decimal!r}: "
-        f"accepted is one mark throughout, or {drop} to leave the column out",
-        drop,
-    )
+    cell, drop = origin.cell(odd, name, _short(text.iloc[odd])), drop_remedy(name)
+    others = f"the decimals of the other columns have the mark {decimal!r}"
+    accepted = f"accepted is one mark throughout, or {drop} to leave the column out"
+    require(not otherwise.all(), f"{cell}, and {others}: {accepted}", drop)
     # Mostly numbers and a few words is a spoilt measurement, and one level for each number would hide that.
     if written.mean() > _SHARE_OF_NUMBERS:
-        missing = Remedy("missing", (word,))
-        raise InputError(
-            f"{origin.cell(odd, name, _short(word))}, where most cells are numbers: accepted are numbers throughout; "
-            f"{missing} leaves out the records where a value is missing, {drop} the column",
-            (missing,),
-            (drop,),
-        )
+        missing = Remedy("missing", (text.iloc[odd],))
+        leaves = f"{missing} leaves out the records where a value is missing, {drop} the column"
+        message = f"{cell}, where most cells are numbers: accepted are numbers throughout; {leaves}"
+        raise InputError(message, (missing,), (drop,))
     return None, ""
 
 
@@ -253,30 +236,21 @@ def _days(column: "pd.Series[Any]") -> Floats | None:
 
 
 def _levels(text: "pd.Series[Any]", name: str, file: str, max_levels: int, before: int) -> Encoded:
-    values = text.to_numpy(dtype=np.str_)
+    values, drop = text.to_numpy(dtype=np.str_), drop_remedy(name)
     levels, codes = np.unique(values, return_inverse=True)
     first = str(values[0])
-    require(
-        not all(_DATE.fullmatch(level) for level in levels.tolist()),
-        f"{file}: column {name} holds dates, such as {first!r}: accepted are numbers, words and dates such as "
-        f"2024-03-31 and 31.3.2024, so write the dates like that, or leave the column out with {drop_remedy(name)}",
-        drop_remedy(name),
-    )
-    own = len(values) >= ENOUGH_TO_TELL and len(levels) == len(values)
-    require(
-        not own,
-        f"{file}: column {name} has another text in every record, such as {_short(first)}: it is an identifier or free "
-        f"text, from which nothing can be learned: leave it out with {drop_remedy(name)}",
-        drop_remedy(name),
-    )
+    are_dates = all(_DATE.fullmatch(level) for level in levels.tolist())
+    accepted = "accepted are numbers, words and dates such as 2024-03-31 and 31.3.2024, so write the dates like that"
+    dates = f"{file}: column {name} holds dates, such as {first!r}"
+    require(not are_dates, f"{dates}: {accepted}, or leave the column out with {drop}", drop)
+    own = f"{file}: column {name} has another text in every record, such as {_short(first)}"
+    useless = f"it is an identifier or free text, from which nothing can be learned: leave it out with {drop}"
+    require(len(values) < ENOUGH_TO_TELL or len(levels) < len(values), f"{own}: {useless}", drop)
     if len(levels) > max_levels:
-        drop, more = drop_remedy(name), Remedy("max-levels", len(levels))
-        raise InputError(
-            f"{file}: column {name} has {len(levels):,} different texts, such as {_short(first)}, and max-levels is "
-            f"{max_levels}: leave the column out with {drop}, or allow for them with {more}",
-            (drop,),
-            (more,),
-        )
+        more = Remedy("max-levels", len(levels))
+        found = f"{len(levels):,} different texts, such as {_short(first)}, and max-levels is {max_levels}"
+        remedy = f"leave the column out with {drop}, or allow for them with {more}"
+        raise InputError(f"{file}: column {name} has {found}: {remedy}", (drop,), (more,))
     _check_width(before + len(levels), len(values), name, file)
     detail = f"{len(levels)} of them, a feature each: {_some(levels)}"
     features = np.zeros((len(values), len(levels)), dtype=np.float32)

@@ -21,13 +21,13 @@ _STABLE_LUMINANCE, _STABLE_CONTRAST = 0.01**2, 0.03**2
 BLOCK_BYTES = 64 * 2**20  # largest size of one array of a search; it holds a few at a time
 
 _EPS = float(np.finfo(np.float64).eps)
+# Names of scipy's metrics; it has none for SSIM.
 _METRICS: dict[Dissimilarity, Literal["cityblock", "euclidean", "hamming", "cosine"]] = {
     Dissimilarity.MANHATTAN: "cityblock",
     Dissimilarity.EUCLIDEAN: "euclidean",
     Dissimilarity.HAMMING: "hamming",
     Dissimilarity.COSINE: "cosine",
 }
-"""Names of scipy's metrics; it has none for SSIM."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,11 @@ class Patches:
 
     # Pixels less the window's mean, times sqrt(2 / 48), shape (w, n, 49): the product of two is 2 cov(x, y).
     deviations: Floats
-    # `mean`, `variance`: mean and sample variance of each window, shape (w, n).
-    mean: Floats
-    variance: Floats
+    mean: Floats  # mean of each window, shape (w, n)
+    variance: Floats  # sample variance of each window, shape (w, n)
+
+    def __getitem__(self, positions: Integers) -> "Patches":
+        return Patches(self.deviations[:, positions], self.mean[:, positions], self.variance[:, positions])
 
 
 Prepared = Floats | Patches  # a block of records in the form that a measure works on
@@ -56,13 +58,15 @@ def check_measurable(records: Records, measure: Measure) -> None:
         case Dissimilarity.COSINE:
             # A vector of zeros has no direction: scipy answers NaN, which would win every argmax.
             zero = ~records.features.reshape(len(records), -1).any(axis=1)
-            require(
-                not zero.any(),
-                f"record {int(zero.argmax())} has only zeros: accepted for the cosine measure are records with a "
-                "direction",
-            )
+            accepted = "accepted for the cosine measure are records with a direction"
+            require(not zero.any(), f"record {int(zero.argmax())} has only zeros: {accepted}")
         case Dissimilarity.SSIM:
-            _check_images(records)
+            shape, low, high = records.shape, float(records.features.min()), float(records.features.max())
+            images = f"images, (h, w) or (channels, h, w) of at least {_WINDOW}x{_WINDOW} pixels"
+            is_image = len(shape) in (2, 3) and min(shape[-2:]) >= _WINDOW
+            require(is_image, f"records have shape {shape}: accepted for the ssim measure are {images}")
+            wrong = low if low < 0 else high
+            require(0 <= wrong <= 1, f"a pixel is {wrong:.6g}: accepted for the ssim measure are 0 to 1.0")
         case Dissimilarity.EUCLIDEAN | Dissimilarity.MANHATTAN | Dissimilarity.HAMMING | str():
             pass
         case _:
@@ -100,19 +104,6 @@ def prepare(features: Floats32, measure: Measure) -> Prepared:
     return Patches(pixels, mean, np.square(pixels).sum(axis=-1) / 2)
 
 
-def taken(block: Prepared, positions: Integers) -> Prepared:
-    """Return some records of a prepared block.
-
-    Parameters
-    ----------
-    block, positions
-        As `prepare` returns it, and positions in it, shape (m,).
-    """
-    if isinstance(block, Patches):
-        return Patches(block.deviations[:, positions], block.mean[:, positions], block.variance[:, positions])
-    return block[positions]
-
-
 def directions(vectors: Floats) -> Floats:
     """Return vectors, shape (n, d), divided by their length."""
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
@@ -129,7 +120,8 @@ def exact_block(left: Prepared, right: Prepared, measure: Measure) -> Floats:
         n and m records, prepared for the measure.
     """
     if isinstance(left, Patches):
-        return _structural(left, _patches(right))
+        assert isinstance(right, Patches), "both blocks are prepared for one measure"
+        return _structural(left, right)
     assert not isinstance(right, Patches)
     if not isinstance(measure, Dissimilarity):
         return _own_block(left, right, measure)
@@ -146,9 +138,8 @@ def _own_block(left: Floats, right: Floats, name: str) -> Floats:
     good = found.shape == (len(left), len(right)) and np.issubdtype(found.dtype, np.number)
     require(good, f"dissimilarity {name!r} returned {found.dtype} of shape {found.shape}: {accepted}")
     distances: Floats = found.astype(np.float64)
-    require(
-        bool(np.isfinite(distances).all()), f"dissimilarity {name!r} returned a number that is not finite: {accepted}"
-    )
+    is_finite = bool(np.isfinite(distances).all())
+    require(is_finite, f"dissimilarity {name!r} returned a number that is not finite: {accepted}")
     return distances
 
 
@@ -164,7 +155,8 @@ def screening_block(left: Prepared, right: Prepared, measure: Measure) -> tuple[
         As for `exact_block`.
     """
     if isinstance(left, Patches):
-        return _fast_structural(left, _patches(right))
+        assert isinstance(right, Patches), "both blocks are prepared for one measure"
+        return _fast_structural(left, right)
     assert not isinstance(right, Patches)
     match measure:
         case Dissimilarity.EUCLIDEAN:
@@ -188,24 +180,6 @@ def _euclidean(left: Floats, right: Floats) -> tuple[Floats, float]:
     reach, terms = float(np.sqrt(mine.max()) + np.sqrt(yours.max())), left.shape[1] + 8
     # An error of e in a square is at most one of sqrt(e) in its root, and that at distance 0.
     return squares, reach * ((2 * terms * _EPS) ** 0.5 + terms * _EPS)
-
-
-def _patches(block: Prepared) -> Patches:
-    assert isinstance(block, Patches), "both blocks are prepared for one measure"
-    return block
-
-
-def _check_images(records: Records) -> None:
-    """Raise `InputError` unless the records are images, (h, w) or (c, h, w) of at least 7x7 pixels in [0, 1]."""
-    shape = records.shape
-    require(
-        len(shape) in (2, 3) and min(shape[-2:]) >= _WINDOW,
-        f"records have shape {shape}: accepted for the ssim measure are images, (h, w) or (channels, h, w) of at "
-        f"least {_WINDOW}x{_WINDOW} pixels",
-    )
-    low, high = float(records.features.min()), float(records.features.max())
-    wrong = low if low < 0 else high
-    require(low >= 0 and high <= 1, f"a pixel is {wrong:.6g}: accepted for the ssim measure are 0 to 1.0")
 
 
 def _structural(left: Patches, right: Patches) -> Floats:
@@ -233,24 +207,21 @@ def _fast_structural(left: Patches, right: Patches) -> tuple[Floats, float]:
     """
     windows = len(left.mean)
     mine, yours = _single(left.deviations), _single(right.deviations).transpose(0, 2, 1)
-    luminance, denominator = _luminance(left.mean, right.mean), _denominator(left, right)
+    denominator = _denominator(left, right)
+    # Factors, shapes (w, n, 2) and (w, 2, m), of 2 mean(x) mean(y) + C1.
+    mean_left = _single(np.stack([2 * left.mean, np.full_like(left.mean, _STABLE_LUMINANCE)], axis=-1))
+    mean_right = _single(np.stack([right.mean, np.ones_like(right.mean)], axis=-2))
     quality = np.empty((left.mean.shape[1], right.mean.shape[1]), dtype=np.float32)
     factor, total = np.empty_like(quality), np.zeros_like(quality)
     for window in range(windows):
         np.matmul(mine[window], yours[window], out=quality)
         quality += np.float32(_STABLE_CONTRAST)
-        quality *= np.matmul(luminance[0][window], luminance[1][window], out=factor)
+        quality *= np.matmul(mean_left[window], mean_right[window], out=factor)
         quality /= np.matmul(denominator[0][window], denominator[1][window], out=factor)
         total += quality
     # In units of rounding (half an eps): at most 52 in the covariance, relative to the variances in the denominator,
     # under 20 in the other factors and operations, one for each window in the sum of qualities, which are at most 1.
     return 1 - total.astype(np.float64) / windows, (80 + windows) * float(np.finfo(np.float32).eps)
-
-
-def _luminance(left: Floats, right: Floats) -> tuple[Floats32, Floats32]:
-    """Return factors, shapes (w, n, 2) and (w, 2, m), of 2 mean(x) mean(y) + C1."""
-    mine = [2 * left, np.full_like(left, _STABLE_LUMINANCE)]
-    return _single(np.stack(mine, axis=-1)), _single(np.stack([right, np.ones_like(right)], axis=-2))
 
 
 def _denominator(left: Patches, right: Patches) -> tuple[Floats32, Floats32]:

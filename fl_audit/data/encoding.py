@@ -26,10 +26,8 @@ def min_max(fitted: Floats, test: Floats | None = None) -> tuple[Floats, Floats 
     with np.errstate(over="ignore"):
         span = fitted.max(axis=0) - low
     wide = int(np.argmax(~np.isfinite(span)))
-    require(
-        bool(np.isfinite(span).all()),
-        f"a column reaches from {low[wide]:g} to {fitted[:, wide].max():g}: accepted are ranges below 1.7e308",
-    )
+    reach = f"a column reaches from {low[wide]:g} to {fitted[:, wide].max():g}"
+    require(bool(np.isfinite(span).all()), f"{reach}: accepted are ranges below 1.7e308")
     span[span == 0] = 1.0
     scaled = (fitted - low) / span
     return scaled, None if test is None else np.clip((test - low) / span, 0.0, 1.0)
@@ -98,10 +96,8 @@ def build_records(
 
     Parameters
     ----------
-    features, labels, classes, owners
-        As `Records` takes them.
-    path
-        File that they come from.
+    features, labels, classes, owners, path
+        As `Records` takes them, and the file that they come from.
 
     Raises
     ------
@@ -121,11 +117,9 @@ def _check_whole(labels: NDArray[np.generic], path: Path) -> None:
         raise InputError(f"{path}: labels have type {labels.dtype}: accepted are whole numbers or text")
     # A column of measurements would otherwise silently become one class for every distinct value.
     values = labels.astype(np.float64)
-    wrong = ~np.isfinite(values) | (values != np.floor(values))
-    if wrong.any():
-        raise InputError(
-            f"{path}: a label is {values[wrong][0]:g}: accepted are whole numbers or text that name a class"
-        )
+    wrong = values[~np.isfinite(values) | (values != np.floor(values))]
+    if wrong.size:
+        raise InputError(f"{path}: a label is {wrong[0]:g}: accepted are whole numbers or text that name a class")
 
 
 _MOST_VALUES = 100  # a column with more values is a measurement; each value costs a query a record and a model
@@ -188,10 +182,8 @@ def _with_prior(column: TableColumn, values: Floats32, outside: Records) -> Attr
 
 def _codes(own: Floats32, values: Floats32) -> Integers:
     same = (own[:, np.newaxis, :] == values).all(axis=2)
-    require(
-        bool(same.any(axis=1).all()),
-        "a record has a value that no record of the pool has: accepted are the values of the pool",
-    )
+    unknown = "a record has a value that no record of the pool has: accepted are the values of the pool"
+    require(bool(same.any(axis=1).all()), unknown)
     return np.asarray(same.argmax(axis=1), dtype=np.int64)
 
 
@@ -231,6 +223,5 @@ def _named_column(source: Source, named: str) -> TableColumn:
     if named.isdecimal() and int(named) < len(columns):
         return columns[int(named)]
     names = ", ".join(list(by_name)[:_NAMES_SHOWN]) + (", ..." if len(columns) > _NAMES_SHOWN else "")
-    raise InputError(
-        f"attribute is {named}: accepted for {source.name} are the names {names} or the numbers 0 to {len(columns) - 1}"
-    )
+    accepted = f"accepted for {source.name} are the names {names} or the numbers 0 to {len(columns) - 1}"
+    raise InputError(f"attribute is {named}: {accepted}")

@@ -35,10 +35,9 @@ def load_femnist(directory: Path | None) -> Source:
     known = digits.dtype.kind in "iu" and bool(np.isin(digits, np.arange(_CLASSES)).all())
     require(known, f"{path}: y holds something else than the digits: accepted are whole numbers from 0 to 9")
     owners = encode_owners(arrays["client"], f"{path}: client")
-    require(
-        images.dtype == np.uint8 and images.shape[1:] == (28, 28),
-        f"{path}: x has shape {images.shape} of {images.dtype}: accepted are images (n, 28, 28) of uint8",
-    )
+    shape = f"{path}: x has shape {images.shape} of {images.dtype}"
+    is_good = images.dtype == np.uint8 and images.shape[1:] == (28, 28)
+    require(is_good, f"{shape}: accepted are images (n, 28, 28) of uint8")
     ink = (_HIGHEST_PIXEL - images.astype(np.uint8))[:, np.newaxis].astype(np.float32) / np.float32(_HIGHEST_PIXEL)
     pool = build_records(ink, digits.astype(np.int64), _CLASSES, path, owners)
     description = f"FEMNIST digits, {len(pool):,} images of 28x28, {len(owners.names)} clients, {_CLASSES} classes"

@@ -32,10 +32,8 @@ def locate(directory: Path | None, folder: str, *names: str) -> list[Path]:
 
     Parameters
     ----------
-    directory, folder
-        As for `locate_any`.
-    names
-        File names without `.gz`.
+    directory, folder, names
+        As for `locate_any`; and the file names without `.gz`.
     """
     return [locate_any(directory, folder, (name, f"{name}.gz")) for name in names]
 
@@ -60,10 +58,9 @@ def locate_any(directory: Path | None, folder: str, names: Sequence[str]) -> Pat
         raise InputError(f"no data directory to look for {wanted} in: {_HOW}")
     if not directory.is_dir():
         raise InputError(f"data directory {directory} does not exist, looking for {wanted}: {_HOW}")
-    for place in (directory / folder, directory):
-        for name in names:
-            if (place / name).is_file():
-                return place / name
+    places = [place / name for place in (directory / folder, directory) for name in names]
+    if found := next((place for place in places if place.is_file()), None):
+        return found
     raise InputError(f"{wanted} not found in {directory / folder} or {directory}: {_HOW}")
 
 
@@ -87,11 +84,9 @@ def resolve(directory: Path | None, path: str, what: Literal["file", "folder"] =
     for candidate in candidates:
         if candidate.is_file() if what == "file" else candidate.is_dir():
             return candidate
-    tried = " or ".join(str(candidate) for candidate in dict.fromkeys(candidates))
-    raise InputError(
-        f"{what} {tried} not found: give an existing {what}, or the directory that a relative path starts from "
-        f"with --data-dir or {DATA_DIRECTORY_VARIABLE}"
-    )
+    tried = " or ".join(map(str, dict.fromkeys(candidates)))
+    start = f"the directory that a relative path starts from with --data-dir or {DATA_DIRECTORY_VARIABLE}"
+    raise InputError(f"{what} {tried} not found: give an existing {what}, or {start}")
 
 
 def read_bytes(path: Path) -> bytes:
@@ -108,9 +103,8 @@ def read_text(path: Path) -> str:
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path} has byte {error.object[error.start]:#x} at {error.start}: accepted is UTF-8"
-        ) from error
+        place = f"byte {error.object[error.start]:#x} at {error.start}"
+        raise InputError(f"{path} has {place}: accepted is UTF-8") from error
 
 
 @contextmanager

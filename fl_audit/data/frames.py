@@ -42,11 +42,9 @@ class TableSettings:
     # missing value are left out. None: a missing value is refused.
     missing: tuple[str, ...] | None = None
     max_levels: int = DEFAULT_MAX_LEVELS  # largest number of levels of a column of words, and of classes of the label
-    # Name of the column that says whose each record is: whole numbers or words. It becomes no feature. None: that is
-    # not known.
+    # Name of the column that says whose each record is: whole numbers or words. It becomes no feature. None: unknown.
     owner: str | None = None
-    # The mark of decimals, point or comma; the other one can stand between thousands. None is to be found.
-    decimal: str | None = None
+    decimal: str | None = None  # mark of decimals, point or comma; the other may part thousands. None is to be found
     encoding: str | None = None  # encoding of the file, as Python names it; None is to be found
     ignore_case: bool = False  # whether words that differ by case or spaces only are one
     unique: bool = False  # whether records that repeat another one in every column are left out
@@ -54,14 +52,10 @@ class TableSettings:
     def __post_init__(self) -> None:
         mark = self.separator
         plain = mark is None or (len(mark) == 1 and mark.isprintable() and mark not in "\"' ")
-        require(
-            plain or mark == "\t",
-            f"separator is {mark!r}: accepted is one character, such as ',' or ';', or the tab '\\t'",
-        )
-        require(
-            self.decimal is None or self.decimal in DECIMAL_MARKS,
-            f"decimal is {self.decimal!r}: accepted are '.' and ','",
-        )
+        accepted = "accepted is one character, such as ',' or ';', or the tab '\\t'"
+        require(plain or mark == "\t", f"separator is {mark!r}: {accepted}")
+        is_mark = self.decimal is None or self.decimal in DECIMAL_MARKS
+        require(is_mark, f"decimal is {self.decimal!r}: accepted are '.' and ','")
         require(self.owner not in self.drop, f"drop names {self.owner!r}, the owner column: accepted are other columns")
 
     @property
@@ -87,10 +81,8 @@ def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> 
 
     Parameters
     ----------
-    frame, path
-        The table as it was read, and where it comes from, for messages.
-    settings
-        How the table is read.
+    frame, path, settings
+        The table as it was read; where it comes from, for messages; and how the table is read.
 
     Raises
     ------
@@ -131,10 +123,8 @@ def source_of_frames(
     ----------
     frames, paths
         One table, or two with the same columns, those that are to be dropped gone; and where each comes from.
-    settings
-        How the tables are read.
-    name, title
-        Name of the source in the catalogue, and what kind of data this is, in words for people.
+    settings, name, title
+        How the tables are read; name of the source in the catalogue; and what kind of data this is, in words.
     """
     label, read = settings.label, sum(map(len, frames))
     parts, warned = [], []
@@ -149,8 +139,7 @@ def source_of_frames(
     repeats = sum(int(part.duplicated().sum()) for part in parts)
     if settings.unique:
         parts, repeats = [part.drop_duplicates() for part in parts], 0
-    rows = np.concatenate([part.index.to_numpy() + 1 for part in parts])
-    train = len(parts[0])
+    train, rows = len(parts[0]), np.concatenate([part.index.to_numpy() + 1 for part in parts])
     origin = Origin(str(paths[0]), str(paths[-1]), train, rows)
     # One frame, so that a column has one type and one set of levels in both files.
     joint = pd.concat(parts, ignore_index=True).infer_objects()
@@ -240,9 +229,8 @@ def _together(refused: Sequence[InputError]) -> InputError:
 def _refuse_infinite(column: "pd.Series[Any]", name: str, origin: Origin) -> None:
     finite = np.isfinite(column.to_numpy(dtype=np.float64))
     if not finite.all():
-        position = int(np.argmin(finite))
+        position, drop = int(np.argmin(finite)), drop_remedy(name)
         cell = origin.cell(position, name, str(column.iloc[position]))
-        drop = drop_remedy(name)
         raise InputError(f"{cell}: accepted are finite numbers; {drop} leaves out the column", (drop,))
 
 
@@ -273,12 +261,9 @@ def _complete_records(frame: pd.DataFrame, path: Path, settings: TableSettings) 
         text = f"{path}: {what} lacks a value in some column: {drop} leaves out the columns that lack most"
         raise InputError(f"{text}, {without} such classes" if gone[0] else text, (drop,), (without,))
     require(bool(kept.any()), f"{path} has no label in any record: accepted are labels")
+    lack = f"in {path.name} lack a value and are left out; {drop} would keep more"
     halved = [
-        Caution(
-            f"{total - few:,} of the {total:,} records of class {name!r} in {path.name} lack a value and are left out; "
-            f"{drop} would keep more",
-            (drop,),
-        )
+        Caution(f"{total - few:,} of the {total:,} records of class {name!r} {lack}", (drop,))
         for name, few, total in zip(names.tolist(), left.tolist(), totals.tolist(), strict=True)
         if name and few < _LEAST_KEPT * total
     ]
@@ -289,23 +274,17 @@ def _refusal(gaps: pd.DataFrame, path: Path, fixed: Sequence[str], columns: Sequ
     missing = gaps.to_numpy(dtype=np.bool_)
     row, position = (int(axis[0]) for axis in np.nonzero(missing))
     name = str(gaps.columns[position])
-    text = (
-        f"{path} has a missing value in column {name}, row {row + 1}: accepted are values throughout, and "
-        f"{missing.any(axis=1).sum():,} of {len(gaps):,} records lack one; "
-    )
+    text = f"{path} has a missing value in column {name}, row {row + 1}: accepted are values throughout, and "
+    text += f"{missing.any(axis=1).sum():,} of {len(gaps):,} records lack one; "
     records, first = Remedy("missing", ()), Remedy("drop", (name,))
     if not columns:
-        other = "" if name in fixed else f", or the column with {first}"
-        return InputError(
-            f"{text}leave out the records where one is missing with {records}{other}", (records,), (first,)
-        )
+        text += f"leave out the records where one is missing with {records}"
+        return InputError(text if name in fixed else f"{text}, or the column with {first}", (records,), (first,))
     rest = gaps.drop(columns=list(columns)).to_numpy(dtype=np.bool_).any(axis=1)
     drop = Remedy("drop", tuple(columns))
     most = ", ".join(f"{column} ({gaps[column].mean():.0%})" for column in columns[:_CLASSES_NAMED])
-    text += (
-        f"without them a class would lose most of its records, so leave out the columns that lack most, {most}, with "
-        f"{drop}"
-    )
+    text += "without them a class would lose most of its records, so leave out the columns that lack most, "
+    text += f"{most}, with {drop}"
     if not rest.any():
         return InputError(text, (drop,))
     return InputError(f"{text}, and the {rest.sum():,} records that then lack a value with {records}", (drop, records))

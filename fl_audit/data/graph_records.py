@@ -44,10 +44,9 @@ def graph_records(
 
     Parameters
     ----------
-    matrices
-        Adjacency matrices of the graphs, at least one: symmetric, truth values or 0 and 1, each of one node or more.
-    labels, classes
-        Class of each graph, shape (graphs,), whole numbers from 0; and the number of classes, at least 1.
+    matrices, labels, classes
+        Adjacency matrices of the graphs, at least one: symmetric, truth values or 0 and 1, each of one node or more;
+        class of each graph, shape (graphs,), whole numbers from 0; and the number of classes, at least 1.
     nodes
         N, how many nodes a graph keeps at most, at least 2; no more than the largest graph has are stored. The time of
         a model that multiplies by adjacency matrices grows with N^2, and a graph takes 4 (N + N^2 / 24) bytes.
@@ -103,12 +102,11 @@ def comparable(records: Records) -> Records:
     nodes = records.shape[0]
     above = np.triu_indices(nodes)
     features = np.zeros((len(records), nodes + above[0].size), dtype=np.float32)
-    for number, packed in enumerate(records.features):
-        joined = unpack_graph(packed)
+    for row, joined in zip(features, map(unpack_graph, records.features), strict=True):
         whole = np.zeros((nodes, nodes), dtype=np.bool_)
         whole[: len(joined), : len(joined)] = joined
-        features[number, : len(joined)] = 1.0
-        features[number, nodes:] = whole[above]
+        row[: len(joined)] = 1.0
+        row[nodes:] = whole[above]
     return replace(records, features=features, graphs=False)
 
 

@@ -13,7 +13,7 @@ from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels,
 from fl_audit.data.frames import TableSettings, chosen_columns, source_of_frames
 from fl_audit.data.image_folders import ImageSettings, image_features
 from fl_audit.data.records import ColumnKind, ColumnUse, Source
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, first_line, require
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -43,11 +43,8 @@ def load_hub(name: str, options: Mapping[str, Any]) -> Source:
 
     parts = [(Path(name) / split, data) for split, data in _splits(name, options).items()]
     pictures = [column for column, feature in parts[0][1].features.items() if isinstance(feature, Image)]
-    require(
-        len(pictures) <= 1,
-        f"{name} has several columns of pictures, {', '.join(pictures)}: accepted is one; drop in [data] "
-        "leaves out columns",
-    )
+    accepted = "accepted is one; drop in [data] leaves out columns"
+    require(len(pictures) <= 1, f"{name} has several columns of pictures, {', '.join(pictures)}: {accepted}")
     if pictures and pictures[0] not in table.drop:
         return _of_pictures(pictures[0], parts, table, images)
     frames = [chosen_columns(_frame(data), path, table) for path, data in parts]
@@ -71,10 +68,9 @@ def _splits(name: str, options: Mapping[str, Any]) -> "dict[str, Dataset]":
         return found if test is None else found | {test: federated.load_split(test)}
     # The libraries raise whatever the network, the file system and Arrow raise.
     except Exception as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise InputError(
-            f"data set {name} cannot be read ({reason}): accepted are OWNER/NAME on the Hugging Face hub, if "
-            "it can be reached, and directories that load_dataset of the package datasets reads"
+            f"data set {name} cannot be read ({first_line(error)}): accepted are OWNER/NAME on the Hugging Face hub, "
+            "if it can be reached, and directories that load_dataset of the package datasets reads"
         ) from error
     finally:
         enable_progress_bars()
@@ -108,18 +104,14 @@ def _frame(data: "Dataset") -> pd.DataFrame:
 
 def _rows_of_numbers(column: "pd.Series[Any]", name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     lengths = {len(row) for row in column}
-    require(
-        len(lengths) == 1 and max(lengths) <= _LONGEST_SEQUENCE,
-        f"column {name} holds lists of {min(lengths):,} to {max(lengths):,} values: accepted are lists of one length "
-        f"up to {_LONGEST_SEQUENCE:,}; drop in [data] leaves out the column",
-    )
+    lists = f"column {name} holds lists of {min(lengths):,} to {max(lengths):,} values"
+    accepted = f"accepted are lists of one length up to {_LONGEST_SEQUENCE:,}; drop in [data] leaves out the column"
+    require(len(lengths) == 1 and max(lengths) <= _LONGEST_SEQUENCE, f"{lists}: {accepted}")
     try:
         return np.stack([np.asarray(row, dtype=np.float64).reshape(-1) for row in column])
     except (TypeError, ValueError):
-        raise InputError(
-            f"column {name} holds lists of other things than numbers: accepted are numbers; drop in [data] leaves out "
-            "the column"
-        ) from None
+        accepted = "accepted are numbers; drop in [data] leaves out the column"
+        raise InputError(f"column {name} holds lists of other things than numbers: {accepted}") from None
 
 
 def _of_pictures(
@@ -138,18 +130,15 @@ def _of_pictures(
     features, became = image_features(_opened(parts, column), images)
     pool = build_records(features[: len(codes)], codes, classes, path, owners)
     test = None if test_codes is None else build_records(features[len(codes) :], test_codes, classes, parts[-1][0])
-    uses = [
+    left_out = [name for name in parts[0][1].column_names if name not in (column, label, table.owner)]
+    uses = (
         ColumnUse(column, ColumnKind.IMAGE, became),
         described_names(label, ColumnKind.LABEL, np.unique(labels[0])),
         *([] if table.owner is None else [described_names(table.owner, ColumnKind.OWNER, owners.names)]),
-        *(
-            ColumnUse(name, ColumnKind.DROPPED, "beside pictures")
-            for name in parts[0][1].column_names
-            if name not in (column, label, table.owner)
-        ),
-    ]
+        *(ColumnUse(name, ColumnKind.DROPPED, "beside pictures") for name in left_out),
+    )
     title = f"data set {os.fspath(path)}, {len(pool):,} pictures, {classes} classes"
-    return Source(str(path.parent), pool, test, title, tuple(uses))
+    return Source(str(path.parent), pool, test, title, uses)
 
 
 def _names(data: "Dataset", column: str) -> np.ndarray[Any, np.dtype[np.generic]]:

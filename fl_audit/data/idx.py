@@ -17,10 +17,7 @@ from fl_audit.errors import require
 
 # Third byte of an IDX file: type of the values, most significant byte first.
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_MNIST_FILES = (
-    *("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
-    *("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
-)
+_MNIST_FILES = tuple(f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
 _HIGHEST_PIXEL = np.float32(255)
 
 
@@ -36,10 +33,8 @@ def load_mnist(directory: Path | None) -> Source:
     is missing, damaged, or no IDX file.
     """
     images, labels, test_images, test_labels = find_mnist(directory)
-    pool, test = (
-        build_records(_read_images(one), _read_labels(other), 10, one)
-        for one, other in ((images, labels), (test_images, test_labels))
-    )
+    pool = build_records(_read_images(images), _read_labels(labels), 10, images)
+    test = build_records(_read_images(test_images), _read_labels(test_labels), 10, test_images)
     return Source("mnist", pool, test, f"MNIST digits, {len(pool):,} + {len(test):,} images of 28x28, 10 classes")
 
 
@@ -52,10 +47,8 @@ def load_idx(directory: Path | None, options: Mapping[str, Any]) -> Source:
         As for `resolve`, paths of `images` and `labels`, plain or gzipped, and of `test-images` and `test-labels`, if
         there are any. `InputError` if a file is missing, damaged, or no IDX file, or only one of two is given.
     """
-    require(
-        ("test-images" in options) == ("test-labels" in options),
-        "one of the options test-images and test-labels is given alone: accepted are both or neither",
-    )
+    alone = "one of the options test-images and test-labels is given alone: accepted are both or neither"
+    require(("test-images" in options) == ("test-labels" in options), alone)
     keys = [("images", "labels"), *([("test-images", "test-labels")] if "test-images" in options else [])]
     pairs = [(resolve(directory, options[images]), resolve(directory, options[labels])) for images, labels in keys]
     read = [(images, _read_labels(labels)) for images, labels in pairs]
@@ -72,28 +65,23 @@ def read_idx(path: Path) -> NDArray[np.generic]:
     """
     content = read_bytes(path)
     magic = content[:4]
-    require(
-        len(magic) == 4 and magic[:2] == b"\0\0" and magic[2] in _TYPES and magic[3] >= 1,
-        f"{path} starts with bytes {magic.hex(' ')}: accepted are IDX files, which start with 00 00, a type and axes",
-    )
+    is_idx = len(magic) == 4 and magic[:2] == b"\0\0" and magic[2] in _TYPES and magic[3] >= 1
+    accepted = "accepted are IDX files, which start with 00 00, a type and axes"
+    require(is_idx, f"{path} starts with bytes {magic.hex(' ')}: {accepted}")
     start = 4 + 4 * magic[3]
     require(len(content) >= start, f"{path} ends after {len(content)} bytes: its header alone has {start}")
     shape = struct.unpack(f">{magic[3]}I", content[4:start])
     kind = np.dtype(_TYPES[magic[2]])
     wanted = start + math.prod(shape) * kind.itemsize
-    require(
-        len(content) == wanted,
-        f"{path} has {len(content)} bytes: its header, shape {shape}, needs exactly {wanted}; is it truncated?",
-    )
+    needed = f"its header, shape {shape}, needs exactly {wanted}; is it truncated?"
+    require(len(content) == wanted, f"{path} has {len(content)} bytes: {needed}")
     return np.frombuffer(content, dtype=kind, offset=start).reshape(shape)
 
 
 def _read_images(path: Path) -> Floats32:
     images = read_idx(path)
-    require(
-        images.ndim >= 2 and images.dtype == np.uint8,
-        f"{path} holds {images.ndim} axes of {images.dtype}: accepted are images, at least 2 axes of uint8",
-    )
+    held, accepted = f"{images.ndim} axes of {images.dtype}", "accepted are images, at least 2 axes of uint8"
+    require(images.ndim >= 2 and images.dtype == np.uint8, f"{path} holds {held}: {accepted}")
     scaled: Floats32 = images.astype(np.float32) / _HIGHEST_PIXEL
     # Convolutions want the channel first, and grey images have but one.
     return scaled[:, np.newaxis] if scaled.ndim == 3 else scaled
@@ -101,8 +89,7 @@ def _read_images(path: Path) -> Floats32:
 
 def _read_labels(path: Path) -> Integers:
     labels = read_idx(path)
-    require(
-        labels.ndim == 1 and labels.dtype.kind in "iu" and labels.size > 0,
-        f"{path} holds shape {labels.shape} of {labels.dtype}: accepted are labels, one axis of whole numbers",
-    )
+    are_labels = labels.ndim == 1 and labels.dtype.kind in "iu" and labels.size > 0
+    accepted = "accepted are labels, one axis of whole numbers"
+    require(are_labels, f"{path} holds shape {labels.shape} of {labels.dtype}: {accepted}")
     return labels.astype(np.int64)

@@ -28,8 +28,7 @@ _GREY_MODES = ("1", "L", "LA", "I", "I;16", "F")
 class ImageSettings:
     """How pictures are read."""
 
-    # Height and width in pixels that every picture is scaled to, at least 1; None keeps the size that all have.
-    size: int | None = None
+    size: int | None = None  # height and width in pixels, from 1, that all are scaled to; None keeps their common size
     grey: bool = False  # whether colours become grey; without it pictures keep three channels unless all are grey
 
     @classmethod
@@ -51,11 +50,9 @@ def image_features(pictures: Iterable[tuple[str, "Image"]], settings: ImageSetti
     for name, picture in pictures:
         kept.append(_pixels(picture, settings))
         first = first or name
-        require(
-            kept[-1].shape[1:] == kept[0].shape[1:],
-            f"{name} has {_size(kept[-1])} pixels and {first} {_size(kept[0])}: accepted are pictures of one size, "
-            "or image-size in [data], to which all are scaled",
-        )
+        sizes = f"{name} has {_size(kept[-1])} pixels and {first} {_size(kept[0])}"
+        accepted = "accepted are pictures of one size, or image-size in [data], to which all are scaled"
+        require(kept[-1].shape[1:] == kept[0].shape[1:], f"{sizes}: {accepted}")
     require(len(kept) > 0, "there is no picture: at least 1 is needed")
     channels = max(len(each) for each in kept)
     # A grey picture among coloured ones is the same grey in every channel.

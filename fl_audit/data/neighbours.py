@@ -19,8 +19,7 @@ from fl_audit.randomness import Purpose, generator
 CRAFTED = (NeighbourChoice.CRAFTED, NeighbourChoice.CRAFTED_OPPOSITE)
 """The choices that put a crafted record in the place of a random one; the second crafts what replaces it as well."""
 _MEASURES = (Dissimilarity.EUCLIDEAN, Dissimilarity.MANHATTAN, Dissimilarity.COSINE)
-_DECIMALS = 9
-"""Dissimilarities that agree to so many decimals are ties: sums in another order differ in their last bits."""
+_DECIMALS = 9  # dissimilarities that agree to so many are ties: sums in another order differ in their last bits
 Shard = Integers  # positions of a client's records
 
 
@@ -78,14 +77,13 @@ def choose_neighbour(
         How D and D' differ, and D, n records.
     outside
         m records that may replace one of D, or None; not used by add-or-remove.
-    choice
-        Most or least dissimilar (see `ranked_neighbours`), random, crafted, or the index of a record of D. A named
-        record is replaced by the outside record most dissimilar to it. A crafted one takes the place of a random
-        record, and a random outside record replaces it, unless its opposite does.
+    choice, rank
+        Most or least dissimilar (see `ranked_neighbours`), random, crafted, or the index of a record of D; and the rank
+        among the most or least dissimilar neighbours, from 1; 1 for any other choice. A named record is replaced by the
+        outside record most dissimilar to it. A crafted one takes the place of a random record, and a random outside
+        record replaces it, unless its opposite does.
     dissimilarity, seed
         The measure d, and the seed of the run, for the random choice.
-    rank
-        Rank among the most or least dissimilar neighbours, from 1; 1 for any other choice.
     """
     if _is_ranked(choice, rank):
         farthest = choice is NeighbourChoice.MOST_DISSIMILAR
@@ -108,10 +106,8 @@ def choose_neighbour(
 
 def _is_ranked(choice: NeighbourChoice | int, rank: int) -> bool:
     ranked = isinstance(choice, NeighbourChoice) and choice in RANKED
-    require(
-        rank == 1 or ranked,
-        f"neighbour-rank is {rank} and neighbour is {choice}: a rank needs neighbour = {' or '.join(RANKED)}",
-    )
+    needed = f"a rank needs neighbour = {' or '.join(RANKED)}"
+    require(rank == 1 or ranked, f"neighbour-rank is {rank} and neighbour is {choice}: {needed}")
     return ranked
 
 
@@ -128,10 +124,8 @@ def _check_removable(inside: Records) -> None:
 
 def _check_replacements(inside: int, outside: Records | None) -> Records:
     if outside is None:
-        raise InputError(
-            f"D takes all {inside} records, and to replace one of them another is needed: use fewer records in D, or "
-            "add-remove-record as adjacency"
-        )
+        taken = f"D takes all {inside} records, and to replace one of them another is needed"
+        raise InputError(f"{taken}: use fewer records in D, or add-remove-record as adjacency")
     return outside
 
 
@@ -166,8 +160,7 @@ def choose_client(
         scores = -scores if choice is NeighbourChoice.MOST_DISSIMILAR else scores
         client = int(np.argsort(scores, kind="stable")[rank - 1])  # of ties the one with the lowest number first
     else:
-        random = generator(seed, Purpose.NEIGHBOUR_CHOICE)
-        client = _one_of(len(shards), choice, random, "numbers of the clients")
+        client = _one_of(len(shards), choice, generator(seed, Purpose.NEIGHBOUR_CHOICE), "numbers of the clients")
     return NeighbourPair(client, None if adjacency.relation is Relation.ADD_REMOVE else 0)
 
 
@@ -187,10 +180,8 @@ def client_dissimilarities(
         Euclidean, manhattan or cosine; `InputError` for others: shares of unequal numbers and similarities of images
         say nothing of means.
     """
-    require(
-        measure in _MEASURES,
-        f"dissimilarity is {measure} between clients, which are compared by means: accepted are {', '.join(_MEASURES)}",
-    )
+    compared = f"dissimilarity is {measure} between clients, which are compared by means"
+    require(measure in _MEASURES, f"{compared}: accepted are {', '.join(_MEASURES)}")
     features = comparable(records).features.reshape(len(records), -1)
     summed = [features[shard].sum(axis=0, dtype=np.float64) for shard in shards]
     counted = [np.bincount(records.labels[shard], minlength=records.classes) for shard in shards]
@@ -218,6 +209,9 @@ def stand_in_shard(
     whose records are those of one owner is never replaced by records of the same owner, and one whose records are
     those of several owners is replaced by a mixture.
 
+    What is returned are ascending positions in `outside`, shape (size,), which have to be left out of the population
+    sample. Raises `InputError` if there are too few records outside D.
+
     Parameters
     ----------
     outside, size
@@ -226,35 +220,23 @@ def stand_in_shard(
         Public seed of the data, and number of the stand-in, from 0: others are other draws.
     inside, replaced
         D, where its owners are to be told from others, and positions in it of the replaced client's records.
-
-    Returns
-    -------
-    NDArray
-        Ascending positions in `outside`, shape (size,). They have to be left out of the population sample.
-
-    Raises
-    ------
-    InputError
-        If there are too few records outside D.
     """
     require_number("size of the stand-in shard is", size, "whole numbers from 1")
     require_number("number of the stand-in shard is", number, "whole numbers from 0")
     known = np.empty(0, dtype=np.int64) if inside is None or inside.owner is None else inside.owner
     own = np.unique(known[replaced]) if replaced is not None and known.size else np.empty(0, dtype=np.int64)
     free = np.arange(0 if outside is None else len(outside))
-    if outside is not None and outside.owner is not None and len(own) == 1:
-        free = np.flatnonzero(outside.owner != own[0])
-    if outside is None or len(free) < size:
-        raise InputError(
-            f"the replaced client has {size} records, and {len(free)}{' of other owners' if len(own) == 1 else ''} are "
-            "left outside D for its stand-in: use fewer records in D, a client with fewer records, or "
-            "add-remove-client as adjacency"
-        )
+    owner = None if outside is None else outside.owner
+    if owner is not None and len(own) == 1:
+        free = np.flatnonzero(owner != own[0])
+    left = f"{len(free)}{' of other owners' if len(own) == 1 else ''} are left outside D for its stand-in"
+    remedy = "use fewer records in D, a client with fewer records, or add-remove-client as adjacency"
+    require(len(free) >= size, f"the replaced client has {size} records, and {left}: {remedy}")
     draw = generator(seed, Purpose.STAND_IN_SHARD, client=number)
-    if outside.owner is not None and len(own) <= 1:
-        owners, numbers = np.unique(outside.owner[free], return_counts=True)
+    if owner is not None and len(own) <= 1:
+        owners, numbers = np.unique(owner[free], return_counts=True)
         enough = owners[numbers >= size]
         strangers = np.setdiff1d(enough, known)
         if len(enough) > 0:
-            free = free[outside.owner[free] == draw.choice(strangers if len(strangers) > 0 else enough)]
+            free = free[owner[free] == draw.choice(strangers if len(strangers) > 0 else enough)]
     return np.sort(draw.choice(free, size=size, replace=False))

@@ -17,8 +17,6 @@ from fl_audit.randomness import Purpose, generator
 
 Parameter = float | int | str | bool
 """Value of one partitioner parameter."""
-
-
 _DEFAULTS: Mapping[PartitionScheme, Mapping[str, Parameter | type[int]]] = {
     PartitionScheme.DIRICHLET: {"alpha": 0.5, "min_partition_size": 1, "self_balancing": False},
     PartitionScheme.PATHOLOGICAL: {"num_classes_per_partition": 2, "class_assignment_mode": "first-deterministic"},
@@ -38,7 +36,9 @@ def partition_records(
     """Return the record indices of every client: sorted, disjoint, none empty, together all records.
 
     Records are shuffled first, for several partitioners give out consecutive records. A setting under which a
-    partitioner would drop records is refused: the training set of an audit must be the one it says.
+    partitioner would drop records is refused: the training set of an audit must be the one it says. Raises `InputError`
+    if a parameter is unknown or of the wrong kind, or the division would leave a client empty or drop a record, or
+    `natural` has no owners or another number of them than of clients.
 
     Parameters
     ----------
@@ -55,12 +55,6 @@ def partition_records(
     owner
         Whose each record is, shape (n,), for `natural`: client i holds the records of the i-th owner that has any.
 
-    Raises
-    ------
-    InputError
-        If a parameter is unknown or of the wrong kind, or the division would leave a client empty or drop a record, or
-        `natural` has no owners or another number of them than of clients.
-
     Examples
     --------
     >>> parts = partition_records(np.array([0, 1] * 50), 4, PartitionScheme.DIRICHLET, {"alpha": 1.0}, seed=0)
@@ -69,29 +63,17 @@ def partition_records(
     """
     scheme = PartitionScheme(scheme)
     require(len(labels) >= 1, "there are 0 records to divide among clients: at least 1 is needed")
-    require(
-        1 <= clients <= len(labels),
-        f"number of clients is {clients}: accepted are 1 to {len(labels)}, the number of records",
-    )
+    accepted = f"1 to {len(labels)}, the number of records"
+    require(1 <= clients <= len(labels), f"number of clients is {clients}: accepted are {accepted}")
     settings = _checked(scheme, parameters)
     if scheme is PartitionScheme.NATURAL:
         return _by_owner(owner, clients)
     random = generator(seed, Purpose.PARTITION)
     order = random.permutation(len(labels))
-    partitioner_seed = int(random.integers(2**31))
     if scheme is PartitionScheme.IID:
         # What IidPartitioner gives out, without the seconds that every client would need to import flwr-datasets.
         return tuple(np.sort(part) for part in np.array_split(order, clients))
-    try:
-        with _quiet():
-            parts = _divide(
-                labels[order], order, _partitioner(scheme, clients, settings, len(labels), partitioner_seed)
-            )
-    except (ValueError, TypeError, AssertionError, IndexError) as error:
-        raise InputError(
-            f"partition {scheme} cannot divide {len(labels)} records among {clients} clients: "
-            f"{_reason(scheme, settings, error)}"
-        ) from error
+    parts = _divide(scheme, clients, settings, labels[order], order, int(random.integers(2**31)))
     _check_parts(parts, len(labels), scheme)
     return parts
 
@@ -99,21 +81,16 @@ def partition_records(
 def owners_of(owner: Integers | None) -> Integers:
     """Return the owners that have records, ascending, the clients of partition `natural`; `InputError` if unknown."""
     if owner is None:
-        raise InputError(
-            "partition is natural, and nothing says whose each record is: accepted are csv and npz with owner in "
-            "[data], which names a column or an array, and femnist"
-        )
+        accepted = "accepted are csv and npz with owner in [data], which names a column or an array, and femnist"
+        raise InputError(f"partition is natural, and nothing says whose each record is: {accepted}")
     return np.unique(owner)
 
 
 def _by_owner(owner: Integers | None, clients: int) -> tuple[Integers, ...]:
     owners = owners_of(owner)
     assert owner is not None
-    require(
-        clients == len(owners),
-        f"clients is {clients}, and the records of D have {len(owners)} owners: accepted for partition natural is "
-        f"{len(owners)}, or leave clients out",
-    )
+    accepted = f"accepted for partition natural is {len(owners)}, or leave clients out"
+    require(clients == len(owners), f"clients is {clients}, and the records of D have {len(owners)} owners: {accepted}")
     # A stable sort keeps the records of each owner in ascending order.
     order, numbers = np.argsort(owner, kind="stable"), np.bincount(owner)[owners]
     return tuple(np.split(order.astype(np.int64), np.cumsum(numbers)[:-1]))
@@ -127,22 +104,18 @@ def _checked(scheme: PartitionScheme, parameters: Mapping[str, Parameter]) -> di
     for given, value in parameters.items():
         name = given.replace("-", "_")
         require(name in settings, f"partition {scheme} has no parameter {given!r}: accepted are {names}")
-        settings[name] = _typed(given, value, kinds[name])
+        # bool is an int in Python, and `alpha = true` is surely a mistake.
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        good, accepted = {
+            bool: (isinstance(value, bool), "are true and false"),
+            str: (isinstance(value, str), "is text"),
+            int: (is_number and isinstance(value, int) and value >= 1, "are whole numbers from 1"),
+            float: (is_number and 0 < float(value) < float("inf"), "are positive finite numbers"),
+        }[kinds[name]]
+        shown = str(value).lower() if isinstance(value, bool) else repr(value)
+        require(good, f"partition parameter {given} is {shown}: accepted {accepted}")
+        settings[name] = float(value) if kinds[name] is float else value
     return settings
-
-
-def _typed(name: str, value: Parameter, kind: type) -> Parameter:
-    # bool is an int in Python, and `alpha = true` is surely a mistake.
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    good, accepted = {
-        bool: (isinstance(value, bool), "are true and false"),
-        str: (isinstance(value, str), "is text"),
-        int: (is_number and isinstance(value, int) and value >= 1, "are whole numbers from 1"),
-        float: (is_number and 0 < float(value) < float("inf"), "are positive finite numbers"),
-    }[kind]
-    shown = str(value).lower() if isinstance(value, bool) else repr(value)
-    require(good, f"partition parameter {name} is {shown}: accepted {accepted}")
-    return float(value) if kind is float else value
 
 
 @contextmanager
@@ -176,10 +149,18 @@ def _partitioner(scheme: PartitionScheme, clients: int, settings: dict[str, Any]
     return kind(num_partitions=clients, partition_by="label", shuffle=False, seed=seed, **settings)
 
 
-def _divide(labels: Integers, order: Integers, partitioner: Any) -> tuple[Integers, ...]:
-    partitioner.dataset = _table_type().from_dict({"label": labels, "index": order})
-    loaded = (partitioner.load_partition(client) for client in range(partitioner.num_partitions))
-    return tuple(np.sort(np.asarray(part["index"], dtype=np.int64)) for part in loaded)
+def _divide(
+    scheme: PartitionScheme, clients: int, settings: dict[str, Any], labels: Integers, order: Integers, seed: int
+) -> tuple[Integers, ...]:
+    try:
+        with _quiet():
+            partitioner = _partitioner(scheme, clients, settings, len(labels), seed)
+            partitioner.dataset = _table_type().from_dict({"label": labels, "index": order})
+            loaded = (partitioner.load_partition(client) for client in range(clients))
+            return tuple(np.sort(np.asarray(part["index"], dtype=np.int64)) for part in loaded)
+    except (ValueError, TypeError, AssertionError, IndexError) as error:
+        task = f"partition {scheme} cannot divide {len(labels)} records among {clients} clients"
+        raise InputError(f"{task}: {_reason(scheme, settings, error)}") from error
 
 
 @lru_cache(maxsize=1)
@@ -212,16 +193,12 @@ def _table_type() -> Any:
 
 def _reason(scheme: PartitionScheme, settings: Mapping[str, Any], error: Exception) -> str:
     if scheme is PartitionScheme.DIRICHLET:
-        return (
-            f"no draw with alpha {settings['alpha']:g} gave every client min-partition-size "
-            f"{settings['min_partition_size']} records: accepted are a larger alpha, a smaller min-partition-size or "
-            "fewer clients"
-        )
+        size = f"min-partition-size {settings['min_partition_size']} records"
+        accepted = "accepted are a larger alpha, a smaller min-partition-size or fewer clients"
+        return f"no draw with alpha {settings['alpha']:g} gave every client {size}: {accepted}"
     if scheme is PartitionScheme.SHARD:
-        return (
-            "there are not enough shards for every client to get one: accepted are a smaller shard-size, fewer shards "
-            "a client, or fewer clients"
-        )
+        accepted = "accepted are a smaller shard-size, fewer shards a client, or fewer clients"
+        return f"there are not enough shards for every client to get one: {accepted}"
     if scheme not in _DEFAULTS:
         return "the smallest client would have none: accepted are fewer clients or more records"
     # The partitioner's messages run over several lines; the words are good.
@@ -230,18 +207,12 @@ def _reason(scheme: PartitionScheme, settings: Mapping[str, Any], error: Excepti
 
 def _check_parts(parts: tuple[Integers, ...], records: int, scheme: PartitionScheme) -> None:
     for client, part in enumerate(parts):
-        require(
-            len(part) > 0,
-            f"partition {scheme} leaves client {client} without a record: accepted are settings that give every "
-            "client at least 1, try fewer clients",
-        )
-    together = np.concatenate(parts)
-    counts = np.bincount(together, minlength=records)
-    require(
-        bool((counts == 1).all()),
-        f"partition {scheme} drops {int((counts == 0).sum())} of {records} records: accepted are settings that "
-        "give every record to one client, try more classes or shards a client",
-    )
+        accepted = "accepted are settings that give every client at least 1, try fewer clients"
+        require(len(part) > 0, f"partition {scheme} leaves client {client} without a record: {accepted}")
+    counts = np.bincount(np.concatenate(parts), minlength=records)
+    accepted = "accepted are settings that give every record to one client, try more classes or shards a client"
+    dropped = f"partition {scheme} drops {int((counts == 0).sum())} of {records} records"
+    require(bool((counts == 1).all()), f"{dropped}: {accepted}")
 
 
 FEWEST_POPULATION = 2  # with fewer records outside D and D' the test records are the population sample
@@ -262,11 +233,9 @@ def population_size(split: Split, population_records: int, taken: int) -> int:
 
     Parameters
     ----------
-    split, population_records
-        The records, and the most that are wanted for the population sample, at least 2.
-    taken
-        How many records from outside D are in D', which then cannot be in the population sample: 0, 1 for a replaced
-        record, or the size of a stand-in shard.
+    split, population_records, taken
+        The records; the most that are wanted for the population sample, at least 2; and how many from outside D are in
+        D', which then cannot be in the population sample: 0, 1 for a replaced record, or the size of a stand-in shard.
     """
     left = 0 if split.outside is None else len(split.outside) - taken
     return len(split.test) if left < FEWEST_POPULATION else min(population_records, left)
@@ -300,18 +269,13 @@ def select_records(source: Source, records: int, test_records: int, seed: int) -
     most = int(_LARGEST_HELD_OUT_SHARE * len(source.pool))
     held_out = 0 if source.test is not None else max(1, min(test_records, most))
     free = len(source.pool) - held_out
-    require(
-        records <= free,
-        f"the training set is to have {records} records, and {source.name} has {free}"
-        + (f" beside {held_out} held out for the test" if held_out else "")
-        + f": accepted for records in [data] are 1 to {free}",
-    )
+    beside = f" beside {held_out} held out for the test" if held_out else ""
+    offered = f"{source.name} has {free}{beside}: accepted for records in [data] are 1 to {free}"
+    require(records <= free, f"the training set is to have {records} records, and {offered}")
     inside = source.pool.take(order[:records])
-    require(
-        np.unique(inside.labels).size >= 2,
-        f"records is {records}, and all that are drawn from {source.name} are of one class: at least 2 classes are "
-        "needed, so ask for more records",
-    )
+    drawn = f"records is {records}, and all that are drawn from {source.name} are of one class"
+    needed = "at least 2 classes are needed, so ask for more records"
+    require(np.unique(inside.labels).size >= 2, f"{drawn}: {needed}")
     # In the pool's order, so that the position of a replacement is easy to trace.
     outside = source.pool.take(np.sort(order[records:free])) if records < free else None
     if source.test is None:

@@ -12,18 +12,7 @@ import numpy as np
 
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.data import dissimilarity as measures
-from fl_audit.data.dissimilarity import (
-    Dissimilarity,
-    Measure,
-    Prepared,
-    check_measurable,
-    directions,
-    exact_block,
-    prepare,
-    rows_in_block,
-    screening_block,
-    taken,
-)
+from fl_audit.data.dissimilarity import Dissimilarity, Measure, Prepared
 from fl_audit.data.graph_records import comparable
 from fl_audit.data.records import Records
 from fl_audit.errors import require
@@ -41,10 +30,8 @@ def ranked_records(records: Records, measure: Measure, count: int, farthest: boo
     count, farthest
         How many are asked for, 1 to n; the largest sums first, otherwise the smallest first.
     """
-    require(
-        1 <= count <= len(records),
-        f"neighbour-rank is {count}: accepted are 1 to {len(records)}, the number of records in D",
-    )
+    accepted = f"1 to {len(records)}, the number of records in D"
+    require(1 <= count <= len(records), f"neighbour-rank is {count}: accepted are {accepted}")
     records = comparable(records)
     sign = 1.0 if farthest else -1.0
     totals, error = approximate_totals(records, measure)
@@ -52,7 +39,7 @@ def ranked_records(records: Records, measure: Measure, count: int, farthest: boo
     if error > 0:
         candidates = np.flatnonzero(scores >= _last_of_top(scores, count) - 2 * error)
         scores = sign * total_dissimilarity(records, measure, candidates)
-    return tuple(int(candidates[position]) for position in _top(scores, count))
+    return tuple(candidates[_top(scores, count)].tolist())
 
 
 def ranked_pairs(
@@ -95,17 +82,13 @@ def pair_of_rank(
 
 def _checked_pairs(inside: Records, outside: Records, measure: Measure, count: int) -> tuple[Records, Records]:
     inside, outside = comparable(inside), comparable(outside)
-    require(
-        inside.shape == outside.shape,
-        f"outside records have shape {outside.shape}: accepted is that of the inside records, {inside.shape}",
-    )
+    accepted = f"accepted is that of the inside records, {inside.shape}"
+    require(inside.shape == outside.shape, f"outside records have shape {outside.shape}: {accepted}")
     pairs = len(inside) * len(outside)
-    require(
-        1 <= count <= pairs,
-        f"neighbour-rank is {count}: accepted are 1 to {pairs}, the number of pairs of a record in D and one outside",
-    )
+    accepted = f"1 to {pairs}, the number of pairs of a record in D and one outside"
+    require(1 <= count <= pairs, f"neighbour-rank is {count}: accepted are {accepted}")
     for records in (inside, outside):
-        check_measurable(records, measure)
+        measures.check_measurable(records, measure)
     return inside, outside
 
 
@@ -128,11 +111,11 @@ class _Search:
 
 
 def _first_pairs(inside: Records, outside: Records, search: _Search) -> "_Ranked":
-    best, size = _Ranked.none(), rows_in_block(inside, search.measure)
+    best, size = _Ranked.none(), measures.rows_in_block(inside, search.measure)
     for row in range(0, len(inside), size):
-        mine = prepare(inside.features[row : row + size], search.measure)
+        mine = measures.prepare(inside.features[row : row + size], search.measure)
         for column in range(0, len(outside), size):
-            yours = prepare(outside.features[column : column + size], search.measure)
+            yours = measures.prepare(outside.features[column : column + size], search.measure)
             best = best.merged(_ranked_in_block(mine, yours, (row, column), search, best), search.count)
     return best
 
@@ -169,7 +152,7 @@ def _ranked_in_block(
     mine: Prepared, yours: Prepared, start: tuple[int, int], search: _Search, best: _Ranked
 ) -> _Ranked:
     """Return the pairs of a block that may be among the first, ranked; `start` is where the block begins."""
-    block, error = screening_block(mine, yours, search.measure)
+    block, error = measures.screening_block(mine, yours, search.measure)
     scores = (block if search.farthest else -block).ravel()
     needed = (best.last.score if len(best.scores) == search.count else -np.inf) - error
     wanted = search.count
@@ -196,8 +179,7 @@ def _exact_scores(mine: Prepared, yours: Prepared, rows: Integers, columns: Inte
     scores = np.empty(len(rows))
     for _, start, number in zip(*np.unique(rows, return_index=True, return_counts=True), strict=True):
         part = slice(start, start + number)
-        left, right = taken(mine, rows[start : start + 1]), taken(yours, columns[part])
-        scores[part] = exact_block(left, right, measure)[0]
+        scores[part] = measures.exact_block(mine[rows[start : start + 1]], yours[columns[part]], measure)[0]
     return scores
 
 
@@ -229,11 +211,11 @@ def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | N
     records, measure, chosen
         As for `ranked_records`; and positions of the records whose sums are asked for, None for all.
     """
-    check_measurable(records, measure)
+    measures.check_measurable(records, measure)
     wanted = np.arange(len(records)) if chosen is None else chosen
     if measure is Dissimilarity.HAMMING:
         return _hamming(records)[wanted]
-    rows = max(1, min(rows_in_block(records, measure), measures.BLOCK_BYTES // (8 * len(records))))
+    rows = max(1, min(measures.rows_in_block(records, measure), measures.BLOCK_BYTES // (8 * len(records))))
     parts = [_exact(records, measure, wanted[start : start + rows]) for start in range(0, len(wanted), rows)]
     return np.concatenate(parts)
 
@@ -249,7 +231,7 @@ def approximate_totals(records: Records, measure: Measure) -> tuple[Floats, floa
     records, measure
         As for `total_dissimilarity`.
     """
-    check_measurable(records, measure)
+    measures.check_measurable(records, measure)
     match measure:
         case Dissimilarity.HAMMING:
             return _hamming(records), 0.0
@@ -264,11 +246,11 @@ def approximate_totals(records: Records, measure: Measure) -> tuple[Floats, floa
 
 
 def _exact(records: Records, measure: Measure, chosen: Integers) -> Floats:
-    mine, columns = prepare(records.features[chosen], measure), rows_in_block(records, measure)
+    mine, columns = measures.prepare(records.features[chosen], measure), measures.rows_in_block(records, measure)
     block = np.empty((len(chosen), len(records)))
     for first in range(0, len(records), columns):
         part = slice(first, first + columns)
-        block[:, part] = exact_block(mine, prepare(records.features[part], measure), measure)
+        block[:, part] = measures.exact_block(mine, measures.prepare(records.features[part], measure), measure)
     # Rounding can leave a record a little away from itself under the cosine measure.
     block[np.arange(len(chosen)), chosen] = 0.0
     # In one fixed order: ties must not be broken by the rounding of sums.
@@ -278,12 +260,12 @@ def _exact(records: Records, measure: Measure, chosen: Integers) -> Floats:
 
 def _pair_by_pair(records: Records, measure: Measure) -> tuple[Floats, float]:
     """Sum blocks of one half of the symmetric matrix along both axes."""
-    totals, error, rows = np.zeros(len(records)), 0.0, rows_in_block(records, measure)
+    totals, error, rows = np.zeros(len(records)), 0.0, measures.rows_in_block(records, measure)
     for start in range(0, len(records), rows):
-        mine = prepare(records.features[start : start + rows], measure)
+        mine = measures.prepare(records.features[start : start + rows], measure)
         for first in range(start, len(records), rows):
-            yours = mine if first == start else prepare(records.features[first : first + rows], measure)
-            block, block_error = screening_block(mine, yours, measure)
+            yours = mine if first == start else measures.prepare(records.features[first : first + rows], measure)
+            block, block_error = measures.screening_block(mine, yours, measure)
             error = max(error, block_error)
             if first == start:
                 np.fill_diagonal(block, 0.0)
@@ -309,10 +291,10 @@ def _manhattan(records: Records) -> tuple[Floats, float]:
 
 def _cosine(records: Records) -> tuple[Floats, float]:
     """Sum 1 - u.v over v as n - u.(sum of v), for unit vectors u and v."""
-    rows, width = rows_in_block(records, Dissimilarity.COSINE), records.features[0].size
+    rows, width = measures.rows_in_block(records, Dissimilarity.COSINE), records.features[0].size
 
     def units(start: int) -> Floats:
-        return directions(records.features[start : start + rows].reshape(-1, width).astype(np.float64))
+        return measures.directions(records.features[start : start + rows].reshape(-1, width).astype(np.float64))
 
     starts = range(0, len(records), rows)
     together = np.zeros(width)

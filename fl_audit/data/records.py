@@ -19,11 +19,8 @@ from fl_audit.errors import InputError, Remedy, as_whole, require, require_numbe
 class Records:
     """Records with one class label each.
 
-    Raises
-    ------
-    InputError
-        If the lengths differ, there is no record, a feature is no finite number, or a label or an owner is no whole
-        number or out of range.
+    Raises `InputError` if the lengths differ, there is no record, a feature is no finite number, or a label or an owner
+    is no whole number or out of range.
 
     Examples
     --------
@@ -35,10 +32,8 @@ class Records:
     features: Floats32  # finite numbers, shape (n, *shape), n at least 1; kept as float32
     labels: Integers  # class of every record, shape (n,), whole numbers from 0 to classes - 1; kept as int64
     classes: int  # number of classes, at least 1. Classes without a record are allowed.
-    # Whose each record is, shape (n,), positions in `owners`; kept as int64. None where that is not known.
-    owner: Integers | None = None
-    # Names of the owners; empty where they are not known. Owners without a record are allowed.
-    owners: tuple[str, ...] = ()
+    owner: Integers | None = None  # whose each record is, shape (n,), positions in `owners`, as int64; None if unknown
+    owners: tuple[str, ...] = ()  # names of the owners, also of those without a record; empty if they are unknown
     graphs: bool = False  # whether every record is a graph in packed rows (`fl_audit.data.graph_records`)
 
     def __post_init__(self) -> None:
@@ -49,11 +44,16 @@ class Records:
             except (TypeError, ValueError) as error:
                 raise InputError("features are no array of numbers: accepted are real numbers") from error
         object.__setattr__(self, "labels", as_whole("labels", self.labels))
-        _check_shapes(self.features, self.labels)
-        _check_values(self.features, self.labels, self.classes)
-        if self.owner is not None:
-            object.__setattr__(self, "owner", as_whole("owners", self.owner))
-        _check_owner(self.owner, self.owners, len(self.labels))
+        _check_labelled(self.features, self.labels, self.classes)
+        if self.owner is None:
+            unknown = f"there are {len(self.owners)} names of owners and no owner of any record"
+            require(not self.owners, f"{unknown}: accepted are both or neither")
+            return
+        owner = as_whole("owners", self.owner)
+        accepted = f"accepted is one for each record, ({len(self)},)"
+        require(owner.shape == self.labels.shape, f"owners have shape {owner.shape}: {accepted}")
+        _check_codes("an owner", owner, len(self.owners), f", the positions of {len(self.owners)} names")
+        object.__setattr__(self, "owner", owner)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -119,9 +119,8 @@ class TableColumn:
     """Where a column of a table stands among the features of a record."""
 
     name: str  # its name, or its number where columns have no names
-    # `start`, `width`: its first feature, and how many it became: one for a number, one a level for words.
-    start: int
-    width: int
+    start: int  # its first feature
+    width: int  # how many features it became: one for a number, one a level for words
 
     @property
     def places(self) -> slice:
@@ -146,24 +145,20 @@ class Source:
     pool: Records  # records that training sets and their neighbours are drawn from
     test: Records | None  # official test split, None where the format has none
     description: str  # one line for people
-    # What each column of a table became; empty for formats whose columns are all read in one way.
-    columns: tuple[ColumnUse, ...] = ()
+    columns: tuple[ColumnUse, ...] = ()  # what each column of a table became; empty where all are read in one way
     # Where each column of a table stands among the features; empty where every feature is a column without a name, and
     # where records are no tables.
     placed: tuple[TableColumn, ...] = ()
-    # Height and width of images whose pixels are in one row; None of everything else.
-    flat_image: tuple[int, int] | None = None
+    flat_image: tuple[int, int] | None = None  # height and width of images whose pixels are in one row, otherwise None
     cautions: tuple[Caution, ...] = ()  # what the user should look at
     found: tuple[Remedy, ...] = ()  # the settings that say how a table is written, where it is not as usual
 
     def __post_init__(self) -> None:
         if self.test is None:
             return
-        require(
-            self.test.shape == self.pool.shape and self.test.classes == self.pool.classes,
-            f"test records have shape {self.test.shape} and {self.test.classes} classes: "
-            f"accepted are those of the other records, {self.pool.shape} and {self.pool.classes}",
-        )
+        found, wanted = ((one.shape, one.classes) for one in (self.test, self.pool))
+        accepted = f"accepted are those of the other records, {wanted[0]} and {wanted[1]}"
+        require(found == wanted, f"test records have shape {found[0]} and {found[1]} classes: {accepted}")
 
     @property
     def feature_shape(self) -> tuple[int, ...]:
@@ -188,47 +183,25 @@ class Source:
         return self.placed or side_by_side((str(number), 1) for number in range(self.pool.shape[0]))
 
 
-def _check_shapes(features: Floats32, labels: Integers) -> None:
+def _check_labelled(features: Floats32, labels: Integers, classes: int) -> None:
     require(labels.ndim == 1, f"labels have shape {labels.shape}: accepted is one label for each record, shape (n,)")
     require(features.ndim >= 2, f"features have shape {features.shape}: accepted are at least two axes, records first")
-    require(
-        len(features) == len(labels),
-        f"there are {len(features)} records and {len(labels)} labels: accepted are equal numbers",
-    )
+    numbers = f"there are {len(features)} records and {len(labels)} labels"
+    require(len(features) == len(labels), f"{numbers}: accepted are equal numbers")
     require(len(labels) >= 1, "there are 0 records: at least 1 is needed")
     require(features[0].size >= 1, f"features have shape {features.shape}: accepted is at least one feature a record")
-
-
-def _check_values(features: Floats32, labels: Integers, classes: int) -> None:
     finite = np.isfinite(features)
     if not finite.all():
         position = tuple(int(axis[0]) for axis in np.nonzero(~finite))
-        raise InputError(
-            f"feature {position[1:]} of record {position[0]} is {features[position]}: accepted are finite numbers "
-            "in the range of float32"
-        )
+        wrong = f"feature {position[1:]} of record {position[0]} is {features[position]}"
+        raise InputError(f"{wrong}: accepted are finite numbers in the range of float32")
     require_number("number of classes is", classes, "whole numbers from 1")
-    lowest, highest = int(labels.min()), int(labels.max())
-    wrong = lowest if lowest < 0 else highest
-    require(lowest >= 0 and highest < classes, f"a label is {wrong}: accepted are 0 to {classes - 1}")
+    _check_codes("a label", labels, classes)
 
 
-def _check_owner(owner: Integers | None, owners: tuple[str, ...], records: int) -> None:
-    if owner is None:
-        require(
-            not owners,
-            f"there are {len(owners)} names of owners and no owner of any record: accepted are both or neither",
-        )
-        return
-    require(
-        owner.shape == (records,), f"owners have shape {owner.shape}: accepted is one for each record, ({records},)"
-    )
-    lowest, highest = int(owner.min()), int(owner.max())
-    wrong = lowest if lowest < 0 else highest
-    require(
-        lowest >= 0 and highest < len(owners),
-        f"an owner is {wrong}: accepted are 0 to {len(owners) - 1}, the positions of {len(owners)} names",
-    )
+def _check_codes(what: str, codes: Integers, number: int, these: str = "") -> None:
+    wrong = int(codes.min() if codes.min() < 0 else codes.max())
+    require(0 <= wrong < number, f"{what} is {wrong}: accepted are 0 to {number - 1}{these}")
 
 
 def told_record(features: Floats32, label: int) -> CraftedRecord:

@@ -19,7 +19,7 @@ from fl_audit.data.columns import DECIMAL_MARKS, is_number, without_groups
 from fl_audit.data.files import read_bytes, resolve
 from fl_audit.data.frames import TableSettings, chosen_columns, source_of_frames
 from fl_audit.data.records import Source
-from fl_audit.errors import InputError, Remedy
+from fl_audit.errors import InputError, Remedy, first_line
 
 _NAMED = Remedy("encoding", "cp1252")
 _SEPARATORS = (",", ";", "\t", "|")
@@ -77,11 +77,9 @@ def read_table_text(path: Path, encoding: str | None = None, separator: str | No
     except LookupError:
         raise InputError(f"encoding is {encoding!r}: accepted are those of Python, such as 'cp1252'") from None
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path} has byte {error.object[error.start]:#x} at {error.start}, which {encoding} does not have: "
-            f"accepted is text, and {_NAMED}, or another name, says how it is written",
-            choices=(_NAMED,),
-        ) from error
+        wrong = f"byte {error.object[error.start]:#x} at {error.start}, which {encoding} does not have"
+        accepted = f"accepted is text, and {_NAMED}, or another name, says how it is written"
+        raise InputError(f"{path} has {wrong}: {accepted}", choices=(_NAMED,)) from error
     own = _SEPARATOR_LINE.match(text)
     text = text[own.end() :] if own else text
     return TableText(path, text, encoding, separator or (own[1] if own else _separator(text)))
@@ -100,11 +98,8 @@ def _encoding(content: bytes, path: Path) -> str:
 
     found = from_bytes(content[:_BYTES_LOOKED_AT], cp_isolation=list(_ENCODINGS)).best()
     if found is None:
-        raise InputError(
-            f"{path} is no text in an encoding that is known: accepted is a CSV file; {_NAMED}, or another name, says "
-            "how it is written",
-            choices=(_NAMED,),
-        )
+        accepted = f"accepted is a CSV file; {_NAMED}, or another name, says how it is written"
+        raise InputError(f"{path} is no text in an encoding that is known: {accepted}", choices=(_NAMED,))
     # Where several read the text alike, the western ones are by far the most frequent.
     return next((name for name in _WESTERN if name in found.could_be_from_charset), found.encoding)
 
@@ -114,9 +109,8 @@ def _separator(text: str) -> str:
 
     def cells(separator: str) -> tuple[float, int]:
         widths = [len(row) for row in csv.reader(lines, delimiter=separator)]
-        if not widths or widths[0] == 1:
-            return 0.0, 0
-        return sum(width == widths[0] for width in widths) / len(widths), widths[0]
+        is_one = not widths or widths[0] == 1
+        return (0.0, 0) if is_one else (widths.count(widths[0]) / len(widths), widths[0])
 
     return max(_SEPARATORS, key=cells)
 
@@ -140,19 +134,10 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> Source:
     found = replace(settings, encoding=texts[0].encoding, separator=texts[0].separator)
     frames = [_frame(text, found) for text in texts]
     if settings.decimal is None:
-        found = replace(found, decimal=_decimal_of(texts[0], frames[0], found))
+        found = replace(found, decimal=_decimal_mark(texts[0], frames[0].drop(columns=[settings.label]), found))
         # Points between thousands are no decimals: the parser must see none in them.
         frames = frames if found.decimal == "." else [_frame(text, found) for text in texts]
     return source_of_frames(frames, paths, found, "csv", "CSV")
-
-
-def _decimal_of(text: TableText, frame: pd.DataFrame, settings: TableSettings) -> str:
-    """Return the mark of the decimals of a file."""
-    cells = frame.drop(columns=[settings.label])
-    # Where commas separate cells nobody writes points between thousands.
-    names = [] if text.separator == "," else _doubtful(cells)
-    raw = _frame(text, settings, as_text=True)[names] if names else pd.DataFrame()
-    return _decimal_mark(cells, raw, text.path)
 
 
 def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> pd.DataFrame:
@@ -172,18 +157,18 @@ def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> p
                 low_memory=False,
             )
         except (ValueError, pd.errors.ParserError, pd.errors.ParserWarning) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise InputError(
-                f"{text.path} is no CSV table ({reason}): accepted is text whose cells are separated by "
-                f"{text.separator!r}"
-            ) from error
+            accepted = f"accepted is text whose cells are separated by {text.separator!r}"
+            raise InputError(f"{text.path} is no CSV table ({first_line(error)}): {accepted}") from error
     frame.columns = [str(column).strip() for column in frame.columns]
     return chosen_columns(frame, text.path, settings)
 
 
-def _decimal_mark(frame: pd.DataFrame, raw: pd.DataFrame, path: Path) -> str:
+def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings) -> str:
     """Return which mark the decimals of a table have; refuse one all of whose marks could be meant either way."""
-    # `raw` has as text the columns of numbers with points of `frame`, none where points can only be decimal.
+    # `raw` has as text the columns of numbers with points of `frame`, none where points can only be decimal: where
+    # commas separate cells nobody writes points between thousands.
+    names = [] if text.separator == "," else _doubtful(frame)
+    raw = _frame(text, settings, as_text=True)[names] if names else pd.DataFrame()
     sure: Counter[str] = Counter()
     unsure: tuple[str, str] | None = None
     for name, column in (*frame.items(), *raw.items()):
@@ -199,11 +184,10 @@ def _decimal_mark(frame: pd.DataFrame, raw: pd.DataFrame, path: Path) -> str:
     where, cell = unsure
     comma, point = (Remedy("decimal", mark) for mark in (",", "."))
     of_decimals, of_thousands = (comma, point) if "," in cell else (point, comma)
-    raise InputError(
-        f"{path} has {cell!r} in column {where}, which can be {cell.replace(',', '.')} or {re.sub('[,.]', '', cell)}, "
-        f"and no number of the file tells which: {of_decimals} says the first, {of_thousands} the second",
-        choices=(comma, point),
-    )
+    found = f"{cell!r} in column {where}, which can be {cell.replace(',', '.')} or {re.sub('[,.]', '', cell)}"
+    remedy = f"{of_decimals} says the first, {of_thousands} the second"
+    message = f"{text.path} has {found}, and no number of the file tells which: {remedy}"
+    raise InputError(message, choices=(comma, point))
 
 
 def _marks_of(column: "pd.Series[Any]") -> dict[str, str | None]:

@@ -43,10 +43,8 @@ def _require_combination(
     if isinstance(clipping, AdaptiveClipping):
         _require_adaptive(contribution, noise)
     if isinstance(contribution, RecordGradients) and isinstance(participation, FixedCohort):
-        raise InputError(
-            f"cohort is {participation.size} clients with strategy 'dp-fedsgd', whose units are records: accepted with "
-            "it are sampling-rate and expected-batch"
-        )
+        cohort = f"cohort is {participation.size} clients with strategy 'dp-fedsgd', whose units are records"
+        raise InputError(f"{cohort}: accepted with it are sampling-rate and expected-batch")
 
 
 def _require_private_training(
@@ -54,37 +52,22 @@ def _require_private_training(
 ) -> None:
     is_inside = isinstance(noise, InsideTraining)
     if not isinstance(contribution, PrivateTraining):
-        require(
-            not is_inside,
-            "noise is 'inside-training' and clients do not train by DP-SGD, whose steps it is added to: accepted with "
-            "it is strategy 'dp-sgd-clients'",
-        )
+        foreign = "noise is 'inside-training' and clients do not train by DP-SGD, whose steps it is added to"
+        require(not is_inside, f"{foreign}: accepted with it is strategy 'dp-sgd-clients'")
         return
-    require(
-        not isinstance(noise, NoNoise),
-        "strategy is 'dp-sgd-clients' without a promise, and its clients train by DP-SGD, which clips and adds "
-        "noise: accepted without a promise are 'dp-fedsgd' and 'dp-fedavg'",
-    )
-    require(
-        is_inside,
-        f"noise is '{noise.kind}' with strategy 'dp-sgd-clients', whose clients have added theirs in every step of "
-        "their training: accepted with it is 'inside-training'",
-    )
-    require(
-        isinstance(clipping, FixedClipping),
-        f"clipping is '{clipping.kind}' with strategy 'dp-sgd-clients', whose clients clip the gradients of "
-        "records in every step, all at one norm: accepted with it is 'fixed'",
-    )
-    require(
-        adjacency.relation is Relation.ADD_REMOVE,
-        f"adjacency is '{adjacency}' with strategy 'dp-sgd-clients', and the accountant of Opacus, which every "
-        "client keeps, accounts for records that come or go: accepted with it is 'add-remove-record'",
-    )
-    require(
-        isinstance(participation, Everybody),
-        "not everybody takes part in every round with strategy 'dp-sgd-clients', whose promise is composed over "
-        "the steps of a client that trains in all rounds: accepted with it is that everybody takes part",
-    )
+    bare = "strategy is 'dp-sgd-clients' without a promise, and its clients train by DP-SGD, which clips and adds noise"
+    require(not isinstance(noise, NoNoise), f"{bare}: accepted without a promise are 'dp-fedsgd' and 'dp-fedavg'")
+    private = "with strategy 'dp-sgd-clients'"
+    inside = "whose clients have added theirs in every step of their training: accepted with it is 'inside-training'"
+    require(is_inside, f"noise is '{noise.kind}' {private}, {inside}")
+    fixed = "whose clients clip the gradients of records in every step, all at one norm: accepted with it is 'fixed'"
+    require(isinstance(clipping, FixedClipping), f"clipping is '{clipping.kind}' {private}, {fixed}")
+    opacus = "and the accountant of Opacus, which every client keeps, accounts for records that come or go"
+    comes = f"adjacency is '{adjacency}' {private}, {opacus}: accepted with it is 'add-remove-record'"
+    require(adjacency.relation is Relation.ADD_REMOVE, comes)
+    composed = "whose promise is composed over the steps of a client that trains in all rounds"
+    some = f"not everybody takes part in every round {private}, {composed}"
+    require(isinstance(participation, Everybody), f"{some}: accepted with it is that everybody takes part")
 
 
 def _require_some(noise: Noise, participation: PoissonSampling | FixedCohort) -> None:
@@ -94,19 +77,16 @@ def _require_some(noise: Noise, participation: PoissonSampling | FixedCohort) ->
         case CentralGaussian(scaling=NoiseScaling.LOCAL) if is_cohort:
             raise InputError("sensitivity is 'local' with a cohort: accepted with cohorts is 'global'")
         case CentralGaussian(scaling=NoiseScaling.LOCAL):
-            rate = participation.rate
-            raise InputError(f"sensitivity is 'local' at sampling rate {rate}: accepted with sampling is 'global'")
+            sampled = f"sensitivity is 'local' at sampling rate {participation.rate}"
+            raise InputError(f"{sampled}: accepted with sampling is 'global'")
         case DistributedGaussian() | LocalGaussian():
-            raise InputError(
-                f"noise is '{noise.kind}' and not everybody takes part in every round, so the shares of the noise that "
-                "a round holds would change: accepted with it is that everybody takes part"
-            )
+            some = f"noise is '{noise.kind}' and not everybody takes part in every round"
+            shares = "so the shares of the noise that a round holds would change"
+            raise InputError(f"{some}, {shares}: accepted with it is that everybody takes part")
         case CorrelatedGaussian():
-            require(
-                is_cohort,
-                f"noise is correlated over rounds at sampling rate {participation.rate}, and no amplification by "
-                "sampling is known for it: accepted are cohorts, or that everybody takes part",
-            )
+            sampled = f"noise is correlated over rounds at sampling rate {participation.rate}"
+            unknown = "and no amplification by sampling is known for it"
+            require(is_cohort, f"{sampled}, {unknown}: accepted are cohorts, or that everybody takes part")
         case CentralGaussian() | InsideTraining() | NoNoise():
             pass
         case _:
@@ -115,25 +95,19 @@ def _require_some(noise: Noise, participation: PoissonSampling | FixedCohort) ->
 
 def _require_adaptive(contribution: Contribution, noise: Noise) -> None:
     """Refuse what does not go with a clipping norm that adapts."""
-    require(
-        not isinstance(contribution, RecordGradients),
-        "clipping is 'adaptive' for gradients of records, and a client would tell a bit for each of its records: "
-        "accepted with strategy 'dp-fedsgd' is 'fixed'",
-    )
+    bits = "clipping is 'adaptive' for gradients of records, and a client would tell a bit for each of its records"
+    accepted = "accepted with strategy 'dp-fedsgd' is 'fixed'"
+    require(not isinstance(contribution, RecordGradients), f"{bits}: {accepted}")
     match noise:
         case CentralGaussian(scaling=NoiseScaling.GLOBAL) | NoNoise():
             pass
         case CentralGaussian():
             raise InputError("sensitivity is 'local' and clipping is 'adaptive': accepted with it is 'global'")
         case CorrelatedGaussian():
-            raise InputError(
-                "clipping is 'adaptive' with noise that is correlated over rounds, which is accounted for one norm in "
-                "all rounds: accepted with it is 'fixed'"
-            )
+            correlated = "noise that is correlated over rounds, which is accounted for one norm in all rounds"
+            raise InputError(f"clipping is 'adaptive' with {correlated}: accepted with it is 'fixed'")
         case DistributedGaussian() | LocalGaussian() | InsideTraining():
-            raise InputError(
-                f"clipping is 'adaptive' and noise is '{noise.kind}', where nobody is there to add the noise of the "
-                "bits: accepted with it is 'fixed'"
-            )
+            nobody = f"noise is '{noise.kind}', where nobody is there to add the noise of the bits"
+            raise InputError(f"clipping is 'adaptive' and {nobody}: accepted with it is 'fixed'")
         case _:
             assert_never(noise)

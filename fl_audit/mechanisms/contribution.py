@@ -45,9 +45,8 @@ class PrivateTraining:
     Every step takes a Poisson sample of the records, clips the gradient of each, and adds noise. What is clipped are
     contributions of records to a step; the update itself is not clipped, for it is private already.
 
-    Source: Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1, run by each client.
-
-    Raises `InputError` if there is no shard, or one without records.
+    Source: Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1, run by each client. Raises
+    `InputError` if there is no shard, or one without records.
     """
 
     # What a client does in a round. A record is in a step with probability one over the steps of an epoch.
@@ -60,10 +59,8 @@ class PrivateTraining:
     unit: ClassVar[Unit] = Unit.RECORD
 
     def __post_init__(self) -> None:
-        accepted = len(self.shards) > 0 and min(self.shards) >= 1
-        require(
-            accepted, f"shards have {list(self.shards)} records: accepted are one shard or more, of 1 record or more"
-        )
+        accepted = "accepted are one shard or more, of 1 record or more"
+        require(min(self.shards, default=0) >= 1, f"shards have {list(self.shards)} records: {accepted}")
 
 
 Contribution = RecordGradients | LocalTraining | PrivateTraining

@@ -59,8 +59,7 @@ class ReleaseLaw:
     clipping: Clipping  # how large one contribution may be
     participation: Participation  # which units take part in a round
     noise: Noise  # what is added to the sum
-    # n, with sampling q n, fixed and public: the sum is divided by it after the noise; positive and finite.
-    denominator: float
+    denominator: float  # n, with sampling q n, fixed, public, positive and finite: the noised sum is divided by it
     optimizer: ServerOptimizer  # how the model follows from the release
     contribution: Contribution = field(default_factory=RecordGradients)  # what one unit adds
 
@@ -71,11 +70,9 @@ class ReleaseLaw:
         _require_known("noise", self.noise, Noise)
         _require_known("optimizer", self.optimizer, ServerOptimizer)
         unit = self.contribution.unit
-        require(
-            self.adjacency.unit is unit or isinstance(self.noise, NoNoise),
-            f"adjacency is '{self.adjacency}', and what is clipped are contributions of a {unit}: accepted are "
-            f"{' and '.join(one for one in Adjacency if one.unit is unit)}",
-        )
+        accepted = " and ".join(one for one in Adjacency if one.unit is unit)
+        clipped = f"adjacency is '{self.adjacency}', and what is clipped are contributions of a {unit}"
+        require(self.adjacency.unit is unit or not self.adds_noise, f"{clipped}: accepted are {accepted}")
         require_positive(denominator=self.denominator)
         _require_combination(self.adjacency, self.contribution, self.clipping, self.participation, self.noise)
 
@@ -270,8 +267,7 @@ class ReleaseLaw:
         if isinstance(self.contribution, PrivateTraining):
             (only,) = self.events_of_each(rounds, standpoint)
             return only
-        often, _ = self._turns(rounds)
-        return gaussian_rounds(z, often, self.sampling_rate, standpoint.sees_participation)
+        return gaussian_rounds(z, self._turns(rounds)[0], self.sampling_rate, standpoint.sees_participation)
 
     def _correlated(self, noise: CorrelatedGaussian, multiplier: float, rounds: int) -> GaussianRelease:
         often, apart = self._turns(rounds)
@@ -292,9 +288,7 @@ def _require_known(name: str, part: object, kinds: Any) -> None:
 
 
 def require_weighable(law: ReleaseLaw, standpoint: Standpoint) -> None:
-    """Refuse what an insider cannot weigh.
-
-    Raises `InputError` if there is no noise, or the adversary knows all of it.
+    """Raise `InputError` if an insider has nothing to weigh: there is no noise, or it knows all of it.
 
     Parameters
     ----------

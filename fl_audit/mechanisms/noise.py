@@ -145,16 +145,13 @@ def effective_noise_multiplier(noise: Noise, standpoint: Standpoint) -> float:
     noise, standpoint
         The noise, and from where the adversary looks.
     """
-    place = standpoint.place
     match noise:
         case NoNoise():
             return 0.0
         case CentralGaussian(z) | CorrelatedGaussian(z):
-            require(
-                place is Place.CLIENT,
-                "place is 'server' and the server adds the noise, so it knows everything: accepted with place = "
-                "'server' are noise = 'distributed' and 'local'",
-            )
+            server = "place is 'server' and the server adds the noise, so it knows everything"
+            accepted = "accepted with place = 'server' are noise = 'distributed' and 'local'"
+            require(standpoint.place is Place.CLIENT, f"{server}: {accepted}")
             return z
         case DistributedGaussian(z, clients):
             return z * _left(clients, standpoint) / math.sqrt(clients)
@@ -171,12 +168,9 @@ def _left(clients: int, standpoint: Standpoint) -> float:
     """Return the square root of the number of shares that the adversary faces."""
     if standpoint.place is Place.SERVER:
         return 1.0
-    known = standpoint.known_shares
-    require(
-        known < clients,
-        f"colluders is {standpoint.colluders} and there are {clients} clients: accepted are 0 to {clients - 2}, for "
-        "somebody else's noise must be left",
-    )
+    known, found = standpoint.known_shares, f"colluders is {standpoint.colluders} and there are {clients} clients"
+    accepted = f"accepted are 0 to {clients - 2}, for somebody else's noise must be left"
+    require(known < clients, f"{found}: {accepted}")
     return math.sqrt(clients - known)
 
 
@@ -185,10 +179,8 @@ def noise_share(seed: int, worlds: Sequence[int], server_round: int, size: int) 
 
     Parameters
     ----------
-    seed
-        The client's own secret seed.
-    worlds, server_round, size
-        Numbers of the worlds; the round; number of parameters.
+    seed, worlds, server_round, size
+        The client's own secret seed; the numbers of the worlds; the round; and the number of parameters.
     """
     draws = np.empty((len(worlds), size), dtype=np.float32)
     for row, world in enumerate(worlds):
@@ -202,9 +194,8 @@ def add_noise(total: Tensor, standard_normals: Tensor, sigma: Floats) -> Tensor:
 
     Parameters
     ----------
-    total, standard_normals
-        Float32 sums (worlds, parameters), which are written over, and draws of the same shape.
-    sigma
-        Standard deviation of each world (worlds,).
+    total, standard_normals, sigma
+        Float32 sums (worlds, parameters), which are written over; draws of the same shape; and the standard deviation
+        of each world (worlds,).
     """
     return total.addcmul_(standard_normals, torch.from_numpy(sigma).float().unsqueeze(1))

@@ -34,17 +34,13 @@ class Standpoint:
     place: Place = Place.CLIENT  # where it sits
     # Whether it sees in which rounds the target takes part. It matters where units are sampled.
     participation: TargetsParticipation = TargetsParticipation.SECRET
-    # Clients who share their noise with it, at least 0, itself not counted. It matters where clients add noise.
-    colluders: int = 0
+    colluders: int = 0  # other clients who share their noise with it, at least 0; matters where clients add noise
 
     def __post_init__(self) -> None:
         require(self.colluders >= 0, f"colluders is {self.colluders}: accepted are 0 and more")
         alone = self.place is Place.CLIENT or self.colluders == 0
-        require(
-            alone,
-            f"colluders is {self.colluders} and place is 'server', which learns nothing from other clients' "
-            "noise: accepted is 0",
-        )
+        server = "place is 'server', which learns nothing from other clients' noise: accepted is 0"
+        require(alone, f"colluders is {self.colluders} and {server}")
 
     @property
     def sees_participation(self) -> bool:

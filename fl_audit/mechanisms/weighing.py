@@ -25,12 +25,9 @@ class Hypotheses:
     """
 
     shared: Tensor  # the part that both sums hold, float32 (worlds, parameters)
-    # `present`, `absent`: what the differing unit adds under D, and what stands in its place under D'; float32 (worlds,
-    # parameters).
-    present: Tensor
-    absent: Tensor
-    # Probability with which the differing contribution is in the sum, above 0 and up to 1. The observer knows who else
-    # takes part.
+    present: Tensor  # what the differing unit adds under D; float32 (worlds, parameters)
+    absent: Tensor  # what stands in its place under D'; float32 (worlds, parameters)
+    # Probability that the differing unit is in the sum, above 0 and up to 1; the observer knows who else takes part.
     weight: float = 1.0
     # What was seen beside the sum says for `present` being in, and for `absent` being in, against neither: log-odds,
     # float64 (worlds,) each; None where there was nothing else to see.

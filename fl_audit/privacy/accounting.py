@@ -21,8 +21,7 @@ from fl_audit.privacy.renyi import RDP_ORDERS, _rdp_mu, rdp_epsilon, renyi_diver
 from fl_audit.privacy.scores import Sensitivities, gaussian_advantage, gaussian_log_odds_bound, require_prior
 from fl_audit.search import largest_kept
 
-_CHEAP = 50_000
-"""Grid points up to which a law is put on a finer grid for its quantiles."""
+_CHEAP = 50_000  # grid points up to which a law is put on a finer grid for its quantiles
 
 
 @dataclass(frozen=True)
@@ -102,19 +101,18 @@ class PrivacyProfile:
         Parameters
         ----------
         delta, sensitivities
-            Above 0 and below 1; whether the rounds' sensitivities are fixed.
+            The probability, above 0 and below 1; and whether the rounds' sensitivities are fixed.
         """
-        return float(expit(float(logit(self.prior)) + self._log_odds_at(delta, sensitivities)))
-
-    def _log_odds_at(self, delta: float, sensitivities: Sensitivities) -> float:
         require_delta(delta)
         mu = self.gaussian_mu
         if mu is not None:
-            return gaussian_log_odds_bound(mu, delta, sensitivities)
-        curves = self._curves
-        if sensitivities is Sensitivities.FIXED and curves.size <= _CHEAP:
-            curves = pld.loss_curves(self.events, self.adjacency, pld.FINEST)
-        return curves._log_odds_at(delta, sensitivities)
+            log_odds = gaussian_log_odds_bound(mu, delta, sensitivities)
+        else:
+            curves = self._curves
+            if sensitivities is Sensitivities.FIXED and curves.size <= _CHEAP:
+                curves = pld.loss_curves(self.events, self.adjacency, pld.FINEST)
+            log_odds = curves._log_odds_at(delta, sensitivities)
+        return float(expit(float(logit(self.prior)) + log_odds))
 
     def tradeoff(self, alpha: float) -> float:
         """Return the smallest type II error of a test whose type I error is alpha (Dong, Roth & Su 2022)."""
@@ -236,9 +234,8 @@ def client_epsilons(
 ) -> tuple[float, ...]:
     """Return the epsilon that every client that trains with Opacus promises its records over all rounds, in order.
 
-    Records come or go (add-remove), as in Opacus' accountants.
-
-    Raises `InputError` if a number is out of its range, or the accountant cannot account for sampling.
+    Records come or go (add-remove), as in Opacus' accountants. Raises `InputError` if a number is out of its range, or
+    the accountant cannot account for sampling.
 
     Parameters
     ----------
@@ -247,8 +244,8 @@ def client_epsilons(
     batch, rounds, noise_multiplier, epochs, steps
         As for `local_events`, the same for all clients.
     delta, accountant
-        Above 0 and below 1; `rdp` reports what Opacus' `RDPAccountant` does, `pld` the tighter answer, and `gdp`
-        accounts for one batch only.
+        The delta of the promise, above 0 and below 1; and who accounts: `rdp` reports what Opacus' `RDPAccountant`
+        does, `pld` the tighter answer, and `gdp` accounts for one batch only.
     """
 
     def promised(records: int) -> float:

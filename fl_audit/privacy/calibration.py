@@ -11,35 +11,17 @@ from typing import assert_never
 from scipy.special import ndtri
 
 from fl_audit.errors import InputError, require
-from fl_audit.privacy import pld
+from fl_audit.privacy import pld, scores, targets
 from fl_audit.privacy.accounting import Accountant, _require_accountable, account, epsilon_of_mu, mu_of_epsilon
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import full_participation_mu
 from fl_audit.privacy.gaussian import gdp_mu
 from fl_audit.privacy.reconstruction import against_its_absence, reconstruction_bound
-from fl_audit.privacy.scores import (
-    _require_belief,
-    epsilon_from_advantage,
-    epsilon_from_belief,
-    mu_from_advantage,
-    mu_from_belief,
-    rho_alpha,
-    rho_beta,
-)
-from fl_audit.privacy.targets import (
-    AdvantageTarget,
-    BeliefTarget,
-    EpsilonTarget,
-    NoiseMultiplierTarget,
-    ReconstructionTarget,
-    SinglingOutTarget,
-    Target,
-)
+from fl_audit.privacy.targets import Target
 from fl_audit.search import smallest_root
 
 _BY_RENYI = (Accountant.RDP_CLASSIC, Accountant.RDP)
 _PLD_TOLERANCE = 1e-5  # relative width to which a noise multiplier is searched under `pld` where units are sampled
-
 SMALLEST_SAMPLED_NOISE = 0.01
 """Smallest noise multiplier that is offered where units are sampled: sampling alone may keep a promise, so that even
 less noise would do."""
@@ -56,7 +38,7 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
     ----------
     target
         What is promised. A belief is kept through Eq. (5) of Bernau et al. 2021 by `rdp-classic`, and through the tail
-        of the log-odds under the claimed sensitivities (module `beliefs`) by `gdp` and `pld`; `rdp` refuses it. An
+        of the log-odds under the claimed sensitivities (module `scores`) by `gdp` and `pld`; `rdp` refuses it. An
         advantage is kept exactly by `gdp` and `pld`. `rdp-classic` and `rdp` take the larger of the noise that Eq. (6)
         asks, so that the reported `rho_alpha` stays at the target, and of the noise that the exact advantage needs,
         because theorem 3 fails at small epsilon and for tighter accountants. Reconstruction and singling out are kept
@@ -68,23 +50,23 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
     --------
     >>> from fl_audit.adjacency import Adjacency
     >>> from fl_audit.privacy.events import gaussian_rounds
+    >>> from fl_audit.privacy.targets import BeliefTarget
     >>> claim = Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(1.0, 30), 0.001, 0.5, Accountant.RDP_CLASSIC)
     >>> round(noise_multiplier_for(BeliefTarget(0.9), claim), 3)
     9.952
     """
-    require(
-        claim.noise_multiplier is not None, "the claim has no Gaussian noise: accepted is at least one event with it"
-    )
+    has_noise = claim.noise_multiplier is not None
+    require(has_noise, "the claim has no Gaussian noise: accepted is at least one event with it")
     match target:
-        case NoiseMultiplierTarget(noise_multiplier):
+        case targets.NoiseMultiplierTarget(noise_multiplier):
             return noise_multiplier
-        case EpsilonTarget(epsilon):
+        case targets.EpsilonTarget(epsilon):
             return _for_epsilon(epsilon, claim)
-        case BeliefTarget(belief):
+        case targets.BeliefTarget(belief):
             return _for_belief(belief, claim)
-        case AdvantageTarget(advantage):
+        case targets.AdvantageTarget(advantage):
             return _for_advantage(advantage, claim)
-        case ReconstructionTarget() | SinglingOutTarget():
+        case targets.ReconstructionTarget() | targets.SinglingOutTarget():
             return _for_hits(target.probability, target.chance, claim)
         case _:
             assert_never(target)
@@ -120,18 +102,18 @@ def _used(target: Target, claim: Claim) -> float:
 
     classic = claim.accountant in _BY_RENYI
     match target:
-        case NoiseMultiplierTarget():
+        case targets.NoiseMultiplierTarget():
             return 1.0
-        case EpsilonTarget(most):
+        case targets.EpsilonTarget(most):
             return epsilon() / most
-        case BeliefTarget(belief):
+        case targets.BeliefTarget(belief):
             if classic:
-                return epsilon() / epsilon_from_belief(belief, claim.prior)
+                return epsilon() / scores.epsilon_from_belief(belief, claim.prior)
             return claim.profile.belief_at(claim.delta, claim.sensitivities) / belief
-        case AdvantageTarget(advantage):
+        case targets.AdvantageTarget(advantage):
             exact = claim.profile.advantage() / advantage
-            return max(exact, epsilon() / epsilon_from_advantage(advantage, claim.delta)) if classic else exact
-        case ReconstructionTarget() | SinglingOutTarget():
+            return max(exact, epsilon() / scores.epsilon_from_advantage(advantage, claim.delta)) if classic else exact
+        case targets.ReconstructionTarget() | targets.SinglingOutTarget():
             return reconstruction_bound(claim, target.chance) / target.probability
         case _:
             assert_never(target)
@@ -147,43 +129,39 @@ def _for_epsilon(epsilon: float, claim: Claim) -> float:
     if claim.accountant is Accountant.PLD:
         return _by_curves(lambda curves: curves.epsilon(claim.delta) / epsilon - 1, claim, start)
     mu_of_epsilon(claim.accountant, epsilon, claim.delta)  # refuses an epsilon that is reported without any release
-    return smallest_root(
-        lambda z: account(claim.with_noise(z).profile, claim.accountant, claim.delta) / epsilon - 1,
-        start,
-        1e-8,
-        SMALLEST_SAMPLED_NOISE,
-    )
+
+    def gap(z: float) -> float:
+        return account(claim.with_noise(z).profile, claim.accountant, claim.delta) / epsilon - 1
+
+    return smallest_root(gap, start, 1e-8, SMALLEST_SAMPLED_NOISE)
 
 
 def _for_belief(belief: float, claim: Claim) -> float:
-    _require_belief(belief, claim.prior)
-    log_odds = epsilon_from_belief(belief, claim.prior)
+    scores._require_belief(belief, claim.prior)
+    log_odds = scores.epsilon_from_belief(belief, claim.prior)
     match claim.accountant:
         case Accountant.RDP_CLASSIC:
-            _require_above_floor("belief", belief, log_odds, lambda floor: rho_beta(floor, claim.prior), claim)
+            _require_above_floor("belief", belief, log_odds, lambda floor: scores.rho_beta(floor, claim.prior), claim)
             return _for_epsilon(log_odds, claim)
         case Accountant.RDP:
-            raise InputError(
-                "accountant is rdp: its conversion bounds no belief; accepted for a belief are rdp-classic, pld and, "
-                "without sampling, gdp"
-            )
+            accepted = "accepted for a belief are rdp-classic, pld and, without sampling, gdp"
+            raise InputError(f"accountant is rdp: its conversion bounds no belief; {accepted}")
         case Accountant.GDP | Accountant.PLD:
             _require_accountable(claim.profile, claim.accountant)
-            mu = mu_from_belief(belief, claim.delta, claim.sensitivities, claim.prior)
-            return _for_mu(
-                mu, claim, lambda curves: curves._log_odds_at(claim.delta, claim.sensitivities) / log_odds - 1
-            )
+            delta, kind = claim.delta, claim.sensitivities
+            mu = scores.mu_from_belief(belief, delta, kind, claim.prior)
+            return _for_mu(mu, claim, lambda curves: curves._log_odds_at(delta, kind) / log_odds - 1)
         case _:
             assert_never(claim.accountant)
 
 
 def _for_advantage(advantage: float, claim: Claim) -> float:
     _require_accountable(claim.profile, claim.accountant)
-    noise = _for_mu(mu_from_advantage(advantage), claim, lambda curves: curves.delta(0.0) / advantage - 1)
+    noise = _for_mu(scores.mu_from_advantage(advantage), claim, lambda curves: curves.delta(0.0) / advantage - 1)
     if claim.accountant not in _BY_RENYI:
         return noise
-    epsilon = epsilon_from_advantage(advantage, claim.delta)
-    _require_above_floor("advantage", advantage, epsilon, lambda floor: rho_alpha(floor, claim.delta), claim)
+    epsilon = scores.epsilon_from_advantage(advantage, claim.delta)
+    _require_above_floor("advantage", advantage, epsilon, lambda floor: scores.rho_alpha(floor, claim.delta), claim)
     return max(noise, _for_epsilon(epsilon, claim))
 
 
@@ -205,11 +183,8 @@ def _require_above_floor(
 ) -> None:
     """Refuse a target under what the accountant reports without any release, in the terms that the user chose."""
     floor = epsilon_of_mu(claim.accountant, 0.0, claim.delta)
-    require(
-        epsilon > floor,
-        f"{name} is {target:.6g}: accepted by {claim.accountant} at delta {claim.delta} are numbers above "
-        f"{target_at(floor):.6g}, which it reports even where nothing is released",
-    )
+    accepted = f"accepted by {claim.accountant} at delta {claim.delta} are numbers above {target_at(floor):.6g}"
+    require(epsilon > floor, f"{name} is {target:.6g}: {accepted}, which it reports even where nothing is released")
 
 
 def _start(claim: Claim, mu: float) -> float:

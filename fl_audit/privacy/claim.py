@@ -71,8 +71,8 @@ class Claim:
 
     def __post_init__(self) -> None:
         events = tuple(self.events) if isinstance(self.events, Iterable) else (self.events,)
+        accepted = "GaussianRelease, SampledGaussianRelease, LaplaceRelease and RandomizedResponse"
         for event in events:
-            accepted = "GaussianRelease, SampledGaussianRelease, LaplaceRelease and RandomizedResponse"
             require(isinstance(event, ReleaseEvent), f"event is {event!r}: accepted are {accepted}")
         require(len(events) > 0, "events are empty: accepted is at least one release")
         require_delta(self.delta)
@@ -90,10 +90,8 @@ class Claim:
     def __str__(self) -> str:
         released = " and ".join(str(event) for event in self.events)
         kept = "" if self.sensitivities is defaults.SENSITIVITIES else f", {self.sensitivities} sensitivities"
-        return (
-            f"{released}, neighbours by {self.adjacency}, at delta {self.delta:g}, prior {self.prior:g}, "
-            f"by {self.accountant}{kept}"
-        )
+        told = f"neighbours by {self.adjacency}, at delta {self.delta:g}, prior {self.prior:g}, by {self.accountant}"
+        return f"{released}, {told}{kept}"
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(str(self))}</p>"

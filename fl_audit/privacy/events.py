@@ -127,16 +127,12 @@ unit takes part in one release, 1 without sampling."""
 def gaussian_rounds(
     noise_multiplier: float, rounds: int, sampling_rate: float = 1.0, seen: bool = False
 ) -> tuple[ReleaseEvent, ...]:
-    """Return the events of equal training rounds with Gaussian noise.
-
-    Raises `InputError` if a number is out of its range.
+    """Return the events of equal training rounds with Gaussian noise; `InputError` if a number is out of its range.
 
     Parameters
     ----------
-    noise_multiplier
-        z, noise standard deviation over the sensitivity of the sum, positive.
-    rounds
-        k, at least 1.
+    noise_multiplier, rounds
+        z, noise standard deviation over the sensitivity of the sum, positive; and k, the number of rounds, at least 1.
     sampling_rate, seen
         Probability with which a unit takes part in a round, above 0 and up to 1, which is no sampling; and whether the
         insider sees in which rounds the differing unit takes part.
@@ -208,6 +204,19 @@ def _with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
         case SampledGaussianRelease():
             return replace(event, noise_multiplier=event.noise_multiplier * factor)
         case LaplaceRelease() | RandomizedResponse():
+            return event
+        case _:
+            assert_never(event)
+
+
+def at_half_the_distance(event: ReleaseEvent) -> ReleaseEvent:
+    """Return the event between neighbours that lie half as far apart; a bit has no halves and is returned as it is."""
+    match event:
+        case GaussianRelease() | LaplaceRelease():
+            return replace(event, sensitivity=event.sensitivity / 2)
+        case SampledGaussianRelease():
+            return replace(event, noise_multiplier=2 * event.noise_multiplier)
+        case RandomizedResponse():
             return event
         case _:
             assert_never(event)

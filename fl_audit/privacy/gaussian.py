@@ -117,7 +117,7 @@ def gdp_epsilon(delta: float, mu: float) -> float:
     if _log_gdp_delta(0.0, mu) <= target:
         return 0.0
     high = mu * (mu / 2 - float(ndtri(delta)))
-    if high == math.inf or _log_gdp_delta(epsilon=high, mu=mu) >= target:  # by rounding, where mu is huge
+    if high == math.inf or _log_gdp_delta(high, mu) >= target:  # by rounding, where mu is huge
         return high
     return bracketed_root(
         lambda epsilon: max(_log_gdp_delta(epsilon, mu), _LOWEST_LOG) - target, 0.0, high, xtol=1e-15 * high, rtol=1e-14
@@ -175,10 +175,7 @@ def sum_multiplier(noise_multiplier: float, bit_multiplier: float) -> float:
     """
     require_noise_multiplier(noise_multiplier)
     require_noise_multiplier(bit_multiplier)
-    require(
-        bit_multiplier > noise_multiplier,
-        f"noise multiplier of the bit is {bit_multiplier:g}: accepted are numbers above {noise_multiplier:g}, that of "
-        "sum and bit together",
-    )
+    accepted = f"accepted are numbers above {noise_multiplier:g}, that of sum and bit together"
+    require(bit_multiplier > noise_multiplier, f"noise multiplier of the bit is {bit_multiplier:g}: {accepted}")
     share = noise_multiplier / bit_multiplier
     return noise_multiplier / math.sqrt((1 - share) * (1 + share))

@@ -38,7 +38,7 @@ class Guarantee:
         Belief in the true data set that is passed with probability at most delta, under the sensitivities of the claim.
         `rdp-classic`: `rho_beta` of epsilon, which holds for adaptive sensitivities. `rdp`: the same, through the
         classic conversion of its Renyi divergences, since its own conversion bounds no belief. `gdp` and `pld`: the
-        bound of `beliefs.gaussian_belief_bound`, or the same bound from the privacy loss distribution.
+        bound of `scores.gaussian_belief_bound`, or the same bound from the privacy loss distribution.
     belief_bound_fixed
         The belief bound that `gdp` and `pld` give where the sensitivities are fixed, which is smaller: the quantile of
         the law of the log-odds. Equal to `belief_bound` for the other accountants, which know no such law.
@@ -109,21 +109,17 @@ class Guarantee:
         """What else is to be said of the numbers, in one sentence; empty if nothing is."""
         if self.accountant is not Accountant.PLD or self.claim.profile.resolves(self.delta):
             return ""
-        return (
-            f"delta {self.delta:g} is under what the loss distributions of pld resolve, so epsilon and belief are "
-            "bounded from above by Renyi divergences"
-        )
+        under = f"delta {self.delta:g} is under what the loss distributions of pld resolve"
+        return f"{under}, so epsilon and belief are bounded from above by Renyi divergences"
 
     def __str__(self) -> str:
         noise = "" if self.noise_multiplier is None else f", noise multiplier {self.noise_multiplier:.6g}"
         rate = "" if self.sampling_rate == 1 else f" at sampling rate {self.sampling_rate:g}"
         releases = "1 release" if self.rounds == 1 else f"{self.rounds} releases"
         remark = f" ({self.remark})" if self.remark else ""
-        return (
-            f"epsilon {self.epsilon:.4g} at delta {self.delta:g} by {self.accountant}, neighbours by {self.adjacency}"
-            f"{noise}, {releases}{rate}, belief at most {self.belief_bound:.4g}, advantage at most "
-            f"{self.advantage_bound_exact:.4g}{remark}"
-        )
+        who = f"epsilon {self.epsilon:.4g} at delta {self.delta:g} by {self.accountant}, neighbours by {self.adjacency}"
+        bounds = f"belief at most {self.belief_bound:.4g}, advantage at most {self.advantage_bound_exact:.4g}"
+        return f"{who}{noise}, {releases}{rate}, {bounds}{remark}"
 
     def _repr_html_(self) -> str:
         numbers = {
@@ -136,9 +132,8 @@ class Guarantee:
             "advantage at most": self.advantage_bound_exact,
         }
         rows = [(name, f"{value:.4g}") for name, value in numbers.items() if value is not None]
-        return html_table(
-            rows, f"Promise: {self.adjacency}, by {self.accountant}", [self.remark] if self.remark else []
-        )
+        remarks = [self.remark] if self.remark else []
+        return html_table(rows, f"Promise: {self.adjacency}, by {self.accountant}", remarks)
 
 
 def guarantee(claim: Claim) -> Guarantee:

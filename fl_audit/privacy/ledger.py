@@ -34,8 +34,7 @@ class LedgerLine:
 
     name: str  # of the training, such as the number of its run
     terms: TrainingTerms  # what it releases, by its own account
-    # `sensitivity`, `clipping_norm`: to what the noise multiplier refers, and the norm to which contributions are
-    # clipped; None where they agree.
+    # To what the noise multiplier refers, and the norm to which contributions are clipped; None where they agree.
     sensitivity: float | None = None
     clipping_norm: float | None = None
     digest: str = ""  # over the line and the digest before it; empty before it is written
@@ -170,10 +169,9 @@ def spent(lines: Sequence[LedgerLine], delta: float) -> Spent:
 def _require_one_adjacency(lines: Sequence[LedgerLine]) -> None:
     """Refuse sums over units that are not the same."""
     found = sorted({line.terms.adjacency for line in lines})
-    named = " and ".join(found)
-    require(len(found) < 2, f"the ledger has trainings between neighbours by {named}: accepted is one ledger for each")
+    trainings = f"the ledger has trainings between neighbours by {' and '.join(found)}"
+    require(len(found) < 2, f"{trainings}: accepted is one ledger for each")
 
 
 def _digest(line: LedgerLine, before: str) -> str:
-    text = json.dumps(line.to_json(), sort_keys=True)
-    return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
+    return hashlib.sha256(f"{before}\n{json.dumps(line.to_json(), sort_keys=True)}".encode()).hexdigest()

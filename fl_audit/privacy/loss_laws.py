@@ -112,6 +112,11 @@ def _add_atom(points: Floats, first: int, interval: float, loss: float, mass: fl
     points[index + 1] += mass * share
 
 
+def _places(span: tuple[float, float], interval: float) -> tuple[int, int]:
+    """Return the numbers of the first and the last grid point of losses from the one end to the other."""
+    return math.floor(span[0] / interval), math.ceil(span[1] / interval)
+
+
 def _differences(edges: Floats, mean: float) -> Floats:
     """Return the mass of N(mean, 1) between successive edges, from the nearer tail."""
     shifted = edges - mean
@@ -165,12 +170,9 @@ class _GaussianLoss:
         return np.sign(loss) * (half + log_w) / (self.mu / 2)
 
     @property
-    def lowest(self) -> float:
-        return float(self.loss(np.array([min(self._means) - _REACH]))[0])
-
-    @property
-    def highest(self) -> float:
-        return float(self.loss(np.array([max(self._means) + _REACH]))[0])
+    def span(self) -> tuple[float, float]:
+        ends = self.loss(np.array([min(self._means) - _REACH, max(self._means) + _REACH]))
+        return float(ends[0]), float(ends[1])
 
     @property
     def symmetric(self) -> bool:
@@ -189,7 +191,7 @@ class _GaussianLoss:
 
     def masses(self, interval: float, reverse: bool) -> LossGrid:
         """Return the law on the grid; what lies below it is moved up to it, what lies above counts as infinite."""
-        first, last = math.floor(self.lowest / interval), math.ceil(self.highest / interval)
+        first, last = _places(self.span, interval)
         edges = self._outcome(np.arange(first, last + 1, dtype=np.float64) * interval)
         bounded = math.isinf(float(edges[0]))
         edges[0] = -np.inf
@@ -239,12 +241,8 @@ class _AtomsAtBothEnds:
     is_pure: ClassVar[bool] = True
 
     @property
-    def lowest(self) -> float:
-        return -self.epsilon
-
-    @property
-    def highest(self) -> float:
-        return self.epsilon
+    def span(self) -> tuple[float, float]:
+        return -self.epsilon, self.epsilon
 
 
 @dataclass(frozen=True)
@@ -262,8 +260,7 @@ class _LaplaceLoss(_AtomsAtBothEnds):
         return math.sqrt(float(weight @ (loss - weight @ loss) ** 2))
 
     def masses(self, interval: float, reverse: bool) -> LossGrid:
-        e = self.epsilon
-        first, last = math.floor(-e / interval), math.ceil(e / interval)
+        e, (first, last) = self.epsilon, _places(self.span, interval)
         edges = np.clip((first + np.arange(last - first + 1)) * interval, -e, e)
         upper = np.exp(-(e - edges[1:]) / 2) * -np.expm1(-np.diff(edges) / 2) / 2
         lower = np.exp(-(e + edges[:-1]) / 2) * -np.expm1(-np.diff(edges) / 2) / 2
@@ -284,7 +281,7 @@ class _ResponseLoss(_AtomsAtBothEnds):
         return max(2 * self.epsilon * math.sqrt(truth * (1 - truth)), self.epsilon * 1e-3)
 
     def masses(self, interval: float, reverse: bool) -> LossGrid:
-        first, last = math.floor(-self.epsilon / interval), math.ceil(self.epsilon / interval)
+        first, last = _places(self.span, interval)
         points = np.zeros(last - first + 1)
         _add_atom(points, first, interval, self.epsilon, float(expit(self.epsilon)))
         _add_atom(points, first, interval, -self.epsilon, float(expit(-self.epsilon)))
@@ -294,9 +291,9 @@ class _ResponseLoss(_AtomsAtBothEnds):
 LossLaw = _GaussianLoss | _SeenGaussianLoss | _LaplaceLoss | _ResponseLoss
 """The law of one release's loss.
 
-`lowest`, `highest`: smallest and largest loss on the grid. `deviation`: standard deviation of the loss under P.
-`symmetric`: whether the loss of P against Q has the law of the loss of Q against P. `is_pure`: whether no loss is above
-`highest`. `masses`: the law on a grid with so much between two points, of P against Q or, in reverse, of Q against P.
+`span`: smallest and largest loss on the grid. `deviation`: standard deviation of the loss under P. `symmetric`: whether
+the loss of P against Q has the law of the loss of Q against P. `is_pure`: whether no loss is outside the span.
+`masses`: the law on a grid with so much between two points, of P against Q or, in reverse, of Q against P.
 """
 
 

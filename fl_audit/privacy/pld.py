@@ -35,18 +35,16 @@ from fl_audit.privacy.scores import Sensitivities, gaussian_log_odds_bound
 
 MISPLACED_MASS = 1e-12
 """theta: mass that truncation, rounding of the transforms and the tail of Hoeffding's inequality may hold."""
-
 _MASS_PER_RELEASE = 2e-15
 FINE, COARSE, FINEST = 200, 40, 800
 """Grid points per standard deviation of one release's loss: for answers, for the first steps of a search, and for
 quantiles of laws that are cheap."""
-
 _SLACK_SHARE = 1e-3  # share of a probability that is left to sums of losses beyond the slack
-
 _LARGEST_LOSS = 1e20
 _STAGED = 1000
 _LARGEST_GRID = 2**22
 _WIDEST_INTERVAL = 4e-3  # of answers: with it an epsilon in the hundreds is right to a thousandth too
+_Tail = Callable[[float, float], float]  # bound under Gaussian noise without sampling, from a probability and mu
 _LARGEST_STEP_GRID = 2**19
 
 
@@ -172,17 +170,14 @@ class LossCurves:
         return best
 
 
-def _interval(laws: Sequence[tuple[LossLaw, int]], points: int) -> float:
+def _interval(laws: Sequence[tuple[LossLaw, int]], points: int, count: int, longest: float) -> float:
     """Return h: `points` to the standard deviation of one loss, fewer where the grid would grow too long."""
-    count = sum(times for _, times in laws)
     deviation = math.sqrt(sum(times * law.deviation**2 for law, times in laws))
-    longest = max(law.highest - law.lowest for law, _ in laws)
     wanted = deviation / (points * math.sqrt(count))
     if points >= FINE:
         wanted = min(wanted, _WIDEST_INTERVAL)
-    interval = max(wanted, 20 * deviation / _LARGEST_GRID)
-    interval = max(interval, longest / _LARGEST_STEP_GRID)
-    pure = [law.highest for law, _ in laws if law.is_pure]
+    interval = max(wanted, 20 * deviation / _LARGEST_GRID, longest / _LARGEST_STEP_GRID)
+    pure = [law.span[1] for law, _ in laws if law.is_pure]
     if len(pure) == len(laws) and len(set(pure)) == 1:
         return pure[0] / max(1, math.ceil(pure[0] / interval)) * (1 + 1e-13)
     return interval
@@ -191,13 +186,11 @@ def _interval(laws: Sequence[tuple[LossLaw, int]], points: int) -> float:
 def _self_compose(law: LossGrid, count: int) -> LossGrid:
     """Return the law of `count` releases.
 
-    Many are composed in two stages: the bounds of the transform follow from Chernoff's inequality at
-    exponents down to one over the length of the grid, which are far from the best for a short grid and many releases.
+    Many are composed in two stages: the bounds of the transform follow from Chernoff's inequality at exponents down to
+    one over the length of the grid, which are far from the best for a short grid and many releases.
     """
-    if count == 1:
-        return law
     if count < _STAGED:
-        return law.times(count)
+        return law if count == 1 else law.times(count)
     stage = math.isqrt(count)
     composed = law.times(stage).times(count // stage)
     rest = count % stage
@@ -237,9 +230,7 @@ def _spread(count: int, interval: float, probability: float) -> float:
 
 @lru_cache(maxsize=16)
 def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: int = FINE) -> LossCurves:
-    """Return what a composition promises.
-
-    Raises `InputError` if there is so little noise that a grid cannot hold the losses.
+    """Return what a composition promises; `InputError` if there is so little noise that a grid cannot hold the losses.
 
     Parameters
     ----------
@@ -251,13 +242,10 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
         Grid points per standard deviation of one release's loss.
     """
     laws = _loss_laws(events, adjacency)
-    longest = max(law.highest - law.lowest for law, _ in laws)
-    require(
-        longest < _LARGEST_LOSS,
-        f"the noise is so weak that losses reach {longest:.3g}: accepted by pld are losses up to {_LARGEST_LOSS:g}",
-    )
-    interval = _interval(laws, points)
-    count = sum(times for _, times in laws)
+    longest, count = max(high - low for low, high in (law.span for law, _ in laws)), sum(times for _, times in laws)
+    accepted = f"accepted by pld are losses up to {_LARGEST_LOSS:g}"
+    require(longest < _LARGEST_LOSS, f"the noise is so weak that losses reach {longest:.3g}: {accepted}")
+    interval = _interval(laws, points, count, longest)
     directions = (False,) if all(law.symmetric for law, _ in laws) else (False, True)
     misplaced = _MASS_PER_RELEASE * count + (MISPLACED_MASS if count > 1 else 0.0)
     curves = []
@@ -265,8 +253,7 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
         with np.errstate(over="ignore"):  # Chernoff bounds that overflow are not the ones that are used
             each = [_self_compose(law.masses(interval, reverse), times) for law, times in laws]
         curves.append(_curve(reduce(LossGrid.plus, each), interval, misplaced))
-    spread = _spread(count, interval, MISPLACED_MASS)
-    error = min(count * interval, count * interval**2 / 8 + spread)
+    error = min(count * interval, count * interval**2 / 8 + _spread(count, interval, MISPLACED_MASS))
     return LossCurves(tuple(curves), interval, error, count, events, adjacency)
 
 
@@ -289,11 +276,7 @@ def _log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, prob
 
 
 def _tail_bound(
-    events: tuple[ReleaseEvent, ...],
-    adjacency: Adjacency,
-    probability: float,
-    accountant: Accountant,
-    unsampled: Callable[[float, float], float],
+    events: tuple[ReleaseEvent, ...], adjacency: Adjacency, probability: float, accountant: Accountant, unsampled: _Tail
 ) -> float:
     mu = math.hypot(*(full_participation_mu(event) or 0.0 for event in events))
     pure = [event.count * event.epsilon for event in events if isinstance(event, LaplaceRelease | RandomizedResponse)]

@@ -18,13 +18,7 @@ from scipy.special import log_ndtr
 from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.errors import require, require_number
 from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.events import (
-    GaussianRelease,
-    LaplaceRelease,
-    RandomizedResponse,
-    ReleaseEvent,
-    SampledGaussianRelease,
-)
+from fl_audit.privacy.events import at_half_the_distance
 from fl_audit.privacy.scores import Sensitivities
 
 _LEFT_OUT = {
@@ -41,31 +35,17 @@ def against_its_absence(claim: Claim) -> Claim:
     never better than the truth for the promise. Raises `InputError` if the noise follows the pair D and D' (`fixed`
     sensitivities): such noise promises nothing for other records.
     """
-    require(
-        claim.sensitivities is Sensitivities.ADAPTIVE,
-        f"sensitivities are {claim.sensitivities}: accepted for reconstruction is adaptive, noise that is scaled to "
-        "the longest contribution of anybody",
-    )
+    adaptive = "adaptive, noise that is scaled to the longest contribution of anybody"
+    found = f"sensitivities are {claim.sensitivities}"
+    require(claim.sensitivities is Sensitivities.ADAPTIVE, f"{found}: accepted for reconstruction is {adaptive}")
     match claim.adjacency.relation:
         case Relation.ADD_REMOVE:
             return claim
         case Relation.REPLACE:
-            events = tuple(_at_half_the_distance(event) for event in claim.events)
+            events = tuple(at_half_the_distance(event) for event in claim.events)
             return replace(claim, events=events, adjacency=_LEFT_OUT[claim.adjacency])
         case _:
             assert_never(claim.adjacency.relation)
-
-
-def _at_half_the_distance(event: ReleaseEvent) -> ReleaseEvent:
-    match event:
-        case GaussianRelease() | LaplaceRelease():
-            return replace(event, sensitivity=event.sensitivity / 2)
-        case SampledGaussianRelease():
-            return replace(event, noise_multiplier=2 * event.noise_multiplier)
-        case RandomizedResponse():
-            return event
-        case _:
-            assert_never(event)
 
 
 def reconstruction_bound(claim: Claim, chance: float) -> float:

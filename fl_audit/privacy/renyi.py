@@ -24,8 +24,7 @@ RDP_ORDERS = np.array([1 + tenth / 10 for tenth in range(1, 100)] + list(range(1
 The largest one sets the smallest epsilon of `rdp-classic`.
 """
 
-_WEAK_NOISE = 0.03
-"""Noise multiplier under which sampled releases are accounted by the bound that becomes exact as noise vanishes."""
+_WEAK_NOISE = 0.03  # noise multiplier under which sampled releases take the bound that becomes exact as noise vanishes
 
 
 @lru_cache(maxsize=4096)
@@ -116,10 +115,8 @@ def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str | None, ad
         elif isinstance(event, SampledGaussianRelease):
             replaced = adjacency.relation is Relation.REPLACE
             if replaced and accountant is not None:
-                raise InputError(
-                    f"{accountant} accounts for sampling only where a {adjacency.unit} comes or goes, not where one is "
-                    f"replaced: not for {event}; pld does"
-                )
+                only = f"only where a {adjacency.unit} comes or goes, not where one is replaced"
+                raise InputError(f"{accountant} accounts for sampling {only}: not for {event}; pld does")
             total = total + event.count * _sampled_divergences(event.noise_multiplier, event.sampling_rate, replaced)
         else:
             raise InputError(f"{accountant or 'Renyi accounting'} accounts for Gaussian releases only: not for {event}")
@@ -161,9 +158,6 @@ def _rdp_mu(accountant: Accountant, epsilon: float, delta: float) -> float:
     require_delta(delta)
     overhead = _overhead(accountant, delta)
     floor = float(np.min(overhead))
-    require(
-        epsilon > floor,
-        f"epsilon is {epsilon:.6g}: accepted by {accountant} at delta {delta} are numbers above {floor:.6g}, "
-        "which it reports even where nothing is released",
-    )
+    accepted = f"accepted by {accountant} at delta {delta} are numbers above {floor:.6g}"
+    require(epsilon > floor, f"epsilon is {epsilon:.6g}: {accepted}, which it reports even where nothing is released")
     return math.sqrt(float(np.max(2 * (epsilon - overhead) / RDP_ORDERS)))

@@ -1,8 +1,8 @@
 """What a promise means for an insider: the identifiability scores, and how sure it may become under Gaussian noise.
 
 `rho_beta` and `rho_alpha` are the paper's functions of epsilon and delta (Bernau et al. 2021, theorems 2 and 3);
-`gaussian_advantage` and `mu_from_advantage` are exact for a Gaussian composition with parameter mu. How sure the
-insider may become under such a composition stands in `beliefs`. Numbers out of their range raise `InputError`.
+`gaussian_advantage` and `mu_from_advantage` are exact for a Gaussian composition with parameter mu. Numbers out of
+their range raise `InputError`.
 
 **How sure the insider may become.** L are the log-odds of D against D' after all rounds, and every statement holds with
 D and D' exchanged. How far the tail of L reaches depends on who chooses the sensitivities of the rounds:
@@ -99,7 +99,7 @@ def rho_beta_rdp(divergence: float, order: float, delta: float, prior: float = 0
         The composed delta (the product of the rounds' delta_i in the paper), and the belief in D before anything is
         seen; both above 0 and below 1.
     """
-    _require_order(order)
+    require_number("order is", order, "finite numbers above 1")
     require_delta(delta)
     return rho_beta(divergence - math.log(delta) / (order - 1), prior)
 
@@ -115,13 +115,9 @@ def rho_alpha_rdp(divergence: float, order: float) -> float:
     divergence, order
         As for `rho_beta_rdp`.
     """
-    _require_order(order)
+    require_number("order is", order, "finite numbers above 1")
     require_epsilon(divergence)
     return gaussian_advantage(math.sqrt(2 * divergence / order))
-
-
-def _require_order(order: float) -> None:
-    require_number("order is", order, "finite numbers above 1")
 
 
 def _classic_scale(delta: float) -> float:
@@ -221,9 +217,8 @@ def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: Sensitivitie
     """Return the log-odds of the true data set that the insider passes with probability at most delta.
 
     FIXED: mu^2/2 + mu Phi^-1(1 - delta), which is passed with probability exactly delta. ADAPTIVE:
-    ln(delta / Phi(-(mu + Phi^-1(1 - delta)))), from the trade-off (see the module), at least as large.
-
-    In nats; the prior log-odds are not included.
+    ln(delta / Phi(-(mu + Phi^-1(1 - delta)))), from the trade-off (see the module), at least as large. In nats; the
+    prior log-odds are not included.
 
     Parameters
     ----------
@@ -257,10 +252,8 @@ def gaussian_belief_bound(mu: float, delta: float, sensitivities: Sensitivities,
 
     Parameters
     ----------
-    mu, delta, sensitivities
-        As for `gaussian_log_odds_bound`.
-    prior
-        Belief in the true data set before anything is seen, above 0 and below 1.
+    mu, delta, sensitivities, prior
+        As for `gaussian_log_odds_bound`; and the prior belief in the true data set, above 0 and below 1.
     """
     require_prior(prior)
     return float(expit(logit(prior) + gaussian_log_odds_bound(mu, delta, sensitivities)))
@@ -275,10 +268,9 @@ def mu_from_belief(belief: float, delta: float, sensitivities: Sensitivities, pr
 
     Parameters
     ----------
-    belief
-        Above the prior and below 1; it is passed with probability at most delta.
-    delta, sensitivities, prior
-        As for `gaussian_belief_bound`.
+    belief, delta, sensitivities, prior
+        The belief, above the prior and below 1, that is passed with probability at most delta; and the others as for
+        `gaussian_belief_bound`.
 
     Examples
     --------

@@ -59,13 +59,11 @@ class SinglingOutTarget:
     """An attacker's description, which fits few of the population, fits the target with at most a probability."""
 
     probability: float  # above `population_share` and below 1
-    # Share of the population that the description fits, above 0 and below 1.
-    population_share: float = defaults.POPULATION_SHARE
+    population_share: float = defaults.POPULATION_SHARE  # share that the description fits, above 0 and below 1
 
     def __post_init__(self) -> None:
-        share = self.population_share
-        require_number("population share is", share, "numbers above 0 and below 1")
-        _require_above_chance("singling-out", self.probability, share)
+        require_number("population share is", self.population_share, "numbers above 0 and below 1")
+        _require_above_chance("singling-out", self.probability, self.chance)
 
     @property
     def chance(self) -> float:
@@ -74,10 +72,8 @@ class SinglingOutTarget:
 
 
 def _require_above_chance(name: str, probability: float, chance: float) -> None:
-    require(
-        chance < probability < 1,
-        f"{name} is {probability}: accepted are numbers above {chance:g}, which is chance, and below 1",
-    )
+    accepted = f"accepted are numbers above {chance:g}, which is chance, and below 1"
+    require(chance < probability < 1, f"{name} is {probability}: {accepted}")
 
 
 @dataclass(frozen=True)
@@ -130,9 +126,8 @@ def one_target(given: Mapping[str, float | None], mark: str = "") -> Target:
     """
     values = {name: value for name, value in given.items() if value is not None}
     named, offered = ([mark + name for name in TARGETS if name in some] for some in (values, given))
-    require(
-        len(named) == 1, f"{' and '.join(named) or 'no target'} given: accepted is exactly one of {', '.join(offered)}"
-    )
+    accepted = f"accepted is exactly one of {', '.join(offered)}"
+    require(len(named) == 1, f"{' and '.join(named) or 'no target'} given: {accepted}")
     for detail, value in values.items():
         require_number(f"{detail} is", value)
     name = named[0].removeprefix(mark)

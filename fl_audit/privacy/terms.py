@@ -34,10 +34,9 @@ class TrainingTerms:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", choice(Adjacency, "adjacency", self.adjacency))
-        noise, rate = self.noise_multiplier, self.sampling_rate
-        require_number("noise multiplier is", noise, "positive finite numbers")
+        require_number("noise multiplier is", self.noise_multiplier, "positive finite numbers")
         require_number("rounds is", self.rounds, "whole numbers from 1")
-        require_number("sampling rate is", rate, "numbers above 0 and up to 1")
+        require_number("sampling rate is", self.sampling_rate, "numbers above 0 and up to 1")
 
     @property
     def events(self) -> "tuple[ReleaseEvent, ...]":

@@ -5,7 +5,7 @@ import pytest
 from skimage.metrics import structural_similarity
 
 from fl_audit.data import dissimilarity as module
-from fl_audit.data.dissimilarity import Dissimilarity, exact_block, prepare, screening_block, taken
+from fl_audit.data.dissimilarity import Dissimilarity, exact_block, prepare, screening_block
 from fl_audit.data.ranking import approximate_totals, ranked_pairs, ranked_records, total_dissimilarity
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
@@ -46,7 +46,7 @@ def test_exact_values_are_symmetric_and_do_not_depend_on_the_block() -> None:
     whole = exact_block(left, right, SSIM)
     assert np.array_equal(exact_block(right, left, SSIM).T, whole)
     for row, column in itertools.product(range(7), range(8)):
-        one = exact_block(taken(left, np.array([row])), taken(right, np.array([column])), SSIM)
+        one = exact_block(left[np.array([row])], right[np.array([column])], SSIM)
         assert one[0, 0] == whole[row, column]
     assert np.array_equal(np.diag(exact_block(left, left, SSIM)), np.zeros(7))
 

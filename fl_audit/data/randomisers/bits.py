@@ -20,12 +20,7 @@ class RandomisedBits:
     """Randomised response on every feature of records of 0 and 1.
 
     Each bit is told truly with probability e^epsilon / (1 + e^epsilon) (Eq. (1) of the paper; module
-    `fl_audit.privacy.scores`), independently.
-
-    Raises
-    ------
-    InputError
-        If epsilon is negative or not finite.
+    `fl_audit.privacy.scores`), independently. Raises `InputError` if epsilon is negative or not finite.
 
     Examples
     --------
@@ -45,24 +40,20 @@ class RandomisedBits:
 
     def require_records(self, records: Records) -> None:
         """Raise `InputError` if records are graphs, or a feature is neither 0 nor 1."""
-        name = self.kind
-        require(not records.graphs, f"randomiser is '{name}' and the records are graphs: use 'randomised-edges'")
+        name = f"randomiser is '{self.kind}'"
+        require(not records.graphs, f"{name} and the records are graphs: use 'randomised-edges'")
         # Values other than 0 and 1, row after row: features may be many.
         others = (row[(row != 0) & (row != 1)] for row in records.features)
         wrong = next((float(found[0]) for found in others if found.size), None)
-        require(
-            wrong is None, f"randomiser is '{name}' and a feature is {wrong}: accepted are features that are 0 or 1"
-        )
+        require(wrong is None, f"{name} and a feature is {wrong}: accepted are features that are 0 or 1")
 
     def perturb(self, features: NDArray[np.generic], generator: np.random.Generator) -> NDArray[np.uint8]:
         """Return randomised records; `InputError` if a feature is neither 0 nor 1.
 
         Parameters
         ----------
-        features
-            0 and 1, shape (records, features...).
-        generator
-            Where one number a feature is drawn from, record after record.
+        features, generator
+            0 and 1, shape (records, features...), and where one number a feature is drawn from, record after record.
         """
         _require_bits(features)
         lies = draws_above(truth_probability(self.epsilon), features.size, generator)
@@ -74,19 +65,12 @@ class RandomisedBits:
         """Return log P(observed | first) / P(observed | second), in nats, shape (...), a number an observed record.
 
         Each differing bit adds epsilon where it agrees with the first record and takes it away where it agrees with the
-        second.
+        second. Raises `InputError` if the shapes do not fit, or a feature is neither 0 nor 1.
 
         Parameters
         ----------
-        observed
-            Randomised records, shape (..., features...).
-        first, second
-            The two records that they can come from, shape (features...).
-
-        Raises
-        ------
-        InputError
-            If the shapes do not fit, or a feature is neither 0 nor 1.
+        observed, first, second
+            Randomised records, shape (..., features...), and the two that they can come from, shape (features...).
         """
         require_pair(observed, first, second)
         for bits in (observed, first, second):

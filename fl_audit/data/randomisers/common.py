@@ -39,7 +39,7 @@ def draws_above(limit: float, count: int, generator: np.random.Generator) -> Fla
     Parameters
     ----------
     limit, count, generator
-        From 0 to 1; how many draws; and what they are drawn with.
+        The limit, from 0 to 1; how many draws; and what they are drawn with.
     """
     found = np.empty(count, dtype=np.bool_)
     for start in range(0, count, _DRAWS):
@@ -62,8 +62,6 @@ def require_pair(observed: NDArray[np.generic], first: NDArray[np.generic], seco
         What was told, (n, *shape), and the two records that it can come from, each of that shape.
     """
     fits = first.ndim >= 1 and first.shape == second.shape == observed.shape[observed.ndim - first.ndim :]
-    require(
-        fits,
-        f"observed records have shape {observed.shape} and the two records {first.shape} and {second.shape}: "
-        "accepted are two records of one shape, and observed records of that shape with further axes before it",
-    )
+    found = f"observed records have shape {observed.shape} and the two records {first.shape} and {second.shape}"
+    accepted = "two records of one shape, and observed records of that shape with further axes before it"
+    require(fits, f"{found}: accepted are {accepted}")

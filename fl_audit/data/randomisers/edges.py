@@ -30,12 +30,8 @@ class RandomisedEdges:
     randomised matrix had it, so that seeing it tells nothing.
 
     Graphs are packed rows (`fl_audit.data.graph_records`). How many nodes a graph has is not randomised, so absent
-    nodes stay absent, and whoever sees graphs of different sizes tells them apart for sure.
-
-    Raises
-    ------
-    InputError
-        If epsilon is negative or not finite.
+    nodes stay absent, and whoever sees graphs of different sizes tells them apart for sure. Raises `InputError` if
+    epsilon is negative or not finite.
     """
 
     epsilon: float  # epsilon_i of one pair of nodes, from 0 (a random graph that tells nothing)
@@ -49,20 +45,17 @@ class RandomisedEdges:
         name = self.kind
         require(records.graphs, f"randomiser is '{name}' and the records are no graphs: accepted are graphs alone")
         fewest = min(len(unpack_graph(packed)) for packed in records.features)
-        require(
-            fewest >= _FEWEST_NODES,
-            f"randomiser is '{name}' and a graph has {fewest} nodes: accepted are {_FEWEST_NODES} and more",
-        )
+        accepted = f"accepted are {_FEWEST_NODES} and more"
+        require(fewest >= _FEWEST_NODES, f"randomiser is '{name}' and a graph has {fewest} nodes: {accepted}")
 
     def perturb(self, features: Floats32, generator: np.random.Generator) -> Floats32:
         """Return randomised graphs of the same shape, one after the other.
 
         Parameters
         ----------
-        features
-            Packed graphs, (graphs, nodes, width), each symmetric and of at least two nodes, or `InputError`.
-        generator
-            Where one number a pair of nodes is drawn from: (0, 1), (0, 2), ..., (1, 2), ...
+        features, generator
+            Packed graphs, (graphs, nodes, width), each symmetric and of at least two nodes, or `InputError`; and where
+            one number a pair of nodes is drawn from: (0, 1), (0, 2), ..., (1, 2), ...
         """
         told = np.empty_like(features)
         for number, packed in enumerate(features):
@@ -79,18 +72,14 @@ class RandomisedEdges:
 
         Each pair of nodes in which the graphs differ counts as a bit does (`RandomisedBits.log_odds`), except the only
         edge of a node that leads to the next node (of the last node: to the one before it): it would be there anyhow.
+        Raises `InputError` if a graph is not symmetric, they have different numbers of nodes, or an observed node has
+        no edge.
 
         Parameters
         ----------
-        observed
-            Randomised graphs, (graphs, nodes, width).
-        first, second
-            The two graphs that they can come from, (nodes, width), of equally many nodes.
-
-        Raises
-        ------
-        InputError
-            If a graph is not symmetric, they have different numbers of nodes, or an observed node has no edge.
+        observed, first, second
+            Randomised graphs, (graphs, nodes, width), and the two graphs that they can come from, (nodes, width), of
+            equally many nodes.
         """
         seen, one, other = np.stack([_graph(packed) for packed in observed]), _graph(first), _graph(second)
         require_pair(seen, one, other)
@@ -145,9 +134,7 @@ def _graph(packed: NDArray[Any]) -> AdjacencyMatrix:
 
 def _partners(nodes: int) -> Integers:
     """Return whom each node is joined to where it has no edge: the next node, of the last one the node before it."""
-    partners = np.arange(1, nodes + 1)
-    partners[-1] = nodes - 2
-    return partners
+    return np.append(np.arange(1, nodes), nodes - 2)
 
 
 def _without_lonely_nodes(told: AdjacencyMatrix) -> AdjacencyMatrix:

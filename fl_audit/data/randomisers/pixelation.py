@@ -13,10 +13,8 @@ from fl_audit.errors import require, require_number
 from fl_audit.privacy.events import LaplaceRelease, ReleaseEvent
 from fl_audit.privacy.gaussian import require_epsilon
 
-_FINEST_DIFFERENCE = 1e-6
-"""Differences of block means are rounded up to multiples of this, so that few distinct releases remain."""
-_ROUNDING = 1e-12
-"""Relative error up to which the largest difference counts as the last of the steps that it is divided into."""
+_FINEST_DIFFERENCE = 1e-6  # differences of block means are rounded up to multiples of it: few distinct releases remain
+_ROUNDING = 1e-12  # relative error up to which the largest difference counts as the last of its steps
 
 
 @dataclass(frozen=True)
@@ -27,12 +25,8 @@ class LaplacePixelation:
     255 m / (b^2 epsilon) in grey levels or m / (b^2 epsilon) for pixels in [0, 1] as here, is clipped to [0, 1], and
     stands for all pixels of its block. Images that differ in at most m pixels are told apart by at most epsilon.
 
-    Clipping costs an observer nothing: all values beyond one end of [0, 1] have the same log-odds.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
+    Clipping costs an observer nothing: all values beyond one end of [0, 1] have the same log-odds. Raises `InputError`
+    if a number is out of its range.
 
     Examples
     --------
@@ -41,8 +35,7 @@ class LaplacePixelation:
     """
 
     epsilon: float  # epsilon_i of m changed pixels, positive
-    # m, number of pixels in which neighbouring images may differ, from 1. The paper takes 250 of 250 x 250.
-    neighbourhood: int
+    neighbourhood: int  # m, pixels in which neighbouring images may differ, from 1; 250 of 250 x 250 in the paper
     block: int = 1  # b, side of a block in pixels, from 1 (no coarsening, as in the paper)
     kind: Literal["pixelation"] = "pixelation"
 
@@ -59,17 +52,12 @@ class LaplacePixelation:
 
     def require_records(self, records: Records) -> None:
         """Raise `InputError` if records are no grey images, have fewer pixels than m, or cannot be pixelated."""
-        shape = records.shape
+        shape, pixels = records.shape, int(np.prod(records.shape))
+        accepted = "grey images, (1, height, width)"
         is_grey = len(shape) == 3 and shape[0] == 1 and not records.graphs
-        require(
-            is_grey,
-            f"randomiser is '{self.kind}' and records have shape {shape}: accepted are grey images, (1, height, width)",
-        )
-        pixels = int(np.prod(shape))
-        require(
-            self.neighbourhood <= pixels,
-            f"pixelation-pixels is {self.neighbourhood}: accepted are 1 to {pixels}, those of an image",
-        )
+        require(is_grey, f"randomiser is '{self.kind}' and records have shape {shape}: accepted are {accepted}")
+        accepted = f"1 to {pixels}, those of an image"
+        require(self.neighbourhood <= pixels, f"pixelation-pixels is {self.neighbourhood}: accepted are {accepted}")
         self.require_images(records.features)
 
     def perturb(self, features: NDArray[np.floating], generator: np.random.Generator) -> Floats32:
@@ -77,10 +65,9 @@ class LaplacePixelation:
 
         Parameters
         ----------
-        features
-            Grey images in [0, 1], shape (images, 1, height, width) or (images, height, width).
-        generator
-            Where one number a block is drawn from, image after image.
+        features, generator
+            Grey images in [0, 1], shape (images, 1, height, width) or (images, height, width); and where one number a
+            block is drawn from, image after image.
         """
         self.require_images(features)
         means = self._block_means(features)
@@ -91,19 +78,14 @@ class LaplacePixelation:
         """Return log p(observed | first) / p(observed | second), in nats, one number for each observed image.
 
         The sum over blocks of (|o - mean'| - |o - mean|) / scale, o the observed value. It holds as it stands where o
-        was clipped to 0 or 1: there both probabilities are tails of Laplace laws.
+        was clipped to 0 or 1: there both probabilities are tails of Laplace laws. Raises `InputError` if a pixel is
+        outside [0, 1], shapes do not fit, or a side is no multiple of the block's.
 
         Parameters
         ----------
-        observed
-            Pixelated images, shape (..., height, width).
-        first, second
-            The two images that they can come from, shape (1, height, width) or (height, width).
-
-        Raises
-        ------
-        InputError
-            If a pixel is outside [0, 1], shapes do not fit, or a side is no multiple of the block's.
+        observed, first, second
+            Pixelated images, shape (..., height, width), and the two images that they can come from, shape (1, height,
+            width) or (height, width).
         """
         require_pair(observed, first, second)
         for images in (observed, first, second):
@@ -141,12 +123,9 @@ class LaplacePixelation:
         require_pair(first, first, second)
         for images in (first, second):
             self.require_images(images)
-        differences = np.abs(self._block_means(first) - self._block_means(second))
-        width = (
-            _FINEST_DIFFERENCE
-            if most is None
-            else max(_FINEST_DIFFERENCE, float(differences.max()) / most * (1 + _ROUNDING))
-        )
+        differences, width = np.abs(self._block_means(first) - self._block_means(second)), _FINEST_DIFFERENCE
+        if most is not None:
+            width = max(width, float(differences.max()) / most * (1 + _ROUNDING))
         steps, counts = np.unique(np.ceil(differences / width), return_counts=True)
         found = zip(steps.tolist(), counts.tolist(), strict=True)
         return tuple(LaplaceRelease(step * width, self.scale, count) for step, count in found if step > 0)
@@ -154,14 +133,11 @@ class LaplacePixelation:
     def require_images(self, images: NDArray[np.floating]) -> None:
         """Raise `InputError` if a pixel is outside [0, 1], there are colours, or a side is no multiple of a block's."""
         one_channel = images.ndim in (2, 3) or (images.ndim > 3 and images.shape[-3] == 1)
-        require(
-            one_channel and images.size > 0, f"images have shape {images.shape}: accepted are grey ones, (n, 1, h, w)"
-        )
+        accepted = "accepted are grey ones, (n, 1, h, w)"
+        require(one_channel and images.size > 0, f"images have shape {images.shape}: {accepted}")
         height, width = images.shape[-2:]
-        require(
-            height % self.block == 0 and width % self.block == 0,
-            f"images have {height}x{width} pixels: accepted are multiples of the block's side, {self.block}",
-        )
+        accepted = f"accepted are multiples of the block's side, {self.block}"
+        require(height % self.block == width % self.block == 0, f"images have {height}x{width} pixels: {accepted}")
         low, high = float(images.min()), float(images.max())
         wrong = high if low >= 0 else low
         require(low >= 0 and high <= 1, f"a pixel is {wrong:g}: accepted are numbers from 0 to 1")
