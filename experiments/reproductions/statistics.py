@@ -1,7 +1,8 @@
 """Intervals, standard errors and predictions of the reproductions."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple
 
 import numpy as np
 from scipy.special import expit, logit, ndtr, ndtri, stdtrit
@@ -20,8 +21,8 @@ def resampling(name: str) -> np.random.Generator:
     return np.random.default_rng(list(name.encode()))
 
 
-def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.random.Generator) -> tuple[float, float]:
-    """Return the percentile interval of a statistic by resampling worlds, since worlds are independent.
+def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.random.Generator) -> Interval:
+    """Return a statistic with its percentile interval by resampling worlds, since worlds are independent.
 
     Parameters
     ----------
@@ -34,11 +35,11 @@ def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.r
     found = [statistic(values[random.integers(worlds, size=worlds)]) for _ in range(RESAMPLES)]
     tail = 100 * (1 - CONFIDENCE) / 2
     low, high = np.percentile(found, [tail, 100 - tail])
-    return float(low), float(high)
+    return Interval(float(statistic(values)), float(low), float(high))
 
 
-def t_interval(values: Floats, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return the t interval of the mean of independent values.
+def t_interval(values: Floats, confidence: float = CONFIDENCE) -> Interval:
+    """Return the mean of independent values with its t interval.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ def t_interval(values: Floats, confidence: float = CONFIDENCE) -> tuple[float, f
     """
     mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(values.size)
     reach = float(stdtrit(values.size - 1, (1 + confidence) / 2)) * error
-    return mean - reach, mean + reach
+    return Interval(mean, mean - reach, mean + reach)
 
 
 def mean_row(setting: str, quantity: str, values: Floats, note: str = "", **more: float) -> ItemRow:
@@ -62,8 +63,7 @@ def mean_row(setting: str, quantity: str, values: Floats, note: str = "", **more
     **more
         The published number and that of theory, if there are any.
     """
-    found = Interval(float(np.mean(values)), *t_interval(values))
-    return measured_row(setting, quantity, found, len(values), note, **more)
+    return measured_row(setting, quantity, t_interval(values), len(values), note, **more)
 
 
 def predicted_advantage(mu: Floats) -> float:
@@ -152,8 +152,8 @@ def z_between(advantage: float, worlds: int, other: float, other_worlds: int) ->
     return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
 
 
-def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
-    """Return the difference of two means, first minus second, and its t interval by Welch's degrees of freedom.
+def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -> Interval:
+    """Return the difference of two means, first minus second, with its t interval by Welch's degrees of freedom.
 
     Parameters
     ----------
@@ -161,18 +161,7 @@ def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -
         Independent values, shapes (n,) and (m,), at least two of each; confidence of the interval, above 0 and below 1.
     """
     found = ttest_ind(one, other, equal_var=False).confidence_interval(confidence)
-    return float(np.mean(one) - np.mean(other)), float(found.low), float(found.high)
-
-
-def paired_interval(one: Floats, other: Floats) -> tuple[float, float, float]:
-    """Return the mean difference of pairs, first minus second, and its t interval.
-
-    Parameters
-    ----------
-    one, other
-        Values of the same repetitions, in the same order, shape (n,), at least two.
-    """
-    return float(np.mean(one - other)), *t_interval(one - other)
+    return Interval(float(np.mean(one) - np.mean(other)), float(found.low), float(found.high))
 
 
 def share_interval(successes: int, trials: int) -> tuple[float, float]:
@@ -187,12 +176,24 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
     return float(found.low), float(found.high)
 
 
-def mean_of_shares(shares: Floats) -> tuple[float, float, float]:
-    """Return the mean of shares of repetitions, and its t interval; where all agree, that of coins that fell alike.
+def mean_of_shares(shares: Floats) -> Interval:
+    """Return the mean of shares of repetitions with its t interval, that of coins that fell alike where all agree.
 
     A t interval would have no width where all repetitions agree. Shares are in [0, 1], (repetitions,), at least two.
     """
-    low, high = t_interval(shares)
+    found = t_interval(shares)
+    low, high = found.low, found.high
     if np.ptp(shares) == 0:
         low, high = share_interval(round(float(shares[0]) * len(shares)), len(shares))
-    return float(shares.mean()), max(low, 0.0), min(high, 1.0)
+    return Interval(found.value, max(low, 0.0), min(high, 1.0))
+
+
+def end_by_end(statistic: Callable[[Sequence[float]], float], found: Iterable[Interval]) -> Interval:
+    """Return a statistic of several numbers, and of the lower and the upper ends of their intervals.
+
+    Parameters
+    ----------
+    statistic, found
+        What is computed of values and ends, such as the largest; the numbers, at least one.
+    """
+    return Interval(*(float(statistic(ends)) for ends in zip(*map(astuple, found), strict=True)))

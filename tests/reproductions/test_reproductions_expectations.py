@@ -108,9 +108,9 @@ def test_statistics() -> None:
 
 def test_the_bootstrap_has_the_width_of_the_standard_error() -> None:
     values = np.random.default_rng(0).standard_normal((500, 3))
-    low, high = bootstrap(values, lambda part: float(part.mean()), resampling("a test"))
-    assert low < values.mean() < high
-    assert (high - low) / (2 * 1.96 / math.sqrt(1500)) == pytest.approx(1, abs=0.15)
+    found = bootstrap(values, lambda part: float(part.mean()), resampling("a test"))
+    assert found.low < found.value == values.mean() < found.high
+    assert (found.high - found.low) / (2 * 1.96 / math.sqrt(1500)) == pytest.approx(1, abs=0.15)
 
 
 def test_differences_name_published_numbers_outside_our_interval() -> None:

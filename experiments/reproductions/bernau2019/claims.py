@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from math import inf, isfinite, nan
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,10 @@ from experiments.reproductions.bernau2019.tradeoffs import (
     phi,
     phis,
 )
-from experiments.reproductions.claims import PaperClaim, untested
+from experiments.reproductions.claims import NOTHING, PaperClaim, untested
 from experiments.reproductions.claims_table import claims_table
 from experiments.reproductions.papers import ItemResult
-from experiments.reproductions.statistics import resampling, welch_interval
+from experiments.reproductions.statistics import end_by_end, resampling, welch_interval
 from fl_audit.arrays import Floats
 from fl_audit.evidence.membership.rates import Interval
 
@@ -129,7 +129,7 @@ def phi_above_one(played: PlayedData) -> Iterator[PaperClaim]:
         found = {run: phi(played.original, run, played.of_phi, confidence) for run in left}
         known = {run: one for run, one in found.items() if isfinite(one.low)}
         # That some phi is above 1 is shown by one lower end; that none is, by all upper ends.
-        largest = Interval(*(max((getattr(one, end) for one in known.values()), default=nan) for end in _ENDS))
+        largest = end_by_end(max, known.values()) if known else NOTHING
         # More worlds tell most at the level that comes nearest to showing what the largest number says.
         above = largest.value > 1
         nearest = max(
@@ -147,9 +147,6 @@ def phi_above_one(played: PlayedData) -> Iterator[PaperClaim]:
             why="" if left else "at every level neither model nor attack is better than guessing, where phi is 1",
             premises=(_is_attacked(played, played.of_phi), _is_learned(played)),
         )  # fmt: skip
-
-
-_ENDS = ("value", "low", "high")
 
 
 def _mean_phi(played: PlayedData, ahead: int, auc: Floats, accuracy: Floats) -> float:
@@ -195,11 +192,11 @@ def accuracy_on_skewed(played: PlayedData) -> Iterator[PaperClaim]:
     confidence = 1 - (1 - CONFIDENCE) / len(pairs)
     pairs = [pair for pair in pairs if not all(_is_guessing(played, run) for run in pair)] or pairs
     found = [welch_interval(one.test_accuracy, other.test_accuracy, confidence) for one, other in pairs]
-    narrowest = pairs[int(np.argmin([one[1] for one in found]))]
+    narrowest = pairs[int(np.argmin([one.low for one in found]))]
     yield _claim(
         played, narrowest, section="5.5", statement="test accuracy under LDP is higher at every level",
         quantity="smallest difference of test accuracies, LDP less CDP, level by level",
-        found=Interval(*(min(one[end] for one in found) for end in range(3))), lowest=0.0,
+        found=end_by_end(min, found), lowest=0.0,
         premises=(_is_learned(played),),
     )  # fmt: skip
 
@@ -225,8 +222,7 @@ def _surest(local: Sequence[MembershipFindings], level: float) -> Interval | Non
     if own is None or not others:
         return None
     confidence = 1 - (1 - level) / len(others)
-    found = [welch_interval(own.confidence, one.confidence, confidence) for one in others]
-    return Interval(*(min(one[end] for one in found) for end in range(3)))
+    return end_by_end(min, [welch_interval(own.confidence, one.confidence, confidence) for one in others])
 
 
 def majority_on_collab(played: PlayedData) -> Iterator[PaperClaim]:

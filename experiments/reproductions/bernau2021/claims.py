@@ -1,6 +1,6 @@
 """What Bernau et al. 2021 say in words, each held against closed forms or our runs with an interval."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf, log, sqrt
@@ -28,6 +28,7 @@ from experiments.reproductions.claims_table import claims_table
 from experiments.reproductions.papers import ItemResult
 from experiments.reproductions.statistics import (
     bootstrap,
+    end_by_end,
     largest_exceedance,
     predicted_advantage,
     resampling,
@@ -98,11 +99,7 @@ def _ratio(interval: Interval, by: float) -> Interval:
 
 
 def _resampled(found: InsiderFindings, values: Floats, statistic: Callable[[Floats], float]) -> Interval:
-    return Interval(statistic(values), *bootstrap(values, statistic, resampling(f"claim {found.setting.name}")))
-
-
-def _median(values: Floats) -> float:
-    return float(np.median(values))
+    return bootstrap(values, statistic, resampling(f"claim {found.setting.name}"))
 
 
 def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
@@ -111,7 +108,7 @@ def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     most, least = (runs.get(at(neighbour=kind)) for kind in ("most-dissimilar", "least-dissimilar"))
     if most is None or least is None:
         return
-    one, other = (_resampled(found, found.sensitivities, _median) for found in (most, least))
+    one, other = (_resampled(found, found.sensitivities, np.median) for found in (most, least))
     yield PaperClaim("6.1", "the most dissimilar neighbour has a larger sensitivity than the least", data.title,
                      "median local sensitivity, most less least dissimilar", difference(one, other), 0.0,
                      worlds=least.repetitions)  # fmt: skip
@@ -125,10 +122,10 @@ def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield whether local sensitivities lie below the global one (section 6.2, Figure 5)."""
     replaced, removed = (runs[InsiderSetting(data, LS, relation)] for relation in (REPLACED, REMOVED))
-    half = _ratio(_resampled(replaced, replaced.sensitivities, _median), 2 * CLIPPING_NORM)
+    half = _ratio(_resampled(replaced, replaced.sensitivities, np.median), 2 * CLIPPING_NORM)
     yield PaperClaim("6.2", "where a record is replaced the local sensitivity lies below 2C", data.title,
                      "median local sensitivity over 2C", half, highest=0.99, worlds=replaced.repetitions)  # fmt: skip
-    whole = _ratio(_resampled(removed, removed.sensitivities, _median), CLIPPING_NORM)
+    whole = _ratio(_resampled(removed, removed.sensitivities, np.median), CLIPPING_NORM)
     near = data.study is not InsiderStudy.ADULT
     said = "is close to C" if near else "lies below C"
     yield PaperClaim("6.2", f"where a record is removed the local sensitivity {said}", data.title,
@@ -140,7 +137,7 @@ def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield whether beliefs stay where section 6.2 has them."""
     for setting in main_settings([data]):
         found, claim = runs[setting], partial(PaperClaim, "6.2", where=setting.label, worlds=runs[setting].repetitions)
-        mean = _resampled(found, found.worlds["belief"].to_numpy(dtype=np.float64), lambda x: float(np.mean(x)))
+        mean = _resampled(found, found.worlds["belief"].to_numpy(dtype=np.float64), np.mean)
         yield claim("the mean belief is only slightly above 0.5", quantity="mean belief in the truth", found=mean,
                     lowest=0.5, highest=SLIGHTLY)  # fmt: skip
         counted = identified(found)[1].found
@@ -159,8 +156,7 @@ def _insider_advantage(found: InsiderFindings) -> Interval:
     """
     if found.setting.scaling is LS and found.floored_share == 0:
         return exact(predicted_advantage(found.mu_of_worlds))
-    values = np.abs(2 * found.worlds["belief"].to_numpy(dtype=np.float64) - 1)
-    return Interval(float(values.mean()), *t_interval(values))
+    return t_interval(np.abs(2 * found.worlds["belief"].to_numpy(dtype=np.float64) - 1))
 
 
 def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
@@ -187,10 +183,7 @@ def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 def _accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield whether a global sensitivity that is too large costs accuracy (section 6.2, Figure 6d)."""
     pair = [runs[InsiderSetting(data, scaling, REPLACED)] for scaling in (LS, GS)]
-    one, other = (
-        _resampled(found, found.worlds["test_accuracy"].to_numpy(dtype=np.float64), lambda x: float(np.mean(x)))
-        for found in pair
-    )
+    one, other = (_resampled(run, run.worlds["test_accuracy"].to_numpy(dtype=np.float64), np.mean) for run in pair)
     yield PaperClaim("6.2", "a global sensitivity that is too large costs accuracy", data.title,
                      "test accuracy LS B less GS B", difference(one, other), 0.0,
                      worlds=pair[0].repetitions)  # fmt: skip
@@ -203,7 +196,7 @@ def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     local, whole = ([one for one in settings if one.scaling is scaling] for scaling in (LS, GS))
     claim = partial(PaperClaim, "6.3", worlds=min(runs[one].repetitions for one in settings))
     apart = {
-        name: _mean([_distance(rows[one][name].found, epsilon_from_belief(one.belief)) for one in local])
+        name: end_by_end(np.mean, [_distance(rows[one][name].found, epsilon_from_belief(one.belief)) for one in local])
         for name in (SENSITIVITIES, BELIEF, ADVANTAGE)
     }
     exceeded = max(abs(rows[one][SENSITIVITIES].measured / rows[one][SENSITIVITIES].theory - 1) for one in local)
@@ -227,16 +220,12 @@ def _distance(found: Interval, truth: float) -> Interval:
     return Interval(abs(found.value - truth), 0.0 if covers else min(ends), max(ends))
 
 
-def _mean(found: Sequence[Interval]) -> Interval:
-    return Interval(*(float(np.mean([getattr(one, end) for one in found])) for end in ("value", "low", "high")))
-
-
 def _adversaries(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield whether the insider learns more than Yeom's adversary on the same worlds, whose bound is loose (6.3)."""
     for setting in audit_settings([data]):
         found, worlds = runs[setting], runs[setting].repetitions
         each = found.worlds["membership_advantage"].to_numpy(dtype=np.float64)
-        insider, member = _insider_advantage(found), Interval(float(each.mean()), *t_interval(each))
+        insider, member = _insider_advantage(found), t_interval(each)
         yield PaperClaim("6.3", "the insider has a larger advantage than the membership adversary", setting.label,
                          "advantage of the insider less that of Yeom's adversary", difference(insider, member), 0.0,
                          worlds=worlds)  # fmt: skip

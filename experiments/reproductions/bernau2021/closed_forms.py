@@ -142,7 +142,7 @@ def _rows_of_the_boundary(query: NoisyQuery, games: QueryGames) -> list[ItemRow]
     beliefs = expit(games.towards_truth)
     wins = int(games.won.sum())
     won = Interval(wins / GAMES, *clopper_pearson(wins, GAMES, CONFIDENCE))
-    mean = Interval(float(beliefs.mean()), *bootstrap(beliefs, np.mean, resampling("figure 1, belief")))
+    mean = bootstrap(beliefs, np.mean, resampling("figure 1, belief"))
     return [
         measured_row(query.label, "decision boundary (units of f)", Interval((last + first) / 2, last, first), GAMES,
             "between the last answer taken for D and the first taken for D'", theory=0.5),

@@ -38,7 +38,6 @@ from experiments.reproductions.statistics import (
     z_between,
 )
 from fl_audit.evidence.belief.advantage import clopper_pearson, empirical_advantage
-from fl_audit.evidence.membership.rates import Interval
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.scores import gaussian_advantage
 from fl_audit.report.style import INK, finish_axes, new_figure
@@ -197,7 +196,7 @@ def _belief_rows(found: InsiderFindings) -> list[ItemRow]:
     setting, worlds, random = found.setting, found.repetitions, resampling(found.setting.name)
     beliefs = found.worlds["belief"].to_numpy(dtype=np.float64)
     accuracy = found.worlds["test_accuracy"].to_numpy(dtype=np.float64)
-    mean, median = (Interval(float(of(beliefs)), *bootstrap(beliefs, of, random)) for of in (np.mean, np.median))
+    mean, median = (bootstrap(beliefs, of, random) for of in (np.mean, np.median))
     quartiles = np.percentile(beliefs, [25, 75])
     law = "exact law" if setting.scaling is NoiseScaling.LOCAL else _APPROXIMATE
     return [
@@ -210,7 +209,6 @@ def _belief_rows(found: InsiderFindings) -> list[ItemRow]:
             note="an extreme value: grows with the repetitions"),
         replace(identified(found)[1], quantity="share of beliefs above rho_beta",
             note=f"published: Table 2; promised is at most {setting.data.delta:g}"),
-        measured_row(setting.label, "test accuracy",
-            Interval(float(accuracy.mean()), *bootstrap(accuracy, np.mean, random)), worlds,
+        measured_row(setting.label, "test accuracy", bootstrap(accuracy, np.mean, random), worlds,
             "mean over worlds of the accuracy after the last round; interval: bootstrap over worlds"),
     ]  # fmt: skip

@@ -29,7 +29,6 @@ from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, 
 from experiments.reproductions.statistics import bootstrap, resampling
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
-from fl_audit.evidence.membership.rates import Interval
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.report.style import INK, draw_band, finish_axes, new_figure
 
@@ -38,10 +37,6 @@ _REPLACE = Adjacency.REPLACE_RECORD
 
 def _limit(relation: Adjacency) -> float:
     return 2 * CLIPPING_NORM if relation is _REPLACE else CLIPPING_NORM
-
-
-def _median(values: Floats) -> float:
-    return float(np.median(values))
 
 
 def outlier_share(values: Floats) -> float:
@@ -98,7 +93,7 @@ def _finish_neighbours(axes: Axes, data: InsiderData) -> None:
 def _neighbour_rows(found: InsiderFindings) -> list[ItemRow]:
     setting, values = found.setting, found.sensitivities
     random = resampling(setting.name)
-    found_median, share = (Interval(of(values), *bootstrap(values, of, random)) for of in (_median, outlier_share))
+    found_median, share = (bootstrap(values, of, random) for of in (np.median, outlier_share))
     extreme = {"most-dissimilar": 0, "least-dissimilar": 1}
     replaced = setting.relation is _REPLACE
     median = (
@@ -157,12 +152,13 @@ def _round_rows(found: InsiderFindings) -> list[ItemRow]:
     limit, rows = _limit(found.setting.relation), []
     for index, values in enumerate(found.sensitivities.T):
         low, high = np.percentile(values, [25, 75])
-        ends = bootstrap(values, _median, resampling(f"{found.setting.name} {index}"))
+        middle = bootstrap(values, np.median, resampling(f"{found.setting.name} {index}"))
         note = f"quartiles {low:.3g} and {high:.3g}; global sensitivity {limit:g}; interval: bootstrap over worlds"
         rows.append(
-            measured_row(found.setting.label, f"median local sensitivity, round {index + 1}",
-                         Interval(_median(values), *ends), found.repetitions, note)
-        )  # fmt: skip
+            measured_row(
+                found.setting.label, f"median local sensitivity, round {index + 1}", middle, found.repetitions, note
+            )
+        )
     return rows
 
 

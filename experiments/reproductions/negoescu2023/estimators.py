@@ -22,9 +22,8 @@ from experiments.reproductions.negoescu2023.simulation import (
     summary,
 )
 from experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, table
-from experiments.reproductions.statistics import mean_row, paired_interval, t_interval, welch_interval
+from experiments.reproductions.statistics import mean_row, t_interval, welch_interval
 from fl_audit.arrays import Floats
-from fl_audit.evidence.membership.rates import Interval
 from fl_audit.report.style import INK, finish_axes, new_figure
 
 SETTINGS = {Extent.FULL: SimulationSettings(), Extent.QUICK: SimulationSettings(sizes=(100, 1000), repetitions=10)}
@@ -147,14 +146,14 @@ def _claims_of_figure_4(found: Simulated) -> Iterator[PaperClaim]:
     sizes = sorted({size for size, _ in of})
     claim = partial(PaperClaim, "8.1", worlds=found.repetitions[1])
     for size in sizes:
-        nearer = Interval(*paired_interval(abs(of[size, EMPIRICAL]), abs(of[size, PARAMETRIC])))
+        nearer = t_interval(abs(of[size, EMPIRICAL]) - abs(of[size, PARAMETRIC]))
         yield claim("where nothing leaks the parametric form is nearer to 0", f"{size:,} losses",
                     "Epsilon*, empirical less parametric form", nearer, 0.0)  # fmt: skip
     for name in _LOOKS:
         for fewer, more in pairwise(sizes):
             yield claim("more losses bring both forms nearer to 0", f"{name} form",
                         f"Epsilon* of {fewer:,} losses less that of {more:,}",
-                        Interval(*welch_interval(of[fewer, name], of[more, name])), 0.0)  # fmt: skip
+                        welch_interval(of[fewer, name], of[more, name]), 0.0)  # fmt: skip
 
 
 def _claims_of_figure_5(found: Simulated) -> Iterator[PaperClaim]:
@@ -170,18 +169,17 @@ def _claims_of_figure_5(found: Simulated) -> Iterator[PaperClaim]:
         below |= {(size, name): -values.mean(axis=0) for name, values in errors.items()}
         where = f"{size:,} losses, all separations"
         yield claim("where laws are apart the empirical form is too small", where, "truth less empirical form",
-                    Interval(float(below[size, EMPIRICAL].mean()), *t_interval(below[size, EMPIRICAL])),
-                    0.0)  # fmt: skip
+                    t_interval(below[size, EMPIRICAL]), 0.0)  # fmt: skip
         yield claim("it undershoots more than the parametric form", where, "parametric less empirical form",
-                    Interval(*paired_interval(below[size, EMPIRICAL], below[size, PARAMETRIC])), 0.0)  # fmt: skip
+                    t_interval(below[size, EMPIRICAL] - below[size, PARAMETRIC]), 0.0)  # fmt: skip
         squares = {name: (values**2).mean(axis=0) for name, values in errors.items()}
         yield claim("the parametric form is the more accurate one", where,
                     "mean squared error, empirical less parametric form",
-                    Interval(*paired_interval(squares[EMPIRICAL], squares[PARAMETRIC])), 0.0)  # fmt: skip
+                    t_interval(squares[EMPIRICAL] - squares[PARAMETRIC]), 0.0)  # fmt: skip
     for fewer, more in pairwise(found.many.sizes):
         yield claim("more losses mend it", "all separations",
                     f"truth less empirical form, of {fewer:,} losses less that of {more:,}",
-                    Interval(*welch_interval(below[fewer, EMPIRICAL], below[more, EMPIRICAL])), 0.0)  # fmt: skip
+                    welch_interval(below[fewer, EMPIRICAL], below[more, EMPIRICAL]), 0.0)  # fmt: skip
 
 
 def _columns(estimates: pd.DataFrame) -> dict[Cell, Floats]:

@@ -1,7 +1,7 @@
 """Figures 1 and 2 of Negoescu et al. 2023: privacy and utility of trained models, and what section 4.2 says of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from itertools import pairwise
 
@@ -13,9 +13,9 @@ from experiments.reproductions.negoescu2023.studies import CANDIDATES, EpsilonSt
 from experiments.reproductions.papers import CONFIDENCE, Context, ItemResult, ItemRow, NoDataError, measured_row, table
 from experiments.reproductions.playing import spent_on
 from experiments.reproductions.statistics import (
+    end_by_end,
     mean_of_shares,
     mean_row,
-    paired_interval,
     resampling,
     t_interval,
     welch_interval,
@@ -168,9 +168,9 @@ def _claims(found: Landscape) -> Iterator[PaperClaim]:
     study, title, epochs = found.study, found.study.title, sorted(found.baselines)
     claim = partial(PaperClaim, worlds=study.repetitions)
     for fewer, more in pairwise(epochs):
-        grown = Interval(*paired_interval(found.baselines[more], found.baselines[fewer]))
         yield claim("4.2", "more epochs without privacy give a larger Epsilon*", title,
-                    f"Epsilon* at {more} epochs less that at {fewer}", grown, 0.0)  # fmt: skip
+                    f"Epsilon* at {more} epochs less that at {fewer}",
+                    t_interval(found.baselines[more] - found.baselines[fewer]), 0.0)  # fmt: skip
     private = _by_setting(found.private, "epsilon_star")
     promised = found.private.groupby("point")["epsilon"].first()
     yield claim("1", "Epsilon* of private models lies below their epsilon", title,
@@ -198,33 +198,30 @@ def _claims_of_utility(found: Landscape, claim: "partial[PaperClaim]") -> Iterat
     private = _by_setting(found.private, column)
     if many:
         for fewer, more in pairwise(sorted(found.baselines)):
-            pair = (next(plain[name] for name in plain if name.endswith(f"epochs={n}")) for n in (more, fewer))
+            one, other = (next(plain[name] for name in plain if name.endswith(f"epochs={n}")) for n in (more, fewer))
             yield claim("4.2", "more epochs without privacy give a higher accuracy", title,
-                        f"test accuracy at {more} epochs less that at {fewer}", Interval(*paired_interval(*pair)),
+                        f"test accuracy at {more} epochs less that at {fewer}", t_interval(one - other),
                         0.0)  # fmt: skip
         best = np.max(list(found.baselines.values()), axis=0)
         ratio = np.log(best / np.min(list(_by_setting(found.private, "epsilon_star").values()), axis=0))
-        spread = Interval(float(ratio.mean()), *t_interval(ratio))
         yield claim("abstract", "privacy lowers Epsilon* up to eight times", title,
                     "largest Epsilon* of baselines over the smallest of private settings, geometric mean",
-                    Interval(*map(float, np.exp([spread.value, spread.low, spread.high]))), 8.0)  # fmt: skip
+                    Interval(*map(float, np.exp(astuple(t_interval(ratio))))), 8.0)  # fmt: skip
     else:
         first = next(values for name, values in plain.items() if name.endswith(f"epochs={min(found.baselines)}"))
         beaten = np.mean([first > values for values in private.values()], axis=0)
         yield claim("4.2", "the model of one epoch is more useful than most private models", title,
-                    "share of private settings with a lower utility", Interval(*mean_of_shares(beaten)),
-                    0.5)  # fmt: skip
+                    "share of private settings with a lower utility", mean_of_shares(beaten), 0.5)  # fmt: skip
     lost = np.mean(list(plain.values()), axis=0) - np.mean(list(private.values()), axis=0)
     yield claim("4.2", "privacy costs utility", title,
-                f"mean {column.replace('_', ' ')}, baselines less private models",
-                Interval(float(lost.mean()), *t_interval(lost)), 0.0)  # fmt: skip
+                f"mean {column.replace('_', ' ')}, baselines less private models", t_interval(lost), 0.0)  # fmt: skip
     largest = found.private["privacy.epsilon"].max()
     alike = _by_setting(found.private[found.private["privacy.epsilon"] == largest], column)
     if len(alike) > 1:
         apart = np.ptp(list(alike.values()), axis=0)
         yield claim("4.2", "at one epsilon utility depends strongly on the other settings", title,
-                    f"largest less smallest {column.replace('_', ' ')} at epsilon {largest:g}",
-                    Interval(float(apart.mean()), *t_interval(apart)), 0.1)  # fmt: skip
+                    f"largest less smallest {column.replace('_', ' ')} at epsilon {largest:g}", t_interval(apart),
+                    0.1)  # fmt: skip
     if many and study.stands_in:
         yield untested("4.2", "Epsilon* is 2.48, 7.06 and 7.79, accuracy .86, .904 and .906 at 10, 50 and 100 epochs",
                        "the data of Purchase-100 cannot be had", str(study.task))  # fmt: skip
@@ -233,8 +230,7 @@ def _claims_of_utility(found: Landscape, claim: "partial[PaperClaim]") -> Iterat
 def _largest(settings: Mapping[str, Floats]) -> Interval:
     """Return the largest mean of several settings; t intervals of all of them hold together (Bonferroni)."""
     confidence = 1 - (1 - CONFIDENCE) / len(settings)
-    found = [(float(values.mean()), *t_interval(values, confidence)) for values in settings.values()]
-    return Interval(*(max(one[end] for one in found) for end in range(3)))
+    return end_by_end(max, [t_interval(values, confidence) for values in settings.values()])
 
 
 def _level_rows(found: Landscape) -> Iterator[ItemRow]:
@@ -265,7 +261,7 @@ def _contrast(many: Landscape, adult: Landscape) -> PaperClaim:
     apart = welch_interval(many.baselines[longest[0]], adult.baselines[longest[1]])
     return PaperClaim("4.2", "Epsilon* of Adult lies far below that of the many-class task",
                       f"{many.study.title}, {longest[0]} epochs, and Adult, {longest[1]} epochs",
-                      "Epsilon*, the former less the latter", Interval(*apart), 0.0,
+                      "Epsilon*, the former less the latter", apart, 0.0,
                       worlds=min(many.study.repetitions, adult.study.repetitions))  # fmt: skip
 
 

@@ -11,9 +11,8 @@ from experiments.reproductions.claims import PaperClaim
 from experiments.reproductions.claims import exact as known
 from experiments.reproductions.looks import legend_below
 from experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, table
-from experiments.reproductions.statistics import mean_row, paired_interval, resampling
+from experiments.reproductions.statistics import mean_row, resampling, t_interval
 from fl_audit.arrays import Floats
-from fl_audit.evidence.membership.rates import Interval
 from fl_audit.evidence.star.empirical_star import largest_ratio, threshold_counts
 from fl_audit.report.style import finish_axes, new_figure
 from fl_audit.report.wording import number_text
@@ -87,7 +86,7 @@ def figure_3(context: Context) -> ItemResult:
         claims=(
             PaperClaim("8", "most noise lies at the ends of the curves", _setting(losses),
                        f"largest error where a rate is below {MIDDLE:g} less that elsewhere (nats)",
-                       Interval(*paired_interval(at_ends, in_middle)), 0.0, worlds=samples),
+                       t_interval(at_ends - in_middle), 0.0, worlds=samples),
             PaperClaim("8", "most signal lies at the ends of the curves", "N(0, 1) and N(3, 1), exact",
                        "smaller rate at which both quantities are largest", known(_rate_of_most_signal(exact)),
                        highest=MIDDLE),
