@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -97,65 +97,31 @@ class ItemResult:
     claims: tuple[PaperClaim, ...] = ()  # what the paper says in words, held against the numbers
     spent: RunCosts = field(default_factory=RunCosts)  # the runs behind it, and how long they took
 
-    @property
-    def differences(self) -> tuple[str, ...]:
-        """One line for every published number outside our interval."""
-        return self._outside("published", "in print")
+    def beside(self, column: str) -> int:
+        """Return how many of our intervals have a number in a column beside them, "published" or "theory"."""
+        return int(np.isfinite(self.frame[[column, "low", "high"]].to_numpy(dtype=np.float64)).all(axis=1).sum())
 
-    @property
-    def theory_misses(self) -> tuple[str, ...]:
-        """One line for every number of theory outside our interval."""
-        return self._outside("theory", "by theory")
-
-    def _outside(self, column: str, said: str) -> tuple[str, ...]:
-        frame = self.frame
-        outside = frame[(frame[column] < frame["low"]) | (frame[column] > frame["high"])]
+    def outside(self, column: str) -> tuple[str, ...]:
+        """Return a line for every number of a column, "published" or "theory", outside our interval."""
+        frame, said = self.frame, {"published": "in print", "theory": "by theory"}[column]
         return tuple(
             f"{row.setting}: {row.quantity} is {getattr(row, column):.4g} {said}, here {row.measured:.4g} "
             f"({row.low:.4g} to {row.high:.4g})"
-            for row in outside.itertuples()
+            for row in frame[(frame[column] < frame["low"]) | (frame[column] > frame["high"])].itertuples()
         )
 
     @property
-    def held_against_theory(self) -> int:
-        """Number of intervals of ours beside which theory says a number."""
-        return self._beside("theory")
-
-    @property
-    def computed(self) -> tuple[int, int]:
-        """Printed numbers that are computed here and not measured, and how many agree in all printed digits."""
-        rows = self._computed_rows
-        return len(rows), len(rows) - len(self.computed_differences)
-
-    @property
-    def _computed_rows(self) -> pd.DataFrame:
+    def computed(self) -> tuple[int, tuple[str, ...]]:
+        """How many printed numbers are computed here and not measured, and a line for each that differs in a digit."""
         frame = self.frame
-        return frame[frame["published"].notna() & frame["theory"].notna() & frame["low"].isna()]
-
-    @property
-    def computed_differences(self) -> tuple[str, ...]:
-        """One line for every printed number that theory gives another digit of."""
-        rows = self._computed_rows
-        names = zip(rows["setting"], rows["quantity"], strict=True)
-        pairs = rows[["theory", "published"]].to_numpy(dtype=np.float64)
-        return tuple(
-            f"{setting}: {quantity} is {_in_full(printed)} in print, {_in_full(computed)} by theory"
-            for (setting, quantity), (computed, printed) in zip(names, pairs, strict=True)
-            if not _agrees(float(computed), float(printed))
-        )
-
-    @property
-    def compared(self) -> int:
-        """Number of published numbers for which we have an interval."""
-        return self._beside("published")
-
-    def _beside(self, column: str) -> int:
-        return int(np.isfinite(self.frame[[column, "low", "high"]].to_numpy(dtype=np.float64)).all(axis=1).sum())
-
-
-def _in_full(number: float) -> str:
-    """Return a number with the digits in which two that print alike may differ."""
-    return number_text(float(number), 6)
+        rows = frame[frame["published"].notna() & frame["theory"].notna() & frame["low"].isna()]
+        # Six digits: two numbers that print alike may differ in them.
+        lines = (
+            f"{one['setting']}: {one['quantity']} is {number_text(one['published'], 6)} in print, "
+            f"{number_text(one['theory'], 6)} by theory"
+            for one in rows.to_dict("records") if not _agrees(one["theory"], one["published"])
+        )  # fmt: skip
+        return len(rows), tuple(lines)
 
 
 def _agrees(computed: float, printed: float) -> bool:
@@ -196,15 +162,31 @@ class Context:
         return self.directory / ("runs" if self.extent is Extent.FULL else f"runs-{self.extent}")
 
 
+class OfStudy(Protocol):
+    """What is played for a data set of a paper."""
+
+    @property
+    def study(self) -> str: ...
+
+
+StudyT = TypeVar("StudyT", bound=OfStudy)
+
+
 @dataclass(frozen=True)
 class Item:
     """A table or figure of a paper."""
 
     key: str  # the last part of its name on the command line, and the name of its files
     title: str  # its number in the paper and its subject
+    # Makes it of what the paper's `make` hands to its items; not called where data are missing.
+    build: Callable[[Any], ItemResult]
+    studies: tuple[str, ...] = ()  # the data sets of the paper that it shows; empty if it needs none of those
+    # Returns the settings that it needs to be run on given data sets, where not all settings of these are.
+    settings: Callable[[Iterable[Any]], tuple[Any, ...]] = lambda data: ()
 
-
-ItemT = TypeVar("ItemT", bound=Item)
+    def data_of(self, found: Iterable[StudyT]) -> tuple[StudyT, ...]:
+        """Return those of the available data sets that the item shows."""
+        return tuple(one for one in found if one.study in self.studies)
 
 
 @dataclass(frozen=True)
@@ -223,15 +205,15 @@ class MadeItems:
 
 
 @dataclass(frozen=True)
-class Paper(Generic[ItemT]):
+class Paper:
     """A paper that can be reproduced."""
 
     key: str  # name of the whole paper, and the first part of the name of each of its items
     heading: str  # authors and year, as in running text
     reference: str  # the full reference
-    items: tuple[ItemT, ...]  # every table and figure that shows results, in the order of the paper
+    items: tuple[Item, ...]  # every table and figure that shows results, in the order of the paper
     # Makes some of the items. Those whose data are missing are left out, and the result names them.
-    make: Callable[[Sequence[ItemT], Context], MadeItems]
+    make: Callable[[Sequence[Item], Context], MadeItems]
     # Returns all that is set for its runs, on every data set, as JSON would have it: what published numbers rest on.
     settings: Callable[[Extent], Any]
 

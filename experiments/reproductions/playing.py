@@ -87,7 +87,9 @@ class PlannedRun:
             progress=part_of(on_round, self.world_rounds),
             with_report=False,  # `fl-audit report` writes it of those that somebody looks at
         )
-        _note_seconds(self.path, time.monotonic() - begun)
+        file, seconds = _seconds_file(self.path), time.monotonic() - begun
+        before = float(read_json(file)["seconds"]) if file.exists() else 0.0  # of an earlier part of the run
+        write_json(file, {"seconds": before + seconds})
 
 
 def planned_runs(
@@ -130,23 +132,15 @@ def carry_out_all(runs: Sequence[PlannedRun], context: Context) -> None:
         return
     with context.progress(sum(run.world_rounds for run in runs)) as begin:
         if context.engine is Engine.RAY or min(len(runs), cores()) == 1:
-            _play_in_turn(runs, context, begin)
+            for number, run in enumerate(runs, start=1):
+                on_round = begin(f"{number}/{len(runs)} {run.label}")
+                run.carry_out(context.engine or Engine.LOCAL, context.ray_address, on_round)
         else:
             with nothing_outlives():
                 _play_side_by_side(runs, begin)
 
 
-_Begin = Callable[[str], Callable[[int], None]]
-
-
-def _play_in_turn(tasks: Sequence[PlannedRun], context: Context, begin: _Begin) -> None:
-    engine = context.engine or Engine.LOCAL
-    for number, task in enumerate(tasks, start=1):
-        on_round = begin(f"{number}/{len(tasks)} {task.label}")
-        task.carry_out(engine, context.ray_address, on_round)
-
-
-def _play_side_by_side(tasks: Sequence[PlannedRun], begin: _Begin) -> None:
+def _play_side_by_side(tasks: Sequence[PlannedRun], begin: Callable[[str], Callable[[int], None]]) -> None:
     """Carry out as many runs at a time as there are cores, each in a process: attacks and small models use one."""
     on_round = begin(f"0/{len(tasks)} runs")
     processes = ProcessPoolExecutor(min(len(tasks), cores()), multiprocessing.get_context("spawn"))
@@ -165,11 +159,9 @@ def cores() -> int:
     return min(_MOST_PROCESSES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
 
 
-def _note_seconds(run: Path, seconds: float) -> None:
-    """Note beside a run directory how long the run, or a part of it, took; parts add up."""
-    file = _seconds_file(run)
-    before = float(read_json(file)["seconds"]) if file.exists() else 0.0
-    write_json(file, {"seconds": before + seconds})
+def _seconds_file(run: Path) -> Path:
+    """Return the file beside a run directory that notes how long the run took."""
+    return run.with_name(f"{run.name}.seconds.json")
 
 
 def seconds_of(run: Path) -> float:
@@ -199,7 +191,3 @@ def together(parts: Iterable[RunCosts]) -> RunCosts:
     own = list(parts)
     commits = sorted({commit for one in own for commit in one.commits})
     return RunCosts(sum(one.worlds for one in own), sum(one.minutes for one in own), tuple(commits))
-
-
-def _seconds_file(run: Path) -> Path:
-    return run.with_name(f"{run.name}.seconds.json")

@@ -24,10 +24,10 @@ SCHEMA = 1
 _IN_BRACKETS = re.compile(r" \((?:[^()]|\([^()]*\))*\)")
 
 
-PAPERS: tuple[Paper[Any], ...] = (BERNAU_2019, BERNAU_2021, NEGOESCU_2023)  # the papers, in the order of their years
+PAPERS: tuple[Paper, ...] = (BERNAU_2019, BERNAU_2021, NEGOESCU_2023)  # the papers, in the order of their years
 
 
-def chosen_items(name: str) -> tuple[Paper[Any], tuple[Item, ...]]:
+def chosen_items(name: str) -> tuple[Paper, tuple[Item, ...]]:
     """Return the paper that a name belongs to, and the items that the name stands for: a single one, or all.
 
     Raises
@@ -40,7 +40,7 @@ def chosen_items(name: str) -> tuple[Paper[Any], tuple[Item, ...]]:
     return paper, tuple(item for item in paper.items if name in (paper.key, paper.name_of(item)))
 
 
-def reproduce(name: str, context: Context) -> tuple[Paper[Any], MadeItems, Path]:
+def reproduce(name: str, context: Context) -> tuple[Paper, MadeItems, Path]:
     """Compute a table or figure of a paper, or all of them, and set it beside what is printed.
 
     In the directory of the context are written: of every item a CSV file, a PNG, an SVG and what is published of it as
@@ -66,22 +66,18 @@ def reproduce(name: str, context: Context) -> tuple[Paper[Any], MadeItems, Path]
         If a federation had to stop; the runs and batches that were finished are kept.
     """
     paper, items = chosen_items(name)
-    _require_free(context.directory, paper)
+    directory = context.directory
+    require(not directory.exists() or directory.is_dir(), f"--out {directory} is a file: accepted is a directory")
+    for other in PAPERS:  # all papers would name their figures' files alike
+        taken = other is not paper and any(directory.glob(f"{other.key}*.html"))
+        require(not taken, f"--out {directory} holds {other.key}: accepted is a directory of {paper.key}, or a new one")
     made = paper.make(items, context)
     missing = made.remarks or made.left_out
     require(bool(made.results), f"{name} cannot be made, none of its data sets is there: {'; '.join(missing)}")
     return paper, made, _write(context, name, paper, made)
 
 
-def _require_free(directory: Path, paper: Paper[Any]) -> None:
-    """Refuse a directory that is a file or holds another paper: all papers would name their figures' files alike."""
-    require(not directory.exists() or directory.is_dir(), f"--out {directory} is a file: accepted is a directory")
-    for other in PAPERS:
-        taken = other is not paper and any(directory.glob(f"{other.key}*.html"))
-        require(not taken, f"--out {directory} holds {other.key}: accepted is a directory of {paper.key}, or a new one")
-
-
-def _write(context: Context, name: str, paper: Paper[Any], made: MadeItems) -> Path:
+def _write(context: Context, name: str, paper: Paper, made: MadeItems) -> Path:
     """Draw and render everything first, then write the files, and return the path of the page."""
     files, pictures = dict[str, bytes](), dict[str, bytes]()
     for item, result in made.results:
@@ -98,9 +94,7 @@ def _write(context: Context, name: str, paper: Paper[Any], made: MadeItems) -> P
     return context.directory / f"{name}.html"
 
 
-def _record_of(
-    context: Context, paper: Paper[Any], made: MadeItems, item: Item, result: ItemResult
-) -> Mapping[str, Any]:
+def _record_of(context: Context, paper: Paper, made: MadeItems, item: Item, result: ItemResult) -> Mapping[str, Any]:
     """Return what is kept of a finished item, as JSON."""
     spent = result.spent
     return {

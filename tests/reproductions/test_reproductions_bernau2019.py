@@ -53,7 +53,7 @@ from experiments.reproductions.bernau2019.settings import (
 from experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_like_accuracy, gain, phi
 from experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from experiments.reproductions.papers import Context, Extent
-from experiments.reproductions.sources import DataFound, find_data
+from experiments.reproductions.sources import find_data
 from experiments.runs.engines import Engine
 from experiments.runs.laws import sampling_rate
 from fl_audit.adjacency import Adjacency
@@ -164,9 +164,10 @@ def test_the_small_network_for_faces() -> None:
 
 def test_missing_data_are_named_and_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FL_AUDIT_DATA", raising=False)
-    found = find_data(CANDIDATES, tmp_path, (MembershipStudy.TEXAS, MembershipStudy.COLLAB, MembershipStudy.SKEWED))
-    assert [one.study for one in found.data] == [MembershipStudy.SKEWED] * 4
-    assert [line.partition(" is left out")[0] for line in found.remarks] == ["Texas", "COLLAB"]
+    wanted = (MembershipStudy.TEXAS, MembershipStudy.COLLAB, MembershipStudy.SKEWED)
+    found, remarks = find_data(CANDIDATES, tmp_path, wanted)
+    assert [one.study for one in found] == [MembershipStudy.SKEWED] * 4
+    assert [line.partition(" is left out")[0] for line in remarks] == ["Texas", "COLLAB"]
 
 
 # ---------------------------------------------------------------- trade-offs and claims
@@ -393,7 +394,7 @@ _TINY = Size(64, 2, 2, test_records=40, population_records=20, levels=(2,))
 @pytest.fixture
 def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
     small = replace(SKEWED, quick=_TINY, options={**SKEWED.options, "generated-records": 400}, model="logistic")
-    monkeypatch.setattr(paper, "find_data", lambda *_: DataFound((small,), ("Texas is gone",)))
+    monkeypatch.setattr(paper, "find_data", lambda *_: ((small,), ("Texas is gone",)))
     # The white-box attack takes seconds a run: its panels are drawn from made-up runs above.
     monkeypatch.setattr(configurations, "ATTACKS", ("loss", "shadow"))
     monkeypatch.setattr(shadow, "_EPOCHS", 2)

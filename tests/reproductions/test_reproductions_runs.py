@@ -18,7 +18,6 @@ from experiments.reproductions.bernau2021.settings import ADULT, InsiderSetting,
 from experiments.reproductions.names import ITEMS, item_names
 from experiments.reproductions.papers import COLUMNS, Context, Extent
 from experiments.reproductions.reproduce import PAPERS, chosen_items
-from experiments.reproductions.sources import DataFound
 from experiments.reproductions.statistics import predicted_advantage
 from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
@@ -40,7 +39,7 @@ LS_B = InsiderSetting(SMALL, NoiseScaling.LOCAL, Adjacency.REPLACE_RECORD)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(playing, "cores", lambda: 1)  # processes of their own take seconds to begin
     monkeypatch.setattr(settings, "ROUNDS", 3)
-    monkeypatch.setattr(paper, "find_data", lambda *_: DataFound((SMALL,), ("Adult is small",)))
+    monkeypatch.setattr(paper, "find_data", lambda *_: ((SMALL,), ("Adult is small",)))
 
 
 class Balanced(HTMLParser):
@@ -186,7 +185,7 @@ def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_nothing_to_play_on_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paper, "find_data", lambda *_: DataFound((), ("Adult is left out (gone)",)))
+    monkeypatch.setattr(paper, "find_data", lambda *_: ((), ("Adult is left out (gone)",)))
     with pytest.raises(InputError, match=r"bernau2021-fig9 cannot be made.*Adult is left out \(gone\)"):
         reproduce.reproduce("bernau2021-fig9", Context(tmp_path / "out"))
     assert not (tmp_path / "out").exists()

@@ -126,19 +126,19 @@ def test_the_quick_form_changes_little() -> None:
 
 
 def test_what_stands_in_and_what_is_left_out(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    found = find_data(CANDIDATES, tmp_path)
-    assert found.data == ()
-    assert [line.partition(" ")[0] for line in found.remarks] == ["MNIST", "Purchase-100", "Adult"]
-    assert all("is left out" in line for line in found.remarks)
+    found, remarks = find_data(CANDIDATES, tmp_path)
+    assert found == ()
+    assert [line.partition(" ")[0] for line in remarks] == ["MNIST", "Purchase-100", "Adult"]
+    assert all("is left out" in line for line in remarks)
 
     def load(spec):  # type: ignore[no-untyped-def]
         if spec.name not in ("location30", "adult"):
             raise InputError(f"{spec.name} is not found")
 
     monkeypatch.setattr(sources, "load_source", load)
-    found = find_data(CANDIDATES, tmp_path)
-    assert found.data == (LOCATION, ADULT)
-    assert found.remarks[1] == (
+    found, remarks = find_data(CANDIDATES, tmp_path)
+    assert found == (LOCATION, ADULT)
+    assert remarks[1] == (
         "Purchase-100 is not there (purchase100: purchase100 is not found): location30 stands in for it"
     )
     assert LOCATION.stands_in

@@ -1,7 +1,7 @@
 """The tables and figures of Bernau, Grassal, Robl and Kerschbaum 2019, made from runs that they share."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from html import escape
 
@@ -36,52 +36,38 @@ _NO_FACES = (
 )
 
 
-@dataclass(frozen=True)
-class MembershipItem(Item):
-    """A table or figure, with the data sets whose runs it shows; without any it needs none."""
-
-    build: Callable[[Sequence[PlayedData]], ItemResult]
-    studies: tuple[MembershipStudy, ...] = ()
-
-
-def _figure(key: str, number: int, study: MembershipStudy) -> MembershipItem:
-    title = f"Figure {number}. Accuracy and privacy on {study}"
-    return MembershipItem(key, title, partial(figure_of, study), (study,))
-
-
-ITEMS = (
-    MembershipItem("table2", "Table 2. Epsilon of local DP", lambda played: table_2()),
-    MembershipItem("table3", "Table 3. Epsilon of central DP", lambda played: table_3()),
-    _figure("fig3", 3, MembershipStudy.TEXAS),
-    _figure("fig4", 4, MembershipStudy.PURCHASES),
-    _figure("fig5", 5, MembershipStudy.COLLAB),
-    _figure("fig6", 6, MembershipStudy.LFW),
-    _figure("fig7", 7, MembershipStudy.SKEWED),
-    MembershipItem(
-        "adversaries",
-        "Who learns more at the same epsilon: the adversaries of all three papers",
-        adversaries_item,
-        WITH_INSIDER,
+_ADVERSARIES = "Who learns more at the same epsilon: the adversaries of all three papers"
+# Each is built of the runs on its data sets (`PlayedData`).
+_ITEMS = (
+    Item("table2", "Table 2. Epsilon of local DP", lambda played: table_2()),
+    Item("table3", "Table 3. Epsilon of central DP", lambda played: table_3()),
+    *(
+        Item(f"fig{number}", f"Figure {number}. Accuracy and privacy on {study}", partial(figure_of, study), (study,))
+        for number, study in enumerate(MembershipStudy, start=3)
     ),
-    MembershipItem("claims", "Claims of sections 5 and 6", claims_item, tuple(MembershipStudy)),
+    Item("adversaries", _ADVERSARIES, adversaries_item, WITH_INSIDER),
+    Item("claims", "Claims of sections 5 and 6", claims_item, tuple(MembershipStudy)),
 )
 
 
-def _make(items: Sequence[MembershipItem], context: Context) -> MadeItems:
+def _make(items: Sequence[Item], context: Context) -> MadeItems:
     """Make items from runs that are carried out once for all of them."""
-    found = find_data(CANDIDATES, context.data_dir, dict.fromkeys(study for item in items for study in item.studies))
-    remarks = (*found.remarks, *([_NO_FACES] if any(one.study is MembershipStudy.LFW for one in found.data) else []))
+    studies = dict.fromkeys(MembershipStudy(study) for item in items for study in item.studies)
+    found, remarks = find_data(CANDIDATES, context.data_dir, studies)
+    if any(one.study is MembershipStudy.LFW for one in found):
+        remarks = (*remarks, _NO_FACES)
     for remark in remarks:
         context.announce(remark)
-    data = tuple(one for one in found.data if one.size(context.extent) is not None)
+    data = tuple(one for one in found if one.size(context.extent) is not None)
     played = play(data, context, adding=any(item.key == "claims" for item in items))
     runs = [run for one in played for run in one.runs]
-    makeable = [item for item in items if not item.studies or _data_of(item, data)]
+    makeable = [item for item in items if not item.studies or item.data_of(data)]
+    why = {True: f"not played in the {context.extent} form", False: "its data are not there"}
     others = [item for item in items if item not in makeable]
     results = tuple((item, _made(item, played, context)) for item in makeable)
     return MadeItems(
         results,
-        tuple(f"{item.title}: left out, {_why(item, found.data, context.extent)}" for item in others),
+        tuple(f"{item.title}: left out, {why[bool(item.data_of(found))]}" for item in others),
         remarks,
         (", ".join(one.title for one in data) or "no data needed", plural(len(runs), "run")),
         (QUICK_WARNING,) if context.extent is Extent.QUICK and runs else (),
@@ -90,7 +76,7 @@ def _make(items: Sequence[MembershipItem], context: Context) -> MadeItems:
     )
 
 
-def _made(item: MembershipItem, played: Sequence[PlayedData], context: Context) -> ItemResult:
+def _made(item: Item, played: Sequence[PlayedData], context: Context) -> ItemResult:
     """Return an item with what the runs behind it took."""
     own = [one for one in played if one.data.study in item.studies]
     runs = [run for one in own for run in one.runs]
@@ -104,52 +90,36 @@ PAPER = Paper(
     "Bernau et al. 2019",
     "D. Bernau, P. W. Grassal, J. Robl, F. Kerschbaum (2019). Assessing differentially private deep learning with "
     "membership inference. arXiv:1912.11328.",
-    ITEMS,
+    _ITEMS,
     _make,
     all_values,
 )
 
 
-def _data_of(item: MembershipItem, data: Sequence[MembershipData]) -> tuple[MembershipData, ...]:
-    return tuple(one for one in data if one.study in item.studies)
-
-
-def _why(item: MembershipItem, found: Sequence[MembershipData], extent: Extent) -> str:
-    return f"not played in the {extent} form" if _data_of(item, found) else "its data are not there"
-
-
-def _opening(played: Sequence[PlayedData], results: Sequence[tuple[MembershipItem, ItemResult]]) -> str:
+def _opening(played: Sequence[PlayedData], results: Sequence[tuple[Item, ItemResult]]) -> str:
     """Return what agrees, what does not, and what could not be held against the paper; empty where counts say all."""
     by_key = {item.key: result for item, result in results}
     if not played and "table3" not in by_key:
         return ""
-    local = ""
+    said = []
     if "table2" in by_key:
-        count, alike = by_key["table2"].computed
-        local = f"{alike} of {count} printed epsilons of local DP follow from theory in all printed digits. "
-    return f"{local}{_of_central_and_claims(played)}"
-
-
-def _of_central_and_claims(played: Sequence[PlayedData]) -> str:
+        count, differing = by_key["table2"].computed
+        alike = f"{count - len(differing)} of {count} printed epsilons of local DP"
+        said.append(f"{alike} follow from theory in all printed digits.")
     printed = list(promises())
     of = {verdict: sum(one.verdict is verdict for one in printed) for verdict in EpsilonVerdict}
-    epsilons = (
+    said.append(
         f"What agrees with the paper: of {len(printed)} printed epsilons of central DP the authors' accountant gives "
         f"{of[EpsilonVerdict.AS_PRINTED]} to the printed digit, nearly all on LFW, and {of[EpsilonVerdict.SMALLER]} "
         "more are smaller in print than all stated epochs would make them, as training that ends early would; "
         f"{of[EpsilonVerdict.LARGER]} are larger, those of COLLAB by far."
     )
-    if not played:
-        return epsilons
-    return " ".join(
-        [
-            epsilons,
-            verdicts_said(claims_of(played)),
-            "Its test accuracies, AUCs and phi are printed as pictures only, so that no number of ours stands beside "
-            "them.",
-            *_missing([one.data for one in played]),
-        ]
-    )
+    if played:
+        pictures = (
+            "Its test accuracies, AUCs and phi are printed as pictures only, so that no number of ours stands beside"
+        )
+        said += [verdicts_said(claims_of(played)), f"{pictures} them.", *_missing([one.data for one in played])]
+    return " ".join(said)
 
 
 def _missing(data: Sequence[MembershipData]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The tables and figures of Bernau et al. 2021, made from runs that they share."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 
 from experiments.reproductions.bernau2021.audits import audit_of_epsilon
@@ -17,8 +17,6 @@ from experiments.reproductions.bernau2021.settings import (
     LEARNING_RATE,
     OPTIMIZER,
     ROUNDS,
-    InsiderData,
-    InsiderSetting,
     InsiderStudy,
     all_settings,
     all_values,
@@ -37,67 +35,47 @@ NO_DATA = "none of its data sets is there"
 QUICK_WARNING = "Quick form: few worlds, wide intervals. It shows that everything works, and proves little."
 
 
-@dataclass(frozen=True)
-class InsiderItem(Item):
-    """A table or figure whose runs are also used by others."""
-
-    # Makes the item from its available data sets and all runs. It is called only if a data set is available or none is
-    # needed.
-    build: Callable[[Played], ItemResult]
-    # Returns the settings that it needs to be run on given data sets.
-    settings: Callable[[Iterable[InsiderData]], tuple[InsiderSetting, ...]] = lambda data: ()
-    studies: tuple[InsiderStudy, ...] = ()  # the data sets of the paper that it shows; empty if it needs no data
-
-    def data_of(self, found: Iterable[InsiderData]) -> tuple[InsiderData, ...]:
-        """Return those of the available data sets that the item shows."""
-        return tuple(one for one in found if one.study in self.studies)
-
-
-def _without_runs(build: Callable[[], ItemResult]) -> Callable[[Played], ItemResult]:
-    return lambda played: build()
-
-
 _EVERY_STUDY = tuple(InsiderStudy)
-
-ITEMS = (
-    InsiderItem("table2", "Table 2. Advantage and delta' at rho_beta = 0.9", table_2, main_settings, _EVERY_STUDY),
-    InsiderItem("table3", "Table 3. epsilon and rho_alpha for rho_beta and delta", _without_runs(table_3)),
-    InsiderItem("fig1", "Figure 1. The decision boundary of the adversary", _without_runs(figure_1)),
-    InsiderItem("fig2", "Figure 2. Regions of error by epsilon", _without_runs(figure_2)),
-    InsiderItem("fig3", "Figure 3. rho_beta and rho_alpha by epsilon and delta", _without_runs(figure_3)),
-    InsiderItem("fig4", "Figure 4. Local sensitivity by neighbour", figure_4, neighbour_settings, _EVERY_STUDY),
-    InsiderItem("fig5", "Figure 5. Sensitivities over the rounds", figure_5, main_settings, _EVERY_STUDY),
-    InsiderItem("fig6", "Figure 6. Beliefs and test accuracy", figure_6, main_settings, _EVERY_STUDY),
-    InsiderItem("fig7", "Figure 7. Audit of epsilon on MNIST", audit_of_epsilon, audit_settings, (InsiderStudy.MNIST,)),
-    InsiderItem(
-        "fig8", "Figure 8. Audit of epsilon on Purchase-100", audit_of_epsilon, audit_settings, (InsiderStudy.PURCHASE,)
+# Each is built of its data sets and all runs (`Played`), which others use as well.
+_ITEMS = (
+    Item("table2", "Table 2. Advantage and delta' at rho_beta = 0.9", table_2, _EVERY_STUDY, main_settings),
+    Item("table3", "Table 3. epsilon and rho_alpha for rho_beta and delta", lambda played: table_3()),
+    Item("fig1", "Figure 1. The decision boundary of the adversary", lambda played: figure_1()),
+    Item("fig2", "Figure 2. Regions of error by epsilon", lambda played: figure_2()),
+    Item("fig3", "Figure 3. rho_beta and rho_alpha by epsilon and delta", lambda played: figure_3()),
+    Item("fig4", "Figure 4. Local sensitivity by neighbour", figure_4, _EVERY_STUDY, neighbour_settings),
+    Item("fig5", "Figure 5. Sensitivities over the rounds", figure_5, _EVERY_STUDY, main_settings),
+    Item("fig6", "Figure 6. Beliefs and test accuracy", figure_6, _EVERY_STUDY, main_settings),
+    *(
+        Item(
+            f"fig{number}", f"Figure {number}. Audit of epsilon on {study}", audit_of_epsilon, (study,), audit_settings
+        )
+        for number, study in enumerate(InsiderStudy, start=7)
     ),
-    InsiderItem("fig9", "Figure 9. Audit of epsilon on Adult", audit_of_epsilon, audit_settings, (InsiderStudy.ADULT,)),
-    InsiderItem("claims", "Claims of the text", claims_item, all_settings, _EVERY_STUDY),
+    Item("claims", "Claims of the text", claims_item, _EVERY_STUDY, all_settings),
 )
 
 
-def _make(items: Sequence[InsiderItem], context: Context) -> MadeItems:
+def _make(items: Sequence[Item], context: Context) -> MadeItems:
     """Make items from runs that are carried out once for all of them."""
-    found = find_data(CANDIDATES, context.data_dir, dict.fromkeys(study for item in items for study in item.studies))
-    for remark in found.remarks:
+    studies = dict.fromkeys(InsiderStudy(study) for item in items for study in item.studies)
+    found, remarks = find_data(CANDIDATES, context.data_dir, studies)
+    for remark in remarks:
         context.announce(remark)
-    makeable = tuple(item for item in items if not item.studies or item.data_of(found.data))
-    wanted = [setting for item in makeable for setting in item.settings(item.data_of(found.data))]
-    runs = play(wanted, context)
+    makeable = tuple(item for item in items if not item.studies or item.data_of(found))
+    runs = play([setting for item in makeable for setting in item.settings(item.data_of(found))], context)
     played = tuple(runs.values())
-    data = ", ".join(one.title for one in found.data) or "no data needed"
     return MadeItems(
-        tuple((item, _made(item, Played(item.data_of(found.data), runs), context)) for item in makeable),
+        tuple((item, _made(item, Played(item.data_of(found), runs), context)) for item in makeable),
         tuple(f"{item.title}: left out, {NO_DATA}" for item in items if item not in makeable),
-        found.remarks,
-        (data, plural(len(played), "run")),
+        remarks,
+        (", ".join(one.title for one in found) or "no data needed", plural(len(played), "run")),
         tuple(_warnings(played, context.extent)),
         _played(played),
     )
 
 
-def _made(item: InsiderItem, played: Played, context: Context) -> ItemResult:
+def _made(item: Item, played: Played, context: Context) -> ItemResult:
     """Return an item with what the runs behind it took."""
     own = dict.fromkeys(item.settings(played.data))
     spent = spent_on({context.runs / one.name: played.runs[one].repetitions for one in own})
@@ -109,7 +87,7 @@ PAPER = Paper(
     "Bernau et al. 2021",
     "D. Bernau, G. Eibl, P. W. Grassal, H. Keller, F. Kerschbaum (2021). Quantifying identifiability to choose and "
     "audit epsilon in differentially private deep learning. PVLDB 14(13).",
-    ITEMS,
+    _ITEMS,
     _make,
     all_values,
 )
