@@ -7,20 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from experiments.reproductions.bernau2019 import tradeoffs
 from experiments.reproductions.bernau2019.figures import ATTACK_NAMES
 from experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, MembershipStudy
 from experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData
 from experiments.reproductions.bernau2019.second_looks import SECOND_LOOKS
 from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, Method
-from experiments.reproductions.bernau2019.tradeoffs import (
-    area_of,
-    curve,
-    difference_at_like_accuracy,
-    gain,
-    mean_interval,
-    phi,
-    phis,
-)
 from experiments.reproductions.claims import NOTHING, PaperClaim, untested
 from experiments.reproductions.claims_table import claims_table
 from experiments.reproductions.papers import ItemResult
@@ -47,7 +39,8 @@ def _is_attacked(played: PlayedData, attack: str) -> PaperClaim:
     """Return the premise that an attack finds anything in the original model, which no kind of privacy has touched."""
     return _claim(
         played, [played.original], section="3", statement="the attack finds something in the original model",
-        quantity=ATTACK_NAMES[attack], found=area_of(played.original, attack, CONFIDENCE), lowest=0.5 + MARGIN,
+        quantity=ATTACK_NAMES[attack], found=tradeoffs.area_of(played.original, attack, CONFIDENCE),
+        lowest=0.5 + MARGIN,
     )  # fmt: skip
 
 
@@ -55,7 +48,7 @@ def _is_learned(played: PlayedData) -> PaperClaim:
     """Return the premise that the original model does better than guessing, so that there is accuracy to lose."""
     return _claim(
         played, [played.original], section="3", statement="the original model does better than guessing",
-        quantity="test accuracy", found=mean_interval(played.original.test_accuracy, CONFIDENCE),
+        quantity="test accuracy", found=tradeoffs.mean_interval(played.original.test_accuracy, CONFIDENCE),
         lowest=1 / played.data.classes + MARGIN,
     )  # fmt: skip
 
@@ -67,7 +60,8 @@ def at_chance(played: PlayedData) -> Iterator[PaperClaim]:
             for attack in played.attacks:
                 yield _claim(
                     played, [run], statement="attacks do no better than guessing at this noise",
-                    where=run.setting.label, quantity=ATTACK_NAMES[attack], found=area_of(run, attack, CONFIDENCE),
+                    where=run.setting.label, quantity=ATTACK_NAMES[attack],
+                    found=tradeoffs.area_of(run, attack, CONFIDENCE),
                     lowest=0.5 - MARGIN, highest=0.5 + MARGIN, premises=(_is_attacked(played, attack),),
                 )  # fmt: skip
 
@@ -77,7 +71,7 @@ def white_over_black(played: PlayedData) -> Iterator[PaperClaim]:
     if WHITE_BOX not in played.attacks:
         return
     runs = played.runs
-    found, shares = gain(runs, WHITE_BOX, BLACK_BOX, CONFIDENCE)
+    found, shares = tradeoffs.gain(runs, WHITE_BOX, BLACK_BOX, CONFIDENCE)
     said = "white-box AUC less black-box AUC, mean over settings"
     claim = partial(_claim, played, runs, quantity=said, found=found, shares=shares)
     if played.data.study is MembershipStudy.COLLAB:
@@ -92,9 +86,9 @@ def alike(played: PlayedData) -> Iterator[PaperClaim]:
     if not played.local or not played.central:
         return
     runs = (played.original, *played.central, *played.local)
-    statistic = partial(difference_at_like_accuracy, split=1 + len(played.central), near=MARGIN)
+    statistic = partial(tradeoffs.difference_at_like_accuracy, split=1 + len(played.central), near=MARGIN)
     for attack in played.attacks:
-        drawn = curve(runs, attack, _random("alike", played, attack))
+        drawn = tradeoffs.curve(runs, attack, _random("alike", played, attack))
         yield _claim(
             played, runs,
             statement="local and central DP trade privacy for accuracy alike",
@@ -106,12 +100,12 @@ def alike(played: PlayedData) -> Iterator[PaperClaim]:
 
 def _is_guessing(played: PlayedData, run: MembershipFindings) -> bool:
     """Whether a model has no more accuracy left than what counts as none."""
-    return mean_interval(run.test_accuracy, CONFIDENCE).high <= 1 / played.data.classes + MARGIN
+    return tradeoffs.mean_interval(run.test_accuracy, CONFIDENCE).high <= 1 / played.data.classes + MARGIN
 
 
 def _is_spent(played: PlayedData, run: MembershipFindings) -> bool:
     """Whether neither attack nor model is better than guessing: there phi is 1, whoever added noise."""
-    area = area_of(run, played.of_phi, CONFIDENCE)
+    area = tradeoffs.area_of(run, played.of_phi, CONFIDENCE)
     return _is_guessing(played, run) and max(area.high - 0.5, 0.5 - area.low) <= MARGIN
 
 
@@ -126,7 +120,7 @@ def phi_above_one(played: PlayedData) -> Iterator[PaperClaim]:
             continue
         confidence = 1 - (1 - CONFIDENCE) / len(runs)
         left = [run for run in runs if not _is_spent(played, run)]
-        found = {run: phi(played.original, run, played.of_phi, confidence) for run in left}
+        found = {run: tradeoffs.phi(played.original, run, played.of_phi, confidence) for run in left}
         known = {run: one for run, one in found.items() if isfinite(one.low)}
         # That some phi is above 1 is shown by one lower end; that none is, by all upper ends.
         largest = end_by_end(max, known.values()) if known else NOTHING
@@ -138,7 +132,7 @@ def phi_above_one(played: PlayedData) -> Iterator[PaperClaim]:
         )  # fmt: skip
         below = played.data.study is MembershipStudy.COLLAB
         said = "phi is above 1 for no epsilon on COLLAB" if below else "phi is above 1 for some epsilon"
-        drawn = curve((played.original, nearest), played.of_phi, _random("phi", played, played.of_phi))
+        drawn = tradeoffs.curve((played.original, nearest), played.of_phi, _random("phi", played, played.of_phi))
         yield _claim(
             played, (played.original, nearest), statement=said, where=f"{played.data.title}, {method}",
             quantity=f"largest phi ({ATTACK_NAMES[played.of_phi]})", found=largest,
@@ -151,7 +145,7 @@ def phi_above_one(played: PlayedData) -> Iterator[PaperClaim]:
 
 def _mean_phi(played: PlayedData, ahead: int, auc: Floats, accuracy: Floats) -> float:
     """Return the mean phi of the first runs after the original, less that of the others if there are any."""
-    found = phis(auc, accuracy, played.data.classes)
+    found = tradeoffs.phis(auc, accuracy, played.data.classes)
     return float(np.mean(found[:ahead]) - (np.mean(found[ahead:]) if found[ahead:] else 0.0))
 
 
@@ -172,7 +166,7 @@ def order_of_phi(played: PlayedData) -> Iterator[PaperClaim]:
     worse = Method.LOCAL if better is Method.CENTRAL else Method.CENTRAL
     runs = (played.original, *played.of(better), *played.of(worse))
     attack, statistic = played.of_phi, partial(_mean_phi, played, len(played.of(better)))
-    drawn = curve(runs, attack, _random("order", played, attack))
+    drawn = tradeoffs.curve(runs, attack, _random("order", played, attack))
     yield _claim(
         played, runs, statement=f"phi is higher under {better}",
         quantity=f"mean phi ({ATTACK_NAMES[attack]}) under {better} less under {worse}",
@@ -233,7 +227,7 @@ def majority_on_collab(played: PlayedData) -> Iterator[PaperClaim]:
         yield _claim(
             played, [run], section="5.3", where=run.setting.label, quantity="test accuracy",
             statement="under strong noise test accuracy is the share of the largest class",
-            found=mean_interval(run.test_accuracy, CONFIDENCE),
+            found=tradeoffs.mean_interval(run.test_accuracy, CONFIDENCE),
             lowest=MAJORITY_OF_COLLAB - MARGIN, highest=MAJORITY_OF_COLLAB + MARGIN,
         )  # fmt: skip
 
@@ -247,7 +241,7 @@ def adversaries(played: PlayedData) -> Iterator[PaperClaim]:
                     played, [run], section="Bernau et al. 2021, 1",
                     statement="the insider learns more than membership adversaries", where=run.setting.label,
                     quantity=f"AUC of the insider less {ATTACK_NAMES[other]}",
-                    found=gain([run], INSIDER, other, CONFIDENCE)[0], lowest=0.0,
+                    found=tradeoffs.gain([run], INSIDER, other, CONFIDENCE)[0], lowest=0.0,
                 )  # fmt: skip
 
 

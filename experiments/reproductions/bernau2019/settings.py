@@ -5,16 +5,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, assert_never
 
+from experiments.reproductions.bernau2019 import published
 from experiments.reproductions.bernau2019.models import SMALL_FACES
-from experiments.reproductions.bernau2019.published import (
-    AT_CHANCE,
-    NOISE_MULTIPLIERS,
-    RECIPES,
-    TABLE_2,
-    MembershipStudy,
-    Recipe,
-    record_epsilons,
-)
+from experiments.reproductions.bernau2019.published import NOISE_MULTIPLIERS, RECIPES, TABLE_2, MembershipStudy
 from experiments.reproductions.papers import Extent
 
 BLACK_BOX, WHITE_BOX, STRONGEST, INSIDER = "shadow", "white-box", "lira", "insider"
@@ -75,7 +68,7 @@ class MembershipData:
     rates: tuple[float, float] | None = None  # learning rates without and with central DP, None for those of Table 3
 
     @property
-    def recipe(self) -> Recipe:
+    def recipe(self) -> published.Recipe:
         """The hyper-parameters of Table 3, with learning rates of our own where the model is another."""
         recipe = RECIPES[self.study, self.column]
         return recipe if self.rates is None else recipe._replace(rate=self.rates[0], central_rate=self.rates[1])
@@ -219,7 +212,7 @@ class MembershipSetting:
             case Method.ORIGINAL:
                 return 0
             case Method.LOCAL:
-                return 1 + record_epsilons(self.data.study).index(self.level)
+                return 1 + published.record_epsilons(self.data.study).index(self.level)
             case Method.CENTRAL:
                 return 1 + NOISE_MULTIPLIERS.index(self.level)
             case _:
@@ -228,7 +221,7 @@ class MembershipSetting:
     @property
     def is_at_chance(self) -> bool:
         """Whether section 6 says of it that attacks do no better than guessing."""
-        local, central = AT_CHANCE.get(self.data.study, (None, ()))
+        local, central = published.AT_CHANCE.get(self.data.study, (None, ()))
         return self.level in {Method.LOCAL: (local,), Method.CENTRAL: central}.get(self.method, ())
 
 
@@ -265,6 +258,8 @@ def settings_of(data: MembershipData, extent: Extent) -> tuple[MembershipSetting
     size = data.size(extent)
     if size is None:
         return ()
-    local = (MembershipSetting(data, Method.LOCAL, record_epsilons(data.study)[level]) for level in size.levels)
+    local = (
+        MembershipSetting(data, Method.LOCAL, published.record_epsilons(data.study)[level]) for level in size.levels
+    )
     central = (MembershipSetting(data, Method.CENTRAL, NOISE_MULTIPLIERS[level]) for level in size.levels)
     return (MembershipSetting(data), *local, *central)

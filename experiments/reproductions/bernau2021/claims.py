@@ -7,6 +7,7 @@ from math import inf, log, sqrt
 
 import numpy as np
 
+from experiments.reproductions import statistics
 from experiments.reproductions.bernau2021.audits import ADVANTAGE, BELIEF, SENSITIVITIES, audit_rows
 from experiments.reproductions.bernau2021.closed_forms import DELTAS, EPSILONS, NoisyQuery, calibrated, table_3
 from experiments.reproductions.bernau2021.identification import identified
@@ -26,14 +27,6 @@ from experiments.reproductions.bernau2021.slips import SECOND_LOOKS
 from experiments.reproductions.claims import PaperClaim, difference, exact, untested
 from experiments.reproductions.claims_table import claims_table
 from experiments.reproductions.papers import ItemResult
-from experiments.reproductions.statistics import (
-    bootstrap,
-    end_by_end,
-    largest_exceedance,
-    predicted_advantage,
-    resampling,
-    t_interval,
-)
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
 from fl_audit.evidence.membership.rates import Interval
@@ -99,7 +92,7 @@ def _ratio(interval: Interval, by: float) -> Interval:
 
 
 def _resampled(found: InsiderFindings, values: Floats, statistic: Callable[[Floats], float]) -> Interval:
-    return bootstrap(values, statistic, resampling(f"claim {found.setting.name}"))
+    return statistics.bootstrap(values, statistic, statistics.resampling(f"claim {found.setting.name}"))
 
 
 def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
@@ -141,7 +134,7 @@ def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
         yield claim("the mean belief is only slightly above 0.5", quantity="mean belief in the truth", found=mean,
                     lowest=0.5, highest=SLIGHTLY)  # fmt: skip
         counted = identified(found)[1].found
-        bound = largest_exceedance(found.promised_mu, setting.belief)
+        bound = statistics.largest_exceedance(found.promised_mu, setting.belief)
         exceeded = replace(counted, high=min(counted.high, bound)) if counted.low <= bound else counted
         yield claim("a belief exceeds rho_beta no more often than delta", quantity="share of beliefs above rho_beta",
                     found=exceeded, highest=data.delta, narrows=0.5 if counted.value else 1.0)  # fmt: skip
@@ -154,9 +147,9 @@ def _insider_advantage(found: InsiderFindings) -> Interval:
     same mean as that of wins less losses, without the chance of their coins. Where noise follows the local sensitivity
     and every round differs, the law of the log-odds is the same in every world, and the advantage known.
     """
-    if found.setting.scaling is LS and found.floored_share == 0:
-        return exact(predicted_advantage(found.mu_of_worlds))
-    return t_interval(np.abs(2 * found.worlds["belief"].to_numpy(dtype=np.float64) - 1))
+    if found.setting.is_local and found.floored_share == 0:
+        return exact(statistics.predicted_advantage(found.mu_of_worlds))
+    return statistics.t_interval(np.abs(2 * found.worlds["belief"].to_numpy(dtype=np.float64) - 1))
 
 
 def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
@@ -196,7 +189,9 @@ def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     local, whole = ([one for one in settings if one.scaling is scaling] for scaling in (LS, GS))
     claim = partial(PaperClaim, "6.3", worlds=min(runs[one].repetitions for one in settings))
     apart = {
-        name: end_by_end(np.mean, [_distance(rows[one][name].found, epsilon_from_belief(one.belief)) for one in local])
+        name: statistics.end_by_end(
+            np.mean, [_distance(rows[one][name].found, epsilon_from_belief(one.belief)) for one in local]
+        )
         for name in (SENSITIVITIES, BELIEF, ADVANTAGE)
     }
     exceeded = max(abs(rows[one][SENSITIVITIES].measured / rows[one][SENSITIVITIES].theory - 1) for one in local)
@@ -225,7 +220,7 @@ def _adversaries(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     for setting in audit_settings([data]):
         found, worlds = runs[setting], runs[setting].repetitions
         each = found.worlds["membership_advantage"].to_numpy(dtype=np.float64)
-        insider, member = _insider_advantage(found), t_interval(each)
+        insider, member = _insider_advantage(found), statistics.t_interval(each)
         yield PaperClaim("6.3", "the insider has a larger advantage than the membership adversary", setting.label,
                          "advantage of the insider less that of Yeom's adversary", difference(insider, member), 0.0,
                          worlds=worlds)  # fmt: skip

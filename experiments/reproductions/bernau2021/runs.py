@@ -12,6 +12,7 @@ import pandas as pd
 from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, InsiderData, InsiderSetting, configuration
 from experiments.reproductions.papers import Context
 from experiments.reproductions.playing import carry_out_all, planned_runs
+from experiments.reproductions.statistics import predicted_advantage
 from experiments.runs.config import RunConfig
 from experiments.runs.plan import data_spec
 from experiments.runs.run_directory import RunDirectory, read_public
@@ -24,6 +25,7 @@ from fl_audit.data.neighbours import NeighbourChoice, ranked_neighbours
 from fl_audit.data.partition import select_records
 from fl_audit.errors import InputError
 from fl_audit.mechanisms.noise import SENSITIVITY_FLOOR
+from fl_audit.privacy.scores import gaussian_advantage
 from fl_audit.whole_files import read_json
 
 
@@ -60,6 +62,12 @@ class InsiderFindings:
         """Square root of the sum of (Delta_i / sigma_i)^2 over the rounds, shape (worlds,)."""
         signal = self.sensitivities / self._by_world("sigma")
         return np.asarray(np.sqrt(np.sum(signal**2, axis=1)), dtype=np.float64)
+
+    @property
+    def expected_advantage(self) -> float:
+        """The insider's advantage by the law of the log-odds: exact under local noise, else an approximation."""
+        local = self.setting.is_local
+        return gaussian_advantage(self.promised_mu) if local else predicted_advantage(self.mu_of_worlds)
 
     @property
     def floored_share(self) -> float:

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 from matplotlib.axes import Axes
 
+from experiments.reproductions import looks
 from experiments.reproductions.bernau2021.published import FIGURE_4_MEDIANS, FIGURE_4_OUTLIERS
 from experiments.reproductions.bernau2021.runs import InsiderFindings, Played, labels_of
 from experiments.reproductions.bernau2021.settings import (
@@ -17,14 +18,6 @@ from experiments.reproductions.bernau2021.settings import (
     neighbours_shown,
 )
 from experiments.reproductions.bernau2021.slips import explained
-from experiments.reproductions.looks import (
-    RELATION_LOOKS,
-    box_key,
-    draw_boxes,
-    draw_published,
-    legend_below,
-    published_key,
-)
 from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from experiments.reproductions.statistics import bootstrap, resampling
 from fl_audit.adjacency import Adjacency
@@ -60,7 +53,7 @@ def figure_4(played: Played) -> ItemResult:
             shift = -0.2 if relation is _REPLACE else 0.2
             places = np.array([neighbours_shown(one, _REPLACE).index(which) for which in shown]) + shift
             boxes = [one_found.sensitivities.ravel() for one_found in found]
-            draw_boxes(axes, boxes, list(places), RELATION_LOOKS[relation], 0.36)
+            looks.draw_boxes(axes, boxes, list(places), looks.RELATION_LOOKS[relation], 0.36)
             rows += [row for one_found in found for row in _neighbour_rows(one_found)]
         _finish_neighbours(axes, one)
         finish_axes(
@@ -69,8 +62,8 @@ def figure_4(played: Played) -> ItemResult:
     for axes in panels:
         axes.axhline(CLIPPING_NORM, color=INK, linestyle=":", linewidth=1.4, label="limit C, record removed")
         axes.axhline(2 * CLIPPING_NORM, color=INK, linestyle="-.", linewidth=1.4, label="limit 2C, record replaced")
-    keys = [box_key(RELATION_LOOKS[relation]) for relation in RELATIONS]
-    legend_below(figure, list(panels), [*keys, published_key()])
+    keys = [looks.box_key(looks.RELATION_LOOKS[relation]) for relation in RELATIONS]
+    looks.legend_below(figure, list(panels), [*keys, looks.published_key()])
     return ItemResult(
         table(rows),
         figure,
@@ -87,7 +80,7 @@ def _finish_neighbours(axes: Axes, data: InsiderData) -> None:
     axes.set_xticks(range(len(shown)), names if len(shown) > 2 else ["most", "least"], rotation=45, ha="right")
     axes.set_xlim(-0.6, len(shown) - 0.4)
     medians = FIGURE_4_MEDIANS[data.study]
-    draw_published(axes, [-0.2, len(shown) - 1.2], medians)
+    looks.draw_published(axes, [-0.2, len(shown) - 1.2], medians)
 
 
 def _neighbour_rows(found: InsiderFindings) -> list[ItemRow]:
@@ -134,7 +127,7 @@ def figure_5(played: Played) -> ItemResult:
             axes, f"({letter}) {one.short_title}", "Round", "Sensitivity (gradient units)" if letter == "a" else ""
         )
         axes.set_ylim(0, 2.1 * CLIPPING_NORM)
-    legend_below(figure, list(panels))
+    looks.legend_below(figure, list(panels))
     return ItemResult(
         table(rows),
         figure,
@@ -164,7 +157,7 @@ def _round_rows(found: InsiderFindings) -> list[ItemRow]:
 
 def _draw_rounds(axes: Axes, found: InsiderFindings) -> None:
     relation, values = found.setting.relation, found.sensitivities
-    look, rounds = RELATION_LOOKS[relation], np.arange(1, values.shape[1] + 1)
+    look, rounds = looks.RELATION_LOOKS[relation], np.arange(1, values.shape[1] + 1)
     low, middle, high = np.percentile(values, [25, 50, 75], axis=0)
     draw_band(
         axes, rounds, low, high, facecolor=look.fill, edgecolor=look.colour, hatch=look.hatch, linewidth=0.5, alpha=0.7

@@ -135,6 +135,11 @@ class InsiderSetting:
         return f"{self.data.title}, {self.letters}, rho_beta {self.belief:g}{which}"
 
     @property
+    def is_local(self) -> bool:
+        """Whether noise follows the local sensitivity, so that the law of the log-odds is the same in every world."""
+        return self.scaling is NoiseScaling.LOCAL
+
+    @property
     def is_standard_neighbour(self) -> bool:
         """Whether D' is the most dissimilar neighbour, as it is everywhere except in Figure 4."""
         return self.neighbour == "most-dissimilar" and self.rank == 1
