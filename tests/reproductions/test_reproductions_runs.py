@@ -14,7 +14,7 @@ from experiments.reproductions import playing, reproduce
 from experiments.reproductions.bernau2021 import paper, settings
 from experiments.reproductions.bernau2021.identification import ADVANTAGE
 from experiments.reproductions.bernau2021.runs import _neighbour_of, labels_of, play
-from experiments.reproductions.bernau2021.settings import ADULT, InsiderSetting, QuickWorlds, configuration
+from experiments.reproductions.bernau2021.settings import ADULT, InsiderSetting, configuration
 from experiments.reproductions.names import ITEMS, item_names
 from experiments.reproductions.papers import COLUMNS, Context, Extent
 from experiments.reproductions.reproduce import PAPERS, chosen_items
@@ -30,7 +30,7 @@ from fl_audit.privacy.scores import gaussian_advantage
 
 SMALL = replace(
     ADULT, name="breast-cancer", title="Small for Adult", records=40, model="logistic", test_records=20,
-    quick=QuickWorlds(6, 4, 3), quick_dissimilarity="euclidean", worlds_per_batch=3,
+    quick=(6, 4, 3), quick_dissimilarity="euclidean", worlds_per_batch=3,
 )  # fmt: skip
 LS_B = InsiderSetting(SMALL, NoiseScaling.LOCAL, Adjacency.REPLACE_RECORD)
 

@@ -122,7 +122,7 @@ def _played(runs: Sequence[InsiderFindings]) -> str:
     rows = [
         (found.setting.label, f"{found.setting.data.model}, n = {found.setting.data.records:,}",
          str(found.config.audit.dissimilarity), number_text(found.summary["guarantee"]["noise_multiplier"]),
-         f"{found.repetitions:,}", found.engine)
+         f"{found.repetitions:,}", str(found.summary["timing"]["engine"] or "not noted"))
         for found in runs
     ]  # fmt: skip
     columns = ("Setting", "Model and records", "Dissimilarity", "Noise multiplier", "Worlds", "Engine")

@@ -74,11 +74,6 @@ class InsiderFindings:
         """Share of rounds in which the differing record changed so little that the noise was kept at its floor."""
         return float(np.mean(self.sensitivities < SENSITIVITY_FLOOR * CLIPPING_NORM))
 
-    @property
-    def engine(self) -> str:
-        """Where the clients ran."""
-        return str(self.summary["timing"]["engine"] or "not noted")
-
     def _by_world(self, column: str) -> Floats:
         values: Floats = self.rounds[column].to_numpy(dtype=np.float64).reshape(self.repetitions, -1)
         return values
@@ -138,12 +133,11 @@ def _neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirecto
     Each is searched for only once: a search over all pairs of images takes minutes. Of other configurations with their
     run directories, `begun`, those that were not begun are ignored.
     """
-    asked = _question(config)
+    *search, rank = asked = _question(config)
     for other, run in begun:
         if _question(other) == asked and run.configuration.exists():
             with suppress(InputError):  # it is just being written, by another process
                 return read_public(run.path)[0].pair
-    *search, rank = asked
     return _ranked(*search)[rank - 1]
 
 

@@ -11,6 +11,7 @@ from experiments.reproductions.bernau2021.runs import InsiderFindings, Played, l
 from experiments.reproductions.bernau2021.settings import (
     CLIPPING_NORM,
     MAIN_BELIEF,
+    RELATION_LETTERS,
     RELATIONS,
     InsiderData,
     InsiderSetting,
@@ -87,30 +88,21 @@ def _neighbour_rows(found: InsiderFindings) -> list[ItemRow]:
     setting, values = found.setting, found.sensitivities
     random = resampling(setting.name)
     found_median, share = (bootstrap(values, of, random) for of in (np.median, outlier_share))
-    extreme = {"most-dissimilar": 0, "least-dissimilar": 1}
-    replaced = setting.relation is _REPLACE
-    median = (
-        FIGURE_4_MEDIANS[setting.data.study][extreme[setting.neighbour]] if replaced and setting.rank == 1 else np.nan
-    )
-    outliers = (
-        FIGURE_4_OUTLIERS.get((setting.neighbour, setting.rank), np.nan)
-        if replaced and setting.data.study is InsiderStudy.MNIST
-        else np.nan
-    )
+    median = outliers = np.nan
+    if setting.relation is _REPLACE and setting.rank == 1:
+        median = FIGURE_4_MEDIANS[setting.data.study][setting.neighbour == "least-dissimilar"]
+    if setting.relation is _REPLACE and setting.data.study is InsiderStudy.MNIST:
+        outliers = FIGURE_4_OUTLIERS.get((setting.neighbour, setting.rank), np.nan)
     label = f"{setting.label}{', most-dissimilar 1' if setting.is_standard_neighbour else ''}"
-    quartiles = np.percentile(values, [25, 75])
+    quartiles, labels = np.percentile(values, [25, 75]), labels_of(found)
+    said = f"label{'s' if len(labels) == 2 else ''} {' and '.join(map(str, labels))}"
     return [
         measured_row(label, "median local sensitivity", found_median, found.repetitions,
-            f"{_labels(found)}quartiles {quartiles[0]:.3g} and {quartiles[1]:.3g}; limit "
+            f"{said}; quartiles {quartiles[0]:.3g} and {quartiles[1]:.3g}; limit "
             f"{_limit(setting.relation):g}; interval: bootstrap over worlds", published=median),
         measured_row(label, "share of outliers", share, found.repetitions, "beyond 1.5 interquartile ranges",
             published=outliers),
     ]  # fmt: skip
-
-
-def _labels(found: InsiderFindings) -> str:
-    labels = labels_of(found)
-    return f"labels {labels[0]} and {labels[1]}; " if len(labels) == 2 else f"label {labels[0]}; "
 
 
 def figure_5(played: Played) -> ItemResult:
@@ -162,7 +154,7 @@ def _draw_rounds(axes: Axes, found: InsiderFindings) -> None:
     draw_band(
         axes, rounds, low, high, facecolor=look.fill, edgecolor=look.colour, hatch=look.hatch, linewidth=0.5, alpha=0.7
     )
-    letters = "B" if relation is _REPLACE else "U"
+    letters = RELATION_LETTERS[relation]
     axes.plot(
         rounds, middle, look.line, color=look.colour, linewidth=2, marker=look.marker, markersize=4, markevery=5,
         label=f"LS {letters}, {look.name}",
