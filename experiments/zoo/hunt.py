@@ -190,7 +190,8 @@ def _table(caught: Mapping[Animal, TrialRow], honest: Mapping[str, TrialRow]) ->
         "| --- | --- | --- | --- | --- | --- |",
         *(
             f"| [{animal.name}](#{animal.name}) | {row.claim} | {row.right:.1%} of {row.allowed_right:.1%} "
-            f"| {told(row)} | {row.game}: {row.group} | {animal.twin.name}: {verdicts.get(animal.twin.name, 'not played')} |"
+            f"| {told(row)} | {row.game}: {row.group} "
+            f"| {animal.twin.name}: {verdicts.get(animal.twin.name, 'not played')} |"
             for animal, row in caught.items()
         ),
     ]

@@ -62,14 +62,6 @@ class Promise(NamedTuple):
         return EpsilonVerdict.SMALLER if self.printed < self.ours else EpsilonVerdict.LARGER
 
 
-def _members_of(study: MembershipStudy, recipe: published.Recipe) -> int:
-    """Return n, as stated or, of Skewed Purchases alone, supposed."""
-    if recipe.members is None:
-        assert study is MembershipStudy.SKEWED, study
-        return SUPPOSED_MEMBERS
-    return recipe.members
-
-
 def _central_epsilon(members: int, batch: int, steps: float, noise_multiplier: float) -> float:
     """Return epsilon at delta = 1/n of DP-SGD by the authors' accountant, classic Rényi DP with Poisson sampling."""
     return rdp_epsilon(Accountant.RDP_CLASSIC, steps * _of_one_step(members, batch, noise_multiplier), 1 / members)
@@ -94,7 +86,7 @@ def promises() -> Iterator[Promise]:
     """Yield every printed epsilon of central DP with ours beside it: epochs * n // batch steps, delta = 1/n."""
     for (study, classes), column in published.TABLE_3.items():
         recipe = published.RECIPES[study, classes]
-        members, batch, epochs = _members_of(study, recipe), recipe.central_batch, recipe.central_epochs
+        members, batch, epochs = recipe.members or SUPPOSED_MEMBERS, recipe.central_batch, recipe.central_epochs
         for z, printed in zip(NOISE_MULTIPLIERS, column.epsilon, strict=True):
             ours = _central_epsilon(members, batch, epochs * members // batch, z)
             fewest, most = (
@@ -108,8 +100,7 @@ def table_3() -> ItemResult:
     found = list(promises())
     figure = new_figure(5.4)
     left, right = figure.subplots(1, 2)
-    _draw_ratios(left, found)
-    _draw_epochs(right, found)
+    _draw(left, right, found)
     legend_below(figure, (left, right), columns=3)
     return ItemResult(
         table(map(_row, found)),
@@ -166,41 +157,24 @@ _SAID = {
 }
 
 
-def _draw_ratios(axes: Axes, found: list[Promise]) -> None:
-    axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
-    for place, one in _places(found):
-        look = _STUDY_LOOKS[one.study]
-        axes.plot(
-            place, one.printed / one.ours, marker=look.marker, color=look.colour, linestyle="none", markersize=4.5,
-            label=str(one.study),
-        )  # fmt: skip
-    _name_multipliers(axes)
-    finish_axes(axes, "(a) Printed over ours", "Noise multiplier z", "Ratio of epsilon")
-
-
-def _draw_epochs(axes: Axes, found: list[Promise]) -> None:
-    axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
-    for place, one in _places(found):
-        look = _STUDY_LOOKS[one.study]
-        ends = max(one.fewest / one.epochs, 0.02), one.most / one.epochs
-        axes.plot([place, place], ends, color=look.colour, linewidth=1.2)
-        axes.plot(place, math.sqrt(ends[0] * ends[1]), marker=look.marker, color=look.colour, markersize=4.5)
-    axes.set_yscale("log")
-    _name_multipliers(axes)
-    finish_axes(axes, "(b) Epochs that fit", "Noise multiplier z", "Share of the stated epochs")
-
-
-def _places(found: list[Promise]) -> Iterator[tuple[float, Promise]]:
-    """Yield a horizontal place for every number: columns of the table stand side by side at each z."""
+def _draw(left: Axes, right: Axes, found: list[Promise]) -> None:
+    """Draw ratios and epochs; columns of the table stand side by side at each z."""
     columns = list(published.TABLE_3)
+    for axes in (left, right):
+        axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
     for one in found:
-        column = columns.index((one.study, one.classes))
-        number = NOISE_MULTIPLIERS.index(one.noise_multiplier)
-        yield number + 0.8 * ((column + 0.5) / len(columns) - 0.5), one
-
-
-def _name_multipliers(axes: Axes) -> None:
-    axes.set_xticks(range(len(NOISE_MULTIPLIERS)), [f"{z:g}" for z in NOISE_MULTIPLIERS])
+        look, column = _STUDY_LOOKS[one.study], columns.index((one.study, one.classes))
+        place = NOISE_MULTIPLIERS.index(one.noise_multiplier) + 0.8 * ((column + 0.5) / len(columns) - 0.5)
+        left.plot(place, one.printed / one.ours, marker=look.marker, color=look.colour, linestyle="none",
+                  markersize=4.5, label=str(one.study))  # fmt: skip
+        ends = max(one.fewest / one.epochs, 0.02), one.most / one.epochs
+        right.plot([place, place], ends, color=look.colour, linewidth=1.2)
+        right.plot(place, math.sqrt(ends[0] * ends[1]), marker=look.marker, color=look.colour, markersize=4.5)
+    right.set_yscale("log")
+    for axes in (left, right):
+        axes.set_xticks(range(len(NOISE_MULTIPLIERS)), [f"{z:g}" for z in NOISE_MULTIPLIERS])
+    finish_axes(left, "(a) Printed over ours", "Noise multiplier z", "Ratio of epsilon")
+    finish_axes(right, "(b) Epochs that fit", "Noise multiplier z", "Share of the stated epochs")
 
 
 def table_2() -> ItemResult:
@@ -217,13 +191,8 @@ def table_2() -> ItemResult:
     finish_axes(left, "(a) Epsilon of a record", "epsilon of a value (nats)", "epsilon of a record (nats)")
     grid = np.linspace(0.0, 3.2, 100)
     right.plot(grid, [truth_probability(float(value)) for value in grid], color=INK, label="kept bits")
-    right.plot(
-        published.RECORD_EPSILONS,
-        [truth_probability(value) for value in published.RECORD_EPSILONS],
-        "o",
-        color=INK,
-        markersize=5,
-    )
+    values = published.RECORD_EPSILONS
+    right.plot(values, [truth_probability(value) for value in values], "o", color=INK, markersize=5)
     finish_axes(right, "(b) Randomised response", "epsilon of a bit (nats)", "Share of bits that stay as they are")
     legend_below(figure, (left, right), columns=3)
     return ItemResult(

@@ -55,14 +55,9 @@ _METHOD_LOOKS = {
     Method.LOCAL: CurveLook("local DP", "#b35806", "#f8d9b0", "--", "^", "////"),
 }
 _LEVEL_LOOKS = (
-    CurveLook("", "#1a1a1a", "", "-", "", ""),
-    CurveLook("", "#12426e", "", "--", "", ""),
-    CurveLook("", "#b35806", "", "-.", "", ""),
-    CurveLook("", "#1b7837", "", ":", "", ""),
-    CurveLook("", "#762a83", "", "-", "", ""),
-    CurveLook("", "#7f7f7f", "", "--", "", ""),
-)
-"""The original model, then falling epsilon."""
+    ("#1a1a1a", "-"), ("#12426e", "--"), ("#b35806", "-."), ("#1b7837", ":"), ("#762a83", "-"), ("#7f7f7f", "--"),
+)  # fmt: skip
+"""Colours and lines: the original model, then falling epsilon."""
 _CALLED_LOOKS = (("called a member", "#12426e", "-", "////"), ("called none", "#b35806", "--", ""))
 _NO_WHITE_BOX = "these runs were not attacked with a view inside"
 
@@ -105,18 +100,16 @@ def _rows_of(played: PlayedData) -> Iterator[ItemRow]:
     for run in played.runs:
         yield from _accuracy_rows(run)
         for attack in run.areas_of_worlds:
-            yield _row(run, ATTACK_NAMES[attack], area_of(run, attack), note=_five(run, attack))
+            five = run.areas_of_worlds[attack][:REPETITIONS]
+            note = f"five worlds, as the paper repeats: {five.mean():.3f}, {five.min():.3f} to {five.max():.3f}"
+            yield _row(run, ATTACK_NAMES[attack], area_of(run, attack), note)
         if run.areas_against_test is not None:
             yield _row(
                 run, "AUC of the loss, members against test records", mean_interval(run.areas_against_test),
                 note="as the paper asks; test records are of another law, which this AUC tells apart as well",
             )  # fmt: skip
-        if run is not played.original:
-            yield from (
-                _row(run, f"phi, {ATTACK_NAMES[attack].removesuffix(' AUC')}", phi(played.original, run, attack))
-                for attack in (BLACK_BOX, WHITE_BOX)
-                if attack in run.areas_of_worlds
-            )
+        for attack in played.attacks if run is not played.original else ():
+            yield _row(run, f"phi, {ATTACK_NAMES[attack].removesuffix(' AUC')}", phi(played.original, run, attack))
 
 
 def _accuracy_rows(run: MembershipFindings) -> Iterator[ItemRow]:
@@ -132,14 +125,8 @@ def _accuracy_rows(run: MembershipFindings) -> Iterator[ItemRow]:
 
 def _printed_accuracy(setting: MembershipSetting) -> float:
     column = TABLE_3.get((setting.data.study, setting.data.classes))
-    if column is None:
-        return np.nan
-    return (column.local if setting.method is Method.LOCAL else column.central)[setting.position]
-
-
-def _five(run: MembershipFindings, attack: str) -> str:
-    areas = run.areas_of_worlds[attack][:REPETITIONS]
-    return f"five worlds, as the paper repeats: {areas.mean():.3f}, {areas.min():.3f} to {areas.max():.3f}"
+    accuracies = column and (column.local if setting.method is Method.LOCAL else column.central)
+    return accuracies[setting.position] if accuracies else np.nan
 
 
 def _row(run: MembershipFindings, quantity: str, found: Interval, note: str = "") -> ItemRow:
@@ -224,11 +211,9 @@ def _rocs(axes: Axes, runs: Sequence[MembershipFindings], method: Method, attack
         return
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=4, alpha=0.35)
     for run in runs:
-        curve, look = run.rocs[attack], _LEVEL_LOOKS[run.setting.position]
+        curve, (colour, line) = run.rocs[attack], _LEVEL_LOOKS[run.setting.position]
         name = "no DP" if run.setting.method is Method.ORIGINAL else f"epsilon {run.epsilon:,.4g}"
-        axes.plot(
-            curve.fpr, curve.tpr, look.line, color=look.colour, linewidth=1.4, label=name,
-        )  # fmt: skip
+        axes.plot(curve.fpr, curve.tpr, line, color=colour, linewidth=1.4, label=name)
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="lower right", handlelength=3.0)
     kind = ATTACK_NAMES[attack].removesuffix(" AUC")
     finish_axes(axes, f"({letter}) ROC, {kind}, {method}", "False-positive rate", "True-positive rate")
@@ -287,17 +272,14 @@ def _caption(shown: MembershipData) -> str:
     )
 
 
-def _worlds_said(played: PlayedData) -> str:
-    worlds = [run.worlds for run in played.runs]
-    return f"{min(worlds)} worlds" if min(worlds) == max(worlds) else f"{min(worlds)} to {max(worlds)} worlds a setting"
-
-
 def _remarks(study: MembershipStudy, played: Sequence[PlayedData]) -> Iterator[str]:
     for one in played:
-        size = one.original.config
+        size, worlds = one.original.config, [run.worlds for run in one.runs]
+        alike = min(worlds) == max(worlds)
+        played_worlds = f"{min(worlds)} worlds" if alike else f"{min(worlds)} to {max(worlds)} worlds a setting"
         yield (
             f"{one.data.title}: {size.data.records // 2:,} members on average of {size.data.records:,} targets, "
-            f"{_worlds_said(one)}, {most_epochs(size):.0f} epochs at most."
+            f"{played_worlds}, {most_epochs(size):.0f} epochs at most."
         )
     yield from _REMARKS[study]
 
@@ -338,7 +320,6 @@ _REMARKS = {
         "Here members and others have the same law; what the loss alone gets of members against test records stands in "
         "rows of its own.",
         "Panels l and m: with 10 classes, of all targets, how sure the models are, by what the black-box attack calls "
-        "them. The paper "
-        "does not say which records it shows.",
+        "them. The paper does not say which records it shows.",
     ),
 }

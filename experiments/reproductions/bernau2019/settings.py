@@ -112,19 +112,14 @@ def _skewed(classes: int) -> MembershipData:
     )  # fmt: skip
 
 
-_PURCHASES, _TEXAS = TABLE_2[MembershipStudy.PURCHASES], TABLE_2[MembershipStudy.TEXAS]
-_LOCATION = {
-    MembershipStudy.PURCHASES: MembershipData(
-        MembershipStudy.PURCHASES, "location30", "Location-30 for Purchases", 30, "dense-128", 50, 446,
-        Size(800, 48, 40),
-        Size(240, 10, 10, test_records=300, population_records=200, levels=_FEW),
-    ),
-    MembershipStudy.TEXAS: MembershipData(
-        MembershipStudy.TEXAS, "location30", "Location-30 for Texas", 30, "dense-512-128", 100, 446, Size(800, 20, 24),
-        # The rate of Table 3, .01, is Texas's with 6,169 features.
-        rates=(0.001, 0.001),
-    ),
-}  # fmt: skip
+_PURCHASES_LOCATION = MembershipData(
+    MembershipStudy.PURCHASES, "location30", "Location-30 for Purchases", 30, "dense-128", 50, 446, Size(800, 48, 40),
+    Size(240, 10, 10, test_records=300, population_records=200, levels=_FEW),
+)  # fmt: skip
+_TEXAS_LOCATION = MembershipData(
+    MembershipStudy.TEXAS, "location30", "Location-30 for Texas", 30, "dense-512-128", 100, 446, Size(800, 20, 24),
+    rates=(0.001, 0.001),  # the rate of Table 3, .01, is Texas's with 6,169 features
+)  # fmt: skip
 COLLAB = MembershipData(
     MembershipStudy.COLLAB, f"{_HERE}.collab:collab", "COLLAB", 3, f"{_HERE}.graph_convolutions:dgcnn", 3, 64,
     Size(400, 12, 12, population_records=200, test_records=400, levels=_THREE),
@@ -148,29 +143,22 @@ def _faces(people: int) -> MembershipData:
 _PEOPLE = (20, 50)  # the archive has no 100 people with 20 images
 
 
-def _published(study: MembershipStudy, name: str, classes: int, model: str) -> MembershipData:
-    values, members = TABLE_2[study].values, RECIPES[study, classes].members
-    assert members is not None, study
+def _published(study: MembershipStudy, name: str, model: str, classes: int) -> MembershipData:
     recipe, title = RECIPES[study, classes], f"{study}, {classes} classes"
-    size = Size(2 * members, recipe.epochs, recipe.central_epochs)
-    return MembershipData(study, name, title, classes, model, classes, values, size, options={"classes": classes})
+    assert recipe.members is not None, study
+    size = Size(2 * recipe.members, recipe.epochs, recipe.central_epochs)
+    return MembershipData(study, f"{_HERE}.class_counts:{name}", title, classes, model, classes, TABLE_2[study].values,
+                          size, options={"classes": classes})  # fmt: skip
 
 
 CANDIDATES: dict[MembershipStudy, tuple[tuple[MembershipData, ...], ...]] = {
-    MembershipStudy.TEXAS: (
-        tuple(
-            _published(MembershipStudy.TEXAS, f"{_HERE}.class_counts:texas", classes, "dense-512-128")
-            for classes in _TEXAS.classes
-        ),
-        (_LOCATION[MembershipStudy.TEXAS],),
-    ),
-    MembershipStudy.PURCHASES: (
-        tuple(
-            _published(MembershipStudy.PURCHASES, f"{_HERE}.class_counts:purchases", classes, "dense-128")
-            for classes in _PURCHASES.classes
-        ),
-        (_LOCATION[MembershipStudy.PURCHASES],),
-    ),
+    **{
+        study: (tuple(_published(study, name, model, classes) for classes in TABLE_2[study].classes), (location,))
+        for study, name, model, location in (
+            (MembershipStudy.TEXAS, "texas", "dense-512-128", _TEXAS_LOCATION),
+            (MembershipStudy.PURCHASES, "purchases", "dense-128", _PURCHASES_LOCATION),
+        )
+    },
     MembershipStudy.COLLAB: ((COLLAB,),),
     MembershipStudy.LFW: (tuple(map(_faces, _PEOPLE)),),
     MembershipStudy.SKEWED: (tuple(map(_skewed, TABLE_2[MembershipStudy.SKEWED].classes)),),
@@ -195,28 +183,15 @@ class MembershipSetting:
     @property
     def label(self) -> str:
         """Name in tables."""
-        match self.method:
-            case Method.ORIGINAL:
-                return f"{self.data.title}, original"
-            case Method.LOCAL:
-                return f"{self.data.title}, LDP, epsilon_i {self.level:g}"
-            case Method.CENTRAL:
-                return f"{self.data.title}, CDP, z {self.level:g}"
-            case _:
-                assert_never(self.method)
+        number = {Method.ORIGINAL: "", Method.LOCAL: ", epsilon_i {:g}", Method.CENTRAL: ", z {:g}"}[self.method]
+        return f"{self.data.title}, {self.method}{number.format(self.level)}"
 
     @property
     def position(self) -> int:
         """Its place in the paper's lists: 0 for the original model, then 1 to 5 with falling epsilon."""
-        match self.method:
-            case Method.ORIGINAL:
-                return 0
-            case Method.LOCAL:
-                return 1 + published.record_epsilons(self.data.study).index(self.level)
-            case Method.CENTRAL:
-                return 1 + NOISE_MULTIPLIERS.index(self.level)
-            case _:
-                assert_never(self.method)
+        epsilons = published.record_epsilons(self.data.study)
+        levels = {Method.ORIGINAL: (), Method.LOCAL: epsilons, Method.CENTRAL: NOISE_MULTIPLIERS}[self.method]
+        return 1 + levels.index(self.level) if levels else 0
 
     @property
     def is_at_chance(self) -> bool:
