@@ -37,7 +37,14 @@ from experiments.reproductions.bernau2019.epsilons import (
 from experiments.reproductions.bernau2019.figures import figure_of
 from experiments.reproductions.bernau2019.models import small_faces
 from experiments.reproductions.bernau2019.published import RECIPES, TABLE_2, TABLE_3, MembershipStudy
-from experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData, _reduced, areas, joined, played_of
+from experiments.reproductions.bernau2019.runs import (
+    MembershipFindings,
+    PlayedData,
+    _areas,
+    _reduced,
+    joined,
+    played_of,
+)
 from experiments.reproductions.bernau2019.settings import (
     BLACK_BOX,
     CANDIDATES,
@@ -197,7 +204,7 @@ def test_areas_are_those_of_scikit_learn() -> None:
     random = np.random.default_rng(1)
     scores, is_in = random.integers(5, size=(6, 30)).astype(float), random.random((6, 30)) < 0.5
     expected = [roc_auc_score(*pair) for pair in zip(is_in, scores, strict=True)]
-    assert areas(scores, is_in) == pytest.approx(expected)
+    assert _areas(scores, is_in) == pytest.approx(expected)
 
 
 def test_phi_is_that_of_the_means_and_its_interval_covers_it() -> None:
@@ -470,10 +477,10 @@ def test_worlds_go_where_claims_lack_them_cheapest_first(monkeypatch: pytest.Mon
         _open_claim(Interval(0.05, -0.005, 0.105), "a", "c"),
     ]
     monkeypatch.setattr(planning, "MOST_OPEN", 2)
-    assert planning.planned(claims, before, seconds, 0.0) == before
+    assert planning._planned(claims, before, seconds, 0.0) == before
     # The last one is cheapest, with most parts where they are; the first pays for what is left of its own.
-    assert planning.planned(claims, before, seconds, 45.0) == {"a": 5, "b": 1, "c": 4}
-    assert planning.planned(claims, before, seconds, 443.0) == {"a": 5, "b": 5, "c": 4}
+    assert planning._planned(claims, before, seconds, 45.0) == {"a": 5, "b": 1, "c": 4}
+    assert planning._planned(claims, before, seconds, 443.0) == {"a": 5, "b": 5, "c": 4}
 
 
 def _around(setting: MembershipSetting, auc: float, accuracy: float) -> MembershipFindings:
@@ -577,11 +584,11 @@ def test_worlds_go_to_the_runs_that_the_width_is_due_to() -> None:
 def test_no_worlds_are_added_where_few_claims_are_open() -> None:
     claim = _open_claim(Interval(0.05, -0.05, 0.15), "a")
     few, many = [claim] * planning.MOST_OPEN, [claim] * (planning.MOST_OPEN + 1)
-    assert planning.planned(few, {"a": 1}, {"a": 1.0}, 1e9) == {"a": 1}
-    assert planning.planned(many, {"a": 1}, {"a": 1.0}, 1e9) == {"a": 5}
+    assert planning._planned(few, {"a": 1}, {"a": 1.0}, 1e9) == {"a": 1}
+    assert planning._planned(many, {"a": 1}, {"a": 1.0}, 1e9) == {"a": 5}
     others = [_open_claim(Interval(0.05, -0.05, 0.15), f"{number}") for number in range(planning.MOST_OPEN + 1)]
     before = {claim.runs[0]: 1 for claim in others}
-    more = planning.planned(others, before, dict.fromkeys(before, 1.0), 1e9)
+    more = planning._planned(others, before, dict.fromkeys(before, 1.0), 1e9)
     assert sum(count > 1 for count in more.values()) == 1 + planning.SPARE
 
 

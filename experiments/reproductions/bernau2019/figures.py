@@ -5,18 +5,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
+from experiments.reproductions.bernau2019 import settings
 from experiments.reproductions.bernau2019.published import PHI_AT_CHANCE, TABLE_3, MembershipStudy
 from experiments.reproductions.bernau2019.runs import BINS, MembershipFindings, PlayedData, most_epochs
-from experiments.reproductions.bernau2019.settings import (
-    BLACK_BOX,
-    INSIDER,
-    REPETITIONS,
-    STRONGEST,
-    WHITE_BOX,
-    MembershipData,
-    MembershipSetting,
-    Method,
-)
+from experiments.reproductions.bernau2019.settings import BLACK_BOX, WHITE_BOX, Method
 from experiments.reproductions.bernau2019.tradeoffs import area_of, mean_interval, phi
 from experiments.reproductions.looks import CurveLook, draw_measured, draw_published, empty_panel, legend_below
 from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
@@ -26,10 +18,10 @@ from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figur
 ATTACK_NAMES = {
     BLACK_BOX: "black-box AUC",
     WHITE_BOX: "white-box AUC",
-    STRONGEST: "AUC of LiRA",
+    settings.STRONGEST: "AUC of LiRA",
     "loss": "AUC of the loss",
     "rmia": "AUC of RMIA",
-    INSIDER: "AUC of the insider",
+    settings.INSIDER: "AUC of the insider",
 }
 SIDES = (Method.CENTRAL, Method.LOCAL)
 _LETTERS = {
@@ -100,7 +92,7 @@ def _rows_of(played: PlayedData) -> Iterator[ItemRow]:
     for run in played.runs:
         yield from _accuracy_rows(run)
         for attack in run.areas_of_worlds:
-            five = run.areas_of_worlds[attack][:REPETITIONS]
+            five = run.areas_of_worlds[attack][: settings.REPETITIONS]
             note = f"five worlds, as the paper repeats: {five.mean():.3f}, {five.min():.3f} to {five.max():.3f}"
             yield _row(run, ATTACK_NAMES[attack], area_of(run, attack), note)
         if run.areas_against_test is not None:
@@ -123,7 +115,7 @@ def _accuracy_rows(run: MembershipFindings) -> Iterator[ItemRow]:
     yield _row(run, "test accuracy", mean_interval(run.test_accuracy), note=f"epsilon {run.epsilon:.4g}; {chosen}")
 
 
-def _printed_accuracy(setting: MembershipSetting) -> float:
+def _printed_accuracy(setting: settings.MembershipSetting) -> float:
     column = TABLE_3.get((setting.data.study, setting.data.classes))
     accuracies = column and (column.local if setting.method is Method.LOCAL else column.central)
     return accuracies[setting.position] if accuracies else np.nan
@@ -262,7 +254,7 @@ def _reach(found: Sequence[Interval]) -> np.ndarray[tuple[int, int], np.dtype[np
     return np.array([[one.value - one.low for one in found], [one.high - one.value for one in found]])
 
 
-def _caption(shown: MembershipData) -> str:
+def _caption(shown: settings.MembershipData) -> str:
     return (
         "Left central, right local DP, over the epsilon of a record: by the accountant, and counted over values. "
         "Accuracy of the models (means over worlds with 95 % intervals), AUC of the black-box attack (shadow models) "

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from html import escape
 
+from experiments.reproductions.bernau2019 import settings
 from experiments.reproductions.bernau2019.adversaries import adversaries_item
 from experiments.reproductions.bernau2019.claims import claims_item, claims_of
 from experiments.reproductions.bernau2019.configurations import EPOCHS_A_ROUND, PATIENCE, all_values
@@ -13,13 +14,7 @@ from experiments.reproductions.bernau2019.figures import figure_of
 from experiments.reproductions.bernau2019.planning import MOST_OPEN, play
 from experiments.reproductions.bernau2019.published import MembershipStudy
 from experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData, most_epochs
-from experiments.reproductions.bernau2019.settings import (
-    CANDIDATES,
-    REPETITIONS,
-    WITH_INSIDER,
-    MembershipData,
-    WorldPart,
-)
+from experiments.reproductions.bernau2019.settings import REPETITIONS, WorldPart
 from experiments.reproductions.claims import verdicts_said
 from experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper
 from experiments.reproductions.playing import spent_on
@@ -45,7 +40,7 @@ _ITEMS = (
         Item(f"fig{number}", f"Figure {number}. Accuracy and privacy on {study}", partial(figure_of, study), (study,))
         for number, study in enumerate(MembershipStudy, start=3)
     ),
-    Item("adversaries", _ADVERSARIES, adversaries_item, WITH_INSIDER),
+    Item("adversaries", _ADVERSARIES, adversaries_item, settings.WITH_INSIDER),
     Item("claims", "Claims of sections 5 and 6", claims_item, tuple(MembershipStudy)),
 )
 
@@ -53,7 +48,7 @@ _ITEMS = (
 def _make(items: Sequence[Item], context: Context) -> MadeItems:
     """Make items from runs that are carried out once for all of them."""
     studies = dict.fromkeys(MembershipStudy(study) for item in items for study in item.studies)
-    found, remarks = find_data(CANDIDATES, context.data_dir, studies)
+    found, remarks = find_data(settings.CANDIDATES, context.data_dir, studies)
     if any(one.study is MembershipStudy.LFW for one in found):
         remarks = (*remarks, _NO_FACES)
     for remark in remarks:
@@ -122,7 +117,7 @@ def _opening(played: Sequence[PlayedData], results: Sequence[tuple[Item, ItemRes
     return " ".join(said)
 
 
-def _missing(data: Sequence[MembershipData]) -> Iterator[str]:
+def _missing(data: Sequence[settings.MembershipData]) -> Iterator[str]:
     """Yield what of the paper could not be played at all."""
     replaced = [str(one.study) for one in data if one.name == "location30"]
     if replaced:

@@ -11,17 +11,10 @@ import torch
 from safetensors.torch import load_file
 from scipy.stats import rankdata
 
+from experiments.reproductions.bernau2019 import settings
 from experiments.reproductions.bernau2019.configurations import configuration
 from experiments.reproductions.bernau2019.published import MembershipStudy
-from experiments.reproductions.bernau2019.settings import (
-    BLACK_BOX,
-    INSIDER,
-    WHITE_BOX,
-    MembershipData,
-    MembershipSetting,
-    Method,
-    WorldPart,
-)
+from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, Method
 from experiments.reproductions.papers import Context
 from experiments.reproductions.playing import carry_out_all, planned_runs
 from experiments.runs.attacks import by_target
@@ -53,7 +46,7 @@ class Called:
 class MembershipFindings:
     """What the parts of one setting found: a few numbers of each world, so that memory hardly grows with worlds."""
 
-    setting: MembershipSetting  # what was run
+    setting: settings.MembershipSetting  # what was run
     config: RunConfig  # the configuration of its first part
     summary: Mapping[str, Any]  # contents of `summary.json` of its first part
     areas_of_worlds: Mapping[str, Floats]  # AUC of each attack in each world, (worlds,), by its name
@@ -86,7 +79,7 @@ class MembershipFindings:
 class PlayedData:
     """The runs of one data set: the original model, and those under each kind of privacy with falling epsilon."""
 
-    data: MembershipData
+    data: settings.MembershipData
     original: MembershipFindings
     local: tuple[MembershipFindings, ...]
     central: tuple[MembershipFindings, ...]
@@ -120,7 +113,7 @@ class PlayedData:
         return (self.original, *self.of(method))
 
 
-def played_of(data: MembershipData, runs: Iterable[MembershipFindings]) -> PlayedData:
+def played_of(data: settings.MembershipData, runs: Iterable[MembershipFindings]) -> PlayedData:
     """Return the runs of one data set, those under either kind of privacy with falling epsilon.
 
     Parameters
@@ -165,7 +158,7 @@ def _called_together(parts: Sequence[Called]) -> Called | None:
 
 
 def _reduced(
-    part: WorldPart,
+    part: settings.WorldPart,
     config: RunConfig,
     summary: Mapping[str, Any],
     membership: Membership,
@@ -193,7 +186,7 @@ def _reduced(
         summary,
         {
             # Who knows all other coins of a world is compared with insiders of other worlds.
-            attack: _areas_between_worlds(values, membership) if attack == INSIDER else areas(values, membership.is_in)
+            attack: _areas_between_worlds(values, membership) if attack == INSIDER else _areas(values, membership.is_in)
             for attack, values in scores.items()
         },
         {attack: RocCurve(_RATES, np.interp(_RATES, one.fpr, one.tpr)) for attack, one in curves.items()},
@@ -203,20 +196,18 @@ def _reduced(
     )
 
 
-def areas(scores: Floats, is_in: Flags) -> Floats:
+def _areas(scores: Floats, is_in: Flags) -> Floats:
     """Return the area under the ROC in each world (worlds,), from the rank sum of members; ties count half.
 
-    Parameters
-    ----------
-    scores, is_in
-        Scores, higher for a likelier member, and who is one, (worlds, targets); every world has members and others.
+    Scores are higher for a likelier member, and `is_in` is who is one, both (worlds, targets); every world has members
+    and others.
     """
     members, others = is_in.sum(axis=1), (~is_in).sum(axis=1)
     ranks = np.where(is_in, rankdata(scores, axis=1), 0.0).sum(axis=1)
     return np.asarray((ranks - members * (members + 1) / 2) / (members * others), dtype=np.float64)
 
 
-def play_parts(parts: Iterable[WorldPart], context: Context) -> list[MembershipFindings]:
+def play_parts(parts: Iterable[settings.WorldPart], context: Context) -> list[MembershipFindings]:
     """Carry out those parts that are not finished yet, and return what each setting found, of all of its parts.
 
     Parameters
@@ -236,13 +227,13 @@ def play_parts(parts: Iterable[WorldPart], context: Context) -> list[MembershipF
     """
     planned = planned_runs(parts, configuration, context)
     carry_out_all([run for run in planned.values() if not run.is_finished], context)
-    of: dict[MembershipSetting, list[MembershipFindings]] = {}
+    of: dict[settings.MembershipSetting, list[MembershipFindings]] = {}
     for part, run in planned.items():
         of.setdefault(part.setting, []).append(_read_part(part, run.config, run.directory))
     return [joined(found) for found in of.values()]
 
 
-def _read_part(part: WorldPart, config: RunConfig, run: RunDirectory) -> MembershipFindings:
+def _read_part(part: settings.WorldPart, config: RunConfig, run: RunDirectory) -> MembershipFindings:
     """Read what a finished part found."""
     targets, worlds = (read_frame(run.path / f"{label}.parquet") for label in ("targets", "worlds"))
     game, membership = load_game(read_plan(run.path).public), Membership(by_target(targets, "is_in").astype(np.bool_))
@@ -268,7 +259,7 @@ def _read_part(part: WorldPart, config: RunConfig, run: RunDirectory) -> Members
 
 
 def _areas_against_test(
-    part: WorldPart, run: RunDirectory, game: Game, targets: pd.DataFrame, membership: Membership
+    part: settings.WorldPart, run: RunDirectory, game: Game, targets: pd.DataFrame, membership: Membership
 ) -> Floats | None:
     if part.setting.data.study is not MembershipStudy.SKEWED:
         return None
@@ -276,7 +267,7 @@ def _areas_against_test(
     found, member_losses = [], -by_target(targets, "log_probability")
     for is_in, members, others in zip(membership.is_in, member_losses, game.losses(models, game.test), strict=True):
         asked = np.concatenate([members[is_in], others])
-        found.append(areas(-asked[np.newaxis], (np.arange(len(asked)) < is_in.sum())[np.newaxis])[0])
+        found.append(_areas(-asked[np.newaxis], (np.arange(len(asked)) < is_in.sum())[np.newaxis])[0])
     return np.array(found)
 
 

@@ -1,11 +1,12 @@
 """Figures 7 to 9 of Bernau et al. 2021: the audit of epsilon, and membership inference beside it, for one data set."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import inf, nan
+from math import expm1, inf, log, nan
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from scipy.special import ndtri
 
 from experiments.reproductions import looks
 from experiments.reproductions.bernau2021.published import (
@@ -20,7 +21,6 @@ from experiments.reproductions.bernau2021.runs import InsiderFindings, Played
 from experiments.reproductions.bernau2021.settings import MAIN_BELIEF, SCALINGS, InsiderSetting, audit_settings
 from experiments.reproductions.bernau2021.slips import explained
 from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
-from experiments.reproductions.statistics import median_of_largest
 from fl_audit.adversaries.membership.loss import chance_spread
 from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.empirical_epsilon import epsilon_from_measured_advantage
@@ -76,6 +76,11 @@ def _number(value: Any, missing: float = nan) -> float:
     return missing if value is None else float(value)
 
 
+def _median_of_largest(mu: float, worlds: int) -> float:
+    """Return the median of the largest of so many log-odds of the truth, at least one, each N(mu^2/2, mu^2)."""
+    return max(0.0, mu * mu / 2 - mu * float(ndtri(-expm1(-log(2) / worlds))))
+
+
 def _epsilon_rows(found: InsiderFindings) -> Iterator[ItemRow]:
     """Yield the three empirical epsilons of a run; a missing value or upper end is infinite."""
     setting, worlds, stored = found.setting, found.repetitions, found.summary["empirical_epsilon"]
@@ -96,9 +101,9 @@ def _epsilon_rows(found: InsiderFindings) -> Iterator[ItemRow]:
         printed = published_repetitions(setting.belief)
         note = (
             f"extreme value; theory: median of the largest of {worlds} by the exact law, interval likewise; "
-            f"of {printed}, about as published, it is {median_of_largest(found.promised_mu, printed):.3f}"
+            f"of {printed}, about as published, it is {_median_of_largest(found.promised_mu, printed):.3f}"
         )
-    largest = median_of_largest(found.promised_mu, worlds) if local else nan
+    largest = _median_of_largest(found.promised_mu, worlds) if local else nan
     yield row(BELIEF, "from_belief", EPSILON_FROM_BELIEF_LOCAL[study] if local else {}, largest, note)
     expected = epsilon_from_measured_advantage(found.expected_advantage, setting.data.delta)
     note = f"Eq. (6); theory: {'exact' if local else 'approximate'} advantage through Eq. (6)"

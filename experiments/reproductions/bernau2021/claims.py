@@ -6,26 +6,17 @@ from functools import partial
 from math import inf, log, nan, sqrt
 
 import numpy as np
+from scipy.special import logit, ndtr
 
 from experiments.reproductions import statistics
+from experiments.reproductions.bernau2021 import settings
 from experiments.reproductions.bernau2021.audits import ADVANTAGE, BELIEF, SENSITIVITIES, audit_rows
 from experiments.reproductions.bernau2021.closed_forms import DELTAS, EPSILONS, NoisyQuery, calibrated, table_3
 from experiments.reproductions.bernau2021.identification import identified
 from experiments.reproductions.bernau2021.published import TABLE_3
 from experiments.reproductions.bernau2021.runs import InsiderFindings, Played
 from experiments.reproductions.bernau2021.sensitivities import outlier_share
-from experiments.reproductions.bernau2021.settings import (
-    CLIPPING_NORM,
-    RELATION_LETTERS,
-    RELATIONS,
-    ROUNDS,
-    SCALINGS,
-    InsiderData,
-    InsiderSetting,
-    InsiderStudy,
-    audit_settings,
-    main_settings,
-)
+from experiments.reproductions.bernau2021.settings import InsiderData, InsiderSetting, InsiderStudy
 from experiments.reproductions.bernau2021.slips import SECOND_LOOKS
 from experiments.reproductions.claims import PaperClaim, difference, exact, untested
 from experiments.reproductions.claims_table import claims_table
@@ -36,8 +27,8 @@ from fl_audit.privacy.scores import epsilon_from_belief, rho_alpha
 
 Runs = Mapping[InsiderSetting, InsiderFindings]
 
-LS, GS = SCALINGS
-REPLACED, REMOVED = RELATIONS
+LS, GS = settings.SCALINGS
+REPLACED, REMOVED = settings.RELATIONS
 CLOSE = 0.03
 """What counts as the same advantage: the standard error of one over the paper's 1000 games."""
 SLIGHTLY = 0.6
@@ -84,7 +75,7 @@ def _sequential_over_renyi() -> float:
     """Return by how much 30 epsilons of Eq. (1), with delta / 30 each, exceed the accountant's epsilon at least."""
     promises = {delta: calibrated(0.9, delta) for delta in (0.01, 0.001)}
     return min(
-        ROUNDS * sqrt(2 * log(1.25 * ROUNDS / delta)) / (one.noise_multiplier or nan) / one.epsilon
+        settings.ROUNDS * sqrt(2 * log(1.25 * settings.ROUNDS / delta)) / (one.noise_multiplier or nan) / one.epsilon
         for delta, one in promises.items()
     )
 
@@ -117,10 +108,10 @@ def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield whether local sensitivities lie below the global one (section 6.2, Figure 5)."""
     replaced, removed = (runs[InsiderSetting(data, LS, relation)] for relation in (REPLACED, REMOVED))
-    half = _ratio(_resampled(replaced, replaced.sensitivities, np.median), 2 * CLIPPING_NORM)
+    half = _ratio(_resampled(replaced, replaced.sensitivities, np.median), 2 * settings.CLIPPING_NORM)
     yield PaperClaim("6.2", "where a record is replaced the local sensitivity lies below 2C", data.title,
                      "median local sensitivity over 2C", half, highest=0.99, worlds=replaced.repetitions)  # fmt: skip
-    whole = _ratio(_resampled(removed, removed.sensitivities, np.median), CLIPPING_NORM)
+    whole = _ratio(_resampled(removed, removed.sensitivities, np.median), settings.CLIPPING_NORM)
     near = data.study is not InsiderStudy.ADULT
     said = "is close to C" if near else "lies below C"
     yield PaperClaim("6.2", f"where a record is removed the local sensitivity {said}", data.title,
@@ -130,16 +121,27 @@ def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield whether beliefs stay where section 6.2 has them."""
-    for setting in main_settings([data]):
+    for setting in settings.main_settings([data]):
         found, claim = runs[setting], partial(PaperClaim, "6.2", where=setting.label, worlds=runs[setting].repetitions)
         mean = _resampled(found, found.worlds["belief"].to_numpy(dtype=np.float64), np.mean)
         yield claim("the mean belief is only slightly above 0.5", quantity="mean belief in the truth", found=mean,
                     lowest=0.5, highest=SLIGHTLY)  # fmt: skip
         counted = identified(found)[1].found
-        bound = statistics.largest_exceedance(found.promised_mu, setting.belief)
+        bound = _largest_exceedance(found.promised_mu, setting.belief)
         exceeded = replace(counted, high=min(counted.high, bound)) if counted.low <= bound else counted
         yield claim("a belief exceeds rho_beta no more often than delta", quantity="share of beliefs above rho_beta",
                     found=exceeded, highest=data.delta, narrows=0.5 if counted.value else 1.0)  # fmt: skip
+
+
+def _largest_exceedance(mu: float, belief: float) -> float:
+    """Return what P(belief in the truth > `belief`) is at most, however the rounds' mu depend on what was seen.
+
+    mu, above 0, is the root of the largest sum over rounds of mu_i^2; the belief is above .5. The log-odds of the truth
+    are a Brownian motion with drift 1/2 at the time sum mu_i^2, which is mu^2 at most: what they exceed at an end that
+    was chosen on the way, they exceed somewhere before mu^2 (reflection principle).
+    """
+    passed = float(logit(belief))
+    return float(ndtr(mu / 2 - passed / mu) + np.exp(passed) * ndtr(-mu / 2 - passed / mu))
 
 
 def _insider_advantage(found: InsiderFindings) -> Interval:
@@ -156,10 +158,10 @@ def _insider_advantage(found: InsiderFindings) -> Interval:
 
 def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield how the advantage depends on the noise (section 6.2, Table 2)."""
-    of = {(one.scaling, one.relation): _insider_advantage(runs[one]) for one in main_settings([data])}
-    claim = partial(PaperClaim, worlds=runs[main_settings([data])[0]].repetitions)
+    of = {(one.scaling, one.relation): _insider_advantage(runs[one]) for one in settings.main_settings([data])}
+    claim = partial(PaperClaim, worlds=runs[settings.main_settings([data])[0]].repetitions)
     bound = rho_alpha(epsilon_from_belief(0.9), data.delta)
-    for relation, letter in RELATION_LETTERS.items():
+    for relation, letter in settings.RELATION_LETTERS.items():
         off = of[LS, relation]
         yield claim("6", "under local sensitivity the advantage is rho_alpha", f"{data.title}, LS {letter}",
                     "advantage less rho_alpha", Interval(off.value - bound, off.low - bound, off.high - bound), -CLOSE,
@@ -186,10 +188,9 @@ def _accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield how near the three empirical epsilons are (section 6.3)."""
-    settings = audit_settings([data])
-    rows = {one: audit_rows(runs[one]) for one in settings}
-    local, whole = ([one for one in settings if one.scaling is scaling] for scaling in (LS, GS))
-    claim = partial(PaperClaim, "6.3", worlds=min(runs[one].repetitions for one in settings))
+    rows = {one: audit_rows(runs[one]) for one in settings.audit_settings([data])}
+    local, whole = ([one for one in rows if one.scaling is scaling] for scaling in (LS, GS))
+    claim = partial(PaperClaim, "6.3", worlds=min(runs[one].repetitions for one in rows))
     apart = {
         name: statistics.end_by_end(
             np.mean, [_distance(rows[one][name].found, epsilon_from_belief(one.belief)) for one in local]
@@ -219,7 +220,7 @@ def _distance(found: Interval, truth: float) -> Interval:
 
 def _adversaries(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield whether the insider learns more than Yeom's adversary on the same worlds, whose bound is loose (6.3)."""
-    for setting in audit_settings([data]):
+    for setting in settings.audit_settings([data]):
         found, worlds = runs[setting], runs[setting].repetitions
         each = found.worlds["membership_advantage"].to_numpy(dtype=np.float64)
         insider, member = _insider_advantage(found), statistics.t_interval(each)

@@ -1,10 +1,12 @@
 """Table 2 and Figure 6 of Bernau et al. 2021: advantage, beliefs and test accuracy at rho_beta = 0.9."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from matplotlib.axes import Axes
+from scipy.special import logit, ndtr
 
 from experiments.reproductions import looks, statistics
 from experiments.reproductions.bernau2021.published import TABLE_2, TABLE_2_REPETITIONS
@@ -18,6 +20,7 @@ from experiments.reproductions.bernau2021.settings import (
 )
 from experiments.reproductions.bernau2021.slips import explained
 from experiments.reproductions.papers import CONFIDENCE, ItemResult, ItemRow, measured_row, table
+from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.advantage import clopper_pearson, empirical_advantage
 from fl_audit.report.style import INK, finish_axes, new_figure
 
@@ -63,8 +66,8 @@ def identified(found: InsiderFindings) -> tuple[ItemRow, ItemRow]:
     setting, worlds, expected = found.setting, found.repetitions, found.expected_advantage
     measured = empirical_advantage(found.worlds["won"].to_numpy(), CONFIDENCE)
     published = TABLE_2[setting.data.study, setting.scaling, setting.relation]
-    z = statistics.z_against(measured.advantage, expected, worlds)
-    z_published = statistics.z_between(measured.advantage, worlds, published.advantage, TABLE_2_REPETITIONS)
+    z = _z_against(measured.advantage, expected, worlds)
+    z_published = _z_between(measured.advantage, worlds, published.advantage, TABLE_2_REPETITIONS)
     law = "exact" if setting.is_local else _APPROXIMATE
     note = f"theory {law}; z against theory {z:+.2f}, against the published {z_published:+.2f}"
     if setting.is_local and found.floored_share:
@@ -75,10 +78,30 @@ def identified(found: InsiderFindings) -> tuple[ItemRow, ItemRow]:
         ItemRow(setting.label, ADVANTAGE, published.advantage, expected, measured.advantage, measured.low,
                 measured.high, worlds, note),
         ItemRow(setting.label, EXCEEDED, published.exceeded,
-                statistics.predicted_exceedance(found.mu_of_worlds, setting.belief), passed / worlds,
+                _predicted_exceedance(found.mu_of_worlds, setting.belief), passed / worlds,
                 *clopper_pearson(passed, worlds, CONFIDENCE), worlds,
                 f"{passed} of {worlds}; promised is at most {setting.data.delta:g}"),
     )  # fmt: skip
+
+
+def _predicted_exceedance(mu: Floats, belief: float) -> float:
+    """Return the mean over worlds of P(belief in the truth > `belief`), of mu (worlds,) and a belief in (0, 1).
+
+    The log-odds of the truth are taken to be N(mu_w^2/2, mu_w^2) in world w, and the prior to be 1/2.
+    """
+    positive = mu[mu > 0]
+    return float(np.sum(ndtr(positive / 2 - logit(belief) / positive)) / len(mu))
+
+
+def _z_against(advantage: float, expected: float, worlds: int) -> float:
+    """Return how far an advantage over `worlds` games lies above its expected value, in standard errors."""
+    return (advantage - expected) / math.sqrt((1 - expected**2) / worlds)
+
+
+def _z_between(advantage: float, worlds: int, other: float, other_worlds: int) -> float:
+    """Return the difference of two measured advantages, each over so many games, in standard errors of it."""
+    variance = (1 - advantage**2) / worlds + (1 - other**2) / other_worlds
+    return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
 
 
 def _draw(axes: Axes, settings: Sequence[InsiderSetting], rows: Sequence[ItemRow]) -> None:

@@ -4,26 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 
+from experiments.reproductions.bernau2021 import settings
 from experiments.reproductions.bernau2021.audits import audit_of_epsilon
 from experiments.reproductions.bernau2021.claims import claims_item
 from experiments.reproductions.bernau2021.closed_forms import figure_1, figure_2, figure_3, table_3
 from experiments.reproductions.bernau2021.identification import figure_6, table_2
 from experiments.reproductions.bernau2021.runs import InsiderFindings, Played, play
 from experiments.reproductions.bernau2021.sensitivities import figure_4, figure_5
-from experiments.reproductions.bernau2021.settings import (
-    ACCOUNTANT,
-    CANDIDATES,
-    CLIPPING_NORM,
-    LEARNING_RATE,
-    OPTIMIZER,
-    ROUNDS,
-    InsiderStudy,
-    all_settings,
-    all_values,
-    audit_settings,
-    main_settings,
-    neighbour_settings,
-)
+from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, LEARNING_RATE, OPTIMIZER, InsiderStudy
 from experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper
 from experiments.reproductions.playing import spent_on
 from experiments.reproductions.sources import find_data
@@ -38,28 +26,26 @@ QUICK_WARNING = "Quick form: few worlds, wide intervals. It shows that everythin
 _EVERY_STUDY = tuple(InsiderStudy)
 # Each is built of its data sets and all runs (`Played`), which others use as well.
 _ITEMS = (
-    Item("table2", "Table 2. Advantage and delta' at rho_beta = 0.9", table_2, _EVERY_STUDY, main_settings),
+    Item("table2", "Table 2. Advantage and delta' at rho_beta = 0.9", table_2, _EVERY_STUDY, settings.main_settings),
     Item("table3", "Table 3. epsilon and rho_alpha for rho_beta and delta", lambda played: table_3()),
     Item("fig1", "Figure 1. The decision boundary of the adversary", lambda played: figure_1()),
     Item("fig2", "Figure 2. Regions of error by epsilon", lambda played: figure_2()),
     Item("fig3", "Figure 3. rho_beta and rho_alpha by epsilon and delta", lambda played: figure_3()),
-    Item("fig4", "Figure 4. Local sensitivity by neighbour", figure_4, _EVERY_STUDY, neighbour_settings),
-    Item("fig5", "Figure 5. Sensitivities over the rounds", figure_5, _EVERY_STUDY, main_settings),
-    Item("fig6", "Figure 6. Beliefs and test accuracy", figure_6, _EVERY_STUDY, main_settings),
+    Item("fig4", "Figure 4. Local sensitivity by neighbour", figure_4, _EVERY_STUDY, settings.neighbour_settings),
+    Item("fig5", "Figure 5. Sensitivities over the rounds", figure_5, _EVERY_STUDY, settings.main_settings),
+    Item("fig6", "Figure 6. Beliefs and test accuracy", figure_6, _EVERY_STUDY, settings.main_settings),
     *(
-        Item(
-            f"fig{number}", f"Figure {number}. Audit of epsilon on {study}", audit_of_epsilon, (study,), audit_settings
-        )
-        for number, study in enumerate(InsiderStudy, start=7)
+        Item(f"fig{n}", f"Figure {n}. Audit of epsilon on {study}", audit_of_epsilon, (study,), settings.audit_settings)
+        for n, study in enumerate(InsiderStudy, start=7)
     ),
-    Item("claims", "Claims of the text", claims_item, _EVERY_STUDY, all_settings),
+    Item("claims", "Claims of the text", claims_item, _EVERY_STUDY, settings.all_settings),
 )
 
 
 def _make(items: Sequence[Item], context: Context) -> MadeItems:
     """Make items from runs that are carried out once for all of them."""
     studies = dict.fromkeys(InsiderStudy(study) for item in items for study in item.studies)
-    found, remarks = find_data(CANDIDATES, context.data_dir, studies)
+    found, remarks = find_data(settings.CANDIDATES, context.data_dir, studies)
     for remark in remarks:
         context.announce(remark)
     makeable = tuple(item for item in items if not item.studies or item.data_of(found))
@@ -89,7 +75,7 @@ PAPER = Paper(
     "audit epsilon in differentially private deep learning. PVLDB 14(13).",
     _ITEMS,
     _make,
-    all_values,
+    settings.all_values,
 )
 
 
@@ -115,9 +101,9 @@ def _played(runs: Sequence[InsiderFindings]) -> str:
     if not runs:
         return "<p>Nothing: everything here follows from closed forms and a simulated query.</p>"
     common = (
-        f"Every run: {ROUNDS} full-batch rounds over 10 clients, C = {CLIPPING_NORM:g}, {OPTIMIZER.capitalize()} at "
-        f"learning rate {LEARNING_RATE:g} as in the authors' code, noise by {ACCOUNTANT}; the most dissimilar "
-        "neighbour unless another one is named."
+        f"Every run: {settings.ROUNDS} full-batch rounds over 10 clients, C = {CLIPPING_NORM:g}, "
+        f"{OPTIMIZER.capitalize()} at learning rate {LEARNING_RATE:g} as in the authors' code, noise by "
+        f"{settings.ACCOUNTANT}; the most dissimilar neighbour unless another one is named."
     )
     rows = [
         (found.setting.label, f"{found.setting.data.model}, n = {found.setting.data.records:,}",

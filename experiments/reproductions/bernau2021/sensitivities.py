@@ -6,18 +6,10 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from experiments.reproductions import looks
+from experiments.reproductions.bernau2021 import settings
 from experiments.reproductions.bernau2021.published import FIGURE_4_MEDIANS, FIGURE_4_OUTLIERS
 from experiments.reproductions.bernau2021.runs import InsiderFindings, Played, labels_of
-from experiments.reproductions.bernau2021.settings import (
-    CLIPPING_NORM,
-    MAIN_BELIEF,
-    RELATION_LETTERS,
-    RELATIONS,
-    InsiderData,
-    InsiderSetting,
-    InsiderStudy,
-    neighbours_shown,
-)
+from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, RELATIONS, InsiderStudy
 from experiments.reproductions.bernau2021.slips import explained
 from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from experiments.reproductions.statistics import bootstrap, resampling
@@ -43,16 +35,16 @@ def outlier_share(values: Floats) -> float:
 def figure_4(played: Played) -> ItemResult:
     """Return the distributions of local sensitivities, from the most to the least dissimilar neighbour."""
     data, figure = played.data, new_figure(4.6)
-    widths = [len(neighbours_shown(one, _REPLACE)) + 1.5 for one in data]
+    widths = [len(settings.neighbours_shown(one, _REPLACE)) + 1.5 for one in data]
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True, gridspec_kw={"width_ratios": widths})[0]
     rows: list[ItemRow] = []
     for letter, axes, one in zip("abc", panels, data, strict=False):
         for relation in RELATIONS:
-            shown = neighbours_shown(one, relation)
-            at = partial(InsiderSetting, one, NoiseScaling.LOCAL, relation, MAIN_BELIEF)
+            shown = settings.neighbours_shown(one, relation)
+            at = partial(settings.InsiderSetting, one, NoiseScaling.LOCAL, relation, settings.MAIN_BELIEF)
             found = [played.runs[at(*which)] for which in shown]
             shift = -0.2 if relation is _REPLACE else 0.2
-            places = np.array([neighbours_shown(one, _REPLACE).index(which) for which in shown]) + shift
+            places = np.array([settings.neighbours_shown(one, _REPLACE).index(which) for which in shown]) + shift
             boxes = [one_found.sensitivities.ravel() for one_found in found]
             looks.draw_boxes(axes, boxes, list(places), looks.RELATION_LOOKS[relation], 0.36)
             rows += [row for one_found in found for row in _neighbour_rows(one_found)]
@@ -75,8 +67,8 @@ def figure_4(played: Played) -> ItemResult:
     )
 
 
-def _finish_neighbours(axes: Axes, data: InsiderData) -> None:
-    shown = neighbours_shown(data, _REPLACE)
+def _finish_neighbours(axes: Axes, data: settings.InsiderData) -> None:
+    shown = settings.neighbours_shown(data, _REPLACE)
     names = [f"{'most' if neighbour.startswith('most') else 'least'} {rank}" for neighbour, rank in shown]
     axes.set_xticks(range(len(shown)), names if len(shown) > 2 else ["most", "least"], rotation=45, ha="right")
     axes.set_xlim(-0.6, len(shown) - 0.4)
@@ -112,7 +104,7 @@ def figure_5(played: Played) -> ItemResult:
     rows: list[ItemRow] = []
     for letter, axes, one in zip("abc", panels, data, strict=False):
         for relation in RELATIONS:
-            found = played.runs[InsiderSetting(one, NoiseScaling.LOCAL, relation)]
+            found = played.runs[settings.InsiderSetting(one, NoiseScaling.LOCAL, relation)]
             rows += _round_rows(found)
             _draw_rounds(axes, found)
         finish_axes(
@@ -154,7 +146,7 @@ def _draw_rounds(axes: Axes, found: InsiderFindings) -> None:
     draw_band(
         axes, rounds, low, high, facecolor=look.fill, edgecolor=look.colour, hatch=look.hatch, linewidth=0.5, alpha=0.7
     )
-    letters = RELATION_LETTERS[relation]
+    letters = settings.RELATION_LETTERS[relation]
     axes.plot(
         rounds, middle, look.line, color=look.colour, linewidth=2, marker=look.marker, markersize=4, markevery=5,
         label=f"LS {letters}, {look.name}",

@@ -21,8 +21,8 @@ from experiments.reproductions.negoescu2023.simulation import (
     simulate,
     summary,
 )
-from experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, table
-from experiments.reproductions.statistics import mean_row, t_interval, welch_interval
+from experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, measured_row, table
+from experiments.reproductions.statistics import t_interval, welch_interval
 from fl_audit.arrays import Floats
 from fl_audit.report.style import INK, finish_axes, new_figure
 
@@ -201,8 +201,9 @@ def _rows_of_ten(found: Simulated) -> list[ItemRow]:
         setting, spread = f"{_law(separation)}, {size:,} losses", float(estimates.std(ddof=1))
         cut = f"; theory within its own cut {cell['narrow_truth'].iloc[0]:.3f}" if name == EMPIRICAL else ""
         means.append(
-            mean_row(setting, f"mean Epsilon*, {name} form", estimates, theory=float(cell["truth"].iloc[0]),
-                     note=f"nats; t interval; standard deviation {spread:.3f}{cut}")
+            measured_row(setting, f"mean Epsilon*, {name} form", t_interval(estimates), estimates.size,
+                         f"nats; t interval; standard deviation {spread:.3f}{cut}",
+                         theory=float(cell["truth"].iloc[0]))
         )  # fmt: skip
         spreads.append(
             ItemRow(setting, f"standard deviation of Epsilon*, {name} form", measured=spread,
@@ -220,8 +221,8 @@ def _rows_of_many(found: Simulated) -> list[ItemRow]:
         setting, count = f"{_law(separation)}, {size:,} losses, {len(apart)} repetitions", len(apart)
         error, form = errors[separation, size, name], f"of Epsilon*, {name} form"
         rows += [
-            mean_row(setting, f"bias {form}", apart, "nats; mean less truth; more repetitions than the paper's",
-                     theory=0.0),
+            measured_row(setting, f"bias {form}", t_interval(apart), count,
+                         "nats; mean less truth; more repetitions than the paper's", theory=0.0),
             ItemRow(setting, f"standard deviation {form}", measured=error.std, repetitions=count, note="nats"),
             ItemRow(setting, f"root mean squared error {form}", measured=error.rmse, repetitions=count,
                 note="nats"),

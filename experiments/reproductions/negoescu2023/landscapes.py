@@ -148,7 +148,8 @@ def _point_rows(sweep: Sweep, found: Landscape) -> Iterator[ItemRow]:
             note = ["on the frontier"] if row.on_frontier else []
             note += [f"{value:g} in print, on {task}"] if found.study.stands_in and np.isfinite(value) else []
             published = np.nan if found.study.stands_in else value
-            yield statistics.mean_row(setting, quantity, values, "; ".join(note), published=published)
+            mean = statistics.t_interval(values)
+            yield measured_row(setting, quantity, mean, len(values), "; ".join(note), published=published)
 
 
 def _claims(found: Landscape) -> Iterator[PaperClaim]:
@@ -233,7 +234,8 @@ def _level_rows(found: Landscape) -> Iterator[ItemRow]:
     for epsilon, own in found.private.groupby("privacy.epsilon"):
         values = own.groupby("world")["epsilon_star"].mean().to_numpy(dtype=np.float64)
         quantity = f"Epsilon* of private models at epsilon = {float(str(epsilon)):g}"
-        yield statistics.mean_row(found.study.title, quantity, values, "mean over clipping norms and batches")
+        mean, note = statistics.t_interval(values), "mean over clipping norms and batches"
+        yield measured_row(found.study.title, quantity, mean, len(values), note)
 
 
 def _floor(study: EpsilonStarStudy) -> ItemRow:

@@ -10,8 +10,8 @@ from scipy.special import ndtr, ndtri
 from experiments.reproductions.claims import PaperClaim
 from experiments.reproductions.claims import exact as known
 from experiments.reproductions.looks import legend_below
-from experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, table
-from experiments.reproductions.statistics import mean_row, resampling, t_interval
+from experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, measured_row, table
+from experiments.reproductions.statistics import resampling, t_interval
 from fl_audit.arrays import Floats
 from fl_audit.evidence.star.empirical_star import largest_ratio, threshold_counts
 from fl_audit.report.style import finish_axes, new_figure
@@ -106,8 +106,9 @@ def _draw(axes: Axes, curves: Curves) -> None:
 def _rows_of_largest(exact: Curves, sampled: Curves, losses: int) -> Iterator[ItemRow]:
     for index, name in enumerate(NAMES):
         top, largest = int(np.nanargmax(exact.values[index])), np.nanmax(sampled.values[index], axis=-1)
-        yield mean_row(
-            _setting(losses), f"largest {name}", largest, theory=float(exact.values[index, top]),
+        yield measured_row(
+            _setting(losses), f"largest {name}", t_interval(largest), len(largest),
+            theory=float(exact.values[index, top]),
             note=f"nats; mean over samples, standard deviation {number_text(float(largest.std(ddof=1)))}; by the laws "
             f"it stands at FPR {number_text(float(exact.fpr[top]))}, FNR {number_text(float(exact.fnr[top]))}",
         )  # fmt: skip
@@ -117,7 +118,8 @@ def _rows_of_errors(in_middle: Floats, at_ends: Floats, losses: int) -> Iterator
     places = {f"both rates at least {MIDDLE:g}": in_middle, f"one rate below {MIDDLE:g}": at_ends}
     note = "nats; distance from the laws at the same threshold, mean over samples"
     for place, largest in places.items():
-        yield mean_row(_setting(losses), f"largest error of the two quantities, {place}", largest, note, theory=0.0)
+        quantity = f"largest error of the two quantities, {place}"
+        yield measured_row(_setting(losses), quantity, t_interval(largest), len(largest), note, theory=0.0)
 
 
 def _setting(losses: int) -> str:
