@@ -8,10 +8,10 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from math import isfinite, nan
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from experiments.reproductions.papers import Context, Extent, RunCosts
-from experiments.runs.config import RunConfig
+from experiments.runs.config import RunConfig, parse_config
 from experiments.runs.engines import Engine
 from experiments.runs.guard import nothing_outlives
 from experiments.runs.laws import rounds_of
@@ -93,24 +93,22 @@ class PlannedRun:
 
 
 def planned_runs(
-    settings: Iterable[Setting], configure: Callable[[Setting, Extent, Path | None], RunConfig], context: Context
+    settings: Iterable[Setting], values_of: Callable[[Setting, Extent, Path | None], dict[str, Any]], context: Context
 ) -> dict[Setting, PlannedRun]:
     """Return the run of each setting, once where it occurs several times.
 
     Parameters
     ----------
-    settings, configure, context
-        What is to be run; returns the configuration of a setting; where runs are kept, and how much is computed.
+    settings, values_of, context
+        What is to be run; returns the values of its configuration; where runs are kept, and how much is computed.
 
     Raises
     ------
     InputError
-        If a setting cannot be run.
+        If a value is not accepted.
     """
-    return {
-        one: PlannedRun(configure(one, context.extent, context.data_dir), context.runs / one.name, one.label)
-        for one in dict.fromkeys(settings)
-    }
+    configs = {one: parse_config(values_of(one, context.extent, context.data_dir)) for one in dict.fromkeys(settings)}
+    return {one: PlannedRun(config, context.runs / one.name, one.label) for one, config in configs.items()}
 
 
 def carry_out_all(runs: Sequence[PlannedRun], context: Context) -> None:

@@ -23,9 +23,8 @@ from sklearn.metrics import roc_auc_score
 
 from experiments.reproductions import playing, reproduce
 from experiments.reproductions.bernau2019 import configurations, paper, planning, runs
-from experiments.reproductions.bernau2019.adversaries import adversaries_item
 from experiments.reproductions.bernau2019.claims import TESTS, _surest, claims_of
-from experiments.reproductions.bernau2019.configurations import _seed_of, configuration
+from experiments.reproductions.bernau2019.configurations import _seed_of, values_of
 from experiments.reproductions.bernau2019.epsilons import (
     EpsilonVerdict,
     _central_epsilon,
@@ -34,7 +33,7 @@ from experiments.reproductions.bernau2019.epsilons import (
     table_2,
     table_3,
 )
-from experiments.reproductions.bernau2019.figures import figure_of
+from experiments.reproductions.bernau2019.figures import adversaries_item, figure_of
 from experiments.reproductions.bernau2019.models import small_faces
 from experiments.reproductions.bernau2019.published import RECIPES, TABLE_2, TABLE_3, MembershipStudy
 from experiments.reproductions.bernau2019.runs import (
@@ -61,6 +60,7 @@ from experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_
 from experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from experiments.reproductions.papers import Context, Extent
 from experiments.reproductions.sources import find_data
+from experiments.runs.config import RunConfig, parse_config
 from experiments.runs.engines import Engine
 from experiments.runs.laws import sampling_rate
 from fl_audit.adjacency import Adjacency
@@ -75,6 +75,10 @@ from fl_audit.privacy.events import SampledGaussianRelease
 
 SKEWED = CANDIDATES[MembershipStudy.SKEWED][0][0]
 ALL = [one for groups in CANDIDATES.values() for forms in groups for one in forms]
+
+
+def configuration(part: WorldPart, extent: Extent, data_dir: Path | None) -> RunConfig:
+    return parse_config(values_of(part, extent, data_dir))
 
 
 # ---------------------------------------------------------------- Tables 2 and 3

@@ -14,11 +14,12 @@ from experiments.reproductions import playing, reproduce
 from experiments.reproductions.bernau2021 import paper, settings
 from experiments.reproductions.bernau2021.identification import ADVANTAGE
 from experiments.reproductions.bernau2021.runs import _neighbour_of, labels_of, play
-from experiments.reproductions.bernau2021.settings import ADULT, InsiderSetting, configuration
+from experiments.reproductions.bernau2021.settings import ADULT, InsiderSetting, values_of
 from experiments.reproductions.names import ITEMS, item_names
 from experiments.reproductions.papers import COLUMNS, Context, Extent
 from experiments.reproductions.reproduce import PAPERS, chosen_items
 from experiments.reproductions.statistics import predicted_advantage
+from experiments.runs.config import RunConfig, parse_config
 from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
 from experiments.runs.run import run_audit
@@ -33,6 +34,10 @@ SMALL = replace(
     quick=(6, 4, 3), quick_dissimilarity="euclidean", worlds_per_batch=3,
 )  # fmt: skip
 LS_B = InsiderSetting(SMALL, NoiseScaling.LOCAL, Adjacency.REPLACE_RECORD)
+
+
+def configuration(setting: InsiderSetting, extent: Extent, data_dir: Path | None) -> RunConfig:
+    return parse_config(values_of(setting, extent, data_dir))
 
 
 @pytest.fixture(autouse=True)

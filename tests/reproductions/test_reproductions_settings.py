@@ -1,6 +1,7 @@
 """The settings as published, and the names."""
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -16,14 +17,15 @@ from experiments.reproductions.bernau2021.settings import (
     InsiderStudy,
     _worlds_of,
     audit_settings,
-    configuration,
     main_settings,
     neighbour_settings,
+    values_of,
 )
 from experiments.reproductions.names import item_names
 from experiments.reproductions.papers import Extent
 from experiments.reproductions.reproduce import chosen_items
 from experiments.reproductions.sources import find_data
+from experiments.runs.config import RunConfig, parse_config
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.mechanisms.noise import NoiseScaling
@@ -37,6 +39,10 @@ B, U = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
 LS, GS = NoiseScaling.LOCAL, NoiseScaling.GLOBAL
 ALL = (MNIST, PURCHASE, ADULT)
 OF_2019 = ("table2", "table3", *(f"fig{number}" for number in range(3, 8)), "adversaries", "claims")
+
+
+def configuration(setting: InsiderSetting, extent: Extent, data_dir: Path | None) -> RunConfig:
+    return parse_config(values_of(setting, extent, data_dir))
 
 
 def test_names() -> None:

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from experiments.reproductions.bernau2019 import tradeoffs
-from experiments.reproductions.bernau2019.figures import ATTACK_NAMES
 from experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, MembershipStudy
 from experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData
 from experiments.reproductions.bernau2019.second_looks import SECOND_LOOKS
-from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, Method
+from experiments.reproductions.bernau2019.settings import ATTACK_NAMES, BLACK_BOX, INSIDER, WHITE_BOX, Method
 from experiments.reproductions.claims import NOTHING, PaperClaim, untested
 from experiments.reproductions.claims_table import claims_table
 from experiments.reproductions.papers import ItemResult

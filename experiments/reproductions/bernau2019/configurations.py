@@ -9,7 +9,6 @@ from typing import Any, assert_never
 from experiments.reproductions.bernau2019 import settings
 from experiments.reproductions.bernau2019.published import Recipe
 from experiments.reproductions.papers import Extent
-from experiments.runs.config import RunConfig, parse_config
 from fl_audit.adversaries.membership.names import USUAL, Attack
 from fl_audit.adversaries.membership.shadows import FEWEST, fewest_on_a_side
 from strategies.challenger import SeededChallenger
@@ -20,24 +19,6 @@ CLIENTS = 2
 PATIENCE = 8  # epochs without a smaller loss that end the training of a world; the paper does not state its own
 EPOCHS_A_ROUND = 2
 """Epochs between two looks at the loss where nothing is added in training: there Adam's moments begin anew."""
-
-
-def configuration(part: settings.WorldPart, extent: Extent, data_dir: Path | None) -> RunConfig:
-    """Return the configuration of a run.
-
-    Parameters
-    ----------
-    part, extent
-        Which run; the full or the quick form.
-    data_dir
-        Where data sets lie; None is the default place.
-
-    Raises
-    ------
-    InputError
-        If a value is not accepted.
-    """
-    return parse_config(_values_of(part, extent, data_dir))
 
 
 def _seed_of(part: settings.WorldPart, size: settings.Size) -> int:
@@ -57,11 +38,17 @@ def all_values(extent: Extent) -> dict[str, Any]:
     """Return what is set for the first part of every run, on every data set that may be used, by the run's name."""
     data = [one for groups in settings.CANDIDATES.values() for forms in groups for one in forms]
     parts = [settings.WorldPart(setting) for one in data for setting in settings.settings_of(one, extent)]
-    return {part.name: _values_of(part, extent, None) for part in parts}
+    return {part.name: values_of(part, extent, None) for part in parts}
 
 
-def _values_of(part: settings.WorldPart, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
-    """Return the values of the configuration of a run, unchecked."""
+def values_of(part: settings.WorldPart, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
+    """Return the values of the configuration of a run, unchecked.
+
+    Parameters
+    ----------
+    part, extent, data_dir
+        Which run; the full or the quick form; where data sets lie, None is the default place.
+    """
     setting = part.setting
     data, size = setting.data, setting.data.size(extent)
     assert size is not None, setting

@@ -6,11 +6,10 @@ from functools import partial
 from html import escape
 
 from experiments.reproductions.bernau2019 import settings
-from experiments.reproductions.bernau2019.adversaries import adversaries_item
 from experiments.reproductions.bernau2019.claims import claims_item, claims_of
 from experiments.reproductions.bernau2019.configurations import EPOCHS_A_ROUND, PATIENCE, all_values
 from experiments.reproductions.bernau2019.epsilons import EpsilonVerdict, promises, table_2, table_3
-from experiments.reproductions.bernau2019.figures import figure_of
+from experiments.reproductions.bernau2019.figures import adversaries_item, figure_of
 from experiments.reproductions.bernau2019.planning import MOST_OPEN, play
 from experiments.reproductions.bernau2019.published import MembershipStudy
 from experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData, most_epochs

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from scipy.stats import rankdata
 
 from experiments.reproductions.bernau2019 import settings
-from experiments.reproductions.bernau2019.configurations import configuration
+from experiments.reproductions.bernau2019.configurations import values_of
 from experiments.reproductions.bernau2019.published import MembershipStudy
 from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, Method
 from experiments.reproductions.papers import Context
@@ -225,7 +225,7 @@ def play_parts(parts: Iterable[settings.WorldPart], context: Context) -> list[Me
     FederationError
         If a federation had to stop; the runs that were finished are kept.
     """
-    planned = planned_runs(parts, configuration, context)
+    planned = planned_runs(parts, values_of, context)
     carry_out_all([run for run in planned.values() if not run.is_finished], context)
     of: dict[settings.MembershipSetting, list[MembershipFindings]] = {}
     for part, run in planned.items():

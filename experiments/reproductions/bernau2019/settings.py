@@ -13,6 +13,14 @@ from experiments.reproductions.papers import Extent
 BLACK_BOX, WHITE_BOX, STRONGEST, INSIDER = "shadow", "white-box", "lira", "insider"
 """The paper's two attacks (Shokri et al. 2017, Nasr et al. 2019), one that came after it (Carlini et al. 2022), and the
 insider of Bernau et al. 2021, who knows all records but one and sees every round."""
+ATTACK_NAMES = {
+    BLACK_BOX: "black-box AUC",
+    WHITE_BOX: "white-box AUC",
+    STRONGEST: "AUC of LiRA",
+    "loss": "AUC of the loss",
+    "rmia": "AUC of RMIA",
+    INSIDER: "AUC of the insider",
+}
 _HERE = __name__.rpartition(".")[0]
 WITH_INSIDER = (MembershipStudy.PURCHASES, MembershipStudy.SKEWED)  # whose central runs an insider watches, too
 REPETITIONS = 5

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, InsiderData, InsiderSetting, configuration
+from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, InsiderData, InsiderSetting, values_of
 from experiments.reproductions.papers import Context
 from experiments.reproductions.playing import carry_out_all, planned_runs
 from experiments.reproductions.statistics import predicted_advantage
@@ -109,7 +109,7 @@ def play(settings: Iterable[InsiderSetting], context: Context) -> dict[InsiderSe
     FederationError
         If a federation had to stop; the runs and batches that were finished are kept.
     """
-    planned = planned_runs(settings, configuration, context)
+    planned = planned_runs(settings, values_of, context)
     known = [(run.config, run.directory) for run in planned.values()]
     pending = [run for run in planned.values() if not run.is_finished]
     # Once the first run has begun that has a neighbour, the others read it there instead of searching again.

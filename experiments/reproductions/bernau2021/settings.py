@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from experiments.reproductions.papers import Extent
-from experiments.runs.config import RunConfig, parse_config
 from fl_audit.adjacency import Adjacency
 from fl_audit.data.neighbours import NeighbourChoice
 from fl_audit.mechanisms.noise import NoiseScaling
@@ -150,8 +149,14 @@ def _worlds_of(setting: InsiderSetting, extent: Extent) -> int:
     return main if setting.belief == MAIN_BELIEF else other
 
 
-def configuration(setting: InsiderSetting, extent: Extent, data_dir: Path | None) -> RunConfig:
-    """Return the configuration of a setting.
+def all_values(extent: Extent) -> dict[str, Any]:
+    """Return what is set for every run, on every data set that may be used, by the name of the run."""
+    data = [one for group in CANDIDATES.values() for (one,) in group]
+    return {one.name: values_of(one, extent, None) for one in all_settings(data)}
+
+
+def values_of(setting: InsiderSetting, extent: Extent, data_dir: Path | None) -> dict[str, Any]:
+    """Return the values of the configuration of a setting, unchecked.
 
     Parameters
     ----------
@@ -160,23 +165,7 @@ def configuration(setting: InsiderSetting, extent: Extent, data_dir: Path | None
         dissimilarity where a search by the paper's takes minutes. Nothing else differs.
     data_dir
         Data directory; None means that of the environment.
-
-    Raises
-    ------
-    InputError
-        If a value is not accepted.
     """
-    return parse_config(_values_of(setting, extent, data_dir))
-
-
-def all_values(extent: Extent) -> dict[str, Any]:
-    """Return what is set for every run, on every data set that may be used, by the name of the run."""
-    data = [one for group in CANDIDATES.values() for (one,) in group]
-    return {one.name: _values_of(one, extent, None) for one in all_settings(data)}
-
-
-def _values_of(setting: InsiderSetting, extent: Extent, data_dir: Path | None) -> dict[str, Any]:
-    """Return the values of the configuration of a setting, unchecked."""
     data = setting.data
     quick = extent is Extent.QUICK
     place = {} if data_dir is None else {"data-dir": str(data_dir.absolute())}
