@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -56,10 +56,8 @@ def measured_row(
 
     Parameters
     ----------
-    setting, quantity, repetitions, note
-        As of `ItemRow`.
-    found
-        The number with its interval.
+    setting, quantity, found, repetitions, note
+        As of `ItemRow`; `found` is the number with its interval.
     **more
         The published number and that of theory, if there are any.
     """
@@ -162,16 +160,6 @@ class Context:
         return self.directory / ("runs" if self.extent is Extent.FULL else f"runs-{self.extent}")
 
 
-class OfStudy(Protocol):
-    """What is played for a data set of a paper."""
-
-    @property
-    def study(self) -> str: ...
-
-
-StudyT = TypeVar("StudyT", bound=OfStudy)
-
-
 @dataclass(frozen=True)
 class Item:
     """A table or figure of a paper."""
@@ -184,7 +172,7 @@ class Item:
     # Returns the settings that it needs to be run on given data sets, where not all settings of these are.
     settings: Callable[[Iterable[Any]], tuple[Any, ...]] = lambda data: ()
 
-    def data_of(self, found: Iterable[StudyT]) -> tuple[StudyT, ...]:
+    def data_of(self, found: Iterable[Any]) -> tuple[Any, ...]:
         """Return those of the available data sets that the item shows."""
         return tuple(one for one in found if one.study in self.studies)
 

@@ -77,7 +77,11 @@ def figure_of(study: MembershipStudy, played: Sequence[PlayedData]) -> ItemResul
     return ItemResult(
         table(row for one in played for row in _rows_of(one)),
         figure,
-        _caption(shown.data),
+        "Left central, right local DP, over the epsilon of a record: by the accountant, and counted over values. "
+        "Accuracy of the models (means over worlds with 95 % intervals), AUC of the black-box attack (shadow models) "
+        "and of the white-box attack, phi of the white-box attack, where it is there. Grey: guessing; phi of 1. "
+        "Diamonds: training accuracy in Table 3, and an AUC of .5 where section 6 says so. ROC curves over all worlds "
+        f"and the trade-off are those of {shown.data.title}.",
         tuple(_remarks(study, played)),
         shown_rows=90,
         data=tuple(one.data.title for one in played),
@@ -87,7 +91,15 @@ def figure_of(study: MembershipStudy, played: Sequence[PlayedData]) -> ItemResul
 def _rows_of(played: PlayedData) -> Iterator[ItemRow]:
     """Yield what was measured of one data set: accuracies, epochs, every attack, phi."""
     for run in played.runs:
-        yield from _accuracy_rows(run)
+        train, chosen = mean_interval(run.train_accuracy), run.chosen_epoch.mean()
+        # No interval in its columns: n, epochs and model are not the paper's, so nothing is tested here.
+        yield ItemRow(
+            run.setting.label, "training accuracy", _printed_accuracy(run.setting), measured=train.value,
+            repetitions=run.worlds,
+            note=f"on members' true records, {train.low:.3f} to {train.high:.3f}; published: Table 3",
+        )  # fmt: skip
+        note = f"epsilon {run.epsilon:.4g}; training ended after {chosen:.1f} epochs on average"
+        yield _row(run, "test accuracy", mean_interval(run.test_accuracy), note)
         for attack in run.areas_of_worlds:
             five = run.areas_of_worlds[attack][: settings.REPETITIONS]
             note = f"five worlds, as the paper repeats: {five.mean():.3f}, {five.min():.3f} to {five.max():.3f}"
@@ -99,17 +111,6 @@ def _rows_of(played: PlayedData) -> Iterator[ItemRow]:
             )  # fmt: skip
         for attack in played.attacks if run is not played.original else ():
             yield _row(run, f"phi, {ATTACK_NAMES[attack].removesuffix(' AUC')}", phi(played.original, run, attack))
-
-
-def _accuracy_rows(run: MembershipFindings) -> Iterator[ItemRow]:
-    train, printed = mean_interval(run.train_accuracy), _printed_accuracy(run.setting)
-    # No interval in its columns: n, epochs and model are not the paper's, so nothing is tested here.
-    yield ItemRow(
-        run.setting.label, "training accuracy", printed, measured=train.value, repetitions=run.worlds,
-        note=f"on members' true records, {train.low:.3f} to {train.high:.3f}; published: Table 3",
-    )  # fmt: skip
-    chosen = f"training ended after {run.chosen_epoch.mean():.1f} epochs on average"
-    yield _row(run, "test accuracy", mean_interval(run.test_accuracy), note=f"epsilon {run.epsilon:.4g}; {chosen}")
 
 
 def _printed_accuracy(setting: settings.MembershipSetting) -> float:
@@ -249,16 +250,6 @@ def _confidences(axes: Axes, local: Sequence[MembershipFindings], panel: int) ->
 
 def _reach(found: Sequence[Interval]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     return np.array([[one.value - one.low for one in found], [one.high - one.value for one in found]])
-
-
-def _caption(shown: settings.MembershipData) -> str:
-    return (
-        "Left central, right local DP, over the epsilon of a record: by the accountant, and counted over values. "
-        "Accuracy of the models (means over worlds with 95 % intervals), AUC of the black-box attack (shadow models) "
-        "and of the white-box attack, phi of the white-box attack, where it is there. Grey: guessing; phi of 1. "
-        "Diamonds: training accuracy in Table 3, and an AUC of .5 where section 6 says so. ROC curves over all worlds "
-        f"and the trade-off are those of {shown.title}."
-    )
 
 
 def _remarks(study: MembershipStudy, played: Sequence[PlayedData]) -> Iterator[str]:

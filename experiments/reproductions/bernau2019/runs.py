@@ -238,7 +238,7 @@ def _read_part(part: settings.WorldPart, config: RunConfig, run: RunDirectory) -
     targets, worlds = (read_frame(run.path / f"{label}.parquet") for label in ("targets", "worlds"))
     game, membership = load_game(read_plan(run.path).public), Membership(by_target(targets, "is_in").astype(np.bool_))
     logits = torch.cat([one[LOGITS] for one in run.store(config).outputs(config.audit.worlds)])
-    right = logits.argmax(dim=2) == game.differing.labels.cpu()
+    right, is_in = (logits.argmax(dim=2) == game.differing.labels.cpu()).numpy(), membership.is_in
     columns = {name.removeprefix(SCORE): name for name in map(str, targets.columns) if name.startswith(SCORE)}
     if config.audit.insider:
         columns[INSIDER] = "log_odds"
@@ -250,7 +250,7 @@ def _read_part(part: settings.WorldPart, config: RunConfig, run: RunDirectory) -
         {attack: by_target(targets, name) for attack, name in columns.items()},
         torch.softmax(logits.double(), dim=2).amax(dim=2).numpy(),
         {
-            "train_accuracy": _mean_where(right.numpy(), membership.is_in),
+            "train_accuracy": np.asarray((right & is_in).sum(axis=1) / is_in.sum(axis=1), dtype=np.float64),
             "test_accuracy": worlds["test_accuracy"].to_numpy(dtype=np.float64),
             "chosen_epoch": worlds["chosen_release"].to_numpy(dtype=np.float64) * _epochs_a_round(config),
             "areas_against_test": _areas_against_test(part, run, game, targets, membership),
@@ -280,8 +280,3 @@ def _epochs_a_round(config: RunConfig) -> float:
 def most_epochs(config: RunConfig) -> float:
     """Return after how many epochs training ends at the latest."""
     return rounds_of(config) * _epochs_a_round(config)
-
-
-def _mean_where(values: Flags, chosen: Flags) -> Floats:
-    """Return the share of chosen entries that are true, row by row."""
-    return np.asarray((values & chosen).sum(axis=1) / chosen.sum(axis=1), dtype=np.float64)

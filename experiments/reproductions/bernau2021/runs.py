@@ -20,7 +20,7 @@ from experiments.runs.store import read_frame
 from fl_audit.adjacency import Adjacency, NeighbourPair
 from fl_audit.arrays import Floats
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.dissimilarity import Dissimilarity, Measure
+from fl_audit.data.dissimilarity import Measure
 from fl_audit.data.neighbours import NeighbourChoice, ranked_neighbours
 from fl_audit.data.partition import select_records
 from fl_audit.errors import InputError
@@ -133,12 +133,12 @@ def _neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirecto
     Each is searched for only once: a search over all pairs of images takes minutes. Of other configurations with their
     run directories, `begun`, those that were not begun are ignored.
     """
-    *search, rank = asked = _question(config)
+    search, rank = asked = _question(config)
     for other, run in begun:
         if _question(other) == asked and run.configuration.exists():
             with suppress(InputError):  # it is just being written, by another process
                 return read_public(run.path)[0].pair
-    return _ranked(*search)[rank - 1]
+    return _ranked(search)[rank - 1]
 
 
 def labels_of(found: InsiderFindings) -> tuple[int, ...]:
@@ -151,25 +151,19 @@ def labels_of(found: InsiderFindings) -> tuple[int, ...]:
     return label, int(split.outside.labels[pair.replacement])
 
 
-def _question(config: RunConfig) -> tuple[DataSpec, int, int, int, Adjacency, Measure, bool, int]:
+_Search = tuple[DataSpec, int, int, int, Adjacency, Measure, bool]
+
+
+def _question(config: RunConfig) -> tuple[_Search, int]:
     """Return everything that the choice of the neighbour depends on, with the rank last."""
     data, audit = config.data, config.audit
     farthest = audit.neighbour is NeighbourChoice.MOST_DISSIMILAR
-    return (
-        data_spec(data), data.records, data.test_records, data.seed,
-        config.privacy.adjacency, audit.dissimilarity, farthest, audit.neighbour_rank or 1,
-    )  # fmt: skip
+    records = data_spec(data), data.records, data.test_records, data.seed
+    return (*records, config.privacy.adjacency, audit.dissimilarity, farthest), audit.neighbour_rank or 1
 
 
 @lru_cache(maxsize=32)
-def _ranked(
-    spec: DataSpec,
-    records: int,
-    test_records: int,
-    seed: int,
-    relation: Adjacency,
-    dissimilarity: Dissimilarity,
-    farthest: bool,
-) -> tuple[NeighbourPair, ...]:
+def _ranked(search: _Search) -> tuple[NeighbourPair, ...]:
+    spec, records, test_records, seed, relation, dissimilarity, farthest = search
     split = select_records(load_source(spec), records, test_records, seed)
     return ranked_neighbours(relation, split.inside, split.outside, dissimilarity, RANKS, farthest)
