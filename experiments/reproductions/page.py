@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
-from string import Template
 from typing import Any
 
 import pandas as pd
@@ -15,17 +14,6 @@ from fl_audit.report.wording import number_text, plural
 
 _MOST_LISTED = 10
 _WORDS = ("setting", "quantity", "note")
-
-BODY = Template("""$labels
-<h2>Contents</h2>
-<ul>
-$contents
-</ul>
-<h2>What was played</h2>
-$played
-$items
-<h2>Paper</h2>
-<p>$paper</p>""")
 
 
 def render_page(name: str, extent: Extent, paper: Paper, made: MadeItems, pictures: Mapping[str, bytes]) -> str:
@@ -39,22 +27,21 @@ def render_page(name: str, extent: Extent, paper: Paper, made: MadeItems, pictur
         The paper that is reproduced; the items that were made; PNG bytes by the key of the item.
     """
     results = [result for _, result in made.results]
-    body = BODY.substitute(
-        labels="\n".join(_labels(made)),
-        contents="\n".join(
-            f'<li><a href="#{escape(item.key)}">{escape(item.title)}</a></li>' for item, _ in made.results
-        ),
-        played=made.played,
-        items="\n".join(_item(item, result, pictures[item.key]) for item, result in made.results),
-        paper=escape(paper.reference),
-    )
+    labels = [f'<p class="label">⚠ {escape(line)}</p>' for line in made.warnings]
+    labels += [f'<p class="notice">{escape(line)}</p>' for line in (*made.remarks, *made.left_out)]
+    contents = [f'<li><a href="#{escape(item.key)}">{escape(item.title)}</a></li>' for item, _ in made.results]
+    items = [_item(item, result, pictures[item.key]) for item, result in made.results]
+    body = (
+        "\n".join(labels), "<h2>Contents</h2>\n<ul>", *contents, "</ul>\n<h2>What was played</h2>", made.played, *items,
+        f"<h2>Paper</h2>\n<p>{escape(paper.reference)}</p>",
+    )  # fmt: skip
     form = "quick form" if extent is Extent.QUICK else "full form"
     return html_page(
         title=f"Reproduction: {name}",
         heading=f"Reproduction of {paper.heading}",
         subtitle=" · ".join((name, form, *made.basis)),
         opening=made.opening or _opening(results),
-        body=body,
+        body="\n".join(body),
         footer=SIMULATION_NOTICE,
         banner=_banner(results),
         step="Read of each item where ours differs, and why; its CSV file beside this page has every row.",
@@ -101,11 +88,6 @@ def _opening(made: Sequence[ItemResult]) -> str:
 def _held(made: Sequence[ItemResult], column: str) -> tuple[int, int]:
     """Return how many intervals have a number of a column beside them, and how many of these lie outside."""
     return sum(one.beside(column) for one in made), sum(len(one.outside(column)) for one in made)
-
-
-def _labels(made: MadeItems) -> list[str]:
-    warnings = [f'<p class="label">⚠ {escape(line)}</p>' for line in made.warnings]
-    return warnings + [f'<p class="notice">{escape(line)}</p>' for line in (*made.remarks, *made.left_out)]
 
 
 def _item(item: Item, result: ItemResult, png: bytes) -> str:

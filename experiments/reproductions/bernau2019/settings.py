@@ -106,8 +106,7 @@ class MembershipData:
 
 
 _FEW = (0, 4)  # the levels of the quick form
-_ALL, _THREE = (0, 1, 2, 3, 4), (0, 2, 4)
-"""Levels of the full form; of Skewed Purchases and LFW all of them with the fewest classes alone."""
+_ALL = (0, 1, 2, 3, 4)  # those of the full form; of Skewed Purchases and LFW with the fewest classes alone
 
 
 def _skewed(classes: int) -> MembershipData:
@@ -130,7 +129,7 @@ _TEXAS_LOCATION = MembershipData(
 )  # fmt: skip
 COLLAB = MembershipData(
     MembershipStudy.COLLAB, f"{_HERE}.collab:collab", "COLLAB", 3, f"{_HERE}.graph_convolutions:dgcnn", 3, 64,
-    Size(400, 12, 12, population_records=200, test_records=400, levels=_THREE),
+    Size(400, 12, 12, population_records=200, test_records=400, levels=(0, 2, 4)),
     Size(80, 2, 2, test_records=50, population_records=50, levels=(4,)), {"graph-nodes": 64}, rates=(0.003, 0.003),
 )  # fmt: skip
 
@@ -146,9 +145,6 @@ def _faces(people: int) -> MembershipData:
         # A small network from random weights needs larger steps than the last layer of a trained one.
         {"classes": people}, rates=(0.003, 0.003),
     )  # fmt: skip
-
-
-_PEOPLE = (20, 50)  # the archive has no 100 people with 20 images
 
 
 def _published(study: MembershipStudy, name: str, model: str, classes: int) -> MembershipData:
@@ -168,7 +164,7 @@ CANDIDATES: dict[MembershipStudy, tuple[tuple[MembershipData, ...], ...]] = {
         )
     },
     MembershipStudy.COLLAB: ((COLLAB,),),
-    MembershipStudy.LFW: (tuple(map(_faces, _PEOPLE)),),
+    MembershipStudy.LFW: (tuple(map(_faces, (20, 50))),),  # the archive has no 100 people with 20 images
     MembershipStudy.SKEWED: (tuple(map(_skewed, TABLE_2[MembershipStudy.SKEWED].classes)),),
 }
 """For each data set of the paper what may be played for it, best first, each in one or several forms."""

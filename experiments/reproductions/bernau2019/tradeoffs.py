@@ -186,7 +186,6 @@ def gain(
     total = variances.sum()
     if total == 0:
         return Interval(value, value, value), ()
-    reach = (
-        float(stdtrit(total**2 / np.sum(variances**2 / freedom), (1 + confidence) / 2)) * sqrt(2 * total) / len(each)
-    )
+    quantile = float(stdtrit(total**2 / np.sum(variances**2 / freedom), (1 + confidence) / 2))
+    reach = quantile * sqrt(2 * total) / len(each)
     return Interval(value, value - reach, value + reach), tuple((variances / total).tolist())

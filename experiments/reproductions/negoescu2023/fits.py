@@ -38,13 +38,9 @@ _LOOKS = {100: ("-", "o", "#12426e"), 300: ("--", "s", "#5c5c5c"), 1000: (":", "
 
 def _chosen_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
     """Return the points whose models are examined: shortest and longest baseline, smallest and largest epsilon."""
-    baselines, private = study.baselines(data_dir), study.private(data_dir)
-    alike = [
-        one
-        for one in private
-        if dict(one.settings)["privacy.clipping-norm"] == study.clipping_norms[0]
-        and dict(one.settings)["training.expected-batch"] == study.batches[-1]
-    ]
+    baselines = study.baselines(data_dir)
+    wanted = {"privacy.clipping-norm": study.clipping_norms[0], "training.expected-batch": study.batches[-1]}
+    alike = [one for one in study.private(data_dir) if wanted.items() <= dict(one.settings).items()]
     return baselines[0], baselines[-1], alike[0], alike[-1]
 
 

@@ -72,11 +72,11 @@ def available_study(task: EpsilonStarTask, context: Context) -> EpsilonStarStudy
     """
     require(context.engine is None, f"--engine {context.engine}: models of this paper are points of a sweep, over Ray")
     directory = None if context.data_dir is None else str(context.data_dir.absolute())
-    names = [study.data for study in CANDIDATES[task]]
     for study in CANDIDATES[task]:
         if is_found(study.data, directory):
             return study.in_form(context.extent)
-    raise NoDataError(f"{' and '.join(names)} not found: give their directory with --data-dir or FL_AUDIT_DATA")
+    names = " and ".join(study.data for study in CANDIDATES[task])
+    raise NoDataError(f"{names} not found: give their directory with --data-dir or FL_AUDIT_DATA")
 
 
 def _figure(task: EpsilonStarTask, context: Context) -> ItemResult:
@@ -85,11 +85,10 @@ def _figure(task: EpsilonStarTask, context: Context) -> ItemResult:
     if study.stands_in:
         context.announce(f"{task} is not there: {study.title}")
     points = study.points(context.data_dir)
-    title = f"Privacy and utility: {study.title}"
-    options = RayOptions(context.ray_address)
     sweep = run_sweep(
-        points, context.runs / study.key, options, progress=context.progress, title=title, by_promise=False
-    )
+        points, context.runs / study.key, RayOptions(context.ray_address), progress=context.progress,
+        title=f"Privacy and utility: {study.title}", by_promise=False,
+    )  # fmt: skip
     found = _landscape_of(study, sweep.models, context)
     rows, claims = [*_point_rows(sweep, found), *_level_rows(found)], list(_claims(found))
     # Figure 1 is made first, so only figure 2 can compare the two.
