@@ -132,10 +132,8 @@ def rows_html(shown: pd.DataFrame, rows: int, file: str, look: str = "numbers") 
 
     Parameters
     ----------
-    shown, rows
-        The rows that are shown; how many rows there are.
-    file, look
-        Name of the CSV file; class of the table, see `page_table`.
+    shown, rows, file, look
+        The rows that are shown; how many there are; name of the CSV file; class of the table, see `page_table`.
     """
     cells = {column: [_cell(column, value) for value in shown[column]] for column in COLUMNS}
     told = [column for column in COLUMNS if any(cells[column])]  # a column without a number tells nothing

@@ -26,10 +26,8 @@ def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.r
 
     Parameters
     ----------
-    values
-        Shape (worlds, ...).
-    statistic, random
-        Computes the statistic from an array of this shape; source of the resamples.
+    values, statistic, random
+        Shape (worlds, ...); computes the statistic from an array of this shape; source of the resamples.
     """
     worlds = len(values)
     found = [statistic(values[random.integers(worlds, size=worlds)]) for _ in range(RESAMPLES)]

@@ -176,10 +176,8 @@ def towards_median(rate: float, bit_multiplier: float) -> Callable[[ServerRound,
 
     Parameters
     ----------
-    rate
-        Learning rate of the logarithm of the norm.
-    bit_multiplier
-        Standard deviation of the noise on the sum of the bits, over its sensitivity; 0 for none.
+    rate, bit_multiplier
+        Learning rate of the logarithm of the norm; noise on the sum of the bits over its sensitivity, 0 for none.
     """
     deviation = bit_multiplier * Adjacency.ADD_REMOVE_CLIENT.sensitivity_of_sum(0.5)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import product
 from math import inf, isfinite
 from typing import Any
 
@@ -54,15 +55,12 @@ def _is_learned(played: PlayedData) -> PaperClaim:
 
 def at_chance(played: PlayedData) -> Iterator[PaperClaim]:
     """Yield whether attacks do no better than guessing where section 6 says so."""
-    for run in played.private:
-        if run.setting.is_at_chance:
-            for attack in played.attacks:
-                yield _claim(
-                    played, [run], statement="attacks do no better than guessing at this noise",
-                    where=run.setting.label, quantity=ATTACK_NAMES[attack],
-                    found=tradeoffs.area_of(run, attack, CONFIDENCE),
-                    lowest=0.5 - MARGIN, highest=0.5 + MARGIN, premises=(_is_attacked(played, attack),),
-                )  # fmt: skip
+    for run, attack in product([run for run in played.private if run.setting.is_at_chance], played.attacks):
+        yield _claim(
+            played, [run], statement="attacks do no better than guessing at this noise", where=run.setting.label,
+            quantity=ATTACK_NAMES[attack], found=tradeoffs.area_of(run, attack, CONFIDENCE),
+            lowest=0.5 - MARGIN, highest=0.5 + MARGIN, premises=(_is_attacked(played, attack),),
+        )  # fmt: skip
 
 
 def white_over_black(played: PlayedData) -> Iterator[PaperClaim]:
@@ -233,15 +231,15 @@ def majority_on_collab(played: PlayedData) -> Iterator[PaperClaim]:
 
 def adversaries(played: PlayedData) -> Iterator[PaperClaim]:
     """Yield, of runs that an insider watched, who learns more about the same worlds at the same epsilon."""
-    for run in played.central:
-        if INSIDER in run.areas_of_worlds:
-            for other in (one for one in (BLACK_BOX, WHITE_BOX, "loss") if one in run.areas_of_worlds):
-                yield _claim(
-                    played, [run], section="Bernau et al. 2021, 1",
-                    statement="the insider learns more than membership adversaries", where=run.setting.label,
-                    quantity=f"AUC of the insider less {ATTACK_NAMES[other]}",
-                    found=tradeoffs.gain([run], INSIDER, other, CONFIDENCE)[0], lowest=0.0,
-                )  # fmt: skip
+    watched = [run for run in played.central if INSIDER in run.areas_of_worlds]
+    for run, other in product(watched, (BLACK_BOX, WHITE_BOX, "loss")):
+        if other in run.areas_of_worlds:
+            yield _claim(
+                played, [run], section="Bernau et al. 2021, 1", where=run.setting.label,
+                statement="the insider learns more than membership adversaries",
+                quantity=f"AUC of the insider less {ATTACK_NAMES[other]}",
+                found=tradeoffs.gain([run], INSIDER, other, CONFIDENCE)[0], lowest=0.0,
+            )  # fmt: skip
 
 
 TESTS: tuple[Callable[[PlayedData], Iterator[PaperClaim]], ...] = (

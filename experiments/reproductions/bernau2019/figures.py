@@ -4,6 +4,7 @@ And who learns more about the same models at the same epsilon: the adversaries o
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import astuple
 from itertools import pairwise
 
 import numpy as np
@@ -217,11 +218,11 @@ def _tradeoff(axes: Axes, played: PlayedData, attack: str) -> None:
     axes.axvline(0.5, color=MUTED, linewidth=4, alpha=0.35)
     for method in SIDES:
         own, look = played.side(method), _METHOD_LOOKS[method]
-        area, accuracy = [area_of(run, attack) for run in own], [mean_interval(run.test_accuracy) for run in own]
+        pairs = [(area_of(run, attack), mean_interval(run.test_accuracy)) for run in own]
+        x, y = (np.transpose([astuple(one) for one in found]) for found in zip(*pairs, strict=True))
         axes.errorbar(
-            [one.value for one in area], [one.value for one in accuracy],
-            xerr=_reach(area), yerr=_reach(accuracy), fmt=look.marker, linestyle=look.line, color=look.colour,
-            capsize=2, linewidth=1.2, markersize=6, label=look.name,
+            x[0], y[0], xerr=np.abs(x[1:] - x[0]), yerr=np.abs(y[1:] - y[0]), fmt=look.marker, linestyle=look.line,
+            color=look.colour, capsize=2, linewidth=1.2, markersize=6, label=look.name,
         )  # fmt: skip
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="best")
     axes.locator_params(axis="x", nbins=5)
@@ -246,10 +247,6 @@ def _confidences(axes: Axes, local: Sequence[MembershipFindings], panel: int) ->
     axes.set_ylim(top=1.45 * axes.get_ylim()[1])  # room for the legend
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="upper left")
     finish_axes(axes, title, "Largest confidence", "Targets, %")
-
-
-def _reach(found: Sequence[Interval]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    return np.array([[one.value - one.low for one in found], [one.high - one.value for one in found]])
 
 
 def _remarks(study: MembershipStudy, played: Sequence[PlayedData]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, nan
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import pandas as pd
@@ -69,10 +69,15 @@ class MembershipFindings:
     @property
     def epsilon(self) -> float:
         """Epsilon of a record as the paper has it: counted over values, or by its accountant; infinite without DP."""
-        setting = self.setting
-        if setting.method is Method.CENTRAL:
-            return float(self.summary["guarantee"]["epsilon"])
-        return inf if setting.method is Method.ORIGINAL else setting.data.values * setting.level
+        match self.setting.method:
+            case Method.ORIGINAL:
+                return inf
+            case Method.LOCAL:
+                return self.setting.data.values * self.setting.level
+            case Method.CENTRAL:
+                return float(self.summary["guarantee"]["epsilon"])
+            case _:
+                assert_never(self.setting.method)
 
 
 @dataclass(frozen=True)

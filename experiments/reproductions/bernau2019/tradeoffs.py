@@ -64,10 +64,8 @@ def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Gen
 
     Parameters
     ----------
-    runs
-        The runs; the worlds of each are drawn again by themselves.
-    attack, random
-        Name of the attack; source of the resamples.
+    runs, attack, random
+        The runs, whose worlds are drawn again run by run; name of the attack; source of the resamples.
 
     Notes
     -----

@@ -129,15 +129,12 @@ def _draw(axes: Axes, checks: pd.DataFrame) -> None:
 
 
 def _rows(checks: pd.DataFrame, points: Sequence[Point]) -> list[ItemRow]:
-    rows = []
-    for one in points:
-        own = checks[checks["point"] == one.name]
-        for (size, components), cell in own.groupby(["size", "components"]):
-            values = cell["p_value"]
-            rows.append(ItemRow(label_of(one), f"p-value, {components} components, {size} scores",
-                            measured=values.median(), low=values.min(), high=values.max(), repetitions=len(values),
-                            note="median, smallest, largest"))  # fmt: skip
-    return rows
+    return [
+        ItemRow(label_of(one), f"p-value, {components} components, {size} scores", measured=values.median(),
+                low=values.min(), high=values.max(), repetitions=len(values), note="median, smallest, largest")
+        for one in points
+        for (size, components), values in checks[checks["point"] == one.name].groupby(["size", "components"])["p_value"]
+    ]  # fmt: skip
 
 
 def _claims(checks: pd.DataFrame) -> Iterator[PaperClaim]:
