@@ -177,7 +177,8 @@ def towards_median(rate: float, bit_multiplier: float) -> Callable[[ServerRound,
     Parameters
     ----------
     rate, bit_multiplier
-        Learning rate of the logarithm of the norm; noise on the sum of the bits over its sensitivity, 0 for none.
+        Learning rate of the logarithm of the norm; standard deviation of the noise on the sum of the bits, over its
+        sensitivity, 0 for none.
     """
     deviation = bit_multiplier * Adjacency.ADD_REMOVE_CLIENT.sensitivity_of_sum(0.5)
 

@@ -77,7 +77,7 @@ def _number(value: Any, missing: float = nan) -> float:
 
 
 def _median_of_largest(mu: float, worlds: int) -> float:
-    """Return the median of the largest of so many log-odds of the truth, at least one, each N(mu^2/2, mu^2)."""
+    """Return the median of the largest of `worlds` log-odds of the truth, each N(mu^2/2, mu^2), with mu at least 0."""
     return max(0.0, mu * mu / 2 - mu * float(ndtri(-expm1(-log(2) / worlds))))
 
 

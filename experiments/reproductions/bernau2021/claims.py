@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from math import inf, log, nan, sqrt
+from math import inf, log, sqrt
 
 import numpy as np
 from scipy.special import logit, ndtr
@@ -73,11 +73,12 @@ def _closed_forms() -> Iterator[PaperClaim]:
 
 def _sequential_over_renyi() -> float:
     """Return by how much 30 epsilons of Eq. (1), with delta / 30 each, exceed the accountant's epsilon at least."""
-    promises = {delta: calibrated(0.9, delta) for delta in (0.01, 0.001)}
-    return min(
-        settings.ROUNDS * sqrt(2 * log(1.25 * settings.ROUNDS / delta)) / (one.noise_multiplier or nan) / one.epsilon
-        for delta, one in promises.items()
-    )
+    ratios, rounds = [], settings.ROUNDS
+    for delta in (0.01, 0.001):
+        promise = calibrated(0.9, delta)
+        assert promise.noise_multiplier is not None
+        ratios.append(rounds * sqrt(2 * log(1.25 * rounds / delta)) / promise.noise_multiplier / promise.epsilon)
+    return min(ratios)
 
 
 def _ratio(interval: Interval, by: float) -> Interval:

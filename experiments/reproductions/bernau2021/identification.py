@@ -94,12 +94,12 @@ def _predicted_exceedance(mu: Floats, belief: float) -> float:
 
 
 def _z_against(advantage: float, expected: float, worlds: int) -> float:
-    """Return how far an advantage over `worlds` games lies above its expected value, in standard errors."""
+    """Return in standard errors how far an advantage over `worlds` games is above what is expected, both in [-1, 1]."""
     return (advantage - expected) / math.sqrt((1 - expected**2) / worlds)
 
 
 def _z_between(advantage: float, worlds: int, other: float, other_worlds: int) -> float:
-    """Return the difference of two measured advantages, each over so many games, in standard errors of it."""
+    """Return the difference of two advantages in [-1, 1], each measured over so many games, in its standard errors."""
     variance = (1 - advantage**2) / worlds + (1 - other**2) / other_worlds
     return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
 
