@@ -109,10 +109,12 @@ def _opening(played: Sequence[PlayedData], results: Sequence[tuple[Item, ItemRes
         f"{of[EpsilonVerdict.LARGER]} are larger, those of COLLAB by far."
     )
     if played:
-        pictures = (
-            "Its test accuracies, AUCs and phi are printed as pictures only, so that no number of ours stands beside"
-        )
-        said += [verdicts_said(claims_of(played)), f"{pictures} them.", *_missing([one.data for one in played])]
+        said += [
+            verdicts_said(claims_of(played)),
+            "Its test accuracies, AUCs and phi are printed as pictures only, so that no number of ours stands beside "
+            "them.",
+            *_missing([one.data for one in played]),
+        ]
     return " ".join(said)
 
 
