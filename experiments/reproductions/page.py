@@ -16,7 +16,7 @@ _MOST_LISTED = 10
 _WORDS = ("setting", "quantity", "note")
 
 
-def render_page(name: str, extent: Extent, paper: Paper, made: MadeItems, pictures: Mapping[str, bytes]) -> str:
+def render_page(name: str, extent: Extent, paper: Paper[Any], made: MadeItems, pictures: Mapping[str, bytes]) -> str:
     """Return the page.
 
     Parameters
@@ -132,8 +132,10 @@ def rows_html(shown: pd.DataFrame, rows: int, file: str, look: str = "numbers") 
 
     Parameters
     ----------
-    shown, rows, file, look
-        The rows that are shown; how many there are; name of the CSV file; class of the table, see `page_table`.
+    shown, rows
+        The rows that are shown; how many rows there are.
+    file, look
+        Name of the CSV file; class of the table, see `page_table`.
     """
     cells = {column: [_cell(column, value) for value in shown[column]] for column in COLUMNS}
     told = [column for column in COLUMNS if any(cells[column])]  # a column without a number tells nothing

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -56,8 +56,10 @@ def measured_row(
 
     Parameters
     ----------
-    setting, quantity, found, repetitions, note
-        As of `ItemRow`; `found` is the number with its interval.
+    setting, quantity, repetitions, note
+        As of `ItemRow`.
+    found
+        The number with its interval.
     **more
         The published number and that of theory, if there are any.
     """
@@ -166,15 +168,9 @@ class Item:
 
     key: str  # the last part of its name on the command line, and the name of its files
     title: str  # its number in the paper and its subject
-    # Makes it of what the paper's `make` hands to its items; not called where data are missing.
-    build: Callable[[Any], ItemResult]
-    studies: tuple[str, ...] = ()  # the data sets of the paper that it shows; empty if it needs none of those
-    # Returns the settings that it needs to be run on given data sets, where not all settings of these are.
-    settings: Callable[[Iterable[Any]], tuple[Any, ...]] = lambda data: ()
 
-    def data_of(self, found: Iterable[Any]) -> tuple[Any, ...]:
-        """Return those of the available data sets that the item shows."""
-        return tuple(one for one in found if one.study in self.studies)
+
+ItemT = TypeVar("ItemT", bound=Item)
 
 
 @dataclass(frozen=True)
@@ -193,15 +189,15 @@ class MadeItems:
 
 
 @dataclass(frozen=True)
-class Paper:
+class Paper(Generic[ItemT]):
     """A paper that can be reproduced."""
 
     key: str  # name of the whole paper, and the first part of the name of each of its items
     heading: str  # authors and year, as in running text
     reference: str  # the full reference
-    items: tuple[Item, ...]  # every table and figure that shows results, in the order of the paper
+    items: tuple[ItemT, ...]  # every table and figure that shows results, in the order of the paper
     # Makes some of the items. Those whose data are missing are left out, and the result names them.
-    make: Callable[[Sequence[Item], Context], MadeItems]
+    make: Callable[[Sequence[ItemT], Context], MadeItems]
     # Returns all that is set for its runs, on every data set, as JSON would have it: what published numbers rest on.
     settings: Callable[[Extent], Any]
 

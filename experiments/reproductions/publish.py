@@ -105,7 +105,7 @@ def _records(runs: Path) -> dict[Path, Record]:
     return {path: json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()}
 
 
-def _best(paper: Paper, found: Mapping[Path, Record]) -> list[tuple[Path, Record]]:
+def _best(paper: Paper[Any], found: Mapping[Path, Record]) -> list[tuple[Path, Record]]:
     """Return the records of a paper in the order of its items, of each the full form if there is one."""
     own = [(path, record) for path, record in found.items() if record["paper"] == paper.key]
     order = [item.key for item in paper.items]
@@ -123,7 +123,7 @@ def _files(docs: Path) -> list[Path]:
     return [path for path in (docs / MADE, docs / CLAIMS, *of_papers) if path.is_file()]
 
 
-def _page(paper: Paper, own: Sequence[tuple[Path, Record]], docs: Path) -> dict[Path, bytes]:
+def _page(paper: Paper[Any], own: Sequence[tuple[Path, Record]], docs: Path) -> dict[Path, bytes]:
     """Return the page of a paper with the picture and the rows of each of its items, as the contents of files."""
     files: dict[Path, bytes] = {}
     parts = [f"# {paper.heading}, again", paper.reference]

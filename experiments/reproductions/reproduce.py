@@ -24,10 +24,10 @@ SCHEMA = 1
 _IN_BRACKETS = re.compile(r" \((?:[^()]|\([^()]*\))*\)")
 
 
-PAPERS: tuple[Paper, ...] = (BERNAU_2019, BERNAU_2021, NEGOESCU_2023)  # the papers, in the order of their years
+PAPERS: tuple[Paper[Any], ...] = (BERNAU_2019, BERNAU_2021, NEGOESCU_2023)  # the papers, in the order of their years
 
 
-def chosen_items(name: str) -> tuple[Paper, tuple[Item, ...]]:
+def chosen_items(name: str) -> tuple[Paper[Any], tuple[Item, ...]]:
     """Return the paper that a name belongs to, and the items that the name stands for: a single one, or all.
 
     Raises
@@ -40,7 +40,7 @@ def chosen_items(name: str) -> tuple[Paper, tuple[Item, ...]]:
     return paper, tuple(item for item in paper.items if name in (paper.key, paper.name_of(item)))
 
 
-def reproduce(name: str, context: Context) -> tuple[Paper, MadeItems, Path]:
+def reproduce(name: str, context: Context) -> tuple[Paper[Any], MadeItems, Path]:
     """Compute a table or figure of a paper, or all of them, and set it beside what is printed.
 
     In the directory of the context are written: of every item a CSV file, a PNG, an SVG and what is published of it as
@@ -77,7 +77,7 @@ def reproduce(name: str, context: Context) -> tuple[Paper, MadeItems, Path]:
     return paper, made, _write(context, name, paper, made)
 
 
-def _write(context: Context, name: str, paper: Paper, made: MadeItems) -> Path:
+def _write(context: Context, name: str, paper: Paper[Any], made: MadeItems) -> Path:
     """Draw and render everything first, then write the files, and return the path of the page."""
     files, pictures = dict[str, bytes](), dict[str, bytes]()
     for item, result in made.results:
@@ -94,7 +94,9 @@ def _write(context: Context, name: str, paper: Paper, made: MadeItems) -> Path:
     return context.directory / f"{name}.html"
 
 
-def _record_of(context: Context, paper: Paper, made: MadeItems, item: Item, result: ItemResult) -> Mapping[str, Any]:
+def _record_of(
+    context: Context, paper: Paper[Any], made: MadeItems, item: Item, result: ItemResult
+) -> Mapping[str, Any]:
     """Return what is kept of a finished item, as JSON."""
     spent = result.spent
     return {

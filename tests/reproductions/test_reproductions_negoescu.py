@@ -20,7 +20,7 @@ from experiments.reproductions.negoescu2023.simulation import (
     simulate,
     summary,
 )
-from experiments.reproductions.papers import COLUMNS, Context, Extent, Item, ItemResult, MadeItems, NoDataError
+from experiments.reproductions.papers import COLUMNS, Context, Extent, ItemResult, MadeItems, NoDataError
 from experiments.reproductions.reproduce import chosen_items, reproduce
 from experiments.reproductions.statistics import t_interval
 from fl_audit.errors import InputError
@@ -147,7 +147,7 @@ def test_an_item_without_its_data_is_left_out(tmp_path: Path, monkeypatch: pytes
     def build(context: Context) -> ItemResult:
         raise NoDataError(f"nothing under {context.runs.name}")
 
-    lacking = Item("fig1", "Figure 1. It needs data", build)
+    lacking = paper._Figure("fig1", "Figure 1. It needs data", build)
     monkeypatch.setattr(paper, "_FIGURES", (lacking,))
     made = PAPER.make((lacking,), Context(tmp_path, extent=Extent.QUICK))
     assert made.results == ()

@@ -40,7 +40,7 @@ def test_a_page_of_one_table_of_closed_forms_opens_with_its_own_counts(tmp_path:
 
 
 def test_a_column_without_a_number_is_left_out() -> None:
-    item = Item("table3", "Table 3", lambda _: result(COMPUTED, WRONG))
+    item = Item("table3", "Table 3")
     html = _rows(item, result(COMPUTED, WRONG))
     for shown in ("Setting", "Quantity", "Published", "Theory"):
         assert f">{shown}</th>" in html

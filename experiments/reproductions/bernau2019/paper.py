@@ -1,7 +1,7 @@
 """The tables and figures of Bernau, Grassal, Robl and Kerschbaum 2019, made from runs that they share."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
 
@@ -30,23 +30,40 @@ _NO_FACES = (
 )
 
 
+@dataclass(frozen=True)
+class MembershipItem(Item):
+    """A table or figure, with the data sets whose runs it shows; without any it needs none."""
+
+    build: Callable[[Sequence[PlayedData]], ItemResult]
+    studies: tuple[MembershipStudy, ...] = ()
+
+    def data_of(self, data: Sequence[settings.MembershipData]) -> tuple[settings.MembershipData, ...]:
+        """Return those of the data sets that the item shows."""
+        return tuple(one for one in data if one.study in self.studies)
+
+
+def _figure(number: int, study: MembershipStudy) -> MembershipItem:
+    title = f"Figure {number}. Accuracy and privacy on {study}"
+    return MembershipItem(f"fig{number}", title, partial(figure_of, study), (study,))
+
+
 _ADVERSARIES = "Who learns more at the same epsilon: the adversaries of all three papers"
-# Each is built of the runs on its data sets (`PlayedData`).
 _ITEMS = (
-    Item("table2", "Table 2. Epsilon of local DP", lambda played: table_2()),
-    Item("table3", "Table 3. Epsilon of central DP", lambda played: table_3()),
-    *(
-        Item(f"fig{number}", f"Figure {number}. Accuracy and privacy on {study}", partial(figure_of, study), (study,))
-        for number, study in enumerate(MembershipStudy, start=3)
-    ),
-    Item("adversaries", _ADVERSARIES, adversaries_item, settings.WITH_INSIDER),
-    Item("claims", "Claims of sections 5 and 6", claims_item, tuple(MembershipStudy)),
+    MembershipItem("table2", "Table 2. Epsilon of local DP", lambda played: table_2()),
+    MembershipItem("table3", "Table 3. Epsilon of central DP", lambda played: table_3()),
+    _figure(3, MembershipStudy.TEXAS),
+    _figure(4, MembershipStudy.PURCHASES),
+    _figure(5, MembershipStudy.COLLAB),
+    _figure(6, MembershipStudy.LFW),
+    _figure(7, MembershipStudy.SKEWED),
+    MembershipItem("adversaries", _ADVERSARIES, adversaries_item, settings.WITH_INSIDER),
+    MembershipItem("claims", "Claims of sections 5 and 6", claims_item, tuple(MembershipStudy)),
 )
 
 
-def _make(items: Sequence[Item], context: Context) -> MadeItems:
+def _make(items: Sequence[MembershipItem], context: Context) -> MadeItems:
     """Make items from runs that are carried out once for all of them."""
-    studies = dict.fromkeys(MembershipStudy(study) for item in items for study in item.studies)
+    studies = dict.fromkeys(study for item in items for study in item.studies)
     found, remarks = find_data(settings.CANDIDATES, context.data_dir, studies)
     if any(one.study is MembershipStudy.LFW for one in found):
         remarks = (*remarks, _NO_FACES)
@@ -56,12 +73,11 @@ def _make(items: Sequence[Item], context: Context) -> MadeItems:
     played = play(data, context, adding=any(item.key == "claims" for item in items))
     runs = [run for one in played for run in one.runs]
     makeable = [item for item in items if not item.studies or item.data_of(data)]
-    why = {True: f"not played in the {context.extent} form", False: "its data are not there"}
     others = [item for item in items if item not in makeable]
     results = tuple((item, _made(item, played, context)) for item in makeable)
     return MadeItems(
         results,
-        tuple(f"{item.title}: left out, {why[bool(item.data_of(found))]}" for item in others),
+        tuple(f"{item.title}: left out, {_why(item, found, context.extent)}" for item in others),
         remarks,
         (", ".join(one.title for one in data) or "no data needed", plural(len(runs), "run")),
         (QUICK_WARNING,) if context.extent is Extent.QUICK and runs else (),
@@ -70,7 +86,7 @@ def _make(items: Sequence[Item], context: Context) -> MadeItems:
     )
 
 
-def _made(item: Item, played: Sequence[PlayedData], context: Context) -> ItemResult:
+def _made(item: MembershipItem, played: Sequence[PlayedData], context: Context) -> ItemResult:
     """Return an item with what the runs behind it took."""
     own = [one for one in played if one.data.study in item.studies]
     runs = [run for one in own for run in one.runs]
@@ -90,7 +106,11 @@ PAPER = Paper(
 )
 
 
-def _opening(played: Sequence[PlayedData], results: Sequence[tuple[Item, ItemResult]]) -> str:
+def _why(item: MembershipItem, found: Sequence[settings.MembershipData], extent: Extent) -> str:
+    return f"not played in the {extent} form" if item.data_of(found) else "its data are not there"
+
+
+def _opening(played: Sequence[PlayedData], results: Sequence[tuple[MembershipItem, ItemResult]]) -> str:
     """Return what agrees, what does not, and what could not be held against the paper; empty where counts say all."""
     by_key = {item.key: result for item, result in results}
     if not played and "table3" not in by_key:

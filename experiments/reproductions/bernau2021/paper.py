@@ -1,7 +1,7 @@
 """The tables and figures of Bernau et al. 2021, made from runs that they share."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 
 from experiments.reproductions.bernau2021 import settings
@@ -11,7 +11,14 @@ from experiments.reproductions.bernau2021.closed_forms import figure_1, figure_2
 from experiments.reproductions.bernau2021.identification import figure_6, table_2
 from experiments.reproductions.bernau2021.runs import InsiderFindings, Played, play
 from experiments.reproductions.bernau2021.sensitivities import figure_4, figure_5
-from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, LEARNING_RATE, OPTIMIZER, InsiderStudy
+from experiments.reproductions.bernau2021.settings import (
+    CLIPPING_NORM,
+    LEARNING_RATE,
+    OPTIMIZER,
+    InsiderData,
+    InsiderSetting,
+    InsiderStudy,
+)
 from experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper
 from experiments.reproductions.playing import spent_on
 from experiments.reproductions.sources import find_data
@@ -23,28 +30,47 @@ NO_DATA = "none of its data sets is there"
 QUICK_WARNING = "Quick form: few worlds, wide intervals. It shows that everything works, and proves little."
 
 
-_EVERY_STUDY = tuple(InsiderStudy)
-# Each is built of its data sets and all runs (`Played`), which others use as well.
+@dataclass(frozen=True)
+class InsiderItem(Item):
+    """A table or figure whose runs are also used by others."""
+
+    # Makes the item from its available data sets and all runs. It is called only if a data set is available or none is
+    # needed.
+    build: Callable[[Played], ItemResult]
+    # Returns the settings that it needs to be run on given data sets.
+    settings: Callable[[Iterable[InsiderData]], tuple[InsiderSetting, ...]] = lambda data: ()
+    studies: tuple[InsiderStudy, ...] = ()  # the data sets of the paper that it shows; empty if it needs no data
+
+    def data_of(self, found: Iterable[InsiderData]) -> tuple[InsiderData, ...]:
+        """Return those of the available data sets that the item shows."""
+        return tuple(one for one in found if one.study in self.studies)
+
+
+def _audit(number: int, study: InsiderStudy) -> InsiderItem:
+    title = f"Figure {number}. Audit of epsilon on {study}"
+    return InsiderItem(f"fig{number}", title, audit_of_epsilon, settings.audit_settings, (study,))
+
+
+_ALL = tuple(InsiderStudy)
 _ITEMS = (
-    Item("table2", "Table 2. Advantage and delta' at rho_beta = 0.9", table_2, _EVERY_STUDY, settings.main_settings),
-    Item("table3", "Table 3. epsilon and rho_alpha for rho_beta and delta", lambda played: table_3()),
-    Item("fig1", "Figure 1. The decision boundary of the adversary", lambda played: figure_1()),
-    Item("fig2", "Figure 2. Regions of error by epsilon", lambda played: figure_2()),
-    Item("fig3", "Figure 3. rho_beta and rho_alpha by epsilon and delta", lambda played: figure_3()),
-    Item("fig4", "Figure 4. Local sensitivity by neighbour", figure_4, _EVERY_STUDY, settings.neighbour_settings),
-    Item("fig5", "Figure 5. Sensitivities over the rounds", figure_5, _EVERY_STUDY, settings.main_settings),
-    Item("fig6", "Figure 6. Beliefs and test accuracy", figure_6, _EVERY_STUDY, settings.main_settings),
-    *(
-        Item(f"fig{n}", f"Figure {n}. Audit of epsilon on {study}", audit_of_epsilon, (study,), settings.audit_settings)
-        for n, study in enumerate(InsiderStudy, start=7)
-    ),
-    Item("claims", "Claims of the text", claims_item, _EVERY_STUDY, settings.all_settings),
+    InsiderItem("table2", "Table 2. Advantage and delta' at rho_beta = 0.9", table_2, settings.main_settings, _ALL),
+    InsiderItem("table3", "Table 3. epsilon and rho_alpha for rho_beta and delta", lambda played: table_3()),
+    InsiderItem("fig1", "Figure 1. The decision boundary of the adversary", lambda played: figure_1()),
+    InsiderItem("fig2", "Figure 2. Regions of error by epsilon", lambda played: figure_2()),
+    InsiderItem("fig3", "Figure 3. rho_beta and rho_alpha by epsilon and delta", lambda played: figure_3()),
+    InsiderItem("fig4", "Figure 4. Local sensitivity by neighbour", figure_4, settings.neighbour_settings, _ALL),
+    InsiderItem("fig5", "Figure 5. Sensitivities over the rounds", figure_5, settings.main_settings, _ALL),
+    InsiderItem("fig6", "Figure 6. Beliefs and test accuracy", figure_6, settings.main_settings, _ALL),
+    _audit(7, InsiderStudy.MNIST),
+    _audit(8, InsiderStudy.PURCHASE),
+    _audit(9, InsiderStudy.ADULT),
+    InsiderItem("claims", "Claims of the text", claims_item, settings.all_settings, _ALL),
 )
 
 
-def _make(items: Sequence[Item], context: Context) -> MadeItems:
+def _make(items: Sequence[InsiderItem], context: Context) -> MadeItems:
     """Make items from runs that are carried out once for all of them."""
-    studies = dict.fromkeys(InsiderStudy(study) for item in items for study in item.studies)
+    studies = dict.fromkeys(study for item in items for study in item.studies)
     found, remarks = find_data(settings.CANDIDATES, context.data_dir, studies)
     for remark in remarks:
         context.announce(remark)
@@ -61,7 +87,7 @@ def _make(items: Sequence[Item], context: Context) -> MadeItems:
     )
 
 
-def _made(item: Item, played: Played, context: Context) -> ItemResult:
+def _made(item: InsiderItem, played: Played, context: Context) -> ItemResult:
     """Return an item with what the runs behind it took."""
     own = dict.fromkeys(item.settings(played.data))
     spent = spent_on({context.runs / one.name: played.runs[one].repetitions for one in own})

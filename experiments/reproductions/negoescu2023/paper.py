@@ -1,7 +1,7 @@
 """The figures of Negoescu et al. 2023, and what its text claims."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import Any
 
@@ -78,15 +78,21 @@ _SECOND_LOOKS = (
 """The first that fits is taken."""
 
 
-# Each figure is built by itself of a `Context`, and raises `NoDataError` if a data set is missing; what several of them
-# need is shared through files under `Context.runs`.
+@dataclass(frozen=True)
+class _Figure(Item):
+    """A figure, made on its own; what several of them need is shared through files under `Context.runs`."""
+
+    build: Callable[[Context], ItemResult]  # raises `NoDataError` if a data set is missing
+
+
+_CLAIMS = Item("claims", "Claims of the text")
 _FIGURES = (
-    Item("fig1", "Figure 1. Privacy and utility of a many-class task", figure_1),
-    Item("fig2", "Figure 2. Privacy and utility of Adult", figure_2),
-    Item("fig3", "Figure 3. Log ratios of Epsilon* over the FPR", figure_3),
-    Item("fig4", "Figure 4. Estimators where the laws of losses are identical", figure_4),
-    Item("fig5", "Figure 5. Estimators where the laws of losses move apart", figure_5),
-    Item("fig6", "Figure 6. Fits of normal mixtures to training losses", figure_6),
+    _Figure("fig1", "Figure 1. Privacy and utility of a many-class task", figure_1),
+    _Figure("fig2", "Figure 2. Privacy and utility of Adult", figure_2),
+    _Figure("fig3", "Figure 3. Log ratios of Epsilon* over the FPR", figure_3),
+    _Figure("fig4", "Figure 4. Estimators where the laws of losses are identical", figure_4),
+    _Figure("fig5", "Figure 5. Estimators where the laws of losses move apart", figure_5),
+    _Figure("fig6", "Figure 6. Fits of normal mixtures to training losses", figure_6),
 )
 
 
@@ -104,7 +110,7 @@ def _make(items: Sequence[Item], context: Context) -> MadeItems:
         f"<li><strong>{escape(item.title)}.</strong> {escape(made[item.key].played)}</li>"
         for item in _FIGURES if item.key in made and made[item.key].played
     )  # fmt: skip
-    results = made | ({_CLAIMS.key: _CLAIMS.build(made)} if _CLAIMS in items else {})
+    results = made | ({_CLAIMS.key: _claims_of(made)} if _CLAIMS in items else {})
     return MadeItems(
         tuple((item, results[item.key]) for item in items if item.key in results),
         tuple(left_out),
@@ -121,9 +127,6 @@ def _claims_of(figures: Mapping[str, ItemResult]) -> ItemResult:
     spent = together(figures[key].spent for key in ("fig1", "fig2") if key in figures)
     said = "Numbers of a sweep are means of settings over repetitions of training on the same records, as the paper's."
     return replace(claims_table(claims, _SECOND_LOOKS, (said,), tuple(data)), spent=spent)
-
-
-_CLAIMS = Item("claims", "Claims of the text", _claims_of)
 
 
 def _settings(extent: Extent) -> Iterator[Any]:
