@@ -187,15 +187,28 @@ class MembershipSetting:
     @property
     def label(self) -> str:
         """Name in tables."""
-        number = {Method.ORIGINAL: "", Method.LOCAL: ", epsilon_i {:g}", Method.CENTRAL: ", z {:g}"}[self.method]
-        return f"{self.data.title}, {self.method}{number.format(self.level)}"
+        match self.method:
+            case Method.ORIGINAL:
+                return f"{self.data.title}, original"
+            case Method.LOCAL:
+                return f"{self.data.title}, LDP, epsilon_i {self.level:g}"
+            case Method.CENTRAL:
+                return f"{self.data.title}, CDP, z {self.level:g}"
+            case _:
+                assert_never(self.method)
 
     @property
     def position(self) -> int:
         """Its place in the paper's lists: 0 for the original model, then 1 to 5 with falling epsilon."""
-        epsilons = published.record_epsilons(self.data.study)
-        levels = {Method.ORIGINAL: (), Method.LOCAL: epsilons, Method.CENTRAL: NOISE_MULTIPLIERS}[self.method]
-        return 1 + levels.index(self.level) if levels else 0
+        match self.method:
+            case Method.ORIGINAL:
+                return 0
+            case Method.LOCAL:
+                return 1 + published.record_epsilons(self.data.study).index(self.level)
+            case Method.CENTRAL:
+                return 1 + NOISE_MULTIPLIERS.index(self.level)
+            case _:
+                assert_never(self.method)
 
     @property
     def is_at_chance(self) -> bool:

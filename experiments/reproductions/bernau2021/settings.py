@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from experiments.reproductions.papers import Extent
 from fl_audit.adjacency import Adjacency
@@ -143,7 +143,13 @@ def _worlds_of(setting: InsiderSetting, extent: Extent) -> int:
 
     Of the other neighbours of Figure 4, of which the paper states no number, it has 100: 3,000 sensitivities of each.
     """
-    main, other, neighbour = {Extent.FULL: (1000, 250, 100), Extent.QUICK: setting.data.quick}[extent]
+    match extent:
+        case Extent.FULL:
+            main, other, neighbour = 1000, 250, 100
+        case Extent.QUICK:
+            main, other, neighbour = setting.data.quick
+        case _:
+            assert_never(extent)
     if not setting.is_standard_neighbour:
         return neighbour
     return main if setting.belief == MAIN_BELIEF else other
@@ -207,7 +213,8 @@ def values_of(setting: InsiderSetting, extent: Extent, data_dir: Path | None) ->
 
 def main_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
     """Return the settings at rho_beta = 0.9: local and global, bounded and unbounded (Table 2, Figures 5 and 6)."""
-    return tuple(InsiderSetting(*one) for one in product(data, SCALINGS, RELATIONS))
+    each = product(data, SCALINGS, RELATIONS)
+    return tuple(InsiderSetting(one, scaling, relation) for one, scaling, relation in each)
 
 
 def audit_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:

@@ -10,7 +10,7 @@ layers of the network for Adult. Every record is clipped by itself; the paper al
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from experiments.reproductions.papers import Extent
 from experiments.sweeps.grid import Axis, Point, baselines, grid
@@ -76,17 +76,23 @@ class EpsilonStarStudy:
         """Return the study in full, or in minutes: with fewer records and settings, but the same kinds of points."""
         if extent is Extent.FULL:
             return self
-        # Sizes of training set, test set and population sample; epochs without privacy and with it.
-        records, test_records, population_records, baseline_epochs, private_epochs = {
-            EpsilonStarTask.ADULT: (4000, 2000, 2000, (1, 5, 20), 5),
-            EpsilonStarTask.PURCHASE: (min(self.records, 3340), 670, 1000, (10, 100), 20),
-        }[self.task]
-        return replace(
+        few = replace(
             self, epsilons=(self.epsilons[0], self.epsilons[-1]), clipping_norms=self.clipping_norms[:1],
-            batches=self.batches[-1:], repetitions=3, records=records, test_records=test_records,
-            population_records=population_records, baseline_epochs=baseline_epochs, private_epochs=private_epochs,
-            delta=1e-4,
+            batches=self.batches[-1:], repetitions=3, delta=1e-4,
         )  # fmt: skip
+        match self.task:
+            case EpsilonStarTask.ADULT:
+                return replace(
+                    few, records=4000, test_records=2000, population_records=2000, baseline_epochs=(1, 5, 20),
+                    private_epochs=5,
+                )  # fmt: skip
+            case EpsilonStarTask.PURCHASE:
+                return replace(
+                    few, records=min(self.records, 3340), test_records=670, population_records=1000,
+                    baseline_epochs=(10, 100), private_epochs=20,
+                )  # fmt: skip
+            case _:
+                assert_never(self.task)
 
     def baselines(self, data_dir: Path | None) -> tuple[Point, ...]:
         """Return the points without privacy, in ascending order of their epochs."""
