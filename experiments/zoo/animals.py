@@ -29,6 +29,7 @@ _NOISE = (
         "The mean is taken over the clients that take part, the noise is divided by all that are registered.",
         'Tramèr et al. 2022, "Debugging Differential Privacy": a factor of the batch size was wrong in the '
         "sensitivity, and an epsilon of 0.21 was at least 2.79.", _ONE_NUMBER,
+        # Twice as many are registered as take part.
         deviation=lambda multiplier, this, _: multiplier * this.norm / this.asked / 2),
     Animal("replaced-as-removed", honest.REPLACED, subject(honest.ONE_ROUND),
         "The noise is for a client that comes or goes, the claim is about one that is replaced.",
@@ -202,7 +203,7 @@ _STAGED = (
         NO_INCIDENT, "Draw noise of the shape of what it is added to.", add=parts.sparsely),
     Animal("decaying-noise", honest.LONG_RUN,
         subject(honest.ONE_ROUND.with_(multiplier=math.sqrt(honest.LONG),
-            deviation=lambda *given: parts.of_the_sum(*given) * 0.7 ** (given[1].number - 1))),
+            deviation=parts.decaying(0.7))),
         "The noise becomes smaller by three tenths from round to round, and the accountant believes that it stays.",
         NO_INCIDENT, "Account for the noise of every round where it is drawn."),
 )  # fmt: skip

@@ -50,7 +50,7 @@ def with_running_mean(gradients: Floats, round: int, random: np.random.Generator
 
 
 def _on_batch(chosen: Callable[[int, int, np.random.Generator], Flags | slice]) -> Local:
-    """Return training on a batch, chosen by how many records there are, round and coins; records are clipped to 1."""
+    """Return training on a batch, chosen by the number of records, the round and coins; records are clipped to 1."""
 
     def local(gradients: Floats, round: int, random: np.random.Generator) -> LocalReply:
         batch = gradients[chosen(len(gradients), round, random)]
@@ -60,12 +60,12 @@ def _on_batch(chosen: Callable[[int, int, np.random.Generator], Flags | slice]) 
 
 
 def poisson_batches(rate: float) -> Local:
-    """Return training on a batch that every record joins by a coin of its own."""
+    """Return training on a batch that every record joins by a coin of its own; records are clipped to 1."""
     return _on_batch(lambda records, _, random: random.random(records) < rate)
 
 
 def fixed_batches(batches: int) -> Local:
-    """Return training that goes through its records in order, one batch a round."""
+    """Return training that goes through its records in order, one batch a round; records are clipped to 1."""
     return _on_batch(lambda _, round, __: slice((round - 1) % batches, None, batches))
 
 

@@ -82,7 +82,10 @@ RATE = 0.5
 
 
 def _of_rounds(rounds: int) -> StatedClaim:
-    """Return the claim about clients that all rounds together are no easier to tell than a shift by one deviation."""
+    """Return the claim that all rounds together tell of a client no more than one Gaussian release with mu = 1.
+
+    The client comes or goes, which moves such a release by one standard deviation of its noise.
+    """
     return StatedClaim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=math.sqrt(rounds), rounds=rounds)
 
 

@@ -65,7 +65,7 @@ def every_layer(update: Arrays, norm: float) -> Arrays:
 
 
 def all_but(passed_on: Callable[[str, Floats], bool]) -> Callable[[Arrays, float], Arrays]:
-    """Clip all tensors as one vector but those that are passed on, by their names and values."""
+    """Return clipping of all tensors as one vector but those that are passed on, which their names and values tell."""
 
     def clip(update: Arrays, norm: float) -> Arrays:
         return update | whole_update({name: one for name, one in update.items() if not passed_on(name, one)}, norm)
@@ -135,6 +135,11 @@ def of_the_sum(multiplier: float, this: ServerRound, _next_norm: float) -> float
     return multiplier * this.norm / this.asked
 
 
+def decaying(factor: float) -> Callable[[float, ServerRound, float], float]:
+    """Return noise that becomes smaller by a factor from round to round."""
+    return lambda multiplier, this, next_norm: of_the_sum(multiplier, this, next_norm) * factor ** (this.number - 1)
+
+
 # Noise from where, and in which arithmetic
 
 
@@ -176,9 +181,10 @@ def towards_median(rate: float, bit_multiplier: float) -> Callable[[ServerRound,
 
     Parameters
     ----------
-    rate, bit_multiplier
-        Learning rate of the logarithm of the norm; standard deviation of the noise on the sum of the bits, over its
-        sensitivity, 0 for none.
+    rate
+        Learning rate of the logarithm of the norm.
+    bit_multiplier
+        Standard deviation of the noise on the sum of the bits, over its sensitivity; 0 for none.
     """
     deviation = bit_multiplier * Adjacency.ADD_REMOVE_CLIENT.sensitivity_of_sum(0.5)
 
