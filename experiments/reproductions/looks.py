@@ -52,8 +52,10 @@ def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) ->
 
     Parameters
     ----------
-    axes, x, y, colour
-        Where to draw; where the values stand; the values, as many; in which colour.
+    axes, colour
+        Where to draw; in which colour.
+    x, y
+        Where the values stand; the values, as many.
     """
     axes.plot(x, y, markeredgecolor=colour, markeredgewidth=1.6, zorder=4, **_DIAMOND)
 
@@ -92,8 +94,10 @@ def draw_boxes(axes: Axes, values: Sequence[ArrayLike], places: Sequence[float],
 
     Parameters
     ----------
-    axes, values
-        Where to draw; the samples, one for each box. Of outliers that would cover each other one is drawn.
+    axes
+        Where to draw.
+    values
+        The samples, one for each box. Of outliers that would cover each other one is drawn.
     places, look, width
         Where the boxes stand; their colour, fill and hatch; how wide they are.
     """
@@ -131,8 +135,10 @@ def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = 
 
     Parameters
     ----------
-    figure, panels, extra, columns
-        The figure; its panels, with named lines; further lines to be named; in how many columns the legend is set.
+    figure, panels
+        The figure; its panels, with named lines.
+    columns, extra
+        In how many columns the legend is set; further lines to be named.
     """
     entries: dict[str, Any] = {}
     for axes in panels:

@@ -100,12 +100,13 @@ def planned_runs(
     Parameters
     ----------
     settings, values_of, context
-        What is to be run; returns the values of its configuration; where runs are kept, and how much is computed.
+        What is to be run; the function that returns the values of the configuration of a setting, unchecked; where
+        runs are kept, and how much is computed.
 
     Raises
     ------
     InputError
-        If a value is not accepted.
+        If a setting cannot be run: a value of its configuration is not accepted.
     """
     configs = {one: parse_config(values_of(one, context.extent, context.data_dir)) for one in dict.fromkeys(settings)}
     return {one: PlannedRun(config, context.runs / one.name, one.label) for one, config in configs.items()}

@@ -26,8 +26,10 @@ def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.r
 
     Parameters
     ----------
-    values, statistic, random
-        Shape (worlds, ...); computes the statistic from an array of this shape; source of the resamples.
+    values
+        Shape (worlds, ...).
+    statistic, random
+        Computes the statistic from an array of this shape; source of the resamples.
     """
     worlds = len(values)
     found = [statistic(values[random.integers(worlds, size=worlds)]) for _ in range(RESAMPLES)]
@@ -94,7 +96,7 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
 
 
 def mean_of_shares(shares: Floats) -> Interval:
-    """Return the mean of shares of repetitions with its t interval, that of coins that fell alike where all agree.
+    """Return the mean of shares of repetitions, and its t interval; where all agree, that of coins that fell alike.
 
     A t interval would have no width where all repetitions agree. Shares are in [0, 1], (repetitions,), at least two.
     """
@@ -111,6 +113,7 @@ def end_by_end(statistic: Callable[[Sequence[float]], float], found: Iterable[In
     Parameters
     ----------
     statistic, found
-        What is computed of values and ends, such as the largest; the numbers, at least one.
+        What is computed of the values and of each end, such as the largest; the numbers with their intervals, at least
+        one.
     """
     return Interval(*(float(statistic(ends)) for ends in zip(*map(astuple, found), strict=True)))

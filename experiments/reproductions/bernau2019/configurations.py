@@ -46,8 +46,10 @@ def values_of(part: settings.WorldPart, extent: Extent, data_dir: Path | None) -
 
     Parameters
     ----------
-    part, extent, data_dir
-        Which run; the full or the quick form; where data sets lie, None is the default place.
+    part, extent
+        Which run; the full or the quick form.
+    data_dir
+        Where data sets lie; None is the default place.
     """
     setting = part.setting
     data, size = setting.data, setting.data.size(extent)

@@ -64,8 +64,10 @@ def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Gen
 
     Parameters
     ----------
-    runs, attack, random
-        The runs, whose worlds are drawn again run by run; name of the attack; source of the resamples.
+    runs
+        The runs; the worlds of each are drawn again by themselves.
+    attack, random
+        Name of the attack; source of the resamples.
 
     Notes
     -----

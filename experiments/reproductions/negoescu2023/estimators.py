@@ -68,7 +68,10 @@ class Simulated:
 
 
 def _simulated(extent: Extent, separations: int | None = None) -> Simulated:
-    """Simulate so many of the first separations, or all; the random stream of a separation depends on its place."""
+    """Simulate the first of the separations, so many as are given, or all if no number is.
+
+    It is always the first ones, since the random stream of a separation depends on its place.
+    """
     both = SETTINGS[extent], MANY[extent]
     ten, many = (replace(one, separations=one.separations[:separations]) for one in both)
     return Simulated(ten, many, simulate(ten, _SEED), simulate(many, _SEED_OF_MANY))
