@@ -62,6 +62,14 @@ class Promise(NamedTuple):
         return EpsilonVerdict.SMALLER if self.printed < self.ours else EpsilonVerdict.LARGER
 
 
+def _members_of(study: MembershipStudy, recipe: published.Recipe) -> int:
+    """Return n, as stated or, of Skewed Purchases alone, supposed."""
+    if recipe.members is None:
+        assert study is MembershipStudy.SKEWED, study
+        return SUPPOSED_MEMBERS
+    return recipe.members
+
+
 def _central_epsilon(members: int, batch: int, steps: float, noise_multiplier: float) -> float:
     """Return epsilon at delta = 1/n of DP-SGD by the authors' accountant, classic Rényi DP with Poisson sampling."""
     return rdp_epsilon(Accountant.RDP_CLASSIC, steps * _of_one_step(members, batch, noise_multiplier), 1 / members)
@@ -86,7 +94,7 @@ def promises() -> Iterator[Promise]:
     """Yield every printed epsilon of central DP with ours beside it: epochs * n // batch steps, delta = 1/n."""
     for (study, classes), column in published.TABLE_3.items():
         recipe = published.RECIPES[study, classes]
-        members, batch, epochs = recipe.members or SUPPOSED_MEMBERS, recipe.central_batch, recipe.central_epochs
+        members, batch, epochs = _members_of(study, recipe), recipe.central_batch, recipe.central_epochs
         for z, printed in zip(NOISE_MULTIPLIERS, column.epsilon, strict=True):
             ours = _central_epsilon(members, batch, epochs * members // batch, z)
             fewest, most = (
@@ -158,7 +166,7 @@ _SAID = {
 
 
 def _draw(left: Axes, right: Axes, found: list[Promise]) -> None:
-    """Draw ratios and epochs; columns of the table stand side by side at each z."""
+    """Draw ratios of epsilon and, on the right, epochs that fit; columns of the table stand side by side at each z."""
     columns = list(published.TABLE_3)
     for axes in (left, right):
         axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)

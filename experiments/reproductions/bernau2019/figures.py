@@ -1,6 +1,7 @@
 """Figures 3 to 7 of Bernau et al. 2019: accuracy, attacks and phi over epsilon, ROC curves, and the trade-off.
 
-And who learns more about the same models at the same epsilon: the adversaries of all three papers side by side.
+The last item shows who learns more about the same models at the same epsilon: the adversaries of all three papers
+side by side.
 """
 
 from collections.abc import Iterator, Sequence
@@ -110,14 +111,19 @@ def _rows_of(played: PlayedData) -> Iterator[ItemRow]:
                 run, "AUC of the loss, members against test records", mean_interval(run.areas_against_test),
                 note="as the paper asks; test records are of another law, which this AUC tells apart as well",
             )  # fmt: skip
-        for attack in played.attacks if run is not played.original else ():
-            yield _row(run, f"phi, {ATTACK_NAMES[attack].removesuffix(' AUC')}", phi(played.original, run, attack))
+        if run is not played.original:
+            yield from (
+                _row(run, f"phi, {ATTACK_NAMES[attack].removesuffix(' AUC')}", phi(played.original, run, attack))
+                for attack in (BLACK_BOX, WHITE_BOX)
+                if attack in run.areas_of_worlds
+            )
 
 
 def _printed_accuracy(setting: settings.MembershipSetting) -> float:
     column = TABLE_3.get((setting.data.study, setting.data.classes))
-    accuracies = column and (column.local if setting.method is Method.LOCAL else column.central)
-    return accuracies[setting.position] if accuracies else np.nan
+    if column is None:
+        return np.nan
+    return (column.local if setting.method is Method.LOCAL else column.central)[setting.position]
 
 
 def _row(run: MembershipFindings, quantity: str, found: Interval, note: str = "") -> ItemRow:

@@ -116,11 +116,11 @@ def _advantage_rows(found: InsiderFindings) -> Iterator[ItemRow]:
     main = setting.belief == MAIN_BELIEF
     published = TABLE_2[setting.data.study, setting.scaling, setting.relation].advantage if main else nan
     bound = rho_alpha(epsilon_from_belief(setting.belief), setting.data.delta)
-    yield ItemRow(
-        setting.label, INSIDER, published, found.expected_advantage, insider["advantage"], insider["advantage_low"],
-        insider["advantage_high"], found.repetitions,
-        f"rho_alpha {bound:.4f}{'; published: Table 2' if main else ''}",
-    )  # fmt: skip
+    measured = Interval(*(insider[name] for name in ("advantage", "advantage_low", "advantage_high")))
+    note = f"rho_alpha {bound:.4f}{'; published: Table 2' if main else ''}"
+    yield measured_row(
+        setting.label, INSIDER, measured, found.repetitions, note, published=published, theory=found.expected_advantage
+    )
     section: Mapping[str, Any] = found.summary.get("membership") or {}
     yeom, bound = _number(section.get("yeom_bound")), _number(section.get("bound"))
     chance = chance_spread(config.data.records, config.data.population_records)

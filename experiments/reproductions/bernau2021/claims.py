@@ -21,14 +21,16 @@ from experiments.reproductions.bernau2021.slips import SECOND_LOOKS
 from experiments.reproductions.claims import PaperClaim, difference, exact, untested
 from experiments.reproductions.claims_table import claims_table
 from experiments.reproductions.papers import ItemResult
+from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
 from fl_audit.evidence.membership.rates import Interval
+from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.scores import epsilon_from_belief, rho_alpha
 
 Runs = Mapping[InsiderSetting, InsiderFindings]
 
-LS, GS = settings.SCALINGS
-REPLACED, REMOVED = settings.RELATIONS
+LS, GS = NoiseScaling.LOCAL, NoiseScaling.GLOBAL
+REPLACED, REMOVED = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
 CLOSE = 0.03
 """What counts as the same advantage: the standard error of one over the paper's 1000 games."""
 SLIGHTLY = 0.6

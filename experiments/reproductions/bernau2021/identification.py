@@ -22,6 +22,7 @@ from experiments.reproductions.bernau2021.slips import explained
 from experiments.reproductions.papers import CONFIDENCE, ItemResult, ItemRow, measured_row, table
 from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.advantage import clopper_pearson, empirical_advantage
+from fl_audit.evidence.membership.rates import Interval
 from fl_audit.report.style import INK, finish_axes, new_figure
 
 ADVANTAGE = "advantage"
@@ -74,13 +75,13 @@ def identified(found: InsiderFindings) -> tuple[ItemRow, ItemRow]:
         seen = statistics.predicted_advantage(found.mu_of_worlds)
         note += f"; {100 * found.floored_share:.2g} % of rounds without evidence, which leaves {seen:.4f}"
     passed = int(np.sum(found.worlds["belief"] > setting.belief))
+    share = Interval(passed / worlds, *clopper_pearson(passed, worlds, CONFIDENCE))
     return (
-        ItemRow(setting.label, ADVANTAGE, published.advantage, expected, measured.advantage, measured.low,
-                measured.high, worlds, note),
-        ItemRow(setting.label, EXCEEDED, published.exceeded,
-                _predicted_exceedance(found.mu_of_worlds, setting.belief), passed / worlds,
-                *clopper_pearson(passed, worlds, CONFIDENCE), worlds,
-                f"{passed} of {worlds}; promised is at most {setting.data.delta:g}"),
+        measured_row(setting.label, ADVANTAGE, Interval(measured.advantage, measured.low, measured.high), worlds, note,
+            published=published.advantage, theory=expected),
+        measured_row(setting.label, EXCEEDED, share, worlds,
+            f"{passed} of {worlds}; promised is at most {setting.data.delta:g}", published=published.exceeded,
+            theory=_predicted_exceedance(found.mu_of_worlds, setting.belief)),
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ in figures were read off them; their last digit is uncertain.
 from itertools import product
 from typing import NamedTuple
 
-from experiments.reproductions.bernau2021.settings import BELIEFS, MAIN_BELIEF, RELATIONS, SCALINGS, InsiderStudy
+from experiments.reproductions.bernau2021.settings import BELIEFS, MAIN_BELIEF, InsiderStudy
 from fl_audit.adjacency import Adjacency
 from fl_audit.mechanisms.noise import NoiseScaling
 
@@ -19,15 +19,16 @@ class Identified(NamedTuple):
     exceeded: float
 
 
-_ROWS = {  # LS B, LS U, GS B, GS U
+_KINDS = tuple(  # LS B, LS U, GS B, GS U
+    product((NoiseScaling.LOCAL, NoiseScaling.GLOBAL), (Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD))
+)
+_ROWS = {
     InsiderStudy.MNIST: ((0.2407, 0.002), (0.2272, 0.002), (0.1772, 0.0), (0.2725, 0.004)),
     InsiderStudy.PURCHASE: ((0.252, 0.0), (0.232, 0.0), (0.096, 0.0), (0.242, 0.001)),
     InsiderStudy.ADULT: ((0.166, 0.0), (0.224, 0.0), (0.126, 0.0), (0.178, 0.0)),
 }
 TABLE_2: dict[tuple[InsiderStudy, NoiseScaling, Adjacency], Identified] = {
-    (study, *kind): Identified(*entry)
-    for study, row in _ROWS.items()
-    for kind, entry in zip(product(SCALINGS, RELATIONS), row, strict=True)
+    (study, *kind): Identified(*entry) for study, row in _ROWS.items() for kind, entry in zip(_KINDS, row, strict=True)
 }
 TABLE_2_REPETITIONS = 1000
 

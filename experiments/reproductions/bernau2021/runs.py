@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -151,19 +151,30 @@ def labels_of(found: InsiderFindings) -> tuple[int, ...]:
     return label, int(split.outside.labels[pair.replacement])
 
 
-_Search = tuple[DataSpec, int, int, int, Adjacency, Measure, bool]
+class _Search(NamedTuple):
+    """What the order of neighbours depends on; `farthest` is whether the most dissimilar one comes first."""
+
+    data: DataSpec
+    records: int
+    test_records: int
+    seed: int
+    relation: Adjacency
+    dissimilarity: Measure
+    farthest: bool
 
 
 def _question(config: RunConfig) -> tuple[_Search, int]:
     """Return everything that the choice of the neighbour depends on, with the rank last."""
     data, audit = config.data, config.audit
     farthest = audit.neighbour is NeighbourChoice.MOST_DISSIMILAR
-    records = data_spec(data), data.records, data.test_records, data.seed
-    return (*records, config.privacy.adjacency, audit.dissimilarity, farthest), audit.neighbour_rank or 1
+    search = _Search(
+        data_spec(data), data.records, data.test_records, data.seed,
+        config.privacy.adjacency, audit.dissimilarity, farthest,
+    )  # fmt: skip
+    return search, audit.neighbour_rank or 1
 
 
 @lru_cache(maxsize=32)
 def _ranked(search: _Search) -> tuple[NeighbourPair, ...]:
-    spec, records, test_records, seed, relation, dissimilarity, farthest = search
-    split = select_records(load_source(spec), records, test_records, seed)
-    return ranked_neighbours(relation, split.inside, split.outside, dissimilarity, RANKS, farthest)
+    split = select_records(load_source(search.data), search.records, search.test_records, search.seed)
+    return ranked_neighbours(search.relation, split.inside, split.outside, search.dissimilarity, RANKS, search.farthest)

@@ -82,7 +82,8 @@ def _neighbour_rows(found: InsiderFindings) -> list[ItemRow]:
     found_median, share = (bootstrap(values, of, random) for of in (np.median, outlier_share))
     median = outliers = np.nan
     if setting.relation is _REPLACE and setting.rank == 1:
-        median = FIGURE_4_MEDIANS[setting.data.study][setting.neighbour == "least-dissimilar"]
+        extreme = {"most-dissimilar": 0, "least-dissimilar": 1}
+        median = FIGURE_4_MEDIANS[setting.data.study][extreme[setting.neighbour]]
     if setting.relation is _REPLACE and setting.data.study is InsiderStudy.MNIST:
         outliers = FIGURE_4_OUTLIERS.get((setting.neighbour, setting.rank), np.nan)
     label = f"{setting.label}{', most-dissimilar 1' if setting.is_standard_neighbour else ''}"
