@@ -98,11 +98,11 @@ class ItemResult:
     spent: RunCosts = field(default_factory=RunCosts)  # the runs behind it, and how long they took
 
     def beside(self, column: str) -> int:
-        """Return how many of our intervals have a number in a column beside them, "published" or "theory"."""
+        """Return how many of our intervals have a number of the column, "published" or "theory", beside them."""
         return int(np.isfinite(self.frame[[column, "low", "high"]].to_numpy(dtype=np.float64)).all(axis=1).sum())
 
     def outside(self, column: str) -> tuple[str, ...]:
-        """Return a line for every number of a column, "published" or "theory", outside our interval."""
+        """Return a line for every number of the column, "published" or "theory", that lies outside our interval."""
         frame, said = self.frame, {"published": "in print", "theory": "by theory"}[column]
         return tuple(
             f"{row.setting}: {row.quantity} is {getattr(row, column):.4g} {said}, here {row.measured:.4g} "
