@@ -146,10 +146,10 @@ def reproduce(
         paper, made, page = compute(name, context)
     rows = []
     for item, result in made.results:
-        computed, alike = result.computed
-        printed = result.compared + computed
-        counts = (printed, len(result.differences) + computed - alike)
-        of_theory = (result.held_against_theory, len(result.theory_misses))
+        computed, differing = result.computed
+        printed = result.beside("published") + computed
+        counts = (printed, len(result.outside("published")) + len(differing))
+        of_theory = (result.beside("theory"), len(result.outside("theory")))
         rows.append((paper.name_of(item), *map(str, (len(result.frame), *counts, *of_theory))))
     options.print_table(("item", "rows", "printed", "of these differ", "theory", "of these missed"), rows)
     for line in made.left_out:

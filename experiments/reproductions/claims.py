@@ -1,7 +1,7 @@
 """A sentence of a paper as a range for one number of ours, and what our runs say of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from enum import StrEnum
 from math import ceil, hypot, inf, isfinite, nan
 from typing import Any
@@ -129,10 +129,8 @@ class PaperClaim:
     def to_json(self) -> Mapping[str, Any]:
         """Return all that is published of the claim; infinite and missing numbers are None."""
         texts = {name: value for name, value in asdict(self).items() if isinstance(value, str)}
-        ends = {
-            name: getattr(self.found, end) for name, end in (("measured", "value"), ("low", "low"), ("high", "high"))
-        }
-        numbers = {name: float(value) if isfinite(value) else None for name, value in ends.items()}
+        ends = zip(("measured", "low", "high"), astuple(self.found), strict=True)
+        numbers = {name: float(value) if isfinite(value) else None for name, value in ends}
         more = {"claimed": self.range_text, "verdict": str(self.verdict), "worlds_to_decide": self.worlds_to_decide}
         return texts | {"why": self.untestable} | numbers | more | {"worlds": self.worlds}
 

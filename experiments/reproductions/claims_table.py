@@ -5,10 +5,9 @@ from math import isfinite
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from experiments.reproductions.claims import ClaimVerdict, PaperClaim, SecondLook, counted, looked_at, verdicts_said
-from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
+from experiments.reproductions.papers import ItemResult, measured_row, table
 from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
 
 
@@ -27,9 +26,17 @@ def claims_table(
     claims = looked_at(claims, looks)
     shown = [claim for claim in claims if isfinite(claim.found.value) and not claim.untestable]
     figure = new_figure(2.6 + 0.27 * len(shown))
-    _draw_all(figure, shown)
+    # Numbers of like size have a panel of their own, for their axes differ.
+    there = [(limit, own) for limit in _LIMITS if (own := [claim for claim in shown if _limit(claim) == limit])]
+    panels = np.atleast_1d(figure.subplots(len(there), 1, height_ratios=[len(own) + 1.5 for _, own in there]))
+    for axes, (limit, own) in zip(panels, there, strict=True):
+        _draw(axes, own, limit)
+    rows = (
+        measured_row(f"{one.where} (section {one.section})".strip(), one.quantity, one.found, one.worlds, one.note)
+        for one in claims
+    )
     return ItemResult(
-        table(map(_row, claims)),
+        table(rows),
         figure,
         "Each number with its interval (dot and line), and the range in which the claim has it (grey bar, cut at the "
         "frame). Filled: holds on our data; crossed: does not hold; open: not decided. Claims that cannot be tested "
@@ -39,11 +46,6 @@ def claims_table(
         data=tuple(data),
         claims=claims,
     )
-
-
-def _row(claim: PaperClaim) -> ItemRow:
-    where = f"{claim.where} (section {claim.section})".strip()
-    return measured_row(where, claim.quantity, claim.found, claim.worlds, claim.note)
 
 
 def _by_statement(claims: Sequence[PaperClaim]) -> Iterator[str]:
@@ -58,15 +60,6 @@ _MARKS = {
     ClaimVerdict.FAILS: ("X", "#b35806", "#b35806"),
     ClaimVerdict.OPEN: ("o", "#5c5c5c", "white"),
 }
-
-
-def _draw_all(figure: Figure, claims: Sequence[PaperClaim]) -> None:
-    """Draw numbers of like size in a panel of their own, for their axes differ."""
-    kinds = [(limit, [claim for claim in claims if _limit(claim) == limit]) for limit in _LIMITS]
-    there = [(limit, own) for limit, own in kinds if own]
-    panels = np.atleast_1d(figure.subplots(len(there), 1, height_ratios=[len(own) + 1.5 for _, own in there]))
-    for axes, (limit, own) in zip(panels, there, strict=True):
-        _draw(axes, own, limit)
 
 
 _LIMITS = (0.3, 1.0, 5.0, 100.0)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
-from string import Template
 from typing import Any
 
 import pandas as pd
@@ -15,17 +14,6 @@ from fl_audit.report.wording import number_text, plural
 
 _MOST_LISTED = 10
 _WORDS = ("setting", "quantity", "note")
-
-BODY = Template("""$labels
-<h2>Contents</h2>
-<ul>
-$contents
-</ul>
-<h2>What was played</h2>
-$played
-$items
-<h2>Paper</h2>
-<p>$paper</p>""")
 
 
 def render_page(name: str, extent: Extent, paper: Paper[Any], made: MadeItems, pictures: Mapping[str, bytes]) -> str:
@@ -39,22 +27,21 @@ def render_page(name: str, extent: Extent, paper: Paper[Any], made: MadeItems, p
         The paper that is reproduced; the items that were made; PNG bytes by the key of the item.
     """
     results = [result for _, result in made.results]
-    body = BODY.substitute(
-        labels="\n".join(_labels(made)),
-        contents="\n".join(
-            f'<li><a href="#{escape(item.key)}">{escape(item.title)}</a></li>' for item, _ in made.results
-        ),
-        played=made.played,
-        items="\n".join(_item(item, result, pictures[item.key]) for item, result in made.results),
-        paper=escape(paper.reference),
-    )
+    labels = [f'<p class="label">⚠ {escape(line)}</p>' for line in made.warnings]
+    labels += [f'<p class="notice">{escape(line)}</p>' for line in (*made.remarks, *made.left_out)]
+    contents = [f'<li><a href="#{escape(item.key)}">{escape(item.title)}</a></li>' for item, _ in made.results]
+    items = [_item(item, result, pictures[item.key]) for item, result in made.results]
+    body = (
+        "\n".join(labels), "<h2>Contents</h2>\n<ul>", *contents, "</ul>\n<h2>What was played</h2>", made.played, *items,
+        f"<h2>Paper</h2>\n<p>{escape(paper.reference)}</p>",
+    )  # fmt: skip
     form = "quick form" if extent is Extent.QUICK else "full form"
     return html_page(
         title=f"Reproduction: {name}",
         heading=f"Reproduction of {paper.heading}",
         subtitle=" · ".join((name, form, *made.basis)),
         opening=made.opening or _opening(results),
-        body=body,
+        body="\n".join(body),
         footer=SIMULATION_NOTICE,
         banner=_banner(results),
         step="Read of each item where ours differs, and why; its CSV file beside this page has every row.",
@@ -63,7 +50,7 @@ def render_page(name: str, extent: Extent, paper: Paper[Any], made: MadeItems, p
 
 def _banner(made: Sequence[ItemResult]) -> Banner:
     """Return how much was made again, and how much of what is printed lies outside our intervals."""
-    compared, outside = sum(one.compared for one in made), sum(len(one.differences) for one in made)
+    compared, outside = _held(made, "published")
     items = plural(len(made), "item")
     if not compared:
         return Banner(
@@ -75,18 +62,19 @@ def _banner(made: Sequence[ItemResult]) -> Banner:
 
 def _opening(made: Sequence[ItemResult]) -> str:
     """Return what agrees, and what does not: with the printed numbers first, then with theory."""
-    compared, outside = sum(one.compared for one in made), sum(len(one.differences) for one in made)
-    computed, alike = (sum(counts) for counts in zip(*(one.computed for one in made), strict=True))
-    held = [one for one in made if not one.finding]
-    theory, missed = sum(one.held_against_theory for one in held), sum(len(one.theory_misses) for one in held)
+    compared, outside = _held(made, "published")
+    theory, missed = _held([one for one in made if not one.finding], "theory")
+    computed = [one.computed for one in made]
+    printed, differing = sum(count for count, _ in computed), sum(len(lines) for _, lines in computed)
     parts = [one.finding.rstrip(".") for one in made if one.finding]
     if compared:
         parts.append(
             f"{compared - outside:,} of {plural(compared, 'printed number')} lie inside our intervals of about 95 %. "
             "The printed numbers have errors of their own, which our intervals do not include"
         )
-    if computed:
-        parts.append(f"{alike:,} of {plural(computed, 'printed number')} follow from theory in all printed digits")
+    if printed:
+        alike = f"{printed - differing:,} of {plural(printed, 'printed number')}"
+        parts.append(f"{alike} follow from theory in all printed digits")
     if theory:
         parts.append(
             f"{theory - missed:,} of {plural(theory, 'number')} by theory lie inside our intervals; of so many about "
@@ -97,9 +85,9 @@ def _opening(made: Sequence[ItemResult]) -> str:
     return f"{'. '.join(parts)}. Each item below says where numbers differ, and what the reason may be."
 
 
-def _labels(made: MadeItems) -> list[str]:
-    warnings = [f'<p class="label">⚠ {escape(line)}</p>' for line in made.warnings]
-    return warnings + [f'<p class="notice">{escape(line)}</p>' for line in (*made.remarks, *made.left_out)]
+def _held(made: Sequence[ItemResult], column: str) -> tuple[int, int]:
+    """Return how many intervals have a number of a column beside them, and how many of these lie outside."""
+    return sum(one.beside(column) for one in made), sum(len(one.outside(column)) for one in made)
 
 
 def _item(item: Item, result: ItemResult, png: bytes) -> str:
@@ -113,20 +101,18 @@ def _item(item: Item, result: ItemResult, png: bytes) -> str:
 def differences_html(result: ItemResult) -> str:
     """Return which printed and theoretical numbers of an item lie outside our intervals, and its remarks."""
     parts = ["<h3>Where ours differs, and why</h3>"]
-    if result.compared:
-        outside = result.differences
-        said = f"{len(outside)} of {result.compared} published numbers lie outside our interval"
-        parts.append(_listed(said, outside))
-    computed, alike = result.computed
+    if compared := result.beside("published"):
+        outside = result.outside("published")
+        parts.append(_listed(f"{len(outside)} of {compared} published numbers lie outside our interval", outside))
+    computed, differing = result.computed
     if computed:
-        said = f"{alike} of {plural(computed, 'printed number')} follow from theory in all printed digits"
+        alike = f"{computed - len(differing)} of {plural(computed, 'printed number')}"
         # Where most numbers differ they all stand in the table, and the remarks say why.
-        differing = result.computed_differences
-        parts.append(_listed(said, differing if len(differing) <= _MOST_LISTED else ()))
-    if result.held_against_theory:
-        missed = result.theory_misses
-        said = f"{len(missed)} of {result.held_against_theory} numbers by theory lie outside our interval"
-        parts.append(_listed(said, missed))
+        listed = differing if len(differing) <= _MOST_LISTED else ()
+        parts.append(_listed(f"{alike} follow from theory in all printed digits", listed))
+    if held := result.beside("theory"):
+        missed = result.outside("theory")
+        parts.append(_listed(f"{len(missed)} of {held} numbers by theory lie outside our interval", missed))
     reasons = "".join(f"<li>{escape(remark)}</li>" for remark in result.remarks)
     return "\n".join([*parts, f"<ul>{reasons}</ul>"])
 

@@ -97,65 +97,31 @@ class ItemResult:
     claims: tuple[PaperClaim, ...] = ()  # what the paper says in words, held against the numbers
     spent: RunCosts = field(default_factory=RunCosts)  # the runs behind it, and how long they took
 
-    @property
-    def differences(self) -> tuple[str, ...]:
-        """One line for every published number outside our interval."""
-        return self._outside("published", "in print")
+    def beside(self, column: str) -> int:
+        """Return how many of our intervals have a number of the column, "published" or "theory", beside them."""
+        return int(np.isfinite(self.frame[[column, "low", "high"]].to_numpy(dtype=np.float64)).all(axis=1).sum())
 
-    @property
-    def theory_misses(self) -> tuple[str, ...]:
-        """One line for every number of theory outside our interval."""
-        return self._outside("theory", "by theory")
-
-    def _outside(self, column: str, said: str) -> tuple[str, ...]:
-        frame = self.frame
-        outside = frame[(frame[column] < frame["low"]) | (frame[column] > frame["high"])]
+    def outside(self, column: str) -> tuple[str, ...]:
+        """Return a line for every number of the column, "published" or "theory", that lies outside our interval."""
+        frame, said = self.frame, {"published": "in print", "theory": "by theory"}[column]
         return tuple(
             f"{row.setting}: {row.quantity} is {getattr(row, column):.4g} {said}, here {row.measured:.4g} "
             f"({row.low:.4g} to {row.high:.4g})"
-            for row in outside.itertuples()
+            for row in frame[(frame[column] < frame["low"]) | (frame[column] > frame["high"])].itertuples()
         )
 
     @property
-    def held_against_theory(self) -> int:
-        """Number of intervals of ours beside which theory says a number."""
-        return self._beside("theory")
-
-    @property
-    def computed(self) -> tuple[int, int]:
-        """Printed numbers that are computed here and not measured, and how many agree in all printed digits."""
-        rows = self._computed_rows
-        return len(rows), len(rows) - len(self.computed_differences)
-
-    @property
-    def _computed_rows(self) -> pd.DataFrame:
+    def computed(self) -> tuple[int, tuple[str, ...]]:
+        """How many printed numbers are computed here and not measured, and a line for each that differs in a digit."""
         frame = self.frame
-        return frame[frame["published"].notna() & frame["theory"].notna() & frame["low"].isna()]
-
-    @property
-    def computed_differences(self) -> tuple[str, ...]:
-        """One line for every printed number that theory gives another digit of."""
-        rows = self._computed_rows
-        names = zip(rows["setting"], rows["quantity"], strict=True)
-        pairs = rows[["theory", "published"]].to_numpy(dtype=np.float64)
-        return tuple(
-            f"{setting}: {quantity} is {_in_full(printed)} in print, {_in_full(computed)} by theory"
-            for (setting, quantity), (computed, printed) in zip(names, pairs, strict=True)
-            if not _agrees(float(computed), float(printed))
-        )
-
-    @property
-    def compared(self) -> int:
-        """Number of published numbers for which we have an interval."""
-        return self._beside("published")
-
-    def _beside(self, column: str) -> int:
-        return int(np.isfinite(self.frame[[column, "low", "high"]].to_numpy(dtype=np.float64)).all(axis=1).sum())
-
-
-def _in_full(number: float) -> str:
-    """Return a number with the digits in which two that print alike may differ."""
-    return number_text(float(number), 6)
+        rows = frame[frame["published"].notna() & frame["theory"].notna() & frame["low"].isna()]
+        # Six digits: two numbers that print alike may differ in them.
+        lines = (
+            f"{one['setting']}: {one['quantity']} is {number_text(one['published'], 6)} in print, "
+            f"{number_text(one['theory'], 6)} by theory"
+            for one in rows.to_dict("records") if not _agrees(one["theory"], one["published"])
+        )  # fmt: skip
+        return len(rows), tuple(lines)
 
 
 def _agrees(computed: float, printed: float) -> bool:

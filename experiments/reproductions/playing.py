@@ -8,10 +8,10 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from math import isfinite, nan
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from experiments.reproductions.papers import Context, Extent, RunCosts
-from experiments.runs.config import RunConfig
+from experiments.runs.config import RunConfig, parse_config
 from experiments.runs.engines import Engine
 from experiments.runs.guard import nothing_outlives
 from experiments.runs.laws import rounds_of
@@ -87,28 +87,29 @@ class PlannedRun:
             progress=part_of(on_round, self.world_rounds),
             with_report=False,  # `fl-audit report` writes it of those that somebody looks at
         )
-        _note_seconds(self.path, time.monotonic() - begun)
+        file, seconds = _seconds_file(self.path), time.monotonic() - begun
+        before = float(read_json(file)["seconds"]) if file.exists() else 0.0  # of an earlier part of the run
+        write_json(file, {"seconds": before + seconds})
 
 
 def planned_runs(
-    settings: Iterable[Setting], configure: Callable[[Setting, Extent, Path | None], RunConfig], context: Context
+    settings: Iterable[Setting], values_of: Callable[[Setting, Extent, Path | None], dict[str, Any]], context: Context
 ) -> dict[Setting, PlannedRun]:
     """Return the run of each setting, once where it occurs several times.
 
     Parameters
     ----------
-    settings, configure, context
-        What is to be run; returns the configuration of a setting; where runs are kept, and how much is computed.
+    settings, values_of, context
+        What is to be run; the function that returns the values of the configuration of a setting, unchecked; where
+        runs are kept, and how much is computed.
 
     Raises
     ------
     InputError
-        If a setting cannot be run.
+        If a setting cannot be run: a value of its configuration is not accepted.
     """
-    return {
-        one: PlannedRun(configure(one, context.extent, context.data_dir), context.runs / one.name, one.label)
-        for one in dict.fromkeys(settings)
-    }
+    configs = {one: parse_config(values_of(one, context.extent, context.data_dir)) for one in dict.fromkeys(settings)}
+    return {one: PlannedRun(config, context.runs / one.name, one.label) for one, config in configs.items()}
 
 
 def carry_out_all(runs: Sequence[PlannedRun], context: Context) -> None:
@@ -130,23 +131,15 @@ def carry_out_all(runs: Sequence[PlannedRun], context: Context) -> None:
         return
     with context.progress(sum(run.world_rounds for run in runs)) as begin:
         if context.engine is Engine.RAY or min(len(runs), cores()) == 1:
-            _play_in_turn(runs, context, begin)
+            for number, run in enumerate(runs, start=1):
+                on_round = begin(f"{number}/{len(runs)} {run.label}")
+                run.carry_out(context.engine or Engine.LOCAL, context.ray_address, on_round)
         else:
             with nothing_outlives():
                 _play_side_by_side(runs, begin)
 
 
-_Begin = Callable[[str], Callable[[int], None]]
-
-
-def _play_in_turn(tasks: Sequence[PlannedRun], context: Context, begin: _Begin) -> None:
-    engine = context.engine or Engine.LOCAL
-    for number, task in enumerate(tasks, start=1):
-        on_round = begin(f"{number}/{len(tasks)} {task.label}")
-        task.carry_out(engine, context.ray_address, on_round)
-
-
-def _play_side_by_side(tasks: Sequence[PlannedRun], begin: _Begin) -> None:
+def _play_side_by_side(tasks: Sequence[PlannedRun], begin: Callable[[str], Callable[[int], None]]) -> None:
     """Carry out as many runs at a time as there are cores, each in a process: attacks and small models use one."""
     on_round = begin(f"0/{len(tasks)} runs")
     processes = ProcessPoolExecutor(min(len(tasks), cores()), multiprocessing.get_context("spawn"))
@@ -165,11 +158,9 @@ def cores() -> int:
     return min(_MOST_PROCESSES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
 
 
-def _note_seconds(run: Path, seconds: float) -> None:
-    """Note beside a run directory how long the run, or a part of it, took; parts add up."""
-    file = _seconds_file(run)
-    before = float(read_json(file)["seconds"]) if file.exists() else 0.0
-    write_json(file, {"seconds": before + seconds})
+def _seconds_file(run: Path) -> Path:
+    """Return the file beside a run directory that notes how long the run took."""
+    return run.with_name(f"{run.name}.seconds.json")
 
 
 def seconds_of(run: Path) -> float:
@@ -199,7 +190,3 @@ def together(parts: Iterable[RunCosts]) -> RunCosts:
     own = list(parts)
     commits = sorted({commit for one in own for commit in one.commits})
     return RunCosts(sum(one.worlds for one in own), sum(one.minutes for one in own), tuple(commits))
-
-
-def _seconds_file(run: Path) -> Path:
-    return run.with_name(f"{run.name}.seconds.json")

@@ -67,11 +67,10 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
     old = [f"{path.name}: {why}" for path, record in found.items() if (why := _stale(record))]
     require(not old, f"reproduce again, of another version are {'; '.join(old)}")
     made, files = _made(docs), dict[Path, bytes]()
-    for paper in PAPERS:
-        own = _best(paper, found)
-        if own:
-            made[paper.key] = [{key: one for key, one in record.items() if key not in _LEFT_OUT} for _, record in own]
-            files |= _page(paper, own, docs)
+    best = {paper: own for paper in PAPERS if (own := _best(paper, found))}
+    for paper, own in best.items():
+        made[paper.key] = [{key: one for key, one in record.items() if key not in _LEFT_OUT} for _, record in own]
+        files |= _page(paper, own, docs)
     files[docs / MADE] = (json.dumps(made, indent=1, ensure_ascii=False) + "\n").encode()
     files[docs / CLAIMS] = _claims_csv(record for records in made.values() for record in records).encode()
     size = sum(map(len, files.values())) + sum(path.stat().st_size for path in _files(docs) if path not in files)
@@ -79,7 +78,7 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
     for path, content in files.items():
         with whole_file(path) as file:
             file.write_bytes(content)
-    return tuple(paper.key for paper in PAPERS if _best(paper, found))
+    return tuple(paper.key for paper in best)
 
 
 def stale_pages(docs: Path = DOCS) -> list[str]:
@@ -102,12 +101,8 @@ def _stale(record: Record) -> str:
 
 def _records(runs: Path) -> dict[Path, Record]:
     """Return the records of all finished items below a directory."""
-    found = {}
-    for path in sorted(runs.glob("**/*.svg")):
-        record = path.with_suffix(".json")
-        if record.exists():
-            found[record] = json.loads(record.read_text(encoding="utf-8"))
-    return found
+    paths = [path.with_suffix(".json") for path in sorted(runs.glob("**/*.svg"))]
+    return {path: json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()}
 
 
 def _best(paper: Paper[Any], found: Mapping[Path, Record]) -> list[tuple[Path, Record]]:
@@ -124,10 +119,8 @@ def _made(docs: Path) -> dict[str, list[Record]]:
 
 
 def _files(docs: Path) -> list[Path]:
-    own = [docs / MADE, docs / CLAIMS]
-    for paper in PAPERS:
-        own += [docs / f"{paper.key}.md", *(docs / paper.key).glob("*")]
-    return [path for path in own if path.is_file()]
+    of_papers = (path for paper in PAPERS for path in (docs / f"{paper.key}.md", *(docs / paper.key).glob("*")))
+    return [path for path in (docs / MADE, docs / CLAIMS, *of_papers) if path.is_file()]
 
 
 def _page(paper: Paper[Any], own: Sequence[tuple[Path, Record]], docs: Path) -> dict[Path, bytes]:
@@ -172,21 +165,18 @@ def _section(record: Record, frame: pd.DataFrame) -> str:
     place = f"{record['paper']}/{record['item']}"
     title = escape(record["title"], quote=False)
     beside = frame[frame["published"].notna() | frame["theory"].notna()]
-    shown = (frame if record["claims"] or beside.empty else beside).head(
-        len(frame) if record["claims"] else _ROWS_AT_ONCE
-    )
+    shown = frame if record["claims"] else (frame if beside.empty else beside).head(_ROWS_AT_ONCE)
     table = rows_html(shown, len(frame), f"{record['item']}.csv", look="")
-    return "\n\n".join(
-        [
-            f"## {title}",
-            f"![{title}]({place}.svg)",
-            f"{escape(record['caption'], quote=False)} [All rows]({place}.csv).",
-            _origin(record),
-            escape(record["played"], quote=False),
-            _one_block(f"<details><summary>Where ours differs, and why</summary>{record['differences']}</details>"),
-            _one_block(f"<details><summary>What is printed, theory and ours</summary>{table}</details>"),
-        ]
+    parts = (
+        f"## {title}",
+        f"![{title}]({place}.svg)",
+        f"{escape(record['caption'], quote=False)} [All rows]({place}.csv).",
+        _origin(record),
+        escape(record["played"], quote=False),
+        _one_block(f"<details><summary>Where ours differs, and why</summary>{record['differences']}</details>"),
+        _one_block(f"<details><summary>What is printed, theory and ours</summary>{table}</details>"),
     )
+    return "\n\n".join(parts)
 
 
 def _origin(record: Record) -> str:

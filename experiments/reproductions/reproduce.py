@@ -66,19 +66,15 @@ def reproduce(name: str, context: Context) -> tuple[Paper[Any], MadeItems, Path]
         If a federation had to stop; the runs and batches that were finished are kept.
     """
     paper, items = chosen_items(name)
-    _require_free(context.directory, paper)
+    directory = context.directory
+    require(not directory.exists() or directory.is_dir(), f"--out {directory} is a file: accepted is a directory")
+    for other in PAPERS:  # all papers would name their figures' files alike
+        taken = other is not paper and any(directory.glob(f"{other.key}*.html"))
+        require(not taken, f"--out {directory} holds {other.key}: accepted is a directory of {paper.key}, or a new one")
     made = paper.make(items, context)
     missing = made.remarks or made.left_out
     require(bool(made.results), f"{name} cannot be made, none of its data sets is there: {'; '.join(missing)}")
     return paper, made, _write(context, name, paper, made)
-
-
-def _require_free(directory: Path, paper: Paper[Any]) -> None:
-    """Refuse a directory that is a file or holds another paper: all papers would name their figures' files alike."""
-    require(not directory.exists() or directory.is_dir(), f"--out {directory} is a file: accepted is a directory")
-    for other in PAPERS:
-        taken = other is not paper and any(directory.glob(f"{other.key}*.html"))
-        require(not taken, f"--out {directory} holds {other.key}: accepted is a directory of {paper.key}, or a new one")
 
 
 def _write(context: Context, name: str, paper: Paper[Any], made: MadeItems) -> Path:

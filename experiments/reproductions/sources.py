@@ -1,9 +1,8 @@
 """Which of a paper's data sets are available, and which data sets stand in for missing ones."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
@@ -23,18 +22,10 @@ D = TypeVar("D", bound=Named)
 S = TypeVar("S")
 
 
-@dataclass(frozen=True)
-class DataFound(Generic[D]):
-    """The data sets that are available, in the order of the paper, and a line for each that is replaced or left out."""
-
-    data: tuple[D, ...]
-    remarks: tuple[str, ...] = ()
-
-
 def find_data(
     candidates: Mapping[S, Sequence[Sequence[D]]], data_dir: Path | None, wanted: Iterable[S] | None = None
-) -> DataFound[D]:
-    """Look for a paper's data sets, and for data sets that may stand in for missing ones.
+) -> tuple[tuple[D, ...], tuple[str, ...]]:
+    """Return a paper's data sets that are available, in its order, and a line for each that is replaced or left out.
 
     Parameters
     ----------
@@ -59,7 +50,7 @@ def find_data(
             reasons.extend(f"{one.name.rpartition(':')[2]}: {reason}" for one, reason in missing.items())
         else:
             remarks.append(f"{study} is left out ({'; '.join(reasons)})")
-    return DataFound(tuple(found), tuple(remarks))
+    return tuple(found), tuple(remarks)
 
 
 def _missing(data: Named, data_dir: Path | None) -> str | None:

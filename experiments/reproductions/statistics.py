@@ -1,13 +1,14 @@
 """Intervals, standard errors and predictions of the reproductions."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple
 
 import numpy as np
-from scipy.special import expit, logit, ndtr, ndtri, stdtrit
+from scipy.special import expit, ndtri, stdtrit
 from scipy.stats import binomtest, ttest_ind
 
-from experiments.reproductions.papers import CONFIDENCE, ItemRow, measured_row
+from experiments.reproductions.papers import CONFIDENCE
 from fl_audit.arrays import Floats
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.privacy.scores import gaussian_advantage
@@ -20,8 +21,8 @@ def resampling(name: str) -> np.random.Generator:
     return np.random.default_rng(list(name.encode()))
 
 
-def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.random.Generator) -> tuple[float, float]:
-    """Return the percentile interval of a statistic by resampling worlds, since worlds are independent.
+def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.random.Generator) -> Interval:
+    """Return a statistic with its percentile interval by resampling worlds, since worlds are independent.
 
     Parameters
     ----------
@@ -34,11 +35,11 @@ def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.r
     found = [statistic(values[random.integers(worlds, size=worlds)]) for _ in range(RESAMPLES)]
     tail = 100 * (1 - CONFIDENCE) / 2
     low, high = np.percentile(found, [tail, 100 - tail])
-    return float(low), float(high)
+    return Interval(float(statistic(values)), float(low), float(high))
 
 
-def t_interval(values: Floats, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return the t interval of the mean of independent values.
+def t_interval(values: Floats, confidence: float = CONFIDENCE) -> Interval:
+    """Return the mean of independent values with its t interval.
 
     Parameters
     ----------
@@ -47,23 +48,7 @@ def t_interval(values: Floats, confidence: float = CONFIDENCE) -> tuple[float, f
     """
     mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(values.size)
     reach = float(stdtrit(values.size - 1, (1 + confidence) / 2)) * error
-    return mean - reach, mean + reach
-
-
-def mean_row(setting: str, quantity: str, values: Floats, note: str = "", **more: float) -> ItemRow:
-    """Return the row of the mean of repetitions with its t interval.
-
-    Parameters
-    ----------
-    setting, quantity, note
-        As of `ItemRow`.
-    values
-        One of each repetition, (repetitions,), at least two.
-    **more
-        The published number and that of theory, if there are any.
-    """
-    found = Interval(float(np.mean(values)), *t_interval(values))
-    return measured_row(setting, quantity, found, len(values), note, **more)
+    return Interval(mean, mean - reach, mean + reach)
 
 
 def predicted_advantage(mu: Floats) -> float:
@@ -72,38 +57,6 @@ def predicted_advantage(mu: Floats) -> float:
     Under global scaling mu_w depends on how training went, and thereby on the log-odds, so the formula is not exact.
     """
     return float(np.mean([gaussian_advantage(float(one)) for one in mu]))
-
-
-def predicted_exceedance(mu: Floats, belief: float) -> float:
-    """Return the mean over worlds of P(belief in the truth > `belief`).
-
-    The log-odds of the truth are taken to be N(mu_w^2/2, mu_w^2) in world w, and the prior to be 1/2.
-
-    Parameters
-    ----------
-    mu, belief
-        mu of each world, (worlds,); the belief that is passed, in (0, 1).
-    """
-    positive = mu[mu > 0]
-    tails = ndtr(positive / 2 - logit(belief) / positive)
-    return float(np.sum(tails) / len(mu))
-
-
-def largest_exceedance(mu: float, belief: float) -> float:
-    """Return what P(belief in the truth > `belief`) is at most, however the rounds' mu depend on what was seen.
-
-    Parameters
-    ----------
-    mu, belief
-        Root of the largest sum over rounds of mu_i^2, above 0; the belief that is passed, above .5.
-
-    Notes
-    -----
-    The log-odds of the truth are a Brownian motion with drift 1/2 at the time sum mu_i^2, which is mu^2 at most: what
-    they exceed at an end that was chosen on the way, they exceed somewhere before mu^2 (reflection principle).
-    """
-    passed = float(logit(belief))
-    return float(ndtr(mu / 2 - passed / mu) + np.exp(passed) * ndtr(-mu / 2 - passed / mu))
 
 
 def mean_belief(mu: float, points: int = 2001) -> float:
@@ -118,42 +71,8 @@ def mean_belief(mu: float, points: int = 2001) -> float:
     return float(np.mean(expit(mu * mu / 2 + mu * quantiles)))
 
 
-def median_of_largest(mu: float, worlds: int) -> float:
-    """Return the median of the largest of `worlds` log-odds of the truth, each N(mu^2/2, mu^2).
-
-    Parameters
-    ----------
-    mu, worlds
-        At least 0; how many log-odds there are, at least 1.
-    """
-    return max(0.0, mu * mu / 2 - mu * float(ndtri(-math.expm1(-math.log(2) / worlds))))
-
-
-def z_against(advantage: float, expected: float, worlds: int) -> float:
-    """Return how far an advantage over `worlds` games lies above its expected value, in standard errors.
-
-    Parameters
-    ----------
-    advantage, expected, worlds
-        The measured and the expected advantage, both in [-1, 1]; number of games.
-    """
-    return (advantage - expected) / math.sqrt((1 - expected**2) / worlds)
-
-
-def z_between(advantage: float, worlds: int, other: float, other_worlds: int) -> float:
-    """Return the difference of two measured advantages in standard errors of the difference.
-
-    Parameters
-    ----------
-    advantage, worlds, other, other_worlds
-        One advantage, in [-1, 1]; number of its games; the same of the other.
-    """
-    variance = (1 - advantage**2) / worlds + (1 - other**2) / other_worlds
-    return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
-
-
-def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
-    """Return the difference of two means, first minus second, and its t interval by Welch's degrees of freedom.
+def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -> Interval:
+    """Return the difference of two means, first minus second, with its t interval by Welch's degrees of freedom.
 
     Parameters
     ----------
@@ -161,18 +80,7 @@ def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -
         Independent values, shapes (n,) and (m,), at least two of each; confidence of the interval, above 0 and below 1.
     """
     found = ttest_ind(one, other, equal_var=False).confidence_interval(confidence)
-    return float(np.mean(one) - np.mean(other)), float(found.low), float(found.high)
-
-
-def paired_interval(one: Floats, other: Floats) -> tuple[float, float, float]:
-    """Return the mean difference of pairs, first minus second, and its t interval.
-
-    Parameters
-    ----------
-    one, other
-        Values of the same repetitions, in the same order, shape (n,), at least two.
-    """
-    return float(np.mean(one - other)), *t_interval(one - other)
+    return Interval(float(np.mean(one) - np.mean(other)), float(found.low), float(found.high))
 
 
 def share_interval(successes: int, trials: int) -> tuple[float, float]:
@@ -187,12 +95,25 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
     return float(found.low), float(found.high)
 
 
-def mean_of_shares(shares: Floats) -> tuple[float, float, float]:
+def mean_of_shares(shares: Floats) -> Interval:
     """Return the mean of shares of repetitions, and its t interval; where all agree, that of coins that fell alike.
 
     A t interval would have no width where all repetitions agree. Shares are in [0, 1], (repetitions,), at least two.
     """
-    low, high = t_interval(shares)
+    found = t_interval(shares)
+    low, high = found.low, found.high
     if np.ptp(shares) == 0:
         low, high = share_interval(round(float(shares[0]) * len(shares)), len(shares))
-    return float(shares.mean()), max(low, 0.0), min(high, 1.0)
+    return Interval(found.value, max(low, 0.0), min(high, 1.0))
+
+
+def end_by_end(statistic: Callable[[Sequence[float]], float], found: Iterable[Interval]) -> Interval:
+    """Return a statistic of several numbers, and of the lower and the upper ends of their intervals.
+
+    Parameters
+    ----------
+    statistic, found
+        What is computed of the values and of each end, such as the largest; the numbers with their intervals, at least
+        one.
+    """
+    return Interval(*(float(statistic(ends)) for ends in zip(*map(astuple, found), strict=True)))

@@ -240,8 +240,9 @@ def repetitions(draw: np.random.Generator, size: int, skewed: bool, kind: str) -
     values: Floats = draw.exponential(size=size) ** 2 - 2 if skewed else draw.normal(size=size)
     match kind:
         case "t":
-            return PrintedStatement(*statistics.t_interval(values), 0.0)
+            found = statistics.t_interval(values)
         case "Welch":
-            return PrintedStatement(*statistics.welch_interval(values, draw.normal(size=size))[1:], 0.0)
+            found = statistics.welch_interval(values, draw.normal(size=size))
         case _:
-            return PrintedStatement(*statistics.bootstrap(values, np.mean, draw), 0.0)
+            found = statistics.bootstrap(values, np.mean, draw)
+    return PrintedStatement(found.low, found.high, 0.0)

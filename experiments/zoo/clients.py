@@ -7,7 +7,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message
 
 from experiments.zoo.parts import RUNNING_MEAN, Arrays, on_grid, whole_update
-from fl_audit.arrays import Floats
+from fl_audit.arrays import Flags, Floats
 from fl_audit.packing import pack, unpack
 from fl_audit.randomness import Purpose, generator
 from strategies.games.subject import Local, LocalReply, Mod
@@ -49,24 +49,24 @@ def with_running_mean(gradients: Floats, round: int, random: np.random.Generator
     return LocalReply(reply.update, reply.examples, {RUNNING_MEAN: float(gradients.mean())})
 
 
-def poisson_batches(rate: float) -> Local:
-    """Return training on a batch that every record joins by a coin of its own; records are clipped to 1."""
+def _on_batch(chosen: Callable[[int, int, np.random.Generator], Flags | slice]) -> Local:
+    """Return training on a batch, chosen by the number of records, the round and coins; records are clipped to 1."""
 
-    def local(gradients: Floats, _round: int, random: np.random.Generator) -> LocalReply:
-        batch = gradients[random.random(len(gradients)) < rate]
+    def local(gradients: Floats, round: int, random: np.random.Generator) -> LocalReply:
+        batch = gradients[chosen(len(gradients), round, random)]
         return LocalReply(_clipped(batch, 1.0).sum(axis=0), EXPECTED_RECORDS)
 
     return local
+
+
+def poisson_batches(rate: float) -> Local:
+    """Return training on a batch that every record joins by a coin of its own; records are clipped to 1."""
+    return _on_batch(lambda records, _, random: random.random(records) < rate)
 
 
 def fixed_batches(batches: int) -> Local:
     """Return training that goes through its records in order, one batch a round; records are clipped to 1."""
-
-    def local(gradients: Floats, round: int, _random: np.random.Generator) -> LocalReply:
-        batch = gradients[(round - 1) % batches :: batches]
-        return LocalReply(_clipped(batch, 1.0).sum(axis=0), EXPECTED_RECORDS)
-
-    return local
+    return _on_batch(lambda _, round, __: slice((round - 1) % batches, None, batches))
 
 
 Source = Callable[[Message], np.random.Generator]

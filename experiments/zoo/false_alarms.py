@@ -55,34 +55,22 @@ def _audits(asked: list[tuple[str, int]], processes: int) -> Iterator[tuple[tupl
         yield from pool.imap_unordered(_audit, asked)
 
 
-def read_verdicts(path: Path | None) -> Verdicts:
+def _read_verdicts(path: Path | None) -> Verdicts:
     """Return what was written before, if anything was."""
     if path is None or not path.exists():
         return {}
     return {(name, int(number)): verdict for name, number, verdict in pd.read_csv(path)[_COLUMNS].to_numpy()}
 
 
-def write_verdicts(verdicts: Verdicts, path: Path) -> None:
-    """Write verdicts, whole or not at all.
-
-    Parameters
-    ----------
-    verdicts, path
-        What came of each audit, and the file.
-    """
+def _write_verdicts(verdicts: Verdicts, path: Path) -> None:
+    """Write what came of each audit, whole or not at all."""
     rows = [(name, number, verdict) for (name, number), verdict in sorted(verdicts.items())]
     with whole_file(path) as temporary:
         pd.DataFrame(rows, columns=_COLUMNS).to_csv(temporary, index=False)
 
 
-def counts_table(verdicts: Verdicts, names: Sequence[str]) -> tuple[Table, list[str]]:
-    """Return the table of counts, and the names of mechanisms that were accused too often.
-
-    Parameters
-    ----------
-    verdicts, names
-        What came of each audit, and the mechanisms to be listed.
-    """
+def _counts_table(verdicts: Verdicts, names: Sequence[str]) -> tuple[Table, list[str]]:
+    """Return the table of counts of some mechanisms, and the names of those that were accused too often."""
     columns = ("honest mechanism", "audits", "violated", "allowed", "consistent", "inconclusive")
     table, accused = table_of(columns, words=columns), []
     for name in names:
@@ -110,11 +98,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where false_alarms.csv is written and read")
     options = parser.parse_args()
     for what in ("audits", "processes"):
-        number = getattr(options, what)
-        require_number(f"{what} are", number, "whole numbers from 1")
+        require_number(f"{what} are", getattr(options, what), "whole numbers from 1")
     names = [one.name for one in named(options.only, _BY_NAME, "honest mechanism")]
     path = options.out / "false_alarms.csv" if options.out else None
-    verdicts = read_verdicts(path)
+    verdicts = _read_verdicts(path)
     missing = [(name, number) for number in range(options.audits) for name in names if (name, number) not in verdicts]
     console = Console(width=140)
     with console.status("starting") as status:
@@ -122,8 +109,8 @@ def main() -> None:
             verdicts[which] = verdict
             status.update(f"{len(verdicts)} audits, the last of {which[0]}: {verdict}")
             if path:
-                write_verdicts(verdicts, path)
-    table, accused = counts_table(verdicts, names)
+                _write_verdicts(verdicts, path)
+    table, accused = _counts_table(verdicts, names)
     console.print(table)
     end([f"{name} is accused too often" for name in accused], "nobody honest is accused too often")
 

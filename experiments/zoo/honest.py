@@ -81,9 +81,12 @@ RATE = 0.5
 """Learning rate of an adaptive clipping norm."""
 
 
-def _gaussian_claim(adjacency: Adjacency, mu: float, rounds: int) -> StatedClaim:
-    """Return the claim that all rounds together are no easier to tell than a Gaussian shift by mu spreads."""
-    return StatedClaim(adjacency, noise_multiplier=math.sqrt(rounds) / mu, rounds=rounds)
+def _of_rounds(rounds: int) -> StatedClaim:
+    """Return the claim that all rounds together tell of a client no more than one Gaussian release with mu = 1.
+
+    The client comes or goes, which moves such a release by one standard deviation of its noise.
+    """
+    return StatedClaim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=math.sqrt(rounds), rounds=rounds)
 
 
 def subject(mechanism: Mechanism, like: Subject | None = None) -> Subject:
@@ -126,42 +129,32 @@ SHARE = 1 / math.sqrt(CLIENTS - 1)
 MESSAGE_DEVIATION = 2.0
 """Noise on one message for mu = 1: a replaced client moves its update by twice the norm."""
 
-CENTRAL = Honest("one round", StatedClaim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=1.0), subject(ONE_ROUND))
+CENTRAL = Honest("one round", _of_rounds(1), subject(ONE_ROUND))
 REPLACED = Honest(
     "one round, replaced clients",
     StatedClaim(Adjacency.REPLACE_CLIENT, noise_multiplier=1.0),
     subject(ONE_ROUND.with_(multiplier=2.0)),
 )
-SHORT_RUN = Honest("two rounds", _gaussian_claim(Adjacency.ADD_REMOVE_CLIENT, 1.0, SHORT), subject(TWO_ROUNDS))
-LONG_RUN = Honest(
-    "four rounds",
-    _gaussian_claim(Adjacency.ADD_REMOVE_CLIENT, 1.0, LONG),
-    subject(ONE_ROUND.with_(multiplier=math.sqrt(LONG))),
-)
+SHORT_RUN = Honest("two rounds", _of_rounds(SHORT), subject(TWO_ROUNDS))
+LONG_RUN = Honest("four rounds", _of_rounds(LONG), subject(ONE_ROUND.with_(multiplier=math.sqrt(LONG))))
 ADAPTIVE_CLIPPING = Honest(
     "adaptive clipping",
     StatedClaim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=combined_multiplier(1.0, BIT_MULTIPLIER), rounds=SHORT),
     subject(ADAPTIVE),
 )
 DISTRIBUTED = Honest(
-    "noise of the clients",
-    StatedClaim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=1.0),
-    replace(subject(SUMMING), mods=(clients.noising(1.0, SHARE),)),
+    "noise of the clients", _of_rounds(1), replace(subject(SUMMING), mods=(clients.noising(1.0, SHARE),))
 )
 RECORDS = Honest(
     "records",
     StatedClaim(Adjacency.ADD_REMOVE_RECORD, noise_multiplier=1.0),
     replace(subject(OF_RECORDS), local=clients.mean_of_expected),
 )
+_SAMPLED_ROUNDS = PrivacyProfile(gaussian_rounds(1.0, POISSON_ROUNDS, SAMPLING_RATE), Adjacency.ADD_REMOVE_RECORD)
 POISSON = Honest(
     "sampled records",
     StatedClaim(
-        Adjacency.ADD_REMOVE_RECORD,
-        epsilon=PrivacyProfile(
-            gaussian_rounds(1.0, POISSON_ROUNDS, SAMPLING_RATE), Adjacency.ADD_REMOVE_RECORD
-        ).epsilon(DELTA),
-        delta=DELTA,
-        rounds=POISSON_ROUNDS,
+        Adjacency.ADD_REMOVE_RECORD, epsilon=_SAMPLED_ROUNDS.epsilon(DELTA), delta=DELTA, rounds=POISSON_ROUNDS
     ),
     replace(subject(SAMPLED), local=clients.poisson_batches(SAMPLING_RATE)),
 )
@@ -175,7 +168,7 @@ LOCAL = Honest(
 
 FLOWERS = Honest(
     "Flower's fixed clipping",
-    StatedClaim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=1.0),
+    _of_rounds(1),
     Subject(flowers_fixed(FedAvg), clients=CLIENTS),
     covered=("removed", "huge", "huge in every tensor", "tiny"),
 )

@@ -168,7 +168,13 @@ def page(caught: Mapping[Animal, TrialRow], honest: Mapping[str, TrialRow]) -> s
         What came of every animal, and of the honest mechanisms by name.
     """
     ranked = dict(sorted(caught.items(), key=lambda entry: entry[1].allowed_right - entry[1].right))
-    sections = (line for animal, row in ranked.items() for line in _section(animal, row))
+    sections = (
+        f"\n## {animal.name}\n\n{animal.wrong}\n\n    python -m experiments.zoo --only {animal.name}\n\n"
+        f"* Seen: {animal.source}\n* Mend: {animal.mend}\n"
+        f"* Told by: {row.game}, {row.group}; {row.right:.1%} of {row.games} games guessed right, the claim allows "
+        f"{row.allowed_right:.1%}."
+        for animal, row in ranked.items()
+    )
     return "\n".join([_HEAD, *_table(ranked, honest), *sections]) + "\n"
 
 
@@ -178,30 +184,14 @@ def told(row: TrialRow) -> str:
 
 
 def _table(caught: Mapping[Animal, TrialRow], honest: Mapping[str, TrialRow]) -> list[str]:
-    lines = [
+    verdicts = {name: row.verdict for name, row in honest.items()}
+    return [
         "| pitfall | claim | guessed right, of allowed | epsilon at least, of claimed | told by | honest twin |",
         "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for animal, row in caught.items():
-        twin = honest.get(animal.twin.name)
-        lines.append(
+        *(
             f"| [{animal.name}](#{animal.name}) | {row.claim} | {row.right:.1%} of {row.allowed_right:.1%} "
-            f"| {told(row)} | {row.game}: {row.group} | {animal.twin.name}: {twin.verdict if twin else 'not played'} |"
-        )
-    return lines
-
-
-def _section(animal: Animal, row: TrialRow) -> list[str]:
-    return [
-        "",
-        f"## {animal.name}",
-        "",
-        animal.wrong,
-        "",
-        f"    python -m experiments.zoo --only {animal.name}",
-        "",
-        f"* Seen: {animal.source}",
-        f"* Mend: {animal.mend}",
-        f"* Told by: {row.game}, {row.group}; {row.right:.1%} of {row.games} games guessed right, the claim allows "
-        f"{row.allowed_right:.1%}.",
+            f"| {told(row)} | {row.game}: {row.group} "
+            f"| {animal.twin.name}: {verdicts.get(animal.twin.name, 'not played')} |"
+            for animal, row in caught.items()
+        ),
     ]

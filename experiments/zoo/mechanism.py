@@ -36,16 +36,16 @@ class Mechanism:
     # Standard deviation of the noise on the mean: of multiplier, round and the norm of the next round.
     deviation: Callable[[float, ServerRound, float], float] = parts.of_the_sum
     # Whether a tensor of some name and number of axes gets noise.
-    is_noised: Callable[[str, int], bool] = parts.every_tensor
+    is_noised: Callable[[str, int], bool] = lambda name, axes: True
     # From the secret of a run and the round to the generator of the noise.
     source: Callable[[int, int], np.random.Generator] = parts.fresh
     add: Callable[[Floats, Floats], Floats] = parts.on_grid  # adds noise to the mean, in some arithmetic
-    # The clipping norm of the next round.
-    next_norm: Callable[[ServerRound, np.random.Generator], float] = parts.same_norm
-    metrics: Callable[[ServerRound], Mapping[str, float]] = parts.no_metrics  # numbers released beside the model
+    # The clipping norm of the next round: from this one and a source of noise.
+    next_norm: Callable[[ServerRound, np.random.Generator], float] = lambda this, noise: this.norm
+    metrics: Callable[[ServerRound], Mapping[str, float]] = lambda this: {}  # numbers released beside the model
     # What messages to clients say beside the model: of the round that is over, if any, and the clipping norm.
-    said: Callable[[ServerRound | None, float], Said] = parts.nothing_said
-    buffers: Callable[[ServerRound], Arrays] = parts.no_buffers  # arrays released beside the parameters
+    said: Callable[[ServerRound | None, float], Said] = lambda last, norm: {}
+    buffers: Callable[[ServerRound], Arrays] = lambda this: {}  # arrays released beside the parameters
 
     def with_(self, **changed: object) -> "Mechanism":
         """Return the mechanism with some parts changed."""
@@ -96,29 +96,20 @@ class MechanismStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Make the release of a round; a reply that is missing adds nothing, and one that is malformed is refused."""
         mechanism = self._mechanism
-        read = tuple(_read(reply, self._sent) for reply in replies)
+        # Buffers come back from the server and are no part of an update.
+        trained = {name: values for name, values in self._sent.items() if not name.startswith(parts.BUFFER)}
+        read = tuple(_read(reply, trained) for reply in replies)
         this = ServerRound(server_round, self._asked, self._norm, read)
         noise = mechanism.source(self._secret, server_round)
-        mean = mechanism.clip_mean(self._mean(this), this.norm)
+        clipped, weights = [mechanism.clip(reply.update, this.norm) for reply in read], mechanism.weights(this)
+        nothing = {name: np.zeros(values.shape) for name, values in trained.items()}
+        mean = mechanism.clip_mean(mechanism.combine(clipped, weights, this.norm) if clipped else nothing, this.norm)
         self._norm, self._last = mechanism.next_norm(this, noise), this
         deviation = mechanism.deviation(mechanism.multiplier, this, self._norm)
         released = {name: self._release(name, mean[name], deviation, noise) for name in sorted(mean)}
         beside = {name: np.asarray(values, np.float32) for name, values in mechanism.buffers(this).items()}
         record = ArrayRecord({name: Array(*pack(values)) for name, values in (released | beside).items()})
         return record, MetricRecord(dict(mechanism.metrics(this)))
-
-    def _mean(self, this: ServerRound) -> Arrays:
-        """Return the weighted sum of the clipped updates."""
-        clipped = [self._mechanism.clip(reply.update, this.norm) for reply in this.replies]
-        weights = self._mechanism.weights(this)
-        if not clipped:
-            return {name: np.zeros(values.shape) for name, values in self._sent.items() if name in self._trained}
-        return self._mechanism.combine(clipped, weights, this.norm)
-
-    @property
-    def _trained(self) -> set[str]:
-        """Names of the parameters: buffers come back from the server and are no part of an update."""
-        return {name for name in self._sent if not name.startswith(parts.BUFFER)}
 
     def _release(self, name: str, mean: Floats, deviation: float, noise: np.random.Generator) -> NDArray[np.generic]:
         """Return a tensor of the next model, in the type in which it was sent."""
@@ -145,12 +136,11 @@ class MechanismStrategy(Strategy):
         return None
 
 
-def _read(message: Message, sent: Mapping[str, NDArray[np.generic]]) -> Reply:
-    """Return a client's update by the names of its tensors, or refuse the reply."""
+def _read(message: Message, trained: Mapping[str, NDArray[np.generic]]) -> Reply:
+    """Return a client's update of the parameters that it was sent, or refuse the reply."""
     if message.has_error():
         raise ValueError("a client answered with an error: accepted are replies with arrays")
     arrays = {name: unpack(array) for name, array in message.content.array_records["arrays"].items()}
-    trained = {name: values for name, values in sent.items() if not name.startswith(parts.BUFFER)}
     if set(arrays) != set(trained):
         raise ValueError(f"a reply has the tensors {sorted(arrays)}: accepted are {sorted(trained)}")
     for name, values in arrays.items():
@@ -159,10 +149,5 @@ def _read(message: Message, sent: Mapping[str, NDArray[np.generic]]) -> Reply:
         if not np.isfinite(values).all():
             raise ValueError(f"{name} of a reply has a value that is no number: accepted are finite ones")
     update = {name: values.astype(np.float64) - trained[name].astype(np.float64) for name, values in arrays.items()}
-    numbers = {
-        name: float(value)
-        for record in message.content.metric_records.values()
-        for name, value in record.items()
-        if isinstance(value, (int, float))
-    }
-    return Reply(update, numbers)
+    said = [entry for record in message.content.metric_records.values() for entry in record.items()]
+    return Reply(update, {name: float(value) for name, value in said if isinstance(value, (int, float))})

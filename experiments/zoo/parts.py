@@ -1,7 +1,6 @@
 """The parts of mechanisms: the honest one of every step first, then those that break the promise, a few lines each."""
 
 import math
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -65,22 +64,16 @@ def every_layer(update: Arrays, norm: float) -> Arrays:
     return {name: whole_update({name: values}, norm)[name] for name, values in update.items()}
 
 
-def all_but_scalars(update: Arrays, norm: float) -> Arrays:
-    """Clip the tensors that have axes, and pass the others on."""
-    with_axes = {name: values for name, values in update.items() if values.ndim}
-    return update | whole_update(with_axes, norm)
+def all_but(passed_on: Callable[[str, Floats], bool]) -> Callable[[Arrays, float], Arrays]:
+    """Return clipping of all tensors as one vector but those that are passed on, which their names and values tell."""
+
+    def clip(update: Arrays, norm: float) -> Arrays:
+        return update | whole_update({name: one for name, one in update.items() if not passed_on(name, one)}, norm)
+
+    return clip
 
 
-def all_but_running(update: Arrays, norm: float) -> Arrays:
-    """Clip all but the running statistics of normalisations, and pass these on."""
-    trained = {name: values for name, values in update.items() if "running_" not in name}
-    return update | whole_update(trained, norm)
-
-
-def all_but_counters(update: Arrays, norm: float) -> Arrays:
-    """Clip all but the counters of normalisations, and pass these on."""
-    trained = {name: values for name, values in update.items() if "num_batches_" not in name}
-    return update | whole_update(trained, norm)
+all_but_scalars = all_but(lambda _, values: values.ndim == 0)
 
 
 def dividing_by_length(update: Arrays, norm: float) -> Arrays:
@@ -115,11 +108,6 @@ def by_examples(this: ServerRound) -> Floats:
     return np.asarray(examples / examples.sum())
 
 
-def among_replies(this: ServerRound) -> Floats:
-    """Give every reply one share of those that came."""
-    return np.full(len(this.replies), 1 / max(1, len(this.replies)))
-
-
 # How updates become one
 
 
@@ -147,57 +135,17 @@ def of_the_sum(multiplier: float, this: ServerRound, _next_norm: float) -> float
     return multiplier * this.norm / this.asked
 
 
-def of_all_registered(multiplier: float, this: ServerRound, next_norm: float) -> float:
-    """Divide the noise by all who are registered, twice as many as take part."""
-    return of_the_sum(multiplier, this, next_norm) / 2
-
-
-def of_the_replies(multiplier: float, this: ServerRound, _next_norm: float) -> float:
-    """Divide the noise by the replies that arrive."""
-    return multiplier * this.norm / max(1, len(this.replies))
-
-
 def decaying(factor: float) -> Callable[[float, ServerRound, float], float]:
     """Return noise that becomes smaller by a factor from round to round."""
     return lambda multiplier, this, next_norm: of_the_sum(multiplier, this, next_norm) * factor ** (this.number - 1)
 
 
-def of_the_next_norm(multiplier: float, this: ServerRound, next_norm: float) -> float:
-    """Return noise for the norm that was just worked out for the next round."""
-    return multiplier * next_norm / this.asked
-
-
-# Which tensors, from where, and in which arithmetic
-
-
-def every_tensor(_name: str, _axes: int) -> bool:
-    """Noise for all."""
-    return True
-
-
-def all_but_bias(name: str, _axes: int) -> bool:
-    """No noise for the bias."""
-    return name != "bias"
-
-
-def all_but_named_counters(name: str, _axes: int) -> bool:
-    """No noise for the counters of normalisations."""
-    return "num_batches_" not in name
-
-
-def only_with_axes(_name: str, axes: int) -> bool:
-    """No noise for parameters without axes."""
-    return axes > 0
+# Noise from where, and in which arithmetic
 
 
 def fresh(secret: int, round: int) -> np.random.Generator:
     """Return noise of its own for every round of every run."""
     return generator(secret, Purpose.RELEASE_NOISE, round=round)
-
-
-def same_every_round(secret: int, _round: int) -> np.random.Generator:
-    """Start the generator anew in every round."""
-    return generator(secret, Purpose.RELEASE_NOISE)
 
 
 def seeded_with_round(_secret: int, round: int) -> np.random.Generator:
@@ -225,12 +173,7 @@ def in_half(mean: Floats, noise: Floats) -> Floats:
     return np.asarray(mean.astype(np.float16) + noise.astype(np.float16)).astype(np.float64)
 
 
-# The clipping norm of the next round
-
-
-def same_norm(this: ServerRound, _noise: np.random.Generator) -> float:
-    """Leave the norm as it is."""
-    return this.norm
+# The clipping norm of the next round, and what is said beside the model
 
 
 def towards_median(rate: float, bit_multiplier: float) -> Callable[[ServerRound, np.random.Generator], float]:
@@ -253,52 +196,14 @@ def towards_median(rate: float, bit_multiplier: float) -> Callable[[ServerRound,
     return next_norm
 
 
-# What is said beside the model
-
-
-def no_metrics(_this: ServerRound) -> Mapping[str, float]:
-    """Release no number."""
-    return {}
-
-
-def total_examples(this: ServerRound) -> Mapping[str, float]:
-    """Release how many examples there are."""
-    return {EXAMPLES: sum(reply.numbers[EXAMPLES] for reply in this.replies)}
-
-
-def mean_loss(this: ServerRound) -> Mapping[str, float]:
-    """Release the mean of the clients' losses."""
-    return {LOSS: float(np.mean([reply.numbers[LOSS] for reply in this.replies]))}
-
-
 def mean_length(this: ServerRound) -> Mapping[str, float]:
     """Release the mean length of the updates as they arrive."""
     return {"update-norm": float(np.mean([length(reply.update) for reply in this.replies]))}
 
 
-def nothing_said(_last: ServerRound | None, _norm: float) -> Said:
-    """Say nothing to clients but the model."""
-    return {}
-
-
 def norm_said(_last: ServerRound | None, norm: float) -> Said:
     """Tell clients the clipping norm, as adaptive clipping has to."""
     return {"clipping-norm": norm}
-
-
-def a_byte_a_reply(last: ServerRound | None, _norm: float) -> Said:
-    """Make the message one byte longer for every reply that the last round had."""
-    return {"padding": "-" * len(last.replies) if last else ""}
-
-
-def a_seed_for_all(_last: ServerRound | None, _norm: float) -> Said:
-    """Send everybody the same seed for the noise."""
-    return {"noise-seed": random.getrandbits(32)}
-
-
-def no_buffers(_this: ServerRound) -> Arrays:
-    """Release no array but the parameters."""
-    return {}
 
 
 def running_means(this: ServerRound) -> Arrays:

@@ -165,11 +165,11 @@ def test_an_unknown_animal_is_named() -> None:
 def test_false_alarms_are_counted_and_kept(tmp_path: Path) -> None:
     verdicts = {("one round", number): "violated" if number < 19 else "consistent" for number in range(200)}
     assert allowed(200) == 18
-    assert false_alarms.counts_table(verdicts, ["one round"])[1] == ["one round"]
+    assert false_alarms._counts_table(verdicts, ["one round"])[1] == ["one round"]
     del verdicts["one round", 0]
-    assert false_alarms.counts_table(verdicts, ["one round"])[1] == []
-    false_alarms.write_verdicts(verdicts, tmp_path / "out.csv")
-    assert false_alarms.read_verdicts(tmp_path / "out.csv") == verdicts
+    assert false_alarms._counts_table(verdicts, ["one round"])[1] == []
+    false_alarms._write_verdicts(verdicts, tmp_path / "out.csv")
+    assert false_alarms._read_verdicts(tmp_path / "out.csv") == verdicts
 
 
 _ONLY_ON_STAGE = {

@@ -23,9 +23,8 @@ from sklearn.metrics import roc_auc_score
 
 from experiments.reproductions import playing, reproduce
 from experiments.reproductions.bernau2019 import configurations, paper, planning, runs
-from experiments.reproductions.bernau2019.adversaries import adversaries_item
 from experiments.reproductions.bernau2019.claims import TESTS, _surest, claims_of
-from experiments.reproductions.bernau2019.configurations import _seed_of, configuration
+from experiments.reproductions.bernau2019.configurations import _seed_of, values_of
 from experiments.reproductions.bernau2019.epsilons import (
     EpsilonVerdict,
     _central_epsilon,
@@ -34,10 +33,17 @@ from experiments.reproductions.bernau2019.epsilons import (
     table_2,
     table_3,
 )
-from experiments.reproductions.bernau2019.figures import figure_of
+from experiments.reproductions.bernau2019.figures import adversaries_item, figure_of
 from experiments.reproductions.bernau2019.models import small_faces
 from experiments.reproductions.bernau2019.published import RECIPES, TABLE_2, TABLE_3, MembershipStudy
-from experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData, _reduced, areas, joined, played_of
+from experiments.reproductions.bernau2019.runs import (
+    MembershipFindings,
+    PlayedData,
+    _areas,
+    _reduced,
+    joined,
+    played_of,
+)
 from experiments.reproductions.bernau2019.settings import (
     BLACK_BOX,
     CANDIDATES,
@@ -53,7 +59,8 @@ from experiments.reproductions.bernau2019.settings import (
 from experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_like_accuracy, gain, phi
 from experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from experiments.reproductions.papers import Context, Extent
-from experiments.reproductions.sources import DataFound, find_data
+from experiments.reproductions.sources import find_data
+from experiments.runs.config import RunConfig, parse_config
 from experiments.runs.engines import Engine
 from experiments.runs.laws import sampling_rate
 from fl_audit.adjacency import Adjacency
@@ -68,6 +75,10 @@ from fl_audit.privacy.events import SampledGaussianRelease
 
 SKEWED = CANDIDATES[MembershipStudy.SKEWED][0][0]
 ALL = [one for groups in CANDIDATES.values() for forms in groups for one in forms]
+
+
+def configuration(part: WorldPart, extent: Extent, data_dir: Path | None) -> RunConfig:
+    return parse_config(values_of(part, extent, data_dir))
 
 
 # ---------------------------------------------------------------- Tables 2 and 3
@@ -164,9 +175,10 @@ def test_the_small_network_for_faces() -> None:
 
 def test_missing_data_are_named_and_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FL_AUDIT_DATA", raising=False)
-    found = find_data(CANDIDATES, tmp_path, (MembershipStudy.TEXAS, MembershipStudy.COLLAB, MembershipStudy.SKEWED))
-    assert [one.study for one in found.data] == [MembershipStudy.SKEWED] * 4
-    assert [line.partition(" is left out")[0] for line in found.remarks] == ["Texas", "COLLAB"]
+    wanted = (MembershipStudy.TEXAS, MembershipStudy.COLLAB, MembershipStudy.SKEWED)
+    found, remarks = find_data(CANDIDATES, tmp_path, wanted)
+    assert [one.study for one in found] == [MembershipStudy.SKEWED] * 4
+    assert [line.partition(" is left out")[0] for line in remarks] == ["Texas", "COLLAB"]
 
 
 # ---------------------------------------------------------------- trade-offs and claims
@@ -196,7 +208,7 @@ def test_areas_are_those_of_scikit_learn() -> None:
     random = np.random.default_rng(1)
     scores, is_in = random.integers(5, size=(6, 30)).astype(float), random.random((6, 30)) < 0.5
     expected = [roc_auc_score(*pair) for pair in zip(is_in, scores, strict=True)]
-    assert areas(scores, is_in) == pytest.approx(expected)
+    assert _areas(scores, is_in) == pytest.approx(expected)
 
 
 def test_phi_is_that_of_the_means_and_its_interval_covers_it() -> None:
@@ -393,7 +405,7 @@ _TINY = Size(64, 2, 2, test_records=40, population_records=20, levels=(2,))
 @pytest.fixture
 def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
     small = replace(SKEWED, quick=_TINY, options={**SKEWED.options, "generated-records": 400}, model="logistic")
-    monkeypatch.setattr(paper, "find_data", lambda *_: DataFound((small,), ("Texas is gone",)))
+    monkeypatch.setattr(paper, "find_data", lambda *_: ((small,), ("Texas is gone",)))
     # The white-box attack takes seconds a run: its panels are drawn from made-up runs above.
     monkeypatch.setattr(configurations, "ATTACKS", ("loss", "shadow"))
     monkeypatch.setattr(shadow, "_EPOCHS", 2)
@@ -469,10 +481,10 @@ def test_worlds_go_where_claims_lack_them_cheapest_first(monkeypatch: pytest.Mon
         _open_claim(Interval(0.05, -0.005, 0.105), "a", "c"),
     ]
     monkeypatch.setattr(planning, "MOST_OPEN", 2)
-    assert planning.planned(claims, before, seconds, 0.0) == before
+    assert planning._planned(claims, before, seconds, 0.0) == before
     # The last one is cheapest, with most parts where they are; the first pays for what is left of its own.
-    assert planning.planned(claims, before, seconds, 45.0) == {"a": 5, "b": 1, "c": 4}
-    assert planning.planned(claims, before, seconds, 443.0) == {"a": 5, "b": 5, "c": 4}
+    assert planning._planned(claims, before, seconds, 45.0) == {"a": 5, "b": 1, "c": 4}
+    assert planning._planned(claims, before, seconds, 443.0) == {"a": 5, "b": 5, "c": 4}
 
 
 def _around(setting: MembershipSetting, auc: float, accuracy: float) -> MembershipFindings:
@@ -576,11 +588,11 @@ def test_worlds_go_to_the_runs_that_the_width_is_due_to() -> None:
 def test_no_worlds_are_added_where_few_claims_are_open() -> None:
     claim = _open_claim(Interval(0.05, -0.05, 0.15), "a")
     few, many = [claim] * planning.MOST_OPEN, [claim] * (planning.MOST_OPEN + 1)
-    assert planning.planned(few, {"a": 1}, {"a": 1.0}, 1e9) == {"a": 1}
-    assert planning.planned(many, {"a": 1}, {"a": 1.0}, 1e9) == {"a": 5}
+    assert planning._planned(few, {"a": 1}, {"a": 1.0}, 1e9) == {"a": 1}
+    assert planning._planned(many, {"a": 1}, {"a": 1.0}, 1e9) == {"a": 5}
     others = [_open_claim(Interval(0.05, -0.05, 0.15), f"{number}") for number in range(planning.MOST_OPEN + 1)]
     before = {claim.runs[0]: 1 for claim in others}
-    more = planning.planned(others, before, dict.fromkeys(before, 1.0), 1e9)
+    more = planning._planned(others, before, dict.fromkeys(before, 1.0), 1e9)
     assert sum(count > 1 for count in more.values()) == 1 + planning.SPARE
 
 

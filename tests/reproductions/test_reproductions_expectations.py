@@ -7,6 +7,8 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import expit, logit
 
+from experiments.reproductions.bernau2021.audits import _median_of_largest
+from experiments.reproductions.bernau2021.claims import _largest_exceedance
 from experiments.reproductions.bernau2021.closed_forms import (
     NoisyQuery,
     _simulate,
@@ -15,20 +17,11 @@ from experiments.reproductions.bernau2021.closed_forms import (
     figure_3,
     table_3,
 )
+from experiments.reproductions.bernau2021.identification import _predicted_exceedance, _z_against, _z_between
 from experiments.reproductions.bernau2021.published import TABLE_2, TABLE_3
 from experiments.reproductions.bernau2021.settings import RELATIONS, SCALINGS, InsiderStudy
 from experiments.reproductions.papers import COLUMNS, ItemResult, ItemRow, table
-from experiments.reproductions.statistics import (
-    bootstrap,
-    largest_exceedance,
-    mean_belief,
-    median_of_largest,
-    predicted_advantage,
-    predicted_exceedance,
-    resampling,
-    z_against,
-    z_between,
-)
+from experiments.reproductions.statistics import bootstrap, mean_belief, predicted_advantage, resampling
 from fl_audit.privacy.scores import gaussian_advantage
 from fl_audit.report.style import new_figure
 
@@ -99,18 +92,18 @@ def test_statistics() -> None:
     assert mean_belief(mu) == pytest.approx(integrate.quad(density, -8, 8)[0], abs=1e-5)
     assert predicted_advantage(np.array([mu, mu])) == pytest.approx(2 * stats.norm.cdf(mu / 2) - 1)
     tail = stats.norm.sf(math.log(9), mu**2 / 2, mu)
-    assert predicted_exceedance(np.array([mu, 0.0]), 0.9) == pytest.approx(tail / 2)
-    largest = median_of_largest(mu, 250)
+    assert _predicted_exceedance(np.array([mu, 0.0]), 0.9) == pytest.approx(tail / 2)
+    largest = _median_of_largest(mu, 250)
     assert stats.norm.cdf(largest, mu**2 / 2, mu) ** 250 == pytest.approx(0.5, abs=1e-9)
-    assert z_against(0.25, 0.2, 1000) == pytest.approx(0.05 / math.sqrt(0.96 / 1000))
-    assert z_between(0.25, 1000, 0.2, 1000) == pytest.approx(0.05 / math.sqrt((2 - 0.0625 - 0.04) / 1000))
+    assert _z_against(0.25, 0.2, 1000) == pytest.approx(0.05 / math.sqrt(0.96 / 1000))
+    assert _z_between(0.25, 1000, 0.2, 1000) == pytest.approx(0.05 / math.sqrt((2 - 0.0625 - 0.04) / 1000))
 
 
 def test_the_bootstrap_has_the_width_of_the_standard_error() -> None:
     values = np.random.default_rng(0).standard_normal((500, 3))
-    low, high = bootstrap(values, lambda part: float(part.mean()), resampling("a test"))
-    assert low < values.mean() < high
-    assert (high - low) / (2 * 1.96 / math.sqrt(1500)) == pytest.approx(1, abs=0.15)
+    found = bootstrap(values, lambda part: float(part.mean()), resampling("a test"))
+    assert found.low < found.value == values.mean() < found.high
+    assert (found.high - found.low) / (2 * 1.96 / math.sqrt(1500)) == pytest.approx(1, abs=0.15)
 
 
 def test_differences_name_published_numbers_outside_our_interval() -> None:
@@ -122,8 +115,8 @@ def test_differences_name_published_numbers_outside_our_interval() -> None:
     ]
     result = ItemResult(table(rows), new_figure(), "")
     assert tuple(result.frame.columns) == COLUMNS
-    assert result.differences == ("a: x is 0.5 in print, here 0.1 (0 to 0.2)",)
-    assert result.compared == 2
+    assert result.outside("published") == ("a: x is 0.5 in print, here 0.1 (0 to 0.2)",)
+    assert result.beside("published") == 2
 
 
 def test_no_choice_of_rounds_exceeds_a_belief_more_often_than_is_said() -> None:
@@ -133,8 +126,8 @@ def test_no_choice_of_rounds_exceeds_a_belief_more_often_than_is_said() -> None:
     for _ in range(25):
         each = np.where(odds > logit(belief), 0.0, mu / 5)
         odds += each**2 / 2 + each * random.normal(size=games)
-    counted, most = float(np.mean(odds > logit(belief))), largest_exceedance(mu, belief)
-    assert predicted_exceedance(np.array([mu]), belief) + 0.02 < counted < most
+    counted, most = float(np.mean(odds > logit(belief))), _largest_exceedance(mu, belief)
+    assert _predicted_exceedance(np.array([mu]), belief) + 0.02 < counted < most
     assert counted > 0.6 * most
 
 

@@ -190,7 +190,7 @@ def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     first = landscapes.figure_1(context)
     assert told == ["Purchase-100 is not there: Digits in place of Purchase-100"]
     assert first.data == ("Digits in place of Purchase-100",)
-    assert not first.compared
+    assert not first.beside("published")
     assert "7.06 in print, on Purchase-100" in " ".join(first.frame["note"])
     second = landscapes.figure_2(context)
     models = pd.read_parquet(tmp_path / "runs" / "landscape-breast-cancer" / "models.parquet")

@@ -23,12 +23,12 @@ def test_a_page_opens_with_what_agrees_and_counts_misses_against_theory_too() ->
     assert text.startswith("1 of 1 printed number lie inside our intervals of about 95 %")
     assert "1 of 2 printed numbers follow from theory in all printed digits" in text
     assert "0 of 1 number by theory lie inside our intervals" in text
-    assert result(MEASURED).theory_misses == ("a: advantage is 0.5 by theory, here 0.2 (0.1 to 0.3)",)
+    assert result(MEASURED).outside("theory") == ("a: advantage is 0.5 by theory, here 0.2 (0.1 to 0.3)",)
     assert _opening([result(ItemRow("a", "x", measured=1.0))]).startswith("Nothing here is held against")
 
 
 def test_printed_numbers_that_theory_does_not_give_are_named() -> None:
-    assert result(COMPUTED, WRONG).computed_differences == ("b: epsilon is 2.2 in print, 2.27 by theory",)
+    assert result(COMPUTED, WRONG).computed == (2, ("b: epsilon is 2.2 in print, 2.27 by theory",))
     assert "1 of 2 printed numbers follow from theory" in differences_html(result(COMPUTED, WRONG))
     assert differences_html(result(MEASURED)).count("lie outside our interval") == 2
 

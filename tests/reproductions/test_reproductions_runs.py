@@ -14,12 +14,12 @@ from experiments.reproductions import playing, reproduce
 from experiments.reproductions.bernau2021 import paper, settings
 from experiments.reproductions.bernau2021.identification import ADVANTAGE
 from experiments.reproductions.bernau2021.runs import _neighbour_of, labels_of, play
-from experiments.reproductions.bernau2021.settings import ADULT, InsiderSetting, QuickWorlds, configuration
+from experiments.reproductions.bernau2021.settings import ADULT, InsiderSetting, values_of
 from experiments.reproductions.names import ITEMS, item_names
 from experiments.reproductions.papers import COLUMNS, Context, Extent
 from experiments.reproductions.reproduce import PAPERS, chosen_items
-from experiments.reproductions.sources import DataFound
 from experiments.reproductions.statistics import predicted_advantage
+from experiments.runs.config import RunConfig, parse_config
 from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
 from experiments.runs.run import run_audit
@@ -31,16 +31,20 @@ from fl_audit.privacy.scores import gaussian_advantage
 
 SMALL = replace(
     ADULT, name="breast-cancer", title="Small for Adult", records=40, model="logistic", test_records=20,
-    quick=QuickWorlds(6, 4, 3), quick_dissimilarity="euclidean", worlds_per_batch=3,
+    quick=(6, 4, 3), quick_dissimilarity="euclidean", worlds_per_batch=3,
 )  # fmt: skip
 LS_B = InsiderSetting(SMALL, NoiseScaling.LOCAL, Adjacency.REPLACE_RECORD)
+
+
+def configuration(setting: InsiderSetting, extent: Extent, data_dir: Path | None) -> RunConfig:
+    return parse_config(values_of(setting, extent, data_dir))
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(playing, "cores", lambda: 1)  # processes of their own take seconds to begin
     monkeypatch.setattr(settings, "ROUNDS", 3)
-    monkeypatch.setattr(paper, "find_data", lambda *_: DataFound((SMALL,), ("Adult is small",)))
+    monkeypatch.setattr(paper, "find_data", lambda *_: ((SMALL,), ("Adult is small",)))
 
 
 class Balanced(HTMLParser):
@@ -186,7 +190,7 @@ def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_nothing_to_play_on_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paper, "find_data", lambda *_: DataFound((), ("Adult is left out (gone)",)))
+    monkeypatch.setattr(paper, "find_data", lambda *_: ((), ("Adult is left out (gone)",)))
     with pytest.raises(InputError, match=r"bernau2021-fig9 cannot be made.*Adult is left out \(gone\)"):
         reproduce.reproduce("bernau2021-fig9", Context(tmp_path / "out"))
     assert not (tmp_path / "out").exists()

@@ -1,6 +1,7 @@
 """The settings as published, and the names."""
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -16,14 +17,15 @@ from experiments.reproductions.bernau2021.settings import (
     InsiderStudy,
     _worlds_of,
     audit_settings,
-    configuration,
     main_settings,
     neighbour_settings,
+    values_of,
 )
 from experiments.reproductions.names import item_names
 from experiments.reproductions.papers import Extent
 from experiments.reproductions.reproduce import chosen_items
 from experiments.reproductions.sources import find_data
+from experiments.runs.config import RunConfig, parse_config
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.mechanisms.noise import NoiseScaling
@@ -37,6 +39,10 @@ B, U = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
 LS, GS = NoiseScaling.LOCAL, NoiseScaling.GLOBAL
 ALL = (MNIST, PURCHASE, ADULT)
 OF_2019 = ("table2", "table3", *(f"fig{number}" for number in range(3, 8)), "adversaries", "claims")
+
+
+def configuration(setting: InsiderSetting, extent: Extent, data_dir: Path | None) -> RunConfig:
+    return parse_config(values_of(setting, extent, data_dir))
 
 
 def test_names() -> None:
@@ -126,19 +132,19 @@ def test_the_quick_form_changes_little() -> None:
 
 
 def test_what_stands_in_and_what_is_left_out(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    found = find_data(CANDIDATES, tmp_path)
-    assert found.data == ()
-    assert [line.partition(" ")[0] for line in found.remarks] == ["MNIST", "Purchase-100", "Adult"]
-    assert all("is left out" in line for line in found.remarks)
+    found, remarks = find_data(CANDIDATES, tmp_path)
+    assert found == ()
+    assert [line.partition(" ")[0] for line in remarks] == ["MNIST", "Purchase-100", "Adult"]
+    assert all("is left out" in line for line in remarks)
 
     def load(spec):  # type: ignore[no-untyped-def]
         if spec.name not in ("location30", "adult"):
             raise InputError(f"{spec.name} is not found")
 
     monkeypatch.setattr(sources, "load_source", load)
-    found = find_data(CANDIDATES, tmp_path)
-    assert found.data == (LOCATION, ADULT)
-    assert found.remarks[1] == (
+    found, remarks = find_data(CANDIDATES, tmp_path)
+    assert found == (LOCATION, ADULT)
+    assert remarks[1] == (
         "Purchase-100 is not there (purchase100: purchase100 is not found): location30 stands in for it"
     )
     assert LOCATION.stands_in

@@ -2,29 +2,21 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from math import inf, isfinite, nan
+from itertools import product
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
 
-from experiments.reproductions.bernau2019.figures import ATTACK_NAMES
+from experiments.reproductions.bernau2019 import tradeoffs
 from experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, MembershipStudy
 from experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData
 from experiments.reproductions.bernau2019.second_looks import SECOND_LOOKS
-from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, Method
-from experiments.reproductions.bernau2019.tradeoffs import (
-    area_of,
-    curve,
-    difference_at_like_accuracy,
-    gain,
-    mean_interval,
-    phi,
-    phis,
-)
-from experiments.reproductions.claims import PaperClaim, untested
+from experiments.reproductions.bernau2019.settings import ATTACK_NAMES, BLACK_BOX, INSIDER, WHITE_BOX, Method
+from experiments.reproductions.claims import NOTHING, PaperClaim, untested
 from experiments.reproductions.claims_table import claims_table
 from experiments.reproductions.papers import ItemResult
-from experiments.reproductions.statistics import resampling, welch_interval
+from experiments.reproductions.statistics import end_by_end, resampling, welch_interval
 from fl_audit.arrays import Floats
 from fl_audit.evidence.membership.rates import Interval
 
@@ -47,7 +39,8 @@ def _is_attacked(played: PlayedData, attack: str) -> PaperClaim:
     """Return the premise that an attack finds anything in the original model, which no kind of privacy has touched."""
     return _claim(
         played, [played.original], section="3", statement="the attack finds something in the original model",
-        quantity=ATTACK_NAMES[attack], found=area_of(played.original, attack, CONFIDENCE), lowest=0.5 + MARGIN,
+        quantity=ATTACK_NAMES[attack], found=tradeoffs.area_of(played.original, attack, CONFIDENCE),
+        lowest=0.5 + MARGIN,
     )  # fmt: skip
 
 
@@ -55,21 +48,19 @@ def _is_learned(played: PlayedData) -> PaperClaim:
     """Return the premise that the original model does better than guessing, so that there is accuracy to lose."""
     return _claim(
         played, [played.original], section="3", statement="the original model does better than guessing",
-        quantity="test accuracy", found=mean_interval(played.original.test_accuracy, CONFIDENCE),
+        quantity="test accuracy", found=tradeoffs.mean_interval(played.original.test_accuracy, CONFIDENCE),
         lowest=1 / played.data.classes + MARGIN,
     )  # fmt: skip
 
 
 def at_chance(played: PlayedData) -> Iterator[PaperClaim]:
     """Yield whether attacks do no better than guessing where section 6 says so."""
-    for run in played.private:
-        if run.setting.is_at_chance:
-            for attack in played.attacks:
-                yield _claim(
-                    played, [run], statement="attacks do no better than guessing at this noise",
-                    where=run.setting.label, quantity=ATTACK_NAMES[attack], found=area_of(run, attack, CONFIDENCE),
-                    lowest=0.5 - MARGIN, highest=0.5 + MARGIN, premises=(_is_attacked(played, attack),),
-                )  # fmt: skip
+    for run, attack in product([run for run in played.private if run.setting.is_at_chance], played.attacks):
+        yield _claim(
+            played, [run], statement="attacks do no better than guessing at this noise", where=run.setting.label,
+            quantity=ATTACK_NAMES[attack], found=tradeoffs.area_of(run, attack, CONFIDENCE),
+            lowest=0.5 - MARGIN, highest=0.5 + MARGIN, premises=(_is_attacked(played, attack),),
+        )  # fmt: skip
 
 
 def white_over_black(played: PlayedData) -> Iterator[PaperClaim]:
@@ -77,7 +68,7 @@ def white_over_black(played: PlayedData) -> Iterator[PaperClaim]:
     if WHITE_BOX not in played.attacks:
         return
     runs = played.runs
-    found, shares = gain(runs, WHITE_BOX, BLACK_BOX, CONFIDENCE)
+    found, shares = tradeoffs.gain(runs, WHITE_BOX, BLACK_BOX, CONFIDENCE)
     said = "white-box AUC less black-box AUC, mean over settings"
     claim = partial(_claim, played, runs, quantity=said, found=found, shares=shares)
     if played.data.study is MembershipStudy.COLLAB:
@@ -92,9 +83,9 @@ def alike(played: PlayedData) -> Iterator[PaperClaim]:
     if not played.local or not played.central:
         return
     runs = (played.original, *played.central, *played.local)
-    statistic = partial(difference_at_like_accuracy, split=1 + len(played.central), near=MARGIN)
+    statistic = partial(tradeoffs.difference_at_like_accuracy, split=1 + len(played.central), near=MARGIN)
     for attack in played.attacks:
-        drawn = curve(runs, attack, _random("alike", played, attack))
+        drawn = tradeoffs.curve(runs, attack, _random("alike", played, attack))
         yield _claim(
             played, runs,
             statement="local and central DP trade privacy for accuracy alike",
@@ -106,12 +97,12 @@ def alike(played: PlayedData) -> Iterator[PaperClaim]:
 
 def _is_guessing(played: PlayedData, run: MembershipFindings) -> bool:
     """Whether a model has no more accuracy left than what counts as none."""
-    return mean_interval(run.test_accuracy, CONFIDENCE).high <= 1 / played.data.classes + MARGIN
+    return tradeoffs.mean_interval(run.test_accuracy, CONFIDENCE).high <= 1 / played.data.classes + MARGIN
 
 
 def _is_spent(played: PlayedData, run: MembershipFindings) -> bool:
     """Whether neither attack nor model is better than guessing: there phi is 1, whoever added noise."""
-    area = area_of(run, played.of_phi, CONFIDENCE)
+    area = tradeoffs.area_of(run, played.of_phi, CONFIDENCE)
     return _is_guessing(played, run) and max(area.high - 0.5, 0.5 - area.low) <= MARGIN
 
 
@@ -126,10 +117,10 @@ def phi_above_one(played: PlayedData) -> Iterator[PaperClaim]:
             continue
         confidence = 1 - (1 - CONFIDENCE) / len(runs)
         left = [run for run in runs if not _is_spent(played, run)]
-        found = {run: phi(played.original, run, played.of_phi, confidence) for run in left}
+        found = {run: tradeoffs.phi(played.original, run, played.of_phi, confidence) for run in left}
         known = {run: one for run, one in found.items() if isfinite(one.low)}
         # That some phi is above 1 is shown by one lower end; that none is, by all upper ends.
-        largest = Interval(*(max((getattr(one, end) for one in known.values()), default=nan) for end in _ENDS))
+        largest = end_by_end(max, known.values()) if known else NOTHING
         # More worlds tell most at the level that comes nearest to showing what the largest number says.
         above = largest.value > 1
         nearest = max(
@@ -138,7 +129,7 @@ def phi_above_one(played: PlayedData) -> Iterator[PaperClaim]:
         )  # fmt: skip
         below = played.data.study is MembershipStudy.COLLAB
         said = "phi is above 1 for no epsilon on COLLAB" if below else "phi is above 1 for some epsilon"
-        drawn = curve((played.original, nearest), played.of_phi, _random("phi", played, played.of_phi))
+        drawn = tradeoffs.curve((played.original, nearest), played.of_phi, _random("phi", played, played.of_phi))
         yield _claim(
             played, (played.original, nearest), statement=said, where=f"{played.data.title}, {method}",
             quantity=f"largest phi ({ATTACK_NAMES[played.of_phi]})", found=largest,
@@ -149,12 +140,9 @@ def phi_above_one(played: PlayedData) -> Iterator[PaperClaim]:
         )  # fmt: skip
 
 
-_ENDS = ("value", "low", "high")
-
-
 def _mean_phi(played: PlayedData, ahead: int, auc: Floats, accuracy: Floats) -> float:
     """Return the mean phi of the first runs after the original, less that of the others if there are any."""
-    found = phis(auc, accuracy, played.data.classes)
+    found = tradeoffs.phis(auc, accuracy, played.data.classes)
     return float(np.mean(found[:ahead]) - (np.mean(found[ahead:]) if found[ahead:] else 0.0))
 
 
@@ -175,7 +163,7 @@ def order_of_phi(played: PlayedData) -> Iterator[PaperClaim]:
     worse = Method.LOCAL if better is Method.CENTRAL else Method.CENTRAL
     runs = (played.original, *played.of(better), *played.of(worse))
     attack, statistic = played.of_phi, partial(_mean_phi, played, len(played.of(better)))
-    drawn = curve(runs, attack, _random("order", played, attack))
+    drawn = tradeoffs.curve(runs, attack, _random("order", played, attack))
     yield _claim(
         played, runs, statement=f"phi is higher under {better}",
         quantity=f"mean phi ({ATTACK_NAMES[attack]}) under {better} less under {worse}",
@@ -195,11 +183,11 @@ def accuracy_on_skewed(played: PlayedData) -> Iterator[PaperClaim]:
     confidence = 1 - (1 - CONFIDENCE) / len(pairs)
     pairs = [pair for pair in pairs if not all(_is_guessing(played, run) for run in pair)] or pairs
     found = [welch_interval(one.test_accuracy, other.test_accuracy, confidence) for one, other in pairs]
-    narrowest = pairs[int(np.argmin([one[1] for one in found]))]
+    narrowest = pairs[int(np.argmin([one.low for one in found]))]
     yield _claim(
         played, narrowest, section="5.5", statement="test accuracy under LDP is higher at every level",
         quantity="smallest difference of test accuracies, LDP less CDP, level by level",
-        found=Interval(*(min(one[end] for one in found) for end in range(3))), lowest=0.0,
+        found=end_by_end(min, found), lowest=0.0,
         premises=(_is_learned(played),),
     )  # fmt: skip
 
@@ -225,8 +213,7 @@ def _surest(local: Sequence[MembershipFindings], level: float) -> Interval | Non
     if own is None or not others:
         return None
     confidence = 1 - (1 - level) / len(others)
-    found = [welch_interval(own.confidence, one.confidence, confidence) for one in others]
-    return Interval(*(min(one[end] for one in found) for end in range(3)))
+    return end_by_end(min, [welch_interval(own.confidence, one.confidence, confidence) for one in others])
 
 
 def majority_on_collab(played: PlayedData) -> Iterator[PaperClaim]:
@@ -237,22 +224,22 @@ def majority_on_collab(played: PlayedData) -> Iterator[PaperClaim]:
         yield _claim(
             played, [run], section="5.3", where=run.setting.label, quantity="test accuracy",
             statement="under strong noise test accuracy is the share of the largest class",
-            found=mean_interval(run.test_accuracy, CONFIDENCE),
+            found=tradeoffs.mean_interval(run.test_accuracy, CONFIDENCE),
             lowest=MAJORITY_OF_COLLAB - MARGIN, highest=MAJORITY_OF_COLLAB + MARGIN,
         )  # fmt: skip
 
 
 def adversaries(played: PlayedData) -> Iterator[PaperClaim]:
     """Yield, of runs that an insider watched, who learns more about the same worlds at the same epsilon."""
-    for run in played.central:
-        if INSIDER in run.areas_of_worlds:
-            for other in (one for one in (BLACK_BOX, WHITE_BOX, "loss") if one in run.areas_of_worlds):
-                yield _claim(
-                    played, [run], section="Bernau et al. 2021, 1",
-                    statement="the insider learns more than membership adversaries", where=run.setting.label,
-                    quantity=f"AUC of the insider less {ATTACK_NAMES[other]}",
-                    found=gain([run], INSIDER, other, CONFIDENCE)[0], lowest=0.0,
-                )  # fmt: skip
+    watched = [run for run in played.central if INSIDER in run.areas_of_worlds]
+    for run, other in product(watched, (BLACK_BOX, WHITE_BOX, "loss")):
+        if other in run.areas_of_worlds:
+            yield _claim(
+                played, [run], section="Bernau et al. 2021, 1", where=run.setting.label,
+                statement="the insider learns more than membership adversaries",
+                quantity=f"AUC of the insider less {ATTACK_NAMES[other]}",
+                found=tradeoffs.gain([run], INSIDER, other, CONFIDENCE)[0], lowest=0.0,
+            )  # fmt: skip
 
 
 TESTS: tuple[Callable[[PlayedData], Iterator[PaperClaim]], ...] = (

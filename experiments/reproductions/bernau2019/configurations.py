@@ -6,19 +6,9 @@ from math import ceil, sqrt
 from pathlib import Path
 from typing import Any, assert_never
 
+from experiments.reproductions.bernau2019 import settings
 from experiments.reproductions.bernau2019.published import Recipe
-from experiments.reproductions.bernau2019.settings import (
-    CANDIDATES,
-    WITH_INSIDER,
-    MembershipSetting,
-    Method,
-    Randomiser,
-    Size,
-    WorldPart,
-    settings_of,
-)
 from experiments.reproductions.papers import Extent
-from experiments.runs.config import RunConfig, parse_config
 from fl_audit.adversaries.membership.names import USUAL, Attack
 from fl_audit.adversaries.membership.shadows import FEWEST, fewest_on_a_side
 from strategies.challenger import SeededChallenger
@@ -31,25 +21,7 @@ EPOCHS_A_ROUND = 2
 """Epochs between two looks at the loss where nothing is added in training: there Adam's moments begin anew."""
 
 
-def configuration(part: WorldPart, extent: Extent, data_dir: Path | None) -> RunConfig:
-    """Return the configuration of a run.
-
-    Parameters
-    ----------
-    part, extent
-        Which run; the full or the quick form.
-    data_dir
-        Where data sets lie; None is the default place.
-
-    Raises
-    ------
-    InputError
-        If a value is not accepted.
-    """
-    return parse_config(_values_of(part, extent, data_dir))
-
-
-def _seed_of(part: WorldPart, size: Size) -> int:
+def _seed_of(part: settings.WorldPart, size: settings.Size) -> int:
     """Return the seed of a run; it differs between settings and parts, so that no two share coins or noise.
 
     It is the first one of the run's name whose coins give every target shadow models both with it and without it: with
@@ -64,18 +36,26 @@ def _seed_of(part: WorldPart, size: Size) -> int:
 
 def all_values(extent: Extent) -> dict[str, Any]:
     """Return what is set for the first part of every run, on every data set that may be used, by the run's name."""
-    data = [one for groups in CANDIDATES.values() for forms in groups for one in forms]
-    parts = [WorldPart(setting) for one in data for setting in settings_of(one, extent)]
-    return {part.name: _values_of(part, extent, None) for part in parts}
+    data = [one for groups in settings.CANDIDATES.values() for forms in groups for one in forms]
+    parts = [settings.WorldPart(setting) for one in data for setting in settings.settings_of(one, extent)]
+    return {part.name: values_of(part, extent, None) for part in parts}
 
 
-def _values_of(part: WorldPart, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
-    """Return the values of the configuration of a run, unchecked."""
+def values_of(part: settings.WorldPart, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
+    """Return the values of the configuration of a run, unchecked.
+
+    Parameters
+    ----------
+    part, extent
+        Which run; the full or the quick form.
+    data_dir
+        Where data sets lie; None is the default place.
+    """
     setting = part.setting
     data, size = setting.data, setting.data.size(extent)
     assert size is not None, setting
     seed = _seed_of(part, size)
-    is_central = setting.method is Method.CENTRAL
+    is_central = setting.method is settings.Method.CENTRAL
     training, evaluate_every = _with_noise(data.recipe, size) if is_central else _without_noise(data.recipe, size)
     return {
         "data": {
@@ -95,7 +75,7 @@ def _values_of(part: WorldPart, extent: Extent, data_dir: Path | None) -> dict[s
             "worlds": size.worlds,
             "targets": size.records,
             "attacks": list(ATTACKS),
-            "insider": is_central and data.study in WITH_INSIDER,
+            "insider": is_central and data.study in settings.WITH_INSIDER,
             "epsilon-star": False,
             "evaluate-every": evaluate_every,
         },
@@ -109,7 +89,7 @@ def _values_of(part: WorldPart, extent: Extent, data_dir: Path | None) -> dict[s
     }
 
 
-def _with_noise(recipe: Recipe, size: Size) -> tuple[dict[str, Any], int]:
+def _with_noise(recipe: Recipe, size: settings.Size) -> tuple[dict[str, Any], int]:
     """Return how central DP trains, a step a round, and after how many rounds the loss is looked at: an epoch.
 
     Of 2n targets n are members on average, so that a round of 2b expected records, members or not, samples a member
@@ -126,7 +106,7 @@ def _with_noise(recipe: Recipe, size: Size) -> tuple[dict[str, Any], int]:
     return training, max(1, round(size.records / batch))
 
 
-def _without_noise(recipe: Recipe, size: Size) -> tuple[dict[str, Any], int]:
+def _without_noise(recipe: Recipe, size: settings.Size) -> tuple[dict[str, Any], int]:
     """Return how the others train: as a plain training in one place, of which a round is a few epochs."""
     epochs = min(EPOCHS_A_ROUND, size.epochs)
     training = {
@@ -141,21 +121,21 @@ def _without_noise(recipe: Recipe, size: Size) -> tuple[dict[str, Any], int]:
     return training, 1
 
 
-def _privacy(setting: MembershipSetting, size: Size) -> dict[str, Any]:
+def _privacy(setting: settings.MembershipSetting, size: settings.Size) -> dict[str, Any]:
     data = setting.data
     common = {"delta": 2 / size.records, "adjacency": "add-remove-record"}
     match setting.method:
-        case Method.ORIGINAL:
+        case settings.Method.ORIGINAL:
             return common | {"private": False}
-        case Method.CENTRAL:
+        case settings.Method.CENTRAL:
             return common | {
                 "noise-multiplier": setting.level,
                 "clipping-norm": data.recipe.clipping_norm,
                 "accountant": "rdp-classic",
             }
-        case Method.LOCAL:
+        case settings.Method.LOCAL:
             local = {"private": False, "randomiser": str(data.randomiser), "record-epsilon": setting.level}
-            if data.randomiser is Randomiser.PIXELS:
+            if data.randomiser is settings.Randomiser.PIXELS:
                 # b = 1 keeps every pixel; m is the square root of the number of pixels (section 4.4).
                 local |= {"pixelation-block": 1, "pixelation-pixels": round(sqrt(data.values))}
             return common | local

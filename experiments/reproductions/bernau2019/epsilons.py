@@ -8,17 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.reproductions.bernau2019.published import (
-    EPSILON_DECIMALS,
-    NOISE_MULTIPLIERS,
-    RECIPES,
-    RECORD_EPSILONS,
-    TABLE_2,
-    TABLE_3,
-    MembershipStudy,
-    Recipe,
-    record_epsilons,
-)
+from experiments.reproductions.bernau2019 import published
+from experiments.reproductions.bernau2019.published import NOISE_MULTIPLIERS, MembershipStudy
 from experiments.reproductions.looks import CurveLook, draw_published, legend_below
 from experiments.reproductions.papers import ItemResult, ItemRow, table
 from fl_audit.adjacency import Adjacency
@@ -37,7 +28,7 @@ _STUDY_LOOKS = {
     MembershipStudy.LFW: CurveLook("LFW", "#1b7837", "#c7e5c9", ":", "v", "xxxx"),
     MembershipStudy.SKEWED: CurveLook("Skewed Purchases", "#762a83", "#e3cce8", "-", "P", "\\\\\\\\"),
 }
-_HALF_A_DIGIT = 0.5 * 10**-EPSILON_DECIMALS
+_HALF_A_DIGIT = 0.5 * 10**-published.EPSILON_DECIMALS
 
 
 class EpsilonVerdict(StrEnum):
@@ -66,12 +57,12 @@ class Promise(NamedTuple):
     @property
     def verdict(self) -> EpsilonVerdict:
         """Whether both are equal to the printed digit, or which is larger."""
-        if round(self.ours, EPSILON_DECIMALS) == self.printed:
+        if round(self.ours, published.EPSILON_DECIMALS) == self.printed:
             return EpsilonVerdict.AS_PRINTED
         return EpsilonVerdict.SMALLER if self.printed < self.ours else EpsilonVerdict.LARGER
 
 
-def _members_of(study: MembershipStudy, recipe: Recipe) -> int:
+def _members_of(study: MembershipStudy, recipe: published.Recipe) -> int:
     """Return n, as stated or, of Skewed Purchases alone, supposed."""
     if recipe.members is None:
         assert study is MembershipStudy.SKEWED, study
@@ -101,8 +92,8 @@ def _of_one_step(members: int, batch: int, noise_multiplier: float) -> np.ndarra
 
 def promises() -> Iterator[Promise]:
     """Yield every printed epsilon of central DP with ours beside it: epochs * n // batch steps, delta = 1/n."""
-    for (study, classes), column in TABLE_3.items():
-        recipe = RECIPES[study, classes]
+    for (study, classes), column in published.TABLE_3.items():
+        recipe = published.RECIPES[study, classes]
         members, batch, epochs = _members_of(study, recipe), recipe.central_batch, recipe.central_epochs
         for z, printed in zip(NOISE_MULTIPLIERS, column.epsilon, strict=True):
             ours = _central_epsilon(members, batch, epochs * members // batch, z)
@@ -117,8 +108,7 @@ def table_3() -> ItemResult:
     found = list(promises())
     figure = new_figure(5.4)
     left, right = figure.subplots(1, 2)
-    _draw_ratios(left, found)
-    _draw_epochs(right, found)
+    _draw(left, right, found)
     legend_below(figure, (left, right), columns=3)
     return ItemResult(
         table(map(_row, found)),
@@ -142,7 +132,7 @@ def _row(one: Promise) -> ItemRow:
 
 
 def _remarks(found: list[Promise]) -> Iterator[str]:
-    for study, classes in TABLE_3:
+    for study, classes in published.TABLE_3:
         column = [one for one in found if (one.study, one.classes) == (study, classes)]
         counts = {verdict: sum(one.verdict is verdict for one in column) for verdict in EpsilonVerdict}
         said = ", ".join(f"{count} {_SAID[verdict]}" for verdict, count in counts.items() if count)
@@ -175,49 +165,32 @@ _SAID = {
 }
 
 
-def _draw_ratios(axes: Axes, found: list[Promise]) -> None:
-    axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
-    for place, one in _places(found):
-        look = _STUDY_LOOKS[one.study]
-        axes.plot(
-            place, one.printed / one.ours, marker=look.marker, color=look.colour, linestyle="none", markersize=4.5,
-            label=str(one.study),
-        )  # fmt: skip
-    _name_multipliers(axes)
-    finish_axes(axes, "(a) Printed over ours", "Noise multiplier z", "Ratio of epsilon")
-
-
-def _draw_epochs(axes: Axes, found: list[Promise]) -> None:
-    axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
-    for place, one in _places(found):
-        look = _STUDY_LOOKS[one.study]
-        ends = max(one.fewest / one.epochs, 0.02), one.most / one.epochs
-        axes.plot([place, place], ends, color=look.colour, linewidth=1.2)
-        axes.plot(place, math.sqrt(ends[0] * ends[1]), marker=look.marker, color=look.colour, markersize=4.5)
-    axes.set_yscale("log")
-    _name_multipliers(axes)
-    finish_axes(axes, "(b) Epochs that fit", "Noise multiplier z", "Share of the stated epochs")
-
-
-def _places(found: list[Promise]) -> Iterator[tuple[float, Promise]]:
-    """Yield a horizontal place for every number: columns of the table stand side by side at each z."""
-    columns = list(TABLE_3)
+def _draw(left: Axes, right: Axes, found: list[Promise]) -> None:
+    """Draw ratios of epsilon and, on the right, epochs that fit; columns of the table stand side by side at each z."""
+    columns = list(published.TABLE_3)
+    for axes in (left, right):
+        axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
     for one in found:
-        column = columns.index((one.study, one.classes))
-        number = NOISE_MULTIPLIERS.index(one.noise_multiplier)
-        yield number + 0.8 * ((column + 0.5) / len(columns) - 0.5), one
-
-
-def _name_multipliers(axes: Axes) -> None:
-    axes.set_xticks(range(len(NOISE_MULTIPLIERS)), [f"{z:g}" for z in NOISE_MULTIPLIERS])
+        look, column = _STUDY_LOOKS[one.study], columns.index((one.study, one.classes))
+        place = NOISE_MULTIPLIERS.index(one.noise_multiplier) + 0.8 * ((column + 0.5) / len(columns) - 0.5)
+        left.plot(place, one.printed / one.ours, marker=look.marker, color=look.colour, linestyle="none",
+                  markersize=4.5, label=str(one.study))  # fmt: skip
+        ends = max(one.fewest / one.epochs, 0.02), one.most / one.epochs
+        right.plot([place, place], ends, color=look.colour, linewidth=1.2)
+        right.plot(place, math.sqrt(ends[0] * ends[1]), marker=look.marker, color=look.colour, markersize=4.5)
+    right.set_yscale("log")
+    for axes in (left, right):
+        axes.set_xticks(range(len(NOISE_MULTIPLIERS)), [f"{z:g}" for z in NOISE_MULTIPLIERS])
+    finish_axes(left, "(a) Printed over ours", "Noise multiplier z", "Ratio of epsilon")
+    finish_axes(right, "(b) Epochs that fit", "Noise multiplier z", "Share of the stated epochs")
 
 
 def table_2() -> ItemResult:
     """Return Table 2: epsilon of local DP as the paper counts it, and what one value keeps."""
     figure = new_figure(4.6)
     left, right = figure.subplots(1, 2)
-    for study, row in TABLE_2.items():
-        look, values = _STUDY_LOOKS[study], record_epsilons(study)
+    for study, row in published.TABLE_2.items():
+        look, values = _STUDY_LOOKS[study], published.record_epsilons(study)
         counted = [row.values * value for value in values]
         left.plot(values, counted, look.line, marker=look.marker, color=look.colour, label=str(study), markersize=4.5)
         draw_published(left, [values[0], values[-1]], [row.largest, row.smallest], look.colour)
@@ -226,7 +199,8 @@ def table_2() -> ItemResult:
     finish_axes(left, "(a) Epsilon of a record", "epsilon of a value (nats)", "epsilon of a record (nats)")
     grid = np.linspace(0.0, 3.2, 100)
     right.plot(grid, [truth_probability(float(value)) for value in grid], color=INK, label="kept bits")
-    right.plot(RECORD_EPSILONS, [truth_probability(value) for value in RECORD_EPSILONS], "o", color=INK, markersize=5)
+    values = published.RECORD_EPSILONS
+    right.plot(values, [truth_probability(value) for value in values], "o", color=INK, markersize=5)
     finish_axes(right, "(b) Randomised response", "epsilon of a bit (nats)", "Share of bits that stay as they are")
     legend_below(figure, (left, right), columns=3)
     return ItemResult(
@@ -247,12 +221,12 @@ def table_2() -> ItemResult:
 
 
 def _local_rows() -> Iterator[ItemRow]:
-    for study, row in TABLE_2.items():
-        values = record_epsilons(study)
+    for study, row in published.TABLE_2.items():
+        values = published.record_epsilons(study)
         for value, printed in ((values[0], row.largest), (values[-1], row.smallest)):
             yield ItemRow(
                 f"{study}, epsilon_i {value:g}", "epsilon of local DP", printed, row.values * value,
                 note=f"{row.values:,} values, model {row.model}",
             )  # fmt: skip
-    for value in RECORD_EPSILONS:
+    for value in published.RECORD_EPSILONS:
         yield ItemRow(f"epsilon_i {value:g}", "share of bits kept", theory=truth_probability(value))

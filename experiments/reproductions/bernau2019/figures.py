@@ -1,36 +1,27 @@
-"""Figures 3 to 7 of Bernau et al. 2019: accuracy, attacks and phi over epsilon, ROC curves, and the trade-off."""
+"""Figures 3 to 7 of Bernau et al. 2019: accuracy, attacks and phi over epsilon, ROC curves, and the trade-off.
+
+The last item shows who learns more about the same models at the same epsilon: the adversaries of all three papers
+side by side.
+"""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import astuple
+from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
 
+from experiments.reproductions.bernau2019 import settings
+from experiments.reproductions.bernau2019.claims import CONFIDENCE
 from experiments.reproductions.bernau2019.published import PHI_AT_CHANCE, TABLE_3, MembershipStudy
 from experiments.reproductions.bernau2019.runs import BINS, MembershipFindings, PlayedData, most_epochs
-from experiments.reproductions.bernau2019.settings import (
-    BLACK_BOX,
-    INSIDER,
-    REPETITIONS,
-    STRONGEST,
-    WHITE_BOX,
-    MembershipData,
-    MembershipSetting,
-    Method,
-)
-from experiments.reproductions.bernau2019.tradeoffs import area_of, mean_interval, phi
+from experiments.reproductions.bernau2019.settings import ATTACK_NAMES, BLACK_BOX, WHITE_BOX, Method
+from experiments.reproductions.bernau2019.tradeoffs import area_of, gain, mean_interval, phi
 from experiments.reproductions.looks import CurveLook, draw_measured, draw_published, empty_panel, legend_below
 from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
 
-ATTACK_NAMES = {
-    BLACK_BOX: "black-box AUC",
-    WHITE_BOX: "white-box AUC",
-    STRONGEST: "AUC of LiRA",
-    "loss": "AUC of the loss",
-    "rmia": "AUC of RMIA",
-    INSIDER: "AUC of the insider",
-}
 SIDES = (Method.CENTRAL, Method.LOCAL)
 _LETTERS = {
     "accuracy": ("a", "e"), BLACK_BOX: ("b", "f"), WHITE_BOX: ("c", "g"), "phi": ("d", "h"),
@@ -55,14 +46,9 @@ _METHOD_LOOKS = {
     Method.LOCAL: CurveLook("local DP", "#b35806", "#f8d9b0", "--", "^", "////"),
 }
 _LEVEL_LOOKS = (
-    CurveLook("", "#1a1a1a", "", "-", "", ""),
-    CurveLook("", "#12426e", "", "--", "", ""),
-    CurveLook("", "#b35806", "", "-.", "", ""),
-    CurveLook("", "#1b7837", "", ":", "", ""),
-    CurveLook("", "#762a83", "", "-", "", ""),
-    CurveLook("", "#7f7f7f", "", "--", "", ""),
-)
-"""The original model, then falling epsilon."""
+    ("#1a1a1a", "-"), ("#12426e", "--"), ("#b35806", "-."), ("#1b7837", ":"), ("#762a83", "-"), ("#7f7f7f", "--"),
+)  # fmt: skip
+"""Colours and lines: the original model, then falling epsilon."""
 _CALLED_LOOKS = (("called a member", "#12426e", "-", "////"), ("called none", "#b35806", "--", ""))
 _NO_WHITE_BOX = "these runs were not attacked with a view inside"
 
@@ -93,7 +79,11 @@ def figure_of(study: MembershipStudy, played: Sequence[PlayedData]) -> ItemResul
     return ItemResult(
         table(row for one in played for row in _rows_of(one)),
         figure,
-        _caption(shown.data),
+        "Left central, right local DP, over the epsilon of a record: by the accountant, and counted over values. "
+        "Accuracy of the models (means over worlds with 95 % intervals), AUC of the black-box attack (shadow models) "
+        "and of the white-box attack, phi of the white-box attack, where it is there. Grey: guessing; phi of 1. "
+        "Diamonds: training accuracy in Table 3, and an AUC of .5 where section 6 says so. ROC curves over all worlds "
+        f"and the trade-off are those of {shown.data.title}.",
         tuple(_remarks(study, played)),
         shown_rows=90,
         data=tuple(one.data.title for one in played),
@@ -103,9 +93,19 @@ def figure_of(study: MembershipStudy, played: Sequence[PlayedData]) -> ItemResul
 def _rows_of(played: PlayedData) -> Iterator[ItemRow]:
     """Yield what was measured of one data set: accuracies, epochs, every attack, phi."""
     for run in played.runs:
-        yield from _accuracy_rows(run)
+        train, chosen = mean_interval(run.train_accuracy), run.chosen_epoch.mean()
+        # No interval in its columns: n, epochs and model are not the paper's, so nothing is tested here.
+        yield ItemRow(
+            run.setting.label, "training accuracy", _printed_accuracy(run.setting), measured=train.value,
+            repetitions=run.worlds,
+            note=f"on members' true records, {train.low:.3f} to {train.high:.3f}; published: Table 3",
+        )  # fmt: skip
+        note = f"epsilon {run.epsilon:.4g}; training ended after {chosen:.1f} epochs on average"
+        yield _row(run, "test accuracy", mean_interval(run.test_accuracy), note)
         for attack in run.areas_of_worlds:
-            yield _row(run, ATTACK_NAMES[attack], area_of(run, attack), note=_five(run, attack))
+            five = run.areas_of_worlds[attack][: settings.REPETITIONS]
+            note = f"five worlds, as the paper repeats: {five.mean():.3f}, {five.min():.3f} to {five.max():.3f}"
+            yield _row(run, ATTACK_NAMES[attack], area_of(run, attack), note)
         if run.areas_against_test is not None:
             yield _row(
                 run, "AUC of the loss, members against test records", mean_interval(run.areas_against_test),
@@ -119,27 +119,11 @@ def _rows_of(played: PlayedData) -> Iterator[ItemRow]:
             )
 
 
-def _accuracy_rows(run: MembershipFindings) -> Iterator[ItemRow]:
-    train, printed = mean_interval(run.train_accuracy), _printed_accuracy(run.setting)
-    # No interval in its columns: n, epochs and model are not the paper's, so nothing is tested here.
-    yield ItemRow(
-        run.setting.label, "training accuracy", printed, measured=train.value, repetitions=run.worlds,
-        note=f"on members' true records, {train.low:.3f} to {train.high:.3f}; published: Table 3",
-    )  # fmt: skip
-    chosen = f"training ended after {run.chosen_epoch.mean():.1f} epochs on average"
-    yield _row(run, "test accuracy", mean_interval(run.test_accuracy), note=f"epsilon {run.epsilon:.4g}; {chosen}")
-
-
-def _printed_accuracy(setting: MembershipSetting) -> float:
+def _printed_accuracy(setting: settings.MembershipSetting) -> float:
     column = TABLE_3.get((setting.data.study, setting.data.classes))
     if column is None:
         return np.nan
     return (column.local if setting.method is Method.LOCAL else column.central)[setting.position]
-
-
-def _five(run: MembershipFindings, attack: str) -> str:
-    areas = run.areas_of_worlds[attack][:REPETITIONS]
-    return f"five worlds, as the paper repeats: {areas.mean():.3f}, {areas.min():.3f} to {areas.max():.3f}"
 
 
 def _row(run: MembershipFindings, quantity: str, found: Interval, note: str = "") -> ItemRow:
@@ -224,11 +208,9 @@ def _rocs(axes: Axes, runs: Sequence[MembershipFindings], method: Method, attack
         return
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=4, alpha=0.35)
     for run in runs:
-        curve, look = run.rocs[attack], _LEVEL_LOOKS[run.setting.position]
+        curve, (colour, line) = run.rocs[attack], _LEVEL_LOOKS[run.setting.position]
         name = "no DP" if run.setting.method is Method.ORIGINAL else f"epsilon {run.epsilon:,.4g}"
-        axes.plot(
-            curve.fpr, curve.tpr, look.line, color=look.colour, linewidth=1.4, label=name,
-        )  # fmt: skip
+        axes.plot(curve.fpr, curve.tpr, line, color=colour, linewidth=1.4, label=name)
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="lower right", handlelength=3.0)
     kind = ATTACK_NAMES[attack].removesuffix(" AUC")
     finish_axes(axes, f"({letter}) ROC, {kind}, {method}", "False-positive rate", "True-positive rate")
@@ -242,11 +224,11 @@ def _tradeoff(axes: Axes, played: PlayedData, attack: str) -> None:
     axes.axvline(0.5, color=MUTED, linewidth=4, alpha=0.35)
     for method in SIDES:
         own, look = played.side(method), _METHOD_LOOKS[method]
-        area, accuracy = [area_of(run, attack) for run in own], [mean_interval(run.test_accuracy) for run in own]
+        pairs = [(area_of(run, attack), mean_interval(run.test_accuracy)) for run in own]
+        x, y = (np.transpose([astuple(one) for one in found]) for found in zip(*pairs, strict=True))
         axes.errorbar(
-            [one.value for one in area], [one.value for one in accuracy],
-            xerr=_reach(area), yerr=_reach(accuracy), fmt=look.marker, linestyle=look.line, color=look.colour,
-            capsize=2, linewidth=1.2, markersize=6, label=look.name,
+            x[0], y[0], xerr=np.abs(x[1:] - x[0]), yerr=np.abs(y[1:] - y[0]), fmt=look.marker, linestyle=look.line,
+            color=look.colour, capsize=2, linewidth=1.2, markersize=6, label=look.name,
         )  # fmt: skip
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="best")
     axes.locator_params(axis="x", nbins=5)
@@ -273,31 +255,14 @@ def _confidences(axes: Axes, local: Sequence[MembershipFindings], panel: int) ->
     finish_axes(axes, title, "Largest confidence", "Targets, %")
 
 
-def _reach(found: Sequence[Interval]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    return np.array([[one.value - one.low for one in found], [one.high - one.value for one in found]])
-
-
-def _caption(shown: MembershipData) -> str:
-    return (
-        "Left central, right local DP, over the epsilon of a record: by the accountant, and counted over values. "
-        "Accuracy of the models (means over worlds with 95 % intervals), AUC of the black-box attack (shadow models) "
-        "and of the white-box attack, phi of the white-box attack, where it is there. Grey: guessing; phi of 1. "
-        "Diamonds: training accuracy in Table 3, and an AUC of .5 where section 6 says so. ROC curves over all worlds "
-        f"and the trade-off are those of {shown.title}."
-    )
-
-
-def _worlds_said(played: PlayedData) -> str:
-    worlds = [run.worlds for run in played.runs]
-    return f"{min(worlds)} worlds" if min(worlds) == max(worlds) else f"{min(worlds)} to {max(worlds)} worlds a setting"
-
-
 def _remarks(study: MembershipStudy, played: Sequence[PlayedData]) -> Iterator[str]:
     for one in played:
-        size = one.original.config
+        size, worlds = one.original.config, [run.worlds for run in one.runs]
+        alike = min(worlds) == max(worlds)
+        played_worlds = f"{min(worlds)} worlds" if alike else f"{min(worlds)} to {max(worlds)} worlds a setting"
         yield (
             f"{one.data.title}: {size.data.records // 2:,} members on average of {size.data.records:,} targets, "
-            f"{_worlds_said(one)}, {most_epochs(size):.0f} epochs at most."
+            f"{played_worlds}, {most_epochs(size):.0f} epochs at most."
         )
     yield from _REMARKS[study]
 
@@ -338,7 +303,67 @@ _REMARKS = {
         "Here members and others have the same law; what the loss alone gets of members against test records stands in "
         "rows of its own.",
         "Panels l and m: with 10 classes, of all targets, how sure the models are, by what the black-box attack calls "
-        "them. The paper "
-        "does not say which records it shows.",
+        "them. The paper does not say which records it shows.",
     ),
 }
+
+_ADVERSARY_LOOKS = {
+    settings.INSIDER: CurveLook("insider, every round, all records but one (2021)", "#12426e", "", "-", "o", ""),
+    WHITE_BOX: CurveLook("white-box, gradients of the final model (2019)", "#b35806", "", "--", "^", ""),
+    BLACK_BOX: CurveLook("black-box, shadow models (2019)", "#1b7837", "", "-.", "s", ""),
+    "loss": CurveLook("losses of the final model (2021, 2023)", "#5c5c5c", "", ":", "v", ""),
+}
+
+
+def adversaries_item(played: Sequence[PlayedData]) -> ItemResult:
+    """Return the AUC of each adversary by epsilon of central DP, on the same worlds, and how far they are apart."""
+    figure = new_figure(2.4 + 2.4 * ((len(played) + 1) // 2))
+    panels = figure.subplots((len(played) + 1) // 2, 2, sharey=True, squeeze=False).ravel()
+    for number, (axes, one) in enumerate(zip(panels, played, strict=False)):
+        _draw_adversaries(axes, one)
+        finish_axes(
+            axes, f"({'abcdefgh'[number]}) {one.data.title}", "epsilon of central DP", "AUC" if number % 2 == 0 else ""
+        )
+    for axes in panels[len(played) :]:
+        axes.set_axis_off()
+    legend_below(figure, list(panels), columns=1)
+    return ItemResult(
+        table(row for one in played for row in _adversary_rows(one)),
+        figure,
+        "Area under the ROC of each adversary, mean over worlds with 95 % intervals, on the same worlds: every "
+        "adversary judges the same targets of the same models. Grey: guessing.",
+        (
+            "For every target there is an insider of its own, who knows all other records and who of the targets is "
+            "in, and sees the noised sum of every round; the others see the final model alone. What lies between the "
+            "curves is what knowing the rest and every round is worth.",
+            "Epsilon* of Negoescu et al. 2023 is a function of losses of members and others: it can tell no more than "
+            "the adversary of losses.",
+            "The accountant's epsilon is an upper bound at delta, so that no adversary need come near it.",
+        ),
+        data=tuple(one.data.title for one in played),
+    )
+
+
+def _draw_adversaries(axes: Axes, played: PlayedData) -> None:
+    central = [run for run in played.central if settings.INSIDER in run.areas_of_worlds]
+    axes.axhline(0.5, color=MUTED, linewidth=4, alpha=0.35)
+    for attack, look in _ADVERSARY_LOOKS.items():
+        if not all(attack in run.areas_of_worlds for run in central):
+            continue
+        found = [area_of(run, attack) for run in central]
+        draw_measured(axes, [run.epsilon for run in central], found, look, look.name)
+    axes.set_xscale("log")
+
+
+def _adversary_rows(played: PlayedData) -> Iterator[ItemRow]:
+    for run in played.central:
+        if settings.INSIDER not in run.areas_of_worlds:
+            continue
+        setting = f"{run.setting.label}, epsilon {run.epsilon:.4g}"
+        there = [attack for attack in _ADVERSARY_LOOKS if attack in run.areas_of_worlds]
+        for attack in there:
+            yield measured_row(setting, f"AUC, {_ADVERSARY_LOOKS[attack].name}", area_of(run, attack), run.worlds)
+        note = f"interval at {CONFIDENCE:.1%}, worlds as pairs"
+        for one, other in pairwise(there):
+            found = gain([run], one, other, CONFIDENCE)[0]
+            yield measured_row(setting, f"AUC, {one} less {other}", found, run.worlds, note)

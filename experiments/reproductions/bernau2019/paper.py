@@ -5,21 +5,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
 
-from experiments.reproductions.bernau2019.adversaries import adversaries_item
+from experiments.reproductions.bernau2019 import settings
 from experiments.reproductions.bernau2019.claims import claims_item, claims_of
 from experiments.reproductions.bernau2019.configurations import EPOCHS_A_ROUND, PATIENCE, all_values
 from experiments.reproductions.bernau2019.epsilons import EpsilonVerdict, promises, table_2, table_3
-from experiments.reproductions.bernau2019.figures import figure_of
+from experiments.reproductions.bernau2019.figures import adversaries_item, figure_of
 from experiments.reproductions.bernau2019.planning import MOST_OPEN, play
 from experiments.reproductions.bernau2019.published import MembershipStudy
 from experiments.reproductions.bernau2019.runs import MembershipFindings, PlayedData, most_epochs
-from experiments.reproductions.bernau2019.settings import (
-    CANDIDATES,
-    REPETITIONS,
-    WITH_INSIDER,
-    MembershipData,
-    WorldPart,
-)
+from experiments.reproductions.bernau2019.settings import REPETITIONS, WorldPart
 from experiments.reproductions.claims import verdicts_said
 from experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper
 from experiments.reproductions.playing import spent_on
@@ -43,45 +37,47 @@ class MembershipItem(Item):
     build: Callable[[Sequence[PlayedData]], ItemResult]
     studies: tuple[MembershipStudy, ...] = ()
 
+    def data_of(self, data: Sequence[settings.MembershipData]) -> tuple[settings.MembershipData, ...]:
+        """Return those of the data sets that the item shows."""
+        return tuple(one for one in data if one.study in self.studies)
 
-def _figure(key: str, number: int, study: MembershipStudy) -> MembershipItem:
+
+def _figure(number: int, study: MembershipStudy) -> MembershipItem:
     title = f"Figure {number}. Accuracy and privacy on {study}"
-    return MembershipItem(key, title, partial(figure_of, study), (study,))
+    return MembershipItem(f"fig{number}", title, partial(figure_of, study), (study,))
 
 
-ITEMS = (
+_ADVERSARIES = "Who learns more at the same epsilon: the adversaries of all three papers"
+_ITEMS = (
     MembershipItem("table2", "Table 2. Epsilon of local DP", lambda played: table_2()),
     MembershipItem("table3", "Table 3. Epsilon of central DP", lambda played: table_3()),
-    _figure("fig3", 3, MembershipStudy.TEXAS),
-    _figure("fig4", 4, MembershipStudy.PURCHASES),
-    _figure("fig5", 5, MembershipStudy.COLLAB),
-    _figure("fig6", 6, MembershipStudy.LFW),
-    _figure("fig7", 7, MembershipStudy.SKEWED),
-    MembershipItem(
-        "adversaries",
-        "Who learns more at the same epsilon: the adversaries of all three papers",
-        adversaries_item,
-        WITH_INSIDER,
-    ),
+    _figure(3, MembershipStudy.TEXAS),
+    _figure(4, MembershipStudy.PURCHASES),
+    _figure(5, MembershipStudy.COLLAB),
+    _figure(6, MembershipStudy.LFW),
+    _figure(7, MembershipStudy.SKEWED),
+    MembershipItem("adversaries", _ADVERSARIES, adversaries_item, settings.WITH_INSIDER),
     MembershipItem("claims", "Claims of sections 5 and 6", claims_item, tuple(MembershipStudy)),
 )
 
 
 def _make(items: Sequence[MembershipItem], context: Context) -> MadeItems:
     """Make items from runs that are carried out once for all of them."""
-    found = find_data(CANDIDATES, context.data_dir, dict.fromkeys(study for item in items for study in item.studies))
-    remarks = (*found.remarks, *([_NO_FACES] if any(one.study is MembershipStudy.LFW for one in found.data) else []))
+    studies = dict.fromkeys(study for item in items for study in item.studies)
+    found, remarks = find_data(settings.CANDIDATES, context.data_dir, studies)
+    if any(one.study is MembershipStudy.LFW for one in found):
+        remarks = (*remarks, _NO_FACES)
     for remark in remarks:
         context.announce(remark)
-    data = tuple(one for one in found.data if one.size(context.extent) is not None)
+    data = tuple(one for one in found if one.size(context.extent) is not None)
     played = play(data, context, adding=any(item.key == "claims" for item in items))
     runs = [run for one in played for run in one.runs]
-    makeable = [item for item in items if not item.studies or _data_of(item, data)]
+    makeable = [item for item in items if not item.studies or item.data_of(data)]
     others = [item for item in items if item not in makeable]
     results = tuple((item, _made(item, played, context)) for item in makeable)
     return MadeItems(
         results,
-        tuple(f"{item.title}: left out, {_why(item, found.data, context.extent)}" for item in others),
+        tuple(f"{item.title}: left out, {_why(item, found, context.extent)}" for item in others),
         remarks,
         (", ".join(one.title for one in data) or "no data needed", plural(len(runs), "run")),
         (QUICK_WARNING,) if context.extent is Extent.QUICK and runs else (),
@@ -104,18 +100,14 @@ PAPER = Paper(
     "Bernau et al. 2019",
     "D. Bernau, P. W. Grassal, J. Robl, F. Kerschbaum (2019). Assessing differentially private deep learning with "
     "membership inference. arXiv:1912.11328.",
-    ITEMS,
+    _ITEMS,
     _make,
     all_values,
 )
 
 
-def _data_of(item: MembershipItem, data: Sequence[MembershipData]) -> tuple[MembershipData, ...]:
-    return tuple(one for one in data if one.study in item.studies)
-
-
-def _why(item: MembershipItem, found: Sequence[MembershipData], extent: Extent) -> str:
-    return f"not played in the {extent} form" if _data_of(item, found) else "its data are not there"
+def _why(item: MembershipItem, found: Sequence[settings.MembershipData], extent: Extent) -> str:
+    return f"not played in the {extent} form" if item.data_of(found) else "its data are not there"
 
 
 def _opening(played: Sequence[PlayedData], results: Sequence[tuple[MembershipItem, ItemResult]]) -> str:
@@ -123,36 +115,30 @@ def _opening(played: Sequence[PlayedData], results: Sequence[tuple[MembershipIte
     by_key = {item.key: result for item, result in results}
     if not played and "table3" not in by_key:
         return ""
-    local = ""
+    said = []
     if "table2" in by_key:
-        count, alike = by_key["table2"].computed
-        local = f"{alike} of {count} printed epsilons of local DP follow from theory in all printed digits. "
-    return f"{local}{_of_central_and_claims(played)}"
-
-
-def _of_central_and_claims(played: Sequence[PlayedData]) -> str:
+        count, differing = by_key["table2"].computed
+        alike = f"{count - len(differing)} of {count} printed epsilons of local DP"
+        said.append(f"{alike} follow from theory in all printed digits.")
     printed = list(promises())
     of = {verdict: sum(one.verdict is verdict for one in printed) for verdict in EpsilonVerdict}
-    epsilons = (
+    said.append(
         f"What agrees with the paper: of {len(printed)} printed epsilons of central DP the authors' accountant gives "
         f"{of[EpsilonVerdict.AS_PRINTED]} to the printed digit, nearly all on LFW, and {of[EpsilonVerdict.SMALLER]} "
         "more are smaller in print than all stated epochs would make them, as training that ends early would; "
         f"{of[EpsilonVerdict.LARGER]} are larger, those of COLLAB by far."
     )
-    if not played:
-        return epsilons
-    return " ".join(
-        [
-            epsilons,
+    if played:
+        said += [
             verdicts_said(claims_of(played)),
             "Its test accuracies, AUCs and phi are printed as pictures only, so that no number of ours stands beside "
             "them.",
             *_missing([one.data for one in played]),
         ]
-    )
+    return " ".join(said)
 
 
-def _missing(data: Sequence[MembershipData]) -> Iterator[str]:
+def _missing(data: Sequence[settings.MembershipData]) -> Iterator[str]:
     """Yield what of the paper could not be played at all."""
     replaced = [str(one.study) for one in data if one.name == "location30"]
     if replaced:

@@ -58,21 +58,17 @@ def play(data: Sequence[MembershipData], context: Context, adding: bool) -> list
             each = _seconds_a_part(context, settings)
             spent = sum(each[name] * count for name, count in before.items())
             left = max(0.0, 60 * context.minutes * cores() - spent) * (1.0 if look == LOOKS - 1 else 0.5)
-            plans.append(planned(claims_of(played), before, each, left))
+            plans.append(_planned(claims_of(played), before, each, left))
             write_json(context.runs / PLAN, plans)
         played = _played(data, plans[look], context)
     return played
 
 
-def planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, float], budget: float) -> Parts:
+def _planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, float], budget: float) -> Parts:
     """Return how many parts of each setting there should be: as claims lack them, cheapest first, until few are open.
 
-    Parameters
-    ----------
-    claims, before
-        All claims, as they stand; how many parts each setting has, by its name.
-    seconds, budget
-        How many seconds a part of each setting takes, by its name; how many may be spent, all cores together.
+    `before` are the parts that there are, `seconds` how long one of each setting takes, both by the setting's name;
+    `budget` is how many seconds may be spent, all cores together.
     """
     parts = dict(before)
     left = sum(claim.verdict is ClaimVerdict.OPEN for claim in claims)

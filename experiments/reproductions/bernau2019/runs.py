@@ -11,17 +11,10 @@ import torch
 from safetensors.torch import load_file
 from scipy.stats import rankdata
 
-from experiments.reproductions.bernau2019.configurations import configuration
+from experiments.reproductions.bernau2019 import settings
+from experiments.reproductions.bernau2019.configurations import values_of
 from experiments.reproductions.bernau2019.published import MembershipStudy
-from experiments.reproductions.bernau2019.settings import (
-    BLACK_BOX,
-    INSIDER,
-    WHITE_BOX,
-    MembershipData,
-    MembershipSetting,
-    Method,
-    WorldPart,
-)
+from experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, Method
 from experiments.reproductions.papers import Context
 from experiments.reproductions.playing import carry_out_all, planned_runs
 from experiments.runs.attacks import by_target
@@ -53,7 +46,7 @@ class Called:
 class MembershipFindings:
     """What the parts of one setting found: a few numbers of each world, so that memory hardly grows with worlds."""
 
-    setting: MembershipSetting  # what was run
+    setting: settings.MembershipSetting  # what was run
     config: RunConfig  # the configuration of its first part
     summary: Mapping[str, Any]  # contents of `summary.json` of its first part
     areas_of_worlds: Mapping[str, Floats]  # AUC of each attack in each world, (worlds,), by its name
@@ -91,7 +84,7 @@ class MembershipFindings:
 class PlayedData:
     """The runs of one data set: the original model, and those under each kind of privacy with falling epsilon."""
 
-    data: MembershipData
+    data: settings.MembershipData
     original: MembershipFindings
     local: tuple[MembershipFindings, ...]
     central: tuple[MembershipFindings, ...]
@@ -125,7 +118,7 @@ class PlayedData:
         return (self.original, *self.of(method))
 
 
-def played_of(data: MembershipData, runs: Iterable[MembershipFindings]) -> PlayedData:
+def played_of(data: settings.MembershipData, runs: Iterable[MembershipFindings]) -> PlayedData:
     """Return the runs of one data set, those under either kind of privacy with falling epsilon.
 
     Parameters
@@ -170,7 +163,7 @@ def _called_together(parts: Sequence[Called]) -> Called | None:
 
 
 def _reduced(
-    part: WorldPart,
+    part: settings.WorldPart,
     config: RunConfig,
     summary: Mapping[str, Any],
     membership: Membership,
@@ -198,7 +191,7 @@ def _reduced(
         summary,
         {
             # Who knows all other coins of a world is compared with insiders of other worlds.
-            attack: _areas_between_worlds(values, membership) if attack == INSIDER else areas(values, membership.is_in)
+            attack: _areas_between_worlds(values, membership) if attack == INSIDER else _areas(values, membership.is_in)
             for attack, values in scores.items()
         },
         {attack: RocCurve(_RATES, np.interp(_RATES, one.fpr, one.tpr)) for attack, one in curves.items()},
@@ -208,20 +201,18 @@ def _reduced(
     )
 
 
-def areas(scores: Floats, is_in: Flags) -> Floats:
+def _areas(scores: Floats, is_in: Flags) -> Floats:
     """Return the area under the ROC in each world (worlds,), from the rank sum of members; ties count half.
 
-    Parameters
-    ----------
-    scores, is_in
-        Scores, higher for a likelier member, and who is one, (worlds, targets); every world has members and others.
+    Scores are higher for a likelier member, and `is_in` is who is one, both (worlds, targets); every world has members
+    and others.
     """
     members, others = is_in.sum(axis=1), (~is_in).sum(axis=1)
     ranks = np.where(is_in, rankdata(scores, axis=1), 0.0).sum(axis=1)
     return np.asarray((ranks - members * (members + 1) / 2) / (members * others), dtype=np.float64)
 
 
-def play_parts(parts: Iterable[WorldPart], context: Context) -> list[MembershipFindings]:
+def play_parts(parts: Iterable[settings.WorldPart], context: Context) -> list[MembershipFindings]:
     """Carry out those parts that are not finished yet, and return what each setting found, of all of its parts.
 
     Parameters
@@ -239,20 +230,20 @@ def play_parts(parts: Iterable[WorldPart], context: Context) -> list[MembershipF
     FederationError
         If a federation had to stop; the runs that were finished are kept.
     """
-    planned = planned_runs(parts, configuration, context)
+    planned = planned_runs(parts, values_of, context)
     carry_out_all([run for run in planned.values() if not run.is_finished], context)
-    of: dict[MembershipSetting, list[MembershipFindings]] = {}
+    of: dict[settings.MembershipSetting, list[MembershipFindings]] = {}
     for part, run in planned.items():
         of.setdefault(part.setting, []).append(_read_part(part, run.config, run.directory))
     return [joined(found) for found in of.values()]
 
 
-def _read_part(part: WorldPart, config: RunConfig, run: RunDirectory) -> MembershipFindings:
+def _read_part(part: settings.WorldPart, config: RunConfig, run: RunDirectory) -> MembershipFindings:
     """Read what a finished part found."""
     targets, worlds = (read_frame(run.path / f"{label}.parquet") for label in ("targets", "worlds"))
     game, membership = load_game(read_plan(run.path).public), Membership(by_target(targets, "is_in").astype(np.bool_))
     logits = torch.cat([one[LOGITS] for one in run.store(config).outputs(config.audit.worlds)])
-    right = logits.argmax(dim=2) == game.differing.labels.cpu()
+    right, is_in = (logits.argmax(dim=2) == game.differing.labels.cpu()).numpy(), membership.is_in
     columns = {name.removeprefix(SCORE): name for name in map(str, targets.columns) if name.startswith(SCORE)}
     if config.audit.insider:
         columns[INSIDER] = "log_odds"
@@ -264,7 +255,7 @@ def _read_part(part: WorldPart, config: RunConfig, run: RunDirectory) -> Members
         {attack: by_target(targets, name) for attack, name in columns.items()},
         torch.softmax(logits.double(), dim=2).amax(dim=2).numpy(),
         {
-            "train_accuracy": _mean_where(right.numpy(), membership.is_in),
+            "train_accuracy": np.asarray((right & is_in).sum(axis=1) / is_in.sum(axis=1), dtype=np.float64),
             "test_accuracy": worlds["test_accuracy"].to_numpy(dtype=np.float64),
             "chosen_epoch": worlds["chosen_release"].to_numpy(dtype=np.float64) * _epochs_a_round(config),
             "areas_against_test": _areas_against_test(part, run, game, targets, membership),
@@ -273,7 +264,7 @@ def _read_part(part: WorldPart, config: RunConfig, run: RunDirectory) -> Members
 
 
 def _areas_against_test(
-    part: WorldPart, run: RunDirectory, game: Game, targets: pd.DataFrame, membership: Membership
+    part: settings.WorldPart, run: RunDirectory, game: Game, targets: pd.DataFrame, membership: Membership
 ) -> Floats | None:
     if part.setting.data.study is not MembershipStudy.SKEWED:
         return None
@@ -281,7 +272,7 @@ def _areas_against_test(
     found, member_losses = [], -by_target(targets, "log_probability")
     for is_in, members, others in zip(membership.is_in, member_losses, game.losses(models, game.test), strict=True):
         asked = np.concatenate([members[is_in], others])
-        found.append(areas(-asked[np.newaxis], (np.arange(len(asked)) < is_in.sum())[np.newaxis])[0])
+        found.append(_areas(-asked[np.newaxis], (np.arange(len(asked)) < is_in.sum())[np.newaxis])[0])
     return np.array(found)
 
 
@@ -294,8 +285,3 @@ def _epochs_a_round(config: RunConfig) -> float:
 def most_epochs(config: RunConfig) -> float:
     """Return after how many epochs training ends at the latest."""
     return rounds_of(config) * _epochs_a_round(config)
-
-
-def _mean_where(values: Flags, chosen: Flags) -> Floats:
-    """Return the share of chosen entries that are true, row by row."""
-    return np.asarray((values & chosen).sum(axis=1) / chosen.sum(axis=1), dtype=np.float64)

@@ -5,21 +5,22 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, assert_never
 
+from experiments.reproductions.bernau2019 import published
 from experiments.reproductions.bernau2019.models import SMALL_FACES
-from experiments.reproductions.bernau2019.published import (
-    AT_CHANCE,
-    NOISE_MULTIPLIERS,
-    RECIPES,
-    TABLE_2,
-    MembershipStudy,
-    Recipe,
-    record_epsilons,
-)
+from experiments.reproductions.bernau2019.published import NOISE_MULTIPLIERS, RECIPES, TABLE_2, MembershipStudy
 from experiments.reproductions.papers import Extent
 
 BLACK_BOX, WHITE_BOX, STRONGEST, INSIDER = "shadow", "white-box", "lira", "insider"
 """The paper's two attacks (Shokri et al. 2017, Nasr et al. 2019), one that came after it (Carlini et al. 2022), and the
 insider of Bernau et al. 2021, who knows all records but one and sees every round."""
+ATTACK_NAMES = {
+    BLACK_BOX: "black-box AUC",
+    WHITE_BOX: "white-box AUC",
+    STRONGEST: "AUC of LiRA",
+    "loss": "AUC of the loss",
+    "rmia": "AUC of RMIA",
+    INSIDER: "AUC of the insider",
+}
 _HERE = __name__.rpartition(".")[0]
 WITH_INSIDER = (MembershipStudy.PURCHASES, MembershipStudy.SKEWED)  # whose central runs an insider watches, too
 REPETITIONS = 5
@@ -75,7 +76,7 @@ class MembershipData:
     rates: tuple[float, float] | None = None  # learning rates without and with central DP, None for those of Table 3
 
     @property
-    def recipe(self) -> Recipe:
+    def recipe(self) -> published.Recipe:
         """The hyper-parameters of Table 3, with learning rates of our own where the model is another."""
         recipe = RECIPES[self.study, self.column]
         return recipe if self.rates is None else recipe._replace(rate=self.rates[0], central_rate=self.rates[1])
@@ -105,8 +106,7 @@ class MembershipData:
 
 
 _FEW = (0, 4)  # the levels of the quick form
-_ALL, _THREE = (0, 1, 2, 3, 4), (0, 2, 4)
-"""Levels of the full form; of Skewed Purchases and LFW all of them with the fewest classes alone."""
+_ALL = (0, 1, 2, 3, 4)  # those of the full form; of Skewed Purchases and LFW with the fewest classes alone
 
 
 def _skewed(classes: int) -> MembershipData:
@@ -119,22 +119,17 @@ def _skewed(classes: int) -> MembershipData:
     )  # fmt: skip
 
 
-_PURCHASES, _TEXAS = TABLE_2[MembershipStudy.PURCHASES], TABLE_2[MembershipStudy.TEXAS]
-_LOCATION = {
-    MembershipStudy.PURCHASES: MembershipData(
-        MembershipStudy.PURCHASES, "location30", "Location-30 for Purchases", 30, "dense-128", 50, 446,
-        Size(800, 48, 40),
-        Size(240, 10, 10, test_records=300, population_records=200, levels=_FEW),
-    ),
-    MembershipStudy.TEXAS: MembershipData(
-        MembershipStudy.TEXAS, "location30", "Location-30 for Texas", 30, "dense-512-128", 100, 446, Size(800, 20, 24),
-        # The rate of Table 3, .01, is Texas's with 6,169 features.
-        rates=(0.001, 0.001),
-    ),
-}  # fmt: skip
+_PURCHASES_LOCATION = MembershipData(
+    MembershipStudy.PURCHASES, "location30", "Location-30 for Purchases", 30, "dense-128", 50, 446, Size(800, 48, 40),
+    Size(240, 10, 10, test_records=300, population_records=200, levels=_FEW),
+)  # fmt: skip
+_TEXAS_LOCATION = MembershipData(
+    MembershipStudy.TEXAS, "location30", "Location-30 for Texas", 30, "dense-512-128", 100, 446, Size(800, 20, 24),
+    rates=(0.001, 0.001),  # the rate of Table 3, .01, is Texas's with 6,169 features
+)  # fmt: skip
 COLLAB = MembershipData(
     MembershipStudy.COLLAB, f"{_HERE}.collab:collab", "COLLAB", 3, f"{_HERE}.graph_convolutions:dgcnn", 3, 64,
-    Size(400, 12, 12, population_records=200, test_records=400, levels=_THREE),
+    Size(400, 12, 12, population_records=200, test_records=400, levels=(0, 2, 4)),
     Size(80, 2, 2, test_records=50, population_records=50, levels=(4,)), {"graph-nodes": 64}, rates=(0.003, 0.003),
 )  # fmt: skip
 
@@ -152,34 +147,24 @@ def _faces(people: int) -> MembershipData:
     )  # fmt: skip
 
 
-_PEOPLE = (20, 50)  # the archive has no 100 people with 20 images
-
-
-def _published(study: MembershipStudy, name: str, classes: int, model: str) -> MembershipData:
-    values, members = TABLE_2[study].values, RECIPES[study, classes].members
-    assert members is not None, study
+def _published(study: MembershipStudy, name: str, model: str, classes: int) -> MembershipData:
     recipe, title = RECIPES[study, classes], f"{study}, {classes} classes"
-    size = Size(2 * members, recipe.epochs, recipe.central_epochs)
-    return MembershipData(study, name, title, classes, model, classes, values, size, options={"classes": classes})
+    assert recipe.members is not None, study
+    size = Size(2 * recipe.members, recipe.epochs, recipe.central_epochs)
+    return MembershipData(study, f"{_HERE}.class_counts:{name}", title, classes, model, classes, TABLE_2[study].values,
+                          size, options={"classes": classes})  # fmt: skip
 
 
 CANDIDATES: dict[MembershipStudy, tuple[tuple[MembershipData, ...], ...]] = {
-    MembershipStudy.TEXAS: (
-        tuple(
-            _published(MembershipStudy.TEXAS, f"{_HERE}.class_counts:texas", classes, "dense-512-128")
-            for classes in _TEXAS.classes
-        ),
-        (_LOCATION[MembershipStudy.TEXAS],),
-    ),
-    MembershipStudy.PURCHASES: (
-        tuple(
-            _published(MembershipStudy.PURCHASES, f"{_HERE}.class_counts:purchases", classes, "dense-128")
-            for classes in _PURCHASES.classes
-        ),
-        (_LOCATION[MembershipStudy.PURCHASES],),
-    ),
+    **{
+        study: (tuple(_published(study, name, model, classes) for classes in TABLE_2[study].classes), (location,))
+        for study, name, model, location in (
+            (MembershipStudy.TEXAS, "texas", "dense-512-128", _TEXAS_LOCATION),
+            (MembershipStudy.PURCHASES, "purchases", "dense-128", _PURCHASES_LOCATION),
+        )
+    },
     MembershipStudy.COLLAB: ((COLLAB,),),
-    MembershipStudy.LFW: (tuple(map(_faces, _PEOPLE)),),
+    MembershipStudy.LFW: (tuple(map(_faces, (20, 50))),),  # the archive has no 100 people with 20 images
     MembershipStudy.SKEWED: (tuple(map(_skewed, TABLE_2[MembershipStudy.SKEWED].classes)),),
 }
 """For each data set of the paper what may be played for it, best first, each in one or several forms."""
@@ -219,7 +204,7 @@ class MembershipSetting:
             case Method.ORIGINAL:
                 return 0
             case Method.LOCAL:
-                return 1 + record_epsilons(self.data.study).index(self.level)
+                return 1 + published.record_epsilons(self.data.study).index(self.level)
             case Method.CENTRAL:
                 return 1 + NOISE_MULTIPLIERS.index(self.level)
             case _:
@@ -228,7 +213,7 @@ class MembershipSetting:
     @property
     def is_at_chance(self) -> bool:
         """Whether section 6 says of it that attacks do no better than guessing."""
-        local, central = AT_CHANCE.get(self.data.study, (None, ()))
+        local, central = published.AT_CHANCE.get(self.data.study, (None, ()))
         return self.level in {Method.LOCAL: (local,), Method.CENTRAL: central}.get(self.method, ())
 
 
@@ -265,6 +250,8 @@ def settings_of(data: MembershipData, extent: Extent) -> tuple[MembershipSetting
     size = data.size(extent)
     if size is None:
         return ()
-    local = (MembershipSetting(data, Method.LOCAL, record_epsilons(data.study)[level]) for level in size.levels)
+    local = (
+        MembershipSetting(data, Method.LOCAL, published.record_epsilons(data.study)[level]) for level in size.levels
+    )
     central = (MembershipSetting(data, Method.CENTRAL, NOISE_MULTIPLIERS[level]) for level in size.levels)
     return (MembershipSetting(data), *local, *central)

@@ -148,8 +148,9 @@ def mean_interval(values: Floats, confidence: float = CONFIDENCE, shadows_of_eac
         Whether worlds are each other's shadow models: the interval is then wider by the square root of 2
         (`fl_audit.evidence.membership.rates`).
     """
-    wider, middle = sqrt(2) if shadows_of_each_other else 1.0, float(values.mean())
-    return Interval(middle, *(middle + wider * (end - middle) for end in t_interval(values, confidence)))
+    wider, found = sqrt(2) if shadows_of_each_other else 1.0, t_interval(values, confidence)
+    low, high = (found.value + wider * (end - found.value) for end in (found.low, found.high))
+    return Interval(found.value, low, high)
 
 
 def area_of(run: MembershipFindings, attack: str, confidence: float = CONFIDENCE) -> Interval:
@@ -185,7 +186,6 @@ def gain(
     total = variances.sum()
     if total == 0:
         return Interval(value, value, value), ()
-    reach = (
-        float(stdtrit(total**2 / np.sum(variances**2 / freedom), (1 + confidence) / 2)) * sqrt(2 * total) / len(each)
-    )
+    quantile = float(stdtrit(total**2 / np.sum(variances**2 / freedom), (1 + confidence) / 2))
+    reach = quantile * sqrt(2 * total) / len(each)
     return Interval(value, value - reach, value + reach), tuple((variances / total).tolist())

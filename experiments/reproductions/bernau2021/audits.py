@@ -1,12 +1,14 @@
 """Figures 7 to 9 of Bernau et al. 2021: the audit of epsilon, and membership inference beside it, for one data set."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import expm1, inf, log, nan
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from scipy.special import ndtri
 
+from experiments.reproductions import looks
 from experiments.reproductions.bernau2021.published import (
     EPSILON_FROM_ADVANTAGE_LOCAL,
     EPSILON_FROM_BELIEF_LOCAL,
@@ -18,21 +20,13 @@ from experiments.reproductions.bernau2021.published import (
 from experiments.reproductions.bernau2021.runs import InsiderFindings, Played
 from experiments.reproductions.bernau2021.settings import MAIN_BELIEF, SCALINGS, InsiderSetting, audit_settings
 from experiments.reproductions.bernau2021.slips import explained
-from experiments.reproductions.looks import (
-    SCALING_LOOKS,
-    THEORY,
-    CurveLook,
-    draw_measured,
-    draw_published,
-    legend_below,
-)
-from experiments.reproductions.papers import ItemResult, ItemRow, table
-from experiments.reproductions.statistics import median_of_largest, predicted_advantage
+from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from fl_audit.adversaries.membership.loss import chance_spread
 from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.empirical_epsilon import epsilon_from_measured_advantage
+from fl_audit.evidence.membership.rates import Interval
 from fl_audit.mechanisms.noise import NoiseScaling
-from fl_audit.privacy.scores import epsilon_from_belief, gaussian_advantage, rho_alpha
+from fl_audit.privacy.scores import epsilon_from_belief, rho_alpha
 from fl_audit.report.style import INK, MUTED, finish_axes, new_figure
 
 SENSITIVITIES = "epsilon' from sensitivities"
@@ -42,8 +36,8 @@ INSIDER = "advantage of the insider"
 MEMBERSHIP = "advantage of Yeom's membership adversary"
 
 _MEMBERSHIP_LOOKS = {
-    NoiseScaling.LOCAL: CurveLook("membership adversary, local noise", "#3c3c3c", "", ":", "s", ""),
-    NoiseScaling.GLOBAL: CurveLook("membership adversary, global noise", "#8a8a8a", "", "-.", "v", ""),
+    NoiseScaling.LOCAL: looks.CurveLook("membership adversary, local noise", "#3c3c3c", "", ":", "s", ""),
+    NoiseScaling.GLOBAL: looks.CurveLook("membership adversary, global noise", "#8a8a8a", "", "-.", "v", ""),
 }
 
 
@@ -58,7 +52,7 @@ def audit_of_epsilon(played: Played) -> ItemResult:
         finish_axes(axes, f"({letter}) {quantity}", "Promised epsilon (nats)", "Empirical epsilon (nats)")
     _draw_advantages(panels[3], settings, rows)
     finish_axes(panels[3], "(d) Insider and membership", "Promised epsilon (nats)", "Advantage")
-    legend_below(figure, list(panels))
+    looks.legend_below(figure, list(panels))
     return ItemResult(
         table(row for setting in settings for row in rows[setting].values()),
         figure,
@@ -75,84 +69,64 @@ def audit_of_epsilon(played: Played) -> ItemResult:
 
 def audit_rows(found: InsiderFindings) -> dict[str, ItemRow]:
     """Return what one run says of epsilon and of both adversaries, by quantity."""
-    rows = (_sensitivity_row(found), _belief_row(found), _advantage_row(found), _insider_row(found), _member_row(found))
-    return {row.quantity: row for row in rows}
+    return {row.quantity: row for row in (*_epsilon_rows(found), *_advantage_rows(found))}
 
 
-def _number(value: Any, missing: float = math.nan) -> float:
+def _number(value: Any, missing: float = nan) -> float:
     return missing if value is None else float(value)
 
 
-def _interval(found: InsiderFindings, name: str) -> tuple[float, float, float]:
-    """Return an empirical epsilon of the summary with its interval; a missing value or upper end is infinite."""
-    stored = found.summary["empirical_epsilon"]
-    interval = stored["intervals"][name]
-    return _number(stored[name], math.inf), _number(interval["low"]), _number(interval["high"], math.inf)
+def _median_of_largest(mu: float, worlds: int) -> float:
+    """Return the median of the largest of `worlds` log-odds of the truth, each N(mu^2/2, mu^2), with mu at least 0."""
+    return max(0.0, mu * mu / 2 - mu * float(ndtri(-expm1(-log(2) / worlds))))
 
 
-def _published(found: InsiderFindings, scaling: NoiseScaling, values: Mapping[Any, Mapping[float, float]]) -> float:
-    setting = found.setting
-    return values[setting.data.study].get(setting.belief, math.nan) if setting.scaling is scaling else math.nan
+def _epsilon_rows(found: InsiderFindings) -> Iterator[ItemRow]:
+    """Yield the three empirical epsilons of a run; a missing value or upper end is infinite."""
+    setting, worlds, stored = found.setting, found.repetitions, found.summary["empirical_epsilon"]
 
+    def row(quantity: str, name: str, printed: Mapping[float, float], theory: float, note: str) -> ItemRow:
+        ends = stored["intervals"][name]
+        measured = Interval(_number(stored[name], inf), _number(ends["low"]), _number(ends["high"], inf))
+        published = printed.get(setting.belief, nan)
+        return measured_row(setting.label, quantity, measured, worlds, note, published=published, theory=theory)
 
-def _is_local(found: InsiderFindings) -> bool:
-    return found.setting.scaling is NoiseScaling.LOCAL
-
-
-def _sensitivity_row(found: InsiderFindings) -> ItemRow:
-    measured, low, high = _interval(found, "from_sensitivity")
-    exact = found.summary["guarantee"]["epsilon"] if _is_local(found) else math.nan
+    local, study = setting.is_local, setting.data.study
     note = "largest over worlds; low and high: range over worlds, bookkeeping without chance"
-    published = _published(found, NoiseScaling.GLOBAL, EPSILON_FROM_SENSITIVITIES_GLOBAL)
-    return ItemRow(found.setting.label, SENSITIVITIES, published, exact, measured, low, high, found.repetitions, note)
-
-
-def _belief_row(found: InsiderFindings) -> ItemRow:
-    measured, low, high = _interval(found, "from_belief")
-    note = f"extreme value; interval of the median of the largest of {found.repetitions}, from the sample"
-    expected = math.nan
-    if _is_local(found):
-        expected = median_of_largest(found.promised_mu, found.repetitions)
-        printed = published_repetitions(found.setting.belief)
+    by_sensitivities = {} if local else EPSILON_FROM_SENSITIVITIES_GLOBAL[study]
+    exact = found.summary["guarantee"]["epsilon"] if local else nan
+    yield row(SENSITIVITIES, "from_sensitivity", by_sensitivities, exact, note)
+    note = f"extreme value; interval of the median of the largest of {worlds}, from the sample"
+    if local:
+        printed = published_repetitions(setting.belief)
         note = (
-            f"extreme value; theory: median of the largest of {found.repetitions} by the exact law, interval likewise; "
-            f"of {printed}, about as published, it is {median_of_largest(found.promised_mu, printed):.3f}"
+            f"extreme value; theory: median of the largest of {worlds} by the exact law, interval likewise; "
+            f"of {printed}, about as published, it is {_median_of_largest(found.promised_mu, printed):.3f}"
         )
-    published = _published(found, NoiseScaling.LOCAL, EPSILON_FROM_BELIEF_LOCAL)
-    return ItemRow(found.setting.label, BELIEF, published, expected, measured, low, high, found.repetitions, note)
+    largest = _median_of_largest(found.promised_mu, worlds) if local else nan
+    yield row(BELIEF, "from_belief", EPSILON_FROM_BELIEF_LOCAL[study] if local else {}, largest, note)
+    expected = epsilon_from_measured_advantage(found.expected_advantage, setting.data.delta)
+    note = f"Eq. (6); theory: {'exact' if local else 'approximate'} advantage through Eq. (6)"
+    yield row(ADVANTAGE, "from_advantage", EPSILON_FROM_ADVANTAGE_LOCAL[study] if local else {}, expected, note)
 
 
-def _advantage_row(found: InsiderFindings) -> ItemRow:
-    measured, low, high = _interval(found, "from_advantage")
-    expected = epsilon_from_measured_advantage(_expected_advantage(found), found.setting.data.delta)
-    note = f"Eq. (6); theory: {'exact' if _is_local(found) else 'approximate'} advantage through Eq. (6)"
-    published = _published(found, NoiseScaling.LOCAL, EPSILON_FROM_ADVANTAGE_LOCAL)
-    return ItemRow(found.setting.label, ADVANTAGE, published, expected, measured, low, high, found.repetitions, note)
-
-
-def _expected_advantage(found: InsiderFindings) -> float:
-    return gaussian_advantage(found.promised_mu) if _is_local(found) else predicted_advantage(found.mu_of_worlds)
-
-
-def _insider_row(found: InsiderFindings) -> ItemRow:
-    setting, insider = found.setting, found.summary["insider"]
+def _advantage_rows(found: InsiderFindings) -> Iterator[ItemRow]:
+    """Yield the advantages of the insider and of Yeom's membership adversary."""
+    setting, insider, config = found.setting, found.summary["insider"], found.config
     main = setting.belief == MAIN_BELIEF
-    published = TABLE_2[setting.data.study, setting.scaling, setting.relation].advantage if main else math.nan
+    published = TABLE_2[setting.data.study, setting.scaling, setting.relation].advantage if main else nan
     bound = rho_alpha(epsilon_from_belief(setting.belief), setting.data.delta)
-    return ItemRow(
-        setting.label, INSIDER, published, _expected_advantage(found), insider["advantage"], insider["advantage_low"],
-        insider["advantage_high"], found.repetitions,
-        f"rho_alpha {bound:.4f}{'; published: Table 2' if main else ''}",
-    )  # fmt: skip
-
-
-def _member_row(found: InsiderFindings) -> ItemRow:
+    measured = Interval(*(insider[name] for name in ("advantage", "advantage_low", "advantage_high")))
+    note = f"rho_alpha {bound:.4f}{'; published: Table 2' if main else ''}"
+    yield measured_row(
+        setting.label, INSIDER, measured, found.repetitions, note, published=published, theory=found.expected_advantage
+    )
     section: Mapping[str, Any] = found.summary.get("membership") or {}
     yeom, bound = _number(section.get("yeom_bound")), _number(section.get("bound"))
-    chance = chance_spread(found.config.data.records, found.config.data.population_records)
-    return ItemRow(
-        found.setting.label, MEMBERSHIP, math.nan, math.nan, _number(section.get("advantage")),
-        _number(section.get("low")), _number(section.get("high")), found.repetitions,
+    chance = chance_spread(config.data.records, config.data.population_records)
+    member = Interval(*(_number(section.get(name)) for name in ("advantage", "low", "high")))
+    yield measured_row(
+        setting.label, MEMBERSHIP, member, found.repetitions,
         f"mean over worlds; published: under {LARGEST_MEMBERSHIP_ADVANTAGE:g} everywhere; bound of Yeom et al. "
         f"{yeom:.4g}, exact bound {bound:.4g}; by chance, one model: {chance:.3f}",
     )  # fmt: skip
@@ -170,10 +144,10 @@ def _draw_epsilons(
     for scaling in SCALINGS:
         own = [setting for setting in settings if setting.scaling is scaling]
         part, x = [rows[setting][quantity] for setting in own], np.array(_promised(own))
-        _draw_with_published(axes, x, part, scaling, SCALING_LOOKS[scaling])
+        _draw_with_published(axes, x, part, scaling, looks.SCALING_LOOKS[scaling])
         if scaling is NoiseScaling.LOCAL:
             expected = [row.theory for row in part]
-            axes.plot(x, expected, "_", color=INK, markersize=18, markeredgewidth=2, label=f"{THEORY}, local")
+            axes.plot(x, expected, "_", color=INK, markersize=18, markeredgewidth=2, label=f"{looks.THEORY}, local")
     axes.set_ylim(top=min(axes.get_ylim()[1], 2 * largest))
 
 
@@ -187,15 +161,15 @@ def _draw_advantages(
     for scaling in SCALINGS:
         own = [setting for setting in settings if setting.scaling is scaling]
         x = np.array(_promised(own))
-        for quantity, look in ((INSIDER, SCALING_LOOKS[scaling]), (MEMBERSHIP, _MEMBERSHIP_LOOKS[scaling])):
+        for quantity, look in ((INSIDER, looks.SCALING_LOOKS[scaling]), (MEMBERSHIP, _MEMBERSHIP_LOOKS[scaling])):
             _draw_with_published(axes, x, [rows[setting][quantity] for setting in own], scaling, look)
     axes.set_ylim(-0.3, 1.03)
 
 
 def _draw_with_published(
-    axes: Axes, x: Floats, rows: Sequence[ItemRow], scaling: NoiseScaling, look: CurveLook
+    axes: Axes, x: Floats, rows: Sequence[ItemRow], scaling: NoiseScaling, look: looks.CurveLook
 ) -> None:
     """Draw one curve with its published values; local noise is shifted a little to the left, global to the right."""
     side = -1 if scaling is NoiseScaling.LOCAL else 1
-    draw_measured(axes, x + 0.05 * side, [row.found for row in rows], look, look.name)
-    draw_published(axes, x + 0.19 * side, [row.published for row in rows], look.colour)
+    looks.draw_measured(axes, x + 0.05 * side, [row.found for row in rows], look, look.name)
+    looks.draw_published(axes, x + 0.19 * side, [row.published for row in rows], look.colour)

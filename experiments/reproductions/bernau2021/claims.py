@@ -1,38 +1,26 @@
 """What Bernau et al. 2021 say in words, each held against closed forms or our runs with an interval."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf, log, sqrt
 
 import numpy as np
+from scipy.special import logit, ndtr
 
+from experiments.reproductions import statistics
+from experiments.reproductions.bernau2021 import settings
 from experiments.reproductions.bernau2021.audits import ADVANTAGE, BELIEF, SENSITIVITIES, audit_rows
 from experiments.reproductions.bernau2021.closed_forms import DELTAS, EPSILONS, NoisyQuery, calibrated, table_3
 from experiments.reproductions.bernau2021.identification import identified
 from experiments.reproductions.bernau2021.published import TABLE_3
 from experiments.reproductions.bernau2021.runs import InsiderFindings, Played
 from experiments.reproductions.bernau2021.sensitivities import outlier_share
-from experiments.reproductions.bernau2021.settings import (
-    CLIPPING_NORM,
-    ROUNDS,
-    InsiderData,
-    InsiderSetting,
-    InsiderStudy,
-    audit_settings,
-    main_settings,
-)
+from experiments.reproductions.bernau2021.settings import InsiderData, InsiderSetting, InsiderStudy
 from experiments.reproductions.bernau2021.slips import SECOND_LOOKS
 from experiments.reproductions.claims import PaperClaim, difference, exact, untested
 from experiments.reproductions.claims_table import claims_table
 from experiments.reproductions.papers import ItemResult
-from experiments.reproductions.statistics import (
-    bootstrap,
-    largest_exceedance,
-    predicted_advantage,
-    resampling,
-    t_interval,
-)
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
 from fl_audit.evidence.membership.rates import Interval
@@ -63,14 +51,16 @@ def _closed_forms() -> Iterator[PaperClaim]:
     yield PaperClaim("6.2", "epsilon and rho_alpha of Table 3 follow from Eq. (5) and Theorem 3", "Table 3",
                      "share of printed numbers that agree", exact(agree), 1.0)  # fmt: skip
     columns = {(float(one.belief), float(one.delta)) for row in TABLE_3.values() for one in row}
-    promised = [(calibrated(*one), rho_alpha(epsilon_from_belief(one[0]), one[1])) for one in sorted(columns)]
-    ratio = max((found.advantage_bound_exact or 0.0) / bound for found, bound in promised)
+    ratios = {
+        (belief, delta): (calibrated(belief, delta).advantage_bound_exact or 0.0)
+        / rho_alpha(epsilon_from_belief(belief), delta)
+        for belief, delta in sorted(columns)
+    }
     yield PaperClaim("4.3", "no adversary exceeds rho_alpha", "noise of the figures, every column of Table 3",
-                     "largest exact advantage over rho_alpha", exact(ratio), highest=1.0)  # fmt: skip
+                     "largest exact advantage over rho_alpha", exact(max(ratios.values())), highest=1.0)  # fmt: skip
     yield PaperClaim("4.3", "rho_alpha is reached", "noise of the figures, rho_beta from .75",
                      "smallest exact advantage over rho_alpha",
-                     exact(min((found.advantage_bound_exact or 0.0) / bound for (belief, _), (found, bound)
-                               in zip(sorted(columns), promised, strict=True) if belief >= 0.75)), 0.95)  # fmt: skip
+                     exact(min(ratio for (belief, _), ratio in ratios.items() if belief >= 0.75)), 0.95)  # fmt: skip
     queries = [NoisyQuery(epsilon, delta) for delta in DELTAS for epsilon in EPSILONS]
     passed = max(one.exceeded / one.delta for one in queries)
     yield PaperClaim("4.2", "a belief exceeds rho_beta with probability delta at most", "Figure 3, noise of Eq. (1)",
@@ -85,11 +75,11 @@ def _closed_forms() -> Iterator[PaperClaim]:
 
 def _sequential_over_renyi() -> float:
     """Return by how much 30 epsilons of Eq. (1), with delta / 30 each, exceed the accountant's epsilon at least."""
-    ratios = []
+    ratios, rounds = [], settings.ROUNDS
     for delta in (0.01, 0.001):
         promise = calibrated(0.9, delta)
         assert promise.noise_multiplier is not None
-        ratios.append(ROUNDS * sqrt(2 * log(1.25 * ROUNDS / delta)) / promise.noise_multiplier / promise.epsilon)
+        ratios.append(rounds * sqrt(2 * log(1.25 * rounds / delta)) / promise.noise_multiplier / promise.epsilon)
     return min(ratios)
 
 
@@ -98,11 +88,7 @@ def _ratio(interval: Interval, by: float) -> Interval:
 
 
 def _resampled(found: InsiderFindings, values: Floats, statistic: Callable[[Floats], float]) -> Interval:
-    return Interval(statistic(values), *bootstrap(values, statistic, resampling(f"claim {found.setting.name}")))
-
-
-def _median(values: Floats) -> float:
-    return float(np.median(values))
+    return statistics.bootstrap(values, statistic, statistics.resampling(f"claim {found.setting.name}"))
 
 
 def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
@@ -111,7 +97,7 @@ def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     most, least = (runs.get(at(neighbour=kind)) for kind in ("most-dissimilar", "least-dissimilar"))
     if most is None or least is None:
         return
-    one, other = (_resampled(found, found.sensitivities, _median) for found in (most, least))
+    one, other = (_resampled(found, found.sensitivities, np.median) for found in (most, least))
     yield PaperClaim("6.1", "the most dissimilar neighbour has a larger sensitivity than the least", data.title,
                      "median local sensitivity, most less least dissimilar", difference(one, other), 0.0,
                      worlds=least.repetitions)  # fmt: skip
@@ -125,10 +111,10 @@ def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield whether local sensitivities lie below the global one (section 6.2, Figure 5)."""
     replaced, removed = (runs[InsiderSetting(data, LS, relation)] for relation in (REPLACED, REMOVED))
-    half = _ratio(_resampled(replaced, replaced.sensitivities, _median), 2 * CLIPPING_NORM)
+    half = _ratio(_resampled(replaced, replaced.sensitivities, np.median), 2 * settings.CLIPPING_NORM)
     yield PaperClaim("6.2", "where a record is replaced the local sensitivity lies below 2C", data.title,
                      "median local sensitivity over 2C", half, highest=0.99, worlds=replaced.repetitions)  # fmt: skip
-    whole = _ratio(_resampled(removed, removed.sensitivities, _median), CLIPPING_NORM)
+    whole = _ratio(_resampled(removed, removed.sensitivities, np.median), settings.CLIPPING_NORM)
     near = data.study is not InsiderStudy.ADULT
     said = "is close to C" if near else "lies below C"
     yield PaperClaim("6.2", f"where a record is removed the local sensitivity {said}", data.title,
@@ -138,16 +124,27 @@ def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield whether beliefs stay where section 6.2 has them."""
-    for setting in main_settings([data]):
+    for setting in settings.main_settings([data]):
         found, claim = runs[setting], partial(PaperClaim, "6.2", where=setting.label, worlds=runs[setting].repetitions)
-        mean = _resampled(found, found.worlds["belief"].to_numpy(dtype=np.float64), lambda x: float(np.mean(x)))
+        mean = _resampled(found, found.worlds["belief"].to_numpy(dtype=np.float64), np.mean)
         yield claim("the mean belief is only slightly above 0.5", quantity="mean belief in the truth", found=mean,
                     lowest=0.5, highest=SLIGHTLY)  # fmt: skip
         counted = identified(found)[1].found
-        bound = largest_exceedance(found.promised_mu, setting.belief)
+        bound = _largest_exceedance(found.promised_mu, setting.belief)
         exceeded = replace(counted, high=min(counted.high, bound)) if counted.low <= bound else counted
         yield claim("a belief exceeds rho_beta no more often than delta", quantity="share of beliefs above rho_beta",
                     found=exceeded, highest=data.delta, narrows=0.5 if counted.value else 1.0)  # fmt: skip
+
+
+def _largest_exceedance(mu: float, belief: float) -> float:
+    """Return what P(belief in the truth > `belief`) is at most, however the rounds' mu depend on what was seen.
+
+    mu, above 0, is the root of the largest sum over rounds of mu_i^2; the belief is above .5. The log-odds of the truth
+    are a Brownian motion with drift 1/2 at the time sum mu_i^2, which is mu^2 at most: what they exceed at an end that
+    was chosen on the way, they exceed somewhere before mu^2 (reflection principle).
+    """
+    passed = float(logit(belief))
+    return float(ndtr(mu / 2 - passed / mu) + np.exp(passed) * ndtr(-mu / 2 - passed / mu))
 
 
 def _insider_advantage(found: InsiderFindings) -> Interval:
@@ -157,18 +154,17 @@ def _insider_advantage(found: InsiderFindings) -> Interval:
     same mean as that of wins less losses, without the chance of their coins. Where noise follows the local sensitivity
     and every round differs, the law of the log-odds is the same in every world, and the advantage known.
     """
-    if found.setting.scaling is LS and found.floored_share == 0:
-        return exact(predicted_advantage(found.mu_of_worlds))
-    values = np.abs(2 * found.worlds["belief"].to_numpy(dtype=np.float64) - 1)
-    return Interval(float(values.mean()), *t_interval(values))
+    if found.setting.is_local and found.floored_share == 0:
+        return exact(statistics.predicted_advantage(found.mu_of_worlds))
+    return statistics.t_interval(np.abs(2 * found.worlds["belief"].to_numpy(dtype=np.float64) - 1))
 
 
 def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield how the advantage depends on the noise (section 6.2, Table 2)."""
-    of = {(one.scaling, one.relation): _insider_advantage(runs[one]) for one in main_settings([data])}
-    claim = partial(PaperClaim, worlds=runs[main_settings([data])[0]].repetitions)
+    of = {(one.scaling, one.relation): _insider_advantage(runs[one]) for one in settings.main_settings([data])}
+    claim = partial(PaperClaim, worlds=runs[settings.main_settings([data])[0]].repetitions)
     bound = rho_alpha(epsilon_from_belief(0.9), data.delta)
-    for relation, letter in ((REPLACED, "B"), (REMOVED, "U")):
+    for relation, letter in settings.RELATION_LETTERS.items():
         off = of[LS, relation]
         yield claim("6", "under local sensitivity the advantage is rho_alpha", f"{data.title}, LS {letter}",
                     "advantage less rho_alpha", Interval(off.value - bound, off.low - bound, off.high - bound), -CLOSE,
@@ -176,21 +172,18 @@ def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     apart = difference(of[LS, REPLACED], of[GS, REPLACED])
     yield claim("6.2", "where a record is replaced global sensitivity lowers the advantage", data.title,
                 "advantage LS B less GS B", apart, 0.0)  # fmt: skip
-    apart, quantity = difference(of[LS, REMOVED], of[GS, REMOVED]), "advantage LS U less GS U"
-    if data.study is InsiderStudy.ADULT:
-        yield claim("6.2", "where a record is removed, too, on Adult", data.title, quantity, apart, 0.0)
-    else:
-        said = "where a record is removed it does not, but on Adult"
-        yield claim("6.2", said, data.title, quantity, apart, -CLOSE, CLOSE)
+    adult = data.study is InsiderStudy.ADULT
+    said = (
+        "where a record is removed, too, on Adult" if adult else "where a record is removed it does not, but on Adult"
+    )
+    yield claim("6.2", said, data.title, "advantage LS U less GS U", difference(of[LS, REMOVED], of[GS, REMOVED]),
+                0.0 if adult else -CLOSE, inf if adult else CLOSE)  # fmt: skip
 
 
 def _accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield whether a global sensitivity that is too large costs accuracy (section 6.2, Figure 6d)."""
     pair = [runs[InsiderSetting(data, scaling, REPLACED)] for scaling in (LS, GS)]
-    one, other = (
-        _resampled(found, found.worlds["test_accuracy"].to_numpy(dtype=np.float64), lambda x: float(np.mean(x)))
-        for found in pair
-    )
+    one, other = (_resampled(run, run.worlds["test_accuracy"].to_numpy(dtype=np.float64), np.mean) for run in pair)
     yield PaperClaim("6.2", "a global sensitivity that is too large costs accuracy", data.title,
                      "test accuracy LS B less GS B", difference(one, other), 0.0,
                      worlds=pair[0].repetitions)  # fmt: skip
@@ -198,12 +191,13 @@ def _accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield how near the three empirical epsilons are (section 6.3)."""
-    settings = audit_settings([data])
-    rows = {one: audit_rows(runs[one]) for one in settings}
-    local, whole = ([one for one in settings if one.scaling is scaling] for scaling in (LS, GS))
-    claim = partial(PaperClaim, "6.3", worlds=min(runs[one].repetitions for one in settings))
+    rows = {one: audit_rows(runs[one]) for one in settings.audit_settings([data])}
+    local, whole = ([one for one in rows if one.scaling is scaling] for scaling in (LS, GS))
+    claim = partial(PaperClaim, "6.3", worlds=min(runs[one].repetitions for one in rows))
     apart = {
-        name: _mean([_distance(rows[one][name].found, epsilon_from_belief(one.belief)) for one in local])
+        name: statistics.end_by_end(
+            np.mean, [_distance(rows[one][name].found, epsilon_from_belief(one.belief)) for one in local]
+        )
         for name in (SENSITIVITIES, BELIEF, ADVANTAGE)
     }
     exceeded = max(abs(rows[one][SENSITIVITIES].measured / rows[one][SENSITIVITIES].theory - 1) for one in local)
@@ -227,16 +221,12 @@ def _distance(found: Interval, truth: float) -> Interval:
     return Interval(abs(found.value - truth), 0.0 if covers else min(ends), max(ends))
 
 
-def _mean(found: Sequence[Interval]) -> Interval:
-    return Interval(*(float(np.mean([getattr(one, end) for one in found])) for end in ("value", "low", "high")))
-
-
 def _adversaries(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     """Yield whether the insider learns more than Yeom's adversary on the same worlds, whose bound is loose (6.3)."""
-    for setting in audit_settings([data]):
+    for setting in settings.audit_settings([data]):
         found, worlds = runs[setting], runs[setting].repetitions
         each = found.worlds["membership_advantage"].to_numpy(dtype=np.float64)
-        insider, member = _insider_advantage(found), Interval(float(each.mean()), *t_interval(each))
+        insider, member = _insider_advantage(found), statistics.t_interval(each)
         yield PaperClaim("6.3", "the insider has a larger advantage than the membership adversary", setting.label,
                          "advantage of the insider less that of Yeom's adversary", difference(insider, member), 0.0,
                          worlds=worlds)  # fmt: skip

@@ -114,8 +114,7 @@ def figure_1() -> ItemResult:
     finish_axes(left, "(a) Decision boundary", "Answer r (units of f)", "Density (1 / unit of f)")
     belief = expit(query.log_odds(grid[:, None]))
     for bit, curve in ((1, belief), (0, 1 - belief)):
-        style = BIT_STYLES[bit]
-        name = "D" if bit else "D'"
+        style, name = BIT_STYLES[bit], "D" if bit else "D'"
         right.plot(grid, curve, style.line, color=style.colour, linewidth=2, label=f"belief in {name}")
     _draw_measured_belief(right, games)
     finish_axes(right, "(b) Posterior belief", "Answer r (units of f)", "Belief (probability)")
@@ -142,7 +141,7 @@ def _rows_of_the_boundary(query: NoisyQuery, games: QueryGames) -> list[ItemRow]
     beliefs = expit(games.towards_truth)
     wins = int(games.won.sum())
     won = Interval(wins / GAMES, *clopper_pearson(wins, GAMES, CONFIDENCE))
-    mean = Interval(float(beliefs.mean()), *bootstrap(beliefs, np.mean, resampling("figure 1, belief")))
+    mean = bootstrap(beliefs, np.mean, resampling("figure 1, belief"))
     return [
         measured_row(query.label, "decision boundary (units of f)", Interval((last + first) / 2, last, first), GAMES,
             "between the last answer taken for D and the first taken for D'", theory=0.5),
@@ -154,12 +153,9 @@ def _rows_of_the_boundary(query: NoisyQuery, games: QueryGames) -> list[ItemRow]
 
 
 def _draw_densities(axes: Axes, query: NoisyQuery, grid: Floats) -> None:
-    for bit, centre in ((1, 0.0), (0, 1.0)):
-        style = BIT_STYLES[bit]
-        name = "density under D" if bit else "density under D'"
-        axes.plot(
-            grid, stats.norm.pdf(grid, centre, query.sigma), style.line, color=style.colour, linewidth=2, label=name
-        )
+    for bit, centre, name in ((1, 0.0, "density under D"), (0, 1.0, "density under D'")):
+        style, density = BIT_STYLES[bit], stats.norm.pdf(grid, centre, query.sigma)
+        axes.plot(grid, density, style.line, color=style.colour, linewidth=2, label=name)
 
 
 def _draw_measured_belief(axes: Axes, games: QueryGames) -> None:
@@ -210,10 +206,8 @@ def _rows_of_errors(query: NoisyQuery, games: QueryGames) -> list[ItemRow]:
     for used, name in ((True, "share of D taken for D'"), (False, "share of D' taken for D")):
         group = games.used == used
         errors, count = int(np.sum(~games.won[group])), int(group.sum())
-        share, theory = (
-            Interval(errors / count, *clopper_pearson(errors, count, CONFIDENCE)),
-            float(ndtr(-query.mu / 2)),
-        )
+        share = Interval(errors / count, *clopper_pearson(errors, count, CONFIDENCE))
+        theory = float(ndtr(-query.mu / 2))
         rows.append(measured_row(query.label, name, share, count, "theory: Phi(-mu / 2)", theory=theory))
     return [*rows, _advantage_row(query, games)]
 
@@ -261,11 +255,10 @@ def figure_3() -> ItemResult:
 
 
 def _belief_row(query: NoisyQuery, games: QueryGames) -> ItemRow:
-    limit = rho_beta(query.epsilon)
     passed = int(np.sum(games.towards_truth > query.epsilon))
     share = Interval(passed / GAMES, *clopper_pearson(passed, GAMES, CONFIDENCE))
     note = f"theory: P(L > epsilon); promised is at most {query.delta:g}"
-    name = f"share of beliefs above rho_beta = {limit:.4f}"
+    name = f"share of beliefs above rho_beta = {rho_beta(query.epsilon):.4f}"
     return measured_row(query.label, name, share, GAMES, note, theory=query.exceeded)
 
 

@@ -1,11 +1,14 @@
 """Table 2 and Figure 6 of Bernau et al. 2021: advantage, beliefs and test accuracy at rho_beta = 0.9."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from matplotlib.axes import Axes
+from scipy.special import logit, ndtr
 
+from experiments.reproductions import looks, statistics
 from experiments.reproductions.bernau2021.published import TABLE_2, TABLE_2_REPETITIONS
 from experiments.reproductions.bernau2021.runs import InsiderFindings, Played
 from experiments.reproductions.bernau2021.settings import (
@@ -16,31 +19,10 @@ from experiments.reproductions.bernau2021.settings import (
     main_settings,
 )
 from experiments.reproductions.bernau2021.slips import explained
-from experiments.reproductions.looks import (
-    SCALING_LOOKS,
-    THEORY,
-    CurveLook,
-    box_key,
-    draw_boxes,
-    draw_measured,
-    draw_published,
-    empty_panel,
-    legend_below,
-)
 from experiments.reproductions.papers import CONFIDENCE, ItemResult, ItemRow, measured_row, table
-from experiments.reproductions.statistics import (
-    bootstrap,
-    mean_belief,
-    predicted_advantage,
-    predicted_exceedance,
-    resampling,
-    z_against,
-    z_between,
-)
+from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.advantage import clopper_pearson, empirical_advantage
 from fl_audit.evidence.membership.rates import Interval
-from fl_audit.mechanisms.noise import NoiseScaling
-from fl_audit.privacy.scores import gaussian_advantage
 from fl_audit.report.style import INK, finish_axes, new_figure
 
 ADVANTAGE = "advantage"
@@ -53,25 +35,21 @@ def table_2(played: Played) -> ItemResult:
     """Return Table 2."""
     data, runs = played.data, played.runs
     rows = [row for setting in main_settings(data) for row in identified(runs[setting])]
-    frame = table(rows)
     figure = new_figure(2.2 + 2.1 * 2)
     panels = figure.subplots(2, len(data), squeeze=False, sharey="row")
     for column, one in enumerate(data):
         settings = main_settings([one])
         part = [[row for row in rows if row.setting == setting.label] for setting in settings]
-        for panel, index, name in (
-            (panels[0][column], 0, "Advantage"),
-            (panels[1][column], 1, "delta' (share of beliefs)"),
-        ):
+        upper, lower = panels[0][column], panels[1][column]
+        for index, (panel, name) in enumerate(((upper, "Advantage"), (lower, "delta' (share of beliefs)"))):
             _draw(panel, settings, [pair[index] for pair in part])
-            title = one.short_title if index == 0 else ""
-            finish_axes(panel, title, "", name if column == 0 else "")
-        panels[1][column].set_ylim(bottom=-0.06 * panels[1][column].get_ylim()[1])
+            finish_axes(panel, "" if index else one.short_title, "", name if column == 0 else "")
+        lower.set_ylim(bottom=-0.06 * lower.get_ylim()[1])
         promised = runs[settings[0]].summary["guarantee"]["delta"]
-        panels[1][column].axhline(promised, color=INK, linestyle=":", linewidth=1.4, label="delta, as promised")
-    legend_below(figure, [panel for row in panels for panel in row], columns=2)
+        lower.axhline(promised, color=INK, linestyle=":", linewidth=1.4, label="delta, as promised")
+    looks.legend_below(figure, [panel for row in panels for panel in row], columns=2)
     return ItemResult(
-        frame,
+        table(rows),
         figure,
         "Advantage of the insider (top) and share of its beliefs above rho_beta = 0.9 (bottom), with 95 % intervals. "
         "LS, GS: noise by local or global sensitivity; B, U: a record is replaced or removed. LS is not a private "
@@ -86,50 +64,58 @@ def table_2(played: Played) -> ItemResult:
 
 def identified(found: InsiderFindings) -> tuple[ItemRow, ItemRow]:
     """Return the two rows of a run: its advantage, and its share of beliefs above rho_beta."""
-    setting, worlds = found.setting, found.repetitions
-    mu = found.mu_of_worlds
-    local = setting.scaling is NoiseScaling.LOCAL
-    expected = gaussian_advantage(found.promised_mu) if local else predicted_advantage(mu)
+    setting, worlds, expected = found.setting, found.repetitions, found.expected_advantage
     measured = empirical_advantage(found.worlds["won"].to_numpy(), CONFIDENCE)
     published = TABLE_2[setting.data.study, setting.scaling, setting.relation]
-    against = z_between(measured.advantage, worlds, published.advantage, TABLE_2_REPETITIONS)
-    law = "exact" if local else _APPROXIMATE
-    note = (
-        f"theory {law}; z against theory {z_against(measured.advantage, expected, worlds):+.2f}, against the published "
-        f"{against:+.2f}{_floored(found)}"
-    )
+    z = _z_against(measured.advantage, expected, worlds)
+    z_published = _z_between(measured.advantage, worlds, published.advantage, TABLE_2_REPETITIONS)
+    law = "exact" if setting.is_local else _APPROXIMATE
+    note = f"theory {law}; z against theory {z:+.2f}, against the published {z_published:+.2f}"
+    if setting.is_local and found.floored_share:
+        seen = statistics.predicted_advantage(found.mu_of_worlds)
+        note += f"; {100 * found.floored_share:.2g} % of rounds without evidence, which leaves {seen:.4f}"
     passed = int(np.sum(found.worlds["belief"] > setting.belief))
-    low, high = clopper_pearson(passed, worlds, CONFIDENCE)
-    exceeded = ItemRow(
-        setting.label, EXCEEDED, published.exceeded, predicted_exceedance(mu, setting.belief), passed / worlds, low,
-        high, worlds, f"{passed} of {worlds}; promised is at most {setting.data.delta:g}",
-    )  # fmt: skip
+    share = Interval(passed / worlds, *clopper_pearson(passed, worlds, CONFIDENCE))
     return (
-        ItemRow(setting.label, ADVANTAGE, published.advantage, expected, measured.advantage, measured.low,
-            measured.high, worlds, note),
-        exceeded,
+        measured_row(setting.label, ADVANTAGE, Interval(measured.advantage, measured.low, measured.high), worlds, note,
+            published=published.advantage, theory=expected),
+        measured_row(setting.label, EXCEEDED, share, worlds,
+            f"{passed} of {worlds}; promised is at most {setting.data.delta:g}", published=published.exceeded,
+            theory=_predicted_exceedance(found.mu_of_worlds, setting.belief)),
     )  # fmt: skip
 
 
-def _floored(found: InsiderFindings) -> str:
-    share = found.floored_share
-    if share == 0 or found.setting.scaling is NoiseScaling.GLOBAL:
-        return ""
-    seen = predicted_advantage(found.mu_of_worlds)
-    return f"; {100 * share:.2g} % of rounds without evidence, which leaves {seen:.4f}"
+def _predicted_exceedance(mu: Floats, belief: float) -> float:
+    """Return the mean over worlds of P(belief in the truth > `belief`), of mu (worlds,) and a belief in (0, 1).
+
+    The log-odds of the truth are taken to be N(mu_w^2/2, mu_w^2) in world w, and the prior to be 1/2.
+    """
+    positive = mu[mu > 0]
+    return float(np.sum(ndtr(positive / 2 - logit(belief) / positive)) / len(mu))
+
+
+def _z_against(advantage: float, expected: float, worlds: int) -> float:
+    """Return in standard errors how far an advantage over `worlds` games is above what is expected, both in [-1, 1]."""
+    return (advantage - expected) / math.sqrt((1 - expected**2) / worlds)
+
+
+def _z_between(advantage: float, worlds: int, other: float, other_worlds: int) -> float:
+    """Return the difference of two advantages in [-1, 1], each measured over so many games, in its standard errors."""
+    variance = (1 - advantage**2) / worlds + (1 - other**2) / other_worlds
+    return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
 
 
 def _draw(axes: Axes, settings: Sequence[InsiderSetting], rows: Sequence[ItemRow]) -> None:
     for scaling in SCALINGS:
         own = [index for index, setting in enumerate(settings) if setting.scaling is scaling]
         part = [rows[index] for index in own]
-        look = SCALING_LOOKS[scaling]
-        draw_measured(axes, own, [row.found for row in part], look, look.name, joined=False)
+        look = looks.SCALING_LOOKS[scaling]
+        looks.draw_measured(axes, own, [row.found for row in part], look, look.name, joined=False)
     places = np.arange(len(rows))
     for place, row in enumerate(rows):
-        axes.plot([place - 0.33, place + 0.33], [row.theory] * 2, color=INK, linewidth=2.2, label=THEORY)
-        look = SCALING_LOOKS[settings[place].scaling]
-        draw_published(axes, [place + 0.22], [row.published], look.colour)
+        axes.plot([place - 0.33, place + 0.33], [row.theory] * 2, color=INK, linewidth=2.2, label=looks.THEORY)
+        look = looks.SCALING_LOOKS[settings[place].scaling]
+        looks.draw_published(axes, [place + 0.22], [row.published], look.colour)
     axes.set_xticks(places, [setting.letters for setting in settings])
     axes.set_xlim(-0.6, len(rows) - 0.4)
 
@@ -144,11 +130,11 @@ def figure_6(played: Played) -> ItemResult:
             _draw_beliefs(axes, [runs[setting] for setting in main_settings([by_study[study]])])
             finish_axes(axes, f"({letter}) {by_study[study].title}", "", "Belief in the truth (probability)")
         else:
-            empty_panel(axes, f"({letter}) {study}", "not played: its data are not there")
+            looks.empty_panel(axes, f"({letter}) {study}", "not played: its data are not there")
     _draw_accuracies(panels[3], played)
     finish_axes(panels[3], "(d) Test accuracy", "", "Accuracy after the last round (%)")
-    keys = [box_key(SCALING_LOOKS[scaling]) for scaling in SCALINGS]
-    legend_below(figure, list(panels), keys)
+    keys = [looks.box_key(looks.SCALING_LOOKS[scaling]) for scaling in SCALINGS]
+    looks.legend_below(figure, list(panels), keys)
     return ItemResult(
         table(row for setting in main_settings(data) for row in _belief_rows(runs[setting])),
         figure,
@@ -170,10 +156,10 @@ def _draw_beliefs(axes: Axes, found: Sequence[InsiderFindings]) -> None:
     for scaling in SCALINGS:
         own = [(place, one) for place, one in enumerate(found) if one.setting.scaling is scaling]
         values = [one.worlds["belief"].to_numpy() for _, one in own]
-        draw_boxes(axes, values, [place for place, _ in own], SCALING_LOOKS[scaling], 0.6)
+        looks.draw_boxes(axes, values, [place for place, _ in own], looks.SCALING_LOOKS[scaling], 0.6)
     for place, one in enumerate(found):
-        if one.setting.scaling is NoiseScaling.LOCAL:
-            mean = mean_belief(one.promised_mu)
+        if one.setting.is_local:
+            mean = statistics.mean_belief(one.promised_mu)
             axes.plot([place - 0.42, place + 0.42], [mean] * 2, color=INK, linestyle="--", label="theory, mean (LS)")
         axes.plot([place], [float(one.worlds["belief"].mean())], "x", color=INK, markersize=7, label="measured mean")
     axes.axhline(MAIN_BELIEF, color=INK, linestyle=":", linewidth=1.6, label="rho_beta = 0.9")
@@ -187,30 +173,29 @@ def _draw_accuracies(axes: Axes, played: Played) -> None:
         values = [100 * played.runs[setting].worlds["test_accuracy"].to_numpy() for setting in settings]
         places = np.arange(len(settings)) + 0.27 * (index - (len(played.data) - 1) / 2)
         shade = _SHADES[index]
-        draw_boxes(axes, values, list(places), CurveLook(one.title, INK, shade, "", "", ""), 0.23)
+        looks.draw_boxes(axes, values, list(places), looks.CurveLook(one.title, INK, shade, "", "", ""), 0.23)
         axes.bar([np.nan], [np.nan], color=shade, edgecolor=INK, label=f"d: {one.title}")
     axes.set_xticks(range(4), [setting.letters for setting in main_settings(played.data[:1])])
     axes.set_xlim(-0.6, 3.6)
 
 
 def _belief_rows(found: InsiderFindings) -> list[ItemRow]:
-    setting, worlds, random = found.setting, found.repetitions, resampling(found.setting.name)
+    setting, worlds, random = found.setting, found.repetitions, statistics.resampling(found.setting.name)
     beliefs = found.worlds["belief"].to_numpy(dtype=np.float64)
     accuracy = found.worlds["test_accuracy"].to_numpy(dtype=np.float64)
-    mean, median = (Interval(float(of(beliefs)), *bootstrap(beliefs, of, random)) for of in (np.mean, np.median))
+    mean, median = (statistics.bootstrap(beliefs, of, random) for of in (np.mean, np.median))
     quartiles = np.percentile(beliefs, [25, 75])
-    law = "exact law" if setting.scaling is NoiseScaling.LOCAL else _APPROXIMATE
+    law = "exact law" if setting.is_local else _APPROXIMATE
     return [
         measured_row(setting.label, "mean belief in the truth", mean, worlds,
             f"theory: {law}; in print 'on average only slightly above 0.5'",
-            theory=float(np.mean([mean_belief(float(one)) for one in found.mu_of_worlds]))),
+            theory=float(np.mean([statistics.mean_belief(float(one)) for one in found.mu_of_worlds]))),
         measured_row(setting.label, "median belief in the truth", median, worlds,
             f"quartiles {quartiles[0]:.3f} and {quartiles[1]:.3f}"),
         ItemRow(setting.label, "largest belief in the truth", measured=float(beliefs.max()), repetitions=worlds,
             note="an extreme value: grows with the repetitions"),
         replace(identified(found)[1], quantity="share of beliefs above rho_beta",
             note=f"published: Table 2; promised is at most {setting.data.delta:g}"),
-        measured_row(setting.label, "test accuracy",
-            Interval(float(accuracy.mean()), *bootstrap(accuracy, np.mean, random)), worlds,
+        measured_row(setting.label, "test accuracy", statistics.bootstrap(accuracy, np.mean, random), worlds,
             "mean over worlds of the accuracy after the last round; interval: bootstrap over worlds"),
     ]  # fmt: skip

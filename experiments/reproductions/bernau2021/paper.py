@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
+from experiments.reproductions.bernau2021 import settings
 from experiments.reproductions.bernau2021.audits import audit_of_epsilon
 from experiments.reproductions.bernau2021.claims import claims_item
 from experiments.reproductions.bernau2021.closed_forms import figure_1, figure_2, figure_3, table_3
@@ -11,20 +12,12 @@ from experiments.reproductions.bernau2021.identification import figure_6, table_
 from experiments.reproductions.bernau2021.runs import InsiderFindings, Played, play
 from experiments.reproductions.bernau2021.sensitivities import figure_4, figure_5
 from experiments.reproductions.bernau2021.settings import (
-    ACCOUNTANT,
-    CANDIDATES,
     CLIPPING_NORM,
     LEARNING_RATE,
     OPTIMIZER,
-    ROUNDS,
     InsiderData,
     InsiderSetting,
     InsiderStudy,
-    all_settings,
-    all_values,
-    audit_settings,
-    main_settings,
-    neighbour_settings,
 )
 from experiments.reproductions.papers import Context, Extent, Item, ItemResult, MadeItems, Paper
 from experiments.reproductions.playing import spent_on
@@ -53,45 +46,42 @@ class InsiderItem(Item):
         return tuple(one for one in found if one.study in self.studies)
 
 
-def _without_runs(build: Callable[[], ItemResult]) -> Callable[[Played], ItemResult]:
-    return lambda played: build()
+def _audit(number: int, study: InsiderStudy) -> InsiderItem:
+    title = f"Figure {number}. Audit of epsilon on {study}"
+    return InsiderItem(f"fig{number}", title, audit_of_epsilon, settings.audit_settings, (study,))
 
 
-_EVERY_STUDY = tuple(InsiderStudy)
-
-ITEMS = (
-    InsiderItem("table2", "Table 2. Advantage and delta' at rho_beta = 0.9", table_2, main_settings, _EVERY_STUDY),
-    InsiderItem("table3", "Table 3. epsilon and rho_alpha for rho_beta and delta", _without_runs(table_3)),
-    InsiderItem("fig1", "Figure 1. The decision boundary of the adversary", _without_runs(figure_1)),
-    InsiderItem("fig2", "Figure 2. Regions of error by epsilon", _without_runs(figure_2)),
-    InsiderItem("fig3", "Figure 3. rho_beta and rho_alpha by epsilon and delta", _without_runs(figure_3)),
-    InsiderItem("fig4", "Figure 4. Local sensitivity by neighbour", figure_4, neighbour_settings, _EVERY_STUDY),
-    InsiderItem("fig5", "Figure 5. Sensitivities over the rounds", figure_5, main_settings, _EVERY_STUDY),
-    InsiderItem("fig6", "Figure 6. Beliefs and test accuracy", figure_6, main_settings, _EVERY_STUDY),
-    InsiderItem("fig7", "Figure 7. Audit of epsilon on MNIST", audit_of_epsilon, audit_settings, (InsiderStudy.MNIST,)),
-    InsiderItem(
-        "fig8", "Figure 8. Audit of epsilon on Purchase-100", audit_of_epsilon, audit_settings, (InsiderStudy.PURCHASE,)
-    ),
-    InsiderItem("fig9", "Figure 9. Audit of epsilon on Adult", audit_of_epsilon, audit_settings, (InsiderStudy.ADULT,)),
-    InsiderItem("claims", "Claims of the text", claims_item, all_settings, _EVERY_STUDY),
+_ALL = tuple(InsiderStudy)
+_ITEMS = (
+    InsiderItem("table2", "Table 2. Advantage and delta' at rho_beta = 0.9", table_2, settings.main_settings, _ALL),
+    InsiderItem("table3", "Table 3. epsilon and rho_alpha for rho_beta and delta", lambda played: table_3()),
+    InsiderItem("fig1", "Figure 1. The decision boundary of the adversary", lambda played: figure_1()),
+    InsiderItem("fig2", "Figure 2. Regions of error by epsilon", lambda played: figure_2()),
+    InsiderItem("fig3", "Figure 3. rho_beta and rho_alpha by epsilon and delta", lambda played: figure_3()),
+    InsiderItem("fig4", "Figure 4. Local sensitivity by neighbour", figure_4, settings.neighbour_settings, _ALL),
+    InsiderItem("fig5", "Figure 5. Sensitivities over the rounds", figure_5, settings.main_settings, _ALL),
+    InsiderItem("fig6", "Figure 6. Beliefs and test accuracy", figure_6, settings.main_settings, _ALL),
+    _audit(7, InsiderStudy.MNIST),
+    _audit(8, InsiderStudy.PURCHASE),
+    _audit(9, InsiderStudy.ADULT),
+    InsiderItem("claims", "Claims of the text", claims_item, settings.all_settings, _ALL),
 )
 
 
 def _make(items: Sequence[InsiderItem], context: Context) -> MadeItems:
     """Make items from runs that are carried out once for all of them."""
-    found = find_data(CANDIDATES, context.data_dir, dict.fromkeys(study for item in items for study in item.studies))
-    for remark in found.remarks:
+    studies = dict.fromkeys(study for item in items for study in item.studies)
+    found, remarks = find_data(settings.CANDIDATES, context.data_dir, studies)
+    for remark in remarks:
         context.announce(remark)
-    makeable = tuple(item for item in items if not item.studies or item.data_of(found.data))
-    wanted = [setting for item in makeable for setting in item.settings(item.data_of(found.data))]
-    runs = play(wanted, context)
+    makeable = tuple(item for item in items if not item.studies or item.data_of(found))
+    runs = play([setting for item in makeable for setting in item.settings(item.data_of(found))], context)
     played = tuple(runs.values())
-    data = ", ".join(one.title for one in found.data) or "no data needed"
     return MadeItems(
-        tuple((item, _made(item, Played(item.data_of(found.data), runs), context)) for item in makeable),
+        tuple((item, _made(item, Played(item.data_of(found), runs), context)) for item in makeable),
         tuple(f"{item.title}: left out, {NO_DATA}" for item in items if item not in makeable),
-        found.remarks,
-        (data, plural(len(played), "run")),
+        remarks,
+        (", ".join(one.title for one in found) or "no data needed", plural(len(played), "run")),
         tuple(_warnings(played, context.extent)),
         _played(played),
     )
@@ -109,9 +99,9 @@ PAPER = Paper(
     "Bernau et al. 2021",
     "D. Bernau, G. Eibl, P. W. Grassal, H. Keller, F. Kerschbaum (2021). Quantifying identifiability to choose and "
     "audit epsilon in differentially private deep learning. PVLDB 14(13).",
-    ITEMS,
+    _ITEMS,
     _make,
-    all_values,
+    settings.all_values,
 )
 
 
@@ -137,14 +127,14 @@ def _played(runs: Sequence[InsiderFindings]) -> str:
     if not runs:
         return "<p>Nothing: everything here follows from closed forms and a simulated query.</p>"
     common = (
-        f"Every run: {ROUNDS} full-batch rounds over 10 clients, C = {CLIPPING_NORM:g}, {OPTIMIZER.capitalize()} at "
-        f"learning rate {LEARNING_RATE:g} as in the authors' code, noise by {ACCOUNTANT}; the most dissimilar "
-        "neighbour unless another one is named."
+        f"Every run: {settings.ROUNDS} full-batch rounds over 10 clients, C = {CLIPPING_NORM:g}, "
+        f"{OPTIMIZER.capitalize()} at learning rate {LEARNING_RATE:g} as in the authors' code, noise by "
+        f"{settings.ACCOUNTANT}; the most dissimilar neighbour unless another one is named."
     )
     rows = [
         (found.setting.label, f"{found.setting.data.model}, n = {found.setting.data.records:,}",
          str(found.config.audit.dissimilarity), number_text(found.summary["guarantee"]["noise_multiplier"]),
-         f"{found.repetitions:,}", found.engine)
+         f"{found.repetitions:,}", str(found.summary["timing"]["engine"] or "not noted"))
         for found in runs
     ]  # fmt: skip
     columns = ("Setting", "Model and records", "Dissimilarity", "Noise multiplier", "Worlds", "Engine")

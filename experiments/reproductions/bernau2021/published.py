@@ -4,14 +4,12 @@
 in figures were read off them; their last digit is uncertain.
 """
 
+from itertools import product
 from typing import NamedTuple
 
 from experiments.reproductions.bernau2021.settings import BELIEFS, MAIN_BELIEF, InsiderStudy
 from fl_audit.adjacency import Adjacency
 from fl_audit.mechanisms.noise import NoiseScaling
-
-_LS, _GS = NoiseScaling.LOCAL, NoiseScaling.GLOBAL
-_B, _U = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
 
 
 class Identified(NamedTuple):
@@ -21,19 +19,16 @@ class Identified(NamedTuple):
     exceeded: float
 
 
+_KINDS = tuple(  # LS B, LS U, GS B, GS U
+    product((NoiseScaling.LOCAL, NoiseScaling.GLOBAL), (Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD))
+)
+_ROWS = {
+    InsiderStudy.MNIST: ((0.2407, 0.002), (0.2272, 0.002), (0.1772, 0.0), (0.2725, 0.004)),
+    InsiderStudy.PURCHASE: ((0.252, 0.0), (0.232, 0.0), (0.096, 0.0), (0.242, 0.001)),
+    InsiderStudy.ADULT: ((0.166, 0.0), (0.224, 0.0), (0.126, 0.0), (0.178, 0.0)),
+}
 TABLE_2: dict[tuple[InsiderStudy, NoiseScaling, Adjacency], Identified] = {
-    (InsiderStudy.MNIST, _LS, _B): Identified(0.2407, 0.002),
-    (InsiderStudy.MNIST, _LS, _U): Identified(0.2272, 0.002),
-    (InsiderStudy.MNIST, _GS, _B): Identified(0.1772, 0.0),
-    (InsiderStudy.MNIST, _GS, _U): Identified(0.2725, 0.004),
-    (InsiderStudy.PURCHASE, _LS, _B): Identified(0.252, 0.0),
-    (InsiderStudy.PURCHASE, _LS, _U): Identified(0.232, 0.0),
-    (InsiderStudy.PURCHASE, _GS, _B): Identified(0.096, 0.0),
-    (InsiderStudy.PURCHASE, _GS, _U): Identified(0.242, 0.001),
-    (InsiderStudy.ADULT, _LS, _B): Identified(0.166, 0.0),
-    (InsiderStudy.ADULT, _LS, _U): Identified(0.224, 0.0),
-    (InsiderStudy.ADULT, _GS, _B): Identified(0.126, 0.0),
-    (InsiderStudy.ADULT, _GS, _U): Identified(0.178, 0.0),
+    (study, *kind): Identified(*entry) for study, row in _ROWS.items() for kind, entry in zip(_KINDS, row, strict=True)
 }
 TABLE_2_REPETITIONS = 1000
 

@@ -4,14 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, InsiderData, InsiderSetting, configuration
+from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, InsiderData, InsiderSetting, values_of
 from experiments.reproductions.papers import Context
 from experiments.reproductions.playing import carry_out_all, planned_runs
+from experiments.reproductions.statistics import predicted_advantage
 from experiments.runs.config import RunConfig
 from experiments.runs.plan import data_spec
 from experiments.runs.run_directory import RunDirectory, read_public
@@ -19,11 +20,12 @@ from experiments.runs.store import read_frame
 from fl_audit.adjacency import Adjacency, NeighbourPair
 from fl_audit.arrays import Floats
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.dissimilarity import Dissimilarity, Measure
+from fl_audit.data.dissimilarity import Measure
 from fl_audit.data.neighbours import NeighbourChoice, ranked_neighbours
 from fl_audit.data.partition import select_records
 from fl_audit.errors import InputError
 from fl_audit.mechanisms.noise import SENSITIVITY_FLOOR
+from fl_audit.privacy.scores import gaussian_advantage
 from fl_audit.whole_files import read_json
 
 
@@ -62,14 +64,15 @@ class InsiderFindings:
         return np.asarray(np.sqrt(np.sum(signal**2, axis=1)), dtype=np.float64)
 
     @property
+    def expected_advantage(self) -> float:
+        """The insider's advantage by the law of the log-odds: exact under local noise, else an approximation."""
+        local = self.setting.is_local
+        return gaussian_advantage(self.promised_mu) if local else predicted_advantage(self.mu_of_worlds)
+
+    @property
     def floored_share(self) -> float:
         """Share of rounds in which the differing record changed so little that the noise was kept at its floor."""
         return float(np.mean(self.sensitivities < SENSITIVITY_FLOOR * CLIPPING_NORM))
-
-    @property
-    def engine(self) -> str:
-        """Where the clients ran."""
-        return str(self.summary["timing"]["engine"] or "not noted")
 
     def _by_world(self, column: str) -> Floats:
         values: Floats = self.rounds[column].to_numpy(dtype=np.float64).reshape(self.repetitions, -1)
@@ -106,7 +109,7 @@ def play(settings: Iterable[InsiderSetting], context: Context) -> dict[InsiderSe
     FederationError
         If a federation had to stop; the runs and batches that were finished are kept.
     """
-    planned = planned_runs(settings, configuration, context)
+    planned = planned_runs(settings, values_of, context)
     known = [(run.config, run.directory) for run in planned.values()]
     pending = [run for run in planned.values() if not run.is_finished]
     # Once the first run has begun that has a neighbour, the others read it there instead of searching again.
@@ -130,13 +133,12 @@ def _neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirecto
     Each is searched for only once: a search over all pairs of images takes minutes. Of other configurations with their
     run directories, `begun`, those that were not begun are ignored.
     """
-    asked = _question(config)
+    search, rank = asked = _question(config)
     for other, run in begun:
         if _question(other) == asked and run.is_begun:
             with suppress(InputError):  # it is just being written, by another process
                 return read_public(run.path)[0].pair
-    *search, rank = asked
-    return _ranked(*search)[rank - 1]
+    return _ranked(search)[rank - 1]
 
 
 def labels_of(found: InsiderFindings) -> tuple[int, ...]:
@@ -149,25 +151,30 @@ def labels_of(found: InsiderFindings) -> tuple[int, ...]:
     return label, int(split.outside.labels[pair.replacement])
 
 
-def _question(config: RunConfig) -> tuple[DataSpec, int, int, int, Adjacency, Measure, bool, int]:
+class _Search(NamedTuple):
+    """What the order of neighbours depends on; `farthest` is whether the most dissimilar one comes first."""
+
+    data: DataSpec
+    records: int
+    test_records: int
+    seed: int
+    relation: Adjacency
+    dissimilarity: Measure
+    farthest: bool
+
+
+def _question(config: RunConfig) -> tuple[_Search, int]:
     """Return everything that the choice of the neighbour depends on, with the rank last."""
     data, audit = config.data, config.audit
     farthest = audit.neighbour is NeighbourChoice.MOST_DISSIMILAR
-    return (
+    search = _Search(
         data_spec(data), data.records, data.test_records, data.seed,
-        config.privacy.adjacency, audit.dissimilarity, farthest, audit.neighbour_rank or 1,
+        config.privacy.adjacency, audit.dissimilarity, farthest,
     )  # fmt: skip
+    return search, audit.neighbour_rank or 1
 
 
 @lru_cache(maxsize=32)
-def _ranked(
-    spec: DataSpec,
-    records: int,
-    test_records: int,
-    seed: int,
-    relation: Adjacency,
-    dissimilarity: Dissimilarity,
-    farthest: bool,
-) -> tuple[NeighbourPair, ...]:
-    split = select_records(load_source(spec), records, test_records, seed)
-    return ranked_neighbours(relation, split.inside, split.outside, dissimilarity, RANKS, farthest)
+def _ranked(search: _Search) -> tuple[NeighbourPair, ...]:
+    split = select_records(load_source(search.data), search.records, search.test_records, search.seed)
+    return ranked_neighbours(search.relation, split.inside, split.outside, search.dissimilarity, RANKS, search.farthest)

@@ -5,31 +5,16 @@ from functools import partial
 import numpy as np
 from matplotlib.axes import Axes
 
+from experiments.reproductions import looks
+from experiments.reproductions.bernau2021 import settings
 from experiments.reproductions.bernau2021.published import FIGURE_4_MEDIANS, FIGURE_4_OUTLIERS
 from experiments.reproductions.bernau2021.runs import InsiderFindings, Played, labels_of
-from experiments.reproductions.bernau2021.settings import (
-    CLIPPING_NORM,
-    MAIN_BELIEF,
-    RELATIONS,
-    InsiderData,
-    InsiderSetting,
-    InsiderStudy,
-    neighbours_shown,
-)
+from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, RELATIONS, InsiderStudy
 from experiments.reproductions.bernau2021.slips import explained
-from experiments.reproductions.looks import (
-    RELATION_LOOKS,
-    box_key,
-    draw_boxes,
-    draw_published,
-    legend_below,
-    published_key,
-)
 from experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from experiments.reproductions.statistics import bootstrap, resampling
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
-from fl_audit.evidence.membership.rates import Interval
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.report.style import INK, draw_band, finish_axes, new_figure
 
@@ -38,10 +23,6 @@ _REPLACE = Adjacency.REPLACE_RECORD
 
 def _limit(relation: Adjacency) -> float:
     return 2 * CLIPPING_NORM if relation is _REPLACE else CLIPPING_NORM
-
-
-def _median(values: Floats) -> float:
-    return float(np.median(values))
 
 
 def outlier_share(values: Floats) -> float:
@@ -54,18 +35,18 @@ def outlier_share(values: Floats) -> float:
 def figure_4(played: Played) -> ItemResult:
     """Return the distributions of local sensitivities, from the most to the least dissimilar neighbour."""
     data, figure = played.data, new_figure(4.6)
-    widths = [len(neighbours_shown(one, _REPLACE)) + 1.5 for one in data]
+    widths = [len(settings.neighbours_shown(one, _REPLACE)) + 1.5 for one in data]
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True, gridspec_kw={"width_ratios": widths})[0]
     rows: list[ItemRow] = []
     for letter, axes, one in zip("abc", panels, data, strict=False):
         for relation in RELATIONS:
-            shown = neighbours_shown(one, relation)
-            at = partial(InsiderSetting, one, NoiseScaling.LOCAL, relation, MAIN_BELIEF)
+            shown = settings.neighbours_shown(one, relation)
+            at = partial(settings.InsiderSetting, one, NoiseScaling.LOCAL, relation, settings.MAIN_BELIEF)
             found = [played.runs[at(*which)] for which in shown]
             shift = -0.2 if relation is _REPLACE else 0.2
-            places = np.array([neighbours_shown(one, _REPLACE).index(which) for which in shown]) + shift
+            places = np.array([settings.neighbours_shown(one, _REPLACE).index(which) for which in shown]) + shift
             boxes = [one_found.sensitivities.ravel() for one_found in found]
-            draw_boxes(axes, boxes, list(places), RELATION_LOOKS[relation], 0.36)
+            looks.draw_boxes(axes, boxes, list(places), looks.RELATION_LOOKS[relation], 0.36)
             rows += [row for one_found in found for row in _neighbour_rows(one_found)]
         _finish_neighbours(axes, one)
         finish_axes(
@@ -74,8 +55,8 @@ def figure_4(played: Played) -> ItemResult:
     for axes in panels:
         axes.axhline(CLIPPING_NORM, color=INK, linestyle=":", linewidth=1.4, label="limit C, record removed")
         axes.axhline(2 * CLIPPING_NORM, color=INK, linestyle="-.", linewidth=1.4, label="limit 2C, record replaced")
-    keys = [box_key(RELATION_LOOKS[relation]) for relation in RELATIONS]
-    legend_below(figure, list(panels), [*keys, published_key()])
+    keys = [looks.box_key(looks.RELATION_LOOKS[relation]) for relation in RELATIONS]
+    looks.legend_below(figure, list(panels), [*keys, looks.published_key()])
     return ItemResult(
         table(rows),
         figure,
@@ -86,43 +67,35 @@ def figure_4(played: Played) -> ItemResult:
     )
 
 
-def _finish_neighbours(axes: Axes, data: InsiderData) -> None:
-    shown = neighbours_shown(data, _REPLACE)
+def _finish_neighbours(axes: Axes, data: settings.InsiderData) -> None:
+    shown = settings.neighbours_shown(data, _REPLACE)
     names = [f"{'most' if neighbour.startswith('most') else 'least'} {rank}" for neighbour, rank in shown]
     axes.set_xticks(range(len(shown)), names if len(shown) > 2 else ["most", "least"], rotation=45, ha="right")
     axes.set_xlim(-0.6, len(shown) - 0.4)
     medians = FIGURE_4_MEDIANS[data.study]
-    draw_published(axes, [-0.2, len(shown) - 1.2], medians)
+    looks.draw_published(axes, [-0.2, len(shown) - 1.2], medians)
 
 
 def _neighbour_rows(found: InsiderFindings) -> list[ItemRow]:
     setting, values = found.setting, found.sensitivities
     random = resampling(setting.name)
-    found_median, share = (Interval(of(values), *bootstrap(values, of, random)) for of in (_median, outlier_share))
-    extreme = {"most-dissimilar": 0, "least-dissimilar": 1}
-    replaced = setting.relation is _REPLACE
-    median = (
-        FIGURE_4_MEDIANS[setting.data.study][extreme[setting.neighbour]] if replaced and setting.rank == 1 else np.nan
-    )
-    outliers = (
-        FIGURE_4_OUTLIERS.get((setting.neighbour, setting.rank), np.nan)
-        if replaced and setting.data.study is InsiderStudy.MNIST
-        else np.nan
-    )
+    found_median, share = (bootstrap(values, of, random) for of in (np.median, outlier_share))
+    median = outliers = np.nan
+    if setting.relation is _REPLACE and setting.rank == 1:
+        extreme = {"most-dissimilar": 0, "least-dissimilar": 1}
+        median = FIGURE_4_MEDIANS[setting.data.study][extreme[setting.neighbour]]
+    if setting.relation is _REPLACE and setting.data.study is InsiderStudy.MNIST:
+        outliers = FIGURE_4_OUTLIERS.get((setting.neighbour, setting.rank), np.nan)
     label = f"{setting.label}{', most-dissimilar 1' if setting.is_standard_neighbour else ''}"
-    quartiles = np.percentile(values, [25, 75])
+    quartiles, labels = np.percentile(values, [25, 75]), labels_of(found)
+    said = f"label{'s' if len(labels) == 2 else ''} {' and '.join(map(str, labels))}"
     return [
         measured_row(label, "median local sensitivity", found_median, found.repetitions,
-            f"{_labels(found)}quartiles {quartiles[0]:.3g} and {quartiles[1]:.3g}; limit "
+            f"{said}; quartiles {quartiles[0]:.3g} and {quartiles[1]:.3g}; limit "
             f"{_limit(setting.relation):g}; interval: bootstrap over worlds", published=median),
         measured_row(label, "share of outliers", share, found.repetitions, "beyond 1.5 interquartile ranges",
             published=outliers),
     ]  # fmt: skip
-
-
-def _labels(found: InsiderFindings) -> str:
-    labels = labels_of(found)
-    return f"labels {labels[0]} and {labels[1]}; " if len(labels) == 2 else f"label {labels[0]}; "
 
 
 def figure_5(played: Played) -> ItemResult:
@@ -132,14 +105,14 @@ def figure_5(played: Played) -> ItemResult:
     rows: list[ItemRow] = []
     for letter, axes, one in zip("abc", panels, data, strict=False):
         for relation in RELATIONS:
-            found = played.runs[InsiderSetting(one, NoiseScaling.LOCAL, relation)]
+            found = played.runs[settings.InsiderSetting(one, NoiseScaling.LOCAL, relation)]
             rows += _round_rows(found)
             _draw_rounds(axes, found)
         finish_axes(
             axes, f"({letter}) {one.short_title}", "Round", "Sensitivity (gradient units)" if letter == "a" else ""
         )
         axes.set_ylim(0, 2.1 * CLIPPING_NORM)
-    legend_below(figure, list(panels))
+    looks.legend_below(figure, list(panels))
     return ItemResult(
         table(rows),
         figure,
@@ -157,23 +130,24 @@ def _round_rows(found: InsiderFindings) -> list[ItemRow]:
     limit, rows = _limit(found.setting.relation), []
     for index, values in enumerate(found.sensitivities.T):
         low, high = np.percentile(values, [25, 75])
-        ends = bootstrap(values, _median, resampling(f"{found.setting.name} {index}"))
+        middle = bootstrap(values, np.median, resampling(f"{found.setting.name} {index}"))
         note = f"quartiles {low:.3g} and {high:.3g}; global sensitivity {limit:g}; interval: bootstrap over worlds"
         rows.append(
-            measured_row(found.setting.label, f"median local sensitivity, round {index + 1}",
-                         Interval(_median(values), *ends), found.repetitions, note)
-        )  # fmt: skip
+            measured_row(
+                found.setting.label, f"median local sensitivity, round {index + 1}", middle, found.repetitions, note
+            )
+        )
     return rows
 
 
 def _draw_rounds(axes: Axes, found: InsiderFindings) -> None:
     relation, values = found.setting.relation, found.sensitivities
-    look, rounds = RELATION_LOOKS[relation], np.arange(1, values.shape[1] + 1)
+    look, rounds = looks.RELATION_LOOKS[relation], np.arange(1, values.shape[1] + 1)
     low, middle, high = np.percentile(values, [25, 50, 75], axis=0)
     draw_band(
         axes, rounds, low, high, facecolor=look.fill, edgecolor=look.colour, hatch=look.hatch, linewidth=0.5, alpha=0.7
     )
-    letters = "B" if relation is _REPLACE else "U"
+    letters = settings.RELATION_LETTERS[relation]
     axes.plot(
         rounds, middle, look.line, color=look.colour, linewidth=2, marker=look.marker, markersize=4, markevery=5,
         label=f"LS {letters}, {look.name}",

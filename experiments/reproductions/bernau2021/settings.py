@@ -1,14 +1,14 @@
 """The settings of Bernau et al. 2021, section 6, as configurations of runs."""
 
 import zlib
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import product
 from pathlib import Path
 from typing import Any, assert_never
 
 from experiments.reproductions.papers import Extent
-from experiments.runs.config import RunConfig, parse_config
 from fl_audit.adjacency import Adjacency
 from fl_audit.data.neighbours import NeighbourChoice
 from fl_audit.mechanisms.noise import NoiseScaling
@@ -37,15 +37,6 @@ class InsiderStudy(StrEnum):
 
 
 @dataclass(frozen=True)
-class QuickWorlds:
-    """Numbers of worlds in the quick form: at rho_beta = 0.9, at other rho_beta, and for each neighbour of Figure 4."""
-
-    main: int
-    other: int
-    neighbour: int
-
-
-@dataclass(frozen=True)
 class InsiderData:
     """A data set with all that the paper fixes for it."""
 
@@ -59,9 +50,11 @@ class InsiderData:
     smallest_belief: float  # rho_beta of the first column of Table 3
     test_records: int  # number of held-out records for the test accuracy, which the paper does not state
     worlds_per_batch: int  # number of worlds in a batch, which bounds the memory
-    quick: QuickWorlds  # numbers of worlds in the quick form
+    # Numbers of worlds in the quick form: at rho_beta = 0.9, at other rho_beta, and for each neighbour of Figure 4.
+    quick: tuple[int, int, int]
     # Measure in the quick form; it differs from the paper's where a search by that takes minutes.
     quick_dissimilarity: str
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)  # more settings of `[data]`
 
     @property
     def beliefs(self) -> tuple[float, ...]:
@@ -74,11 +67,6 @@ class InsiderData:
         return self.title.replace(" for ", "\nfor ")
 
     @property
-    def options(self) -> dict[str, Any]:
-        """More settings of `[data]`."""
-        return {}
-
-    @property
     def stands_in(self) -> bool:
         """Whether it stands in for the paper's data set."""
         return self.title != self.study
@@ -86,16 +74,16 @@ class InsiderData:
 
 MNIST = InsiderData(
     InsiderStudy.MNIST, "mnist", "MNIST", 100, 0.01, "mnist-cnn", "ssim", 0.52, 200, 250,
-    QuickWorlds(6, 2, 2), "euclidean",
+    (6, 2, 2), "euclidean",
 )  # fmt: skip
 PURCHASE = InsiderData(
     InsiderStudy.PURCHASE, "purchase100", "Purchase-100", 1000, 0.001, "dense-128", "hamming", 0.53, 1000,
-    125, QuickWorlds(12, 4, 2), "hamming",
+    125, (12, 4, 2), "hamming",
 )  # fmt: skip
 LOCATION = replace(PURCHASE, name="location30", title="Location-30 for Purchase-100")
 ADULT = InsiderData(
     InsiderStudy.ADULT, "adult", "Adult", 1000, 0.001, "adult-mlp", "manhattan", 0.53, 1000, 250,
-    QuickWorlds(60, 30, 10), "manhattan",
+    (60, 30, 10), "manhattan",
 )  # fmt: skip
 CANDIDATES: dict[InsiderStudy, tuple[tuple[InsiderData], ...]] = {
     InsiderStudy.MNIST: ((MNIST,),),
@@ -135,6 +123,11 @@ class InsiderSetting:
         return f"{self.data.title}, {self.letters}, rho_beta {self.belief:g}{which}"
 
     @property
+    def is_local(self) -> bool:
+        """Whether noise follows the local sensitivity, so that the law of the log-odds is the same in every world."""
+        return self.scaling is NoiseScaling.LOCAL
+
+    @property
     def is_standard_neighbour(self) -> bool:
         """Whether D' is the most dissimilar neighbour, as it is everywhere except in Figure 4."""
         return self.neighbour == "most-dissimilar" and self.rank == 1
@@ -150,19 +143,26 @@ def _worlds_of(setting: InsiderSetting, extent: Extent) -> int:
 
     Of the other neighbours of Figure 4, of which the paper states no number, it has 100: 3,000 sensitivities of each.
     """
-    main = setting.belief == MAIN_BELIEF
     match extent:
         case Extent.FULL:
-            return 100 if not setting.is_standard_neighbour else 1000 if main else 250
+            main, other, neighbour = 1000, 250, 100
         case Extent.QUICK:
-            quick = setting.data.quick
-            return quick.neighbour if not setting.is_standard_neighbour else quick.main if main else quick.other
+            main, other, neighbour = setting.data.quick
         case _:
             assert_never(extent)
+    if not setting.is_standard_neighbour:
+        return neighbour
+    return main if setting.belief == MAIN_BELIEF else other
 
 
-def configuration(setting: InsiderSetting, extent: Extent, data_dir: Path | None) -> RunConfig:
-    """Return the configuration of a setting.
+def all_values(extent: Extent) -> dict[str, Any]:
+    """Return what is set for every run, on every data set that may be used, by the name of the run."""
+    data = [one for group in CANDIDATES.values() for (one,) in group]
+    return {one.name: values_of(one, extent, None) for one in all_settings(data)}
+
+
+def values_of(setting: InsiderSetting, extent: Extent, data_dir: Path | None) -> dict[str, Any]:
+    """Return the values of the configuration of a setting, unchecked.
 
     Parameters
     ----------
@@ -171,23 +171,7 @@ def configuration(setting: InsiderSetting, extent: Extent, data_dir: Path | None
         dissimilarity where a search by the paper's takes minutes. Nothing else differs.
     data_dir
         Data directory; None means that of the environment.
-
-    Raises
-    ------
-    InputError
-        If a value is not accepted.
     """
-    return parse_config(_values_of(setting, extent, data_dir))
-
-
-def all_values(extent: Extent) -> dict[str, Any]:
-    """Return what is set for every run, on every data set that may be used, by the name of the run."""
-    data = [one for group in CANDIDATES.values() for (one,) in group]
-    return {one.name: _values_of(one, extent, None) for one in all_settings(data)}
-
-
-def _values_of(setting: InsiderSetting, extent: Extent, data_dir: Path | None) -> dict[str, Any]:
-    """Return the values of the configuration of a setting, unchecked."""
     data = setting.data
     quick = extent is Extent.QUICK
     place = {} if data_dir is None else {"data-dir": str(data_dir.absolute())}
@@ -229,17 +213,14 @@ def _values_of(setting: InsiderSetting, extent: Extent, data_dir: Path | None) -
 
 def main_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
     """Return the settings at rho_beta = 0.9: local and global, bounded and unbounded (Table 2, Figures 5 and 6)."""
-    return tuple(
-        InsiderSetting(one, scaling, relation) for one in data for scaling in SCALINGS for relation in RELATIONS
-    )
+    each = product(data, SCALINGS, RELATIONS)
+    return tuple(InsiderSetting(one, scaling, relation) for one, scaling, relation in each)
 
 
 def audit_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
     """Return the settings of Figures 7 to 9: bounded, local and global, every rho_beta."""
-    relation = Adjacency.REPLACE_RECORD
-    return tuple(
-        InsiderSetting(one, scaling, relation, belief) for one in data for scaling in SCALINGS for belief in one.beliefs
-    )
+    each = ((one, scaling, belief) for one in data for scaling in SCALINGS for belief in one.beliefs)
+    return tuple(InsiderSetting(one, scaling, Adjacency.REPLACE_RECORD, belief) for one, scaling, belief in each)
 
 
 def neighbour_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:

@@ -21,10 +21,9 @@ from experiments.reproductions.negoescu2023.simulation import (
     simulate,
     summary,
 )
-from experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, table
-from experiments.reproductions.statistics import mean_row, paired_interval, t_interval, welch_interval
+from experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, measured_row, table
+from experiments.reproductions.statistics import t_interval, welch_interval
 from fl_audit.arrays import Floats
-from fl_audit.evidence.membership.rates import Interval
 from fl_audit.report.style import INK, finish_axes, new_figure
 
 SETTINGS = {Extent.FULL: SimulationSettings(), Extent.QUICK: SimulationSettings(sizes=(100, 1000), repetitions=10)}
@@ -55,11 +54,6 @@ class Simulated:
     more: pd.DataFrame
 
     @property
-    def repetitions(self) -> tuple[int, int]:
-        """Numbers of samples of each cell in the two simulations."""
-        return self.settings.repetitions, self.many.repetitions
-
-    @property
     def played(self) -> str:
         """What was simulated, in a sentence."""
         laws = self.settings
@@ -73,13 +67,13 @@ class Simulated:
         )
 
 
-def _simulated(extent: Extent, separations: tuple[float, ...] | None = None) -> Simulated:
-    """Simulate given separations, or all if none are given.
+def _simulated(extent: Extent, separations: int | None = None) -> Simulated:
+    """Simulate the first of the separations, so many as are given, or all if no number is.
 
-    They must be the first ones of the settings, since the random stream of a separation depends on its place.
+    It is always the first ones, since the random stream of a separation depends on its place.
     """
     both = SETTINGS[extent], MANY[extent]
-    ten, many = (one if separations is None else replace(one, separations=separations) for one in both)
+    ten, many = (replace(one, separations=one.separations[:separations]) for one in both)
     return Simulated(ten, many, simulate(ten, _SEED), simulate(many, _SEED_OF_MANY))
 
 
@@ -90,7 +84,7 @@ _BIASED = (
 
 def figure_4(context: Context) -> ItemResult:
     """Return mean and standard deviation of the estimators over the number of losses, where nothing leaks."""
-    found = _simulated(context.extent, (0.0,))
+    found = _simulated(context.extent, 1)
     figure = new_figure()
     axes = figure.subplots()
     axes.axhline(0, color=INK, linewidth=1.4, label=THEORY)
@@ -101,7 +95,7 @@ def figure_4(context: Context) -> ItemResult:
     return ItemResult(
         table([*_rows_of_ten(found), *_rows_of_many(found)]),
         figure,
-        f"Mean and standard deviation of {found.repetitions[0]} repetitions. Both laws are the same, so the true "
+        f"Mean and standard deviation of {found.settings.repetitions} repetitions. Both laws are the same, so the true "
         "Epsilon* is 0.",
         (*_LOST, *_remarks_of_figure_4(found)),
         played=found.played,
@@ -131,7 +125,7 @@ def figure_5(context: Context) -> ItemResult:
     return ItemResult(
         table([*rows, *_rows_of_sizes(found), *_rows_of_many(found)]),
         figure,
-        f"Mean and standard deviation of {found.repetitions[0]} repetitions. Losses of members: "
+        f"Mean and standard deviation of {found.settings.repetitions} repetitions. Losses of members: "
         f"Gamma({found.settings.shape:g}, 1), of the population: Gamma({found.settings.shape:g} + a, 1).",
         (*_LOST, *_remarks_of_figure_5(found)),
         shown_rows=len(rows) // 2,
@@ -145,16 +139,16 @@ def _claims_of_figure_4(found: Simulated) -> Iterator[PaperClaim]:
     """Yield what section 8.1 says where nothing leaks, over the larger number of repetitions."""
     of = {key[1:]: cell for key, cell in _columns(found.more).items() if key[0] == 0.0}
     sizes = sorted({size for size, _ in of})
-    claim = partial(PaperClaim, "8.1", worlds=found.repetitions[1])
+    claim = partial(PaperClaim, "8.1", worlds=found.many.repetitions)
     for size in sizes:
-        nearer = Interval(*paired_interval(abs(of[size, EMPIRICAL]), abs(of[size, PARAMETRIC])))
+        nearer = t_interval(abs(of[size, EMPIRICAL]) - abs(of[size, PARAMETRIC]))
         yield claim("where nothing leaks the parametric form is nearer to 0", f"{size:,} losses",
                     "Epsilon*, empirical less parametric form", nearer, 0.0)  # fmt: skip
     for name in _LOOKS:
         for fewer, more in pairwise(sizes):
             yield claim("more losses bring both forms nearer to 0", f"{name} form",
                         f"Epsilon* of {fewer:,} losses less that of {more:,}",
-                        Interval(*welch_interval(of[fewer, name], of[more, name])), 0.0)  # fmt: skip
+                        welch_interval(of[fewer, name], of[more, name]), 0.0)  # fmt: skip
 
 
 def _claims_of_figure_5(found: Simulated) -> Iterator[PaperClaim]:
@@ -162,7 +156,7 @@ def _claims_of_figure_5(found: Simulated) -> Iterator[PaperClaim]:
 
     Repetitions of different separations are independent samples: place by place their means are taken together.
     """
-    of, claim = _columns(found.more), partial(PaperClaim, "8.1", worlds=found.repetitions[1])
+    of, claim = _columns(found.more), partial(PaperClaim, "8.1", worlds=found.many.repetitions)
     apart = [one for one in found.many.separations if one > 0]
     below: dict[tuple[int, str], Floats] = {}
     for size in found.many.sizes:
@@ -170,18 +164,17 @@ def _claims_of_figure_5(found: Simulated) -> Iterator[PaperClaim]:
         below |= {(size, name): -values.mean(axis=0) for name, values in errors.items()}
         where = f"{size:,} losses, all separations"
         yield claim("where laws are apart the empirical form is too small", where, "truth less empirical form",
-                    Interval(float(below[size, EMPIRICAL].mean()), *t_interval(below[size, EMPIRICAL])),
-                    0.0)  # fmt: skip
+                    t_interval(below[size, EMPIRICAL]), 0.0)  # fmt: skip
         yield claim("it undershoots more than the parametric form", where, "parametric less empirical form",
-                    Interval(*paired_interval(below[size, EMPIRICAL], below[size, PARAMETRIC])), 0.0)  # fmt: skip
+                    t_interval(below[size, EMPIRICAL] - below[size, PARAMETRIC]), 0.0)  # fmt: skip
         squares = {name: (values**2).mean(axis=0) for name, values in errors.items()}
         yield claim("the parametric form is the more accurate one", where,
                     "mean squared error, empirical less parametric form",
-                    Interval(*paired_interval(squares[EMPIRICAL], squares[PARAMETRIC])), 0.0)  # fmt: skip
+                    t_interval(squares[EMPIRICAL] - squares[PARAMETRIC]), 0.0)  # fmt: skip
     for fewer, more in pairwise(found.many.sizes):
         yield claim("more losses mend it", "all separations",
                     f"truth less empirical form, of {fewer:,} losses less that of {more:,}",
-                    Interval(*welch_interval(below[fewer, EMPIRICAL], below[more, EMPIRICAL])), 0.0)  # fmt: skip
+                    welch_interval(below[fewer, EMPIRICAL], below[more, EMPIRICAL]), 0.0)  # fmt: skip
 
 
 def _columns(estimates: pd.DataFrame) -> dict[Cell, Floats]:
@@ -211,8 +204,9 @@ def _rows_of_ten(found: Simulated) -> list[ItemRow]:
         setting, spread = f"{_law(separation)}, {size:,} losses", float(estimates.std(ddof=1))
         cut = f"; theory within its own cut {cell['narrow_truth'].iloc[0]:.3f}" if name == EMPIRICAL else ""
         means.append(
-            mean_row(setting, f"mean Epsilon*, {name} form", estimates, theory=float(cell["truth"].iloc[0]),
-                     note=f"nats; t interval; standard deviation {spread:.3f}{cut}")
+            measured_row(setting, f"mean Epsilon*, {name} form", t_interval(estimates), estimates.size,
+                         f"nats; t interval; standard deviation {spread:.3f}{cut}",
+                         theory=float(cell["truth"].iloc[0]))
         )  # fmt: skip
         spreads.append(
             ItemRow(setting, f"standard deviation of Epsilon*, {name} form", measured=spread,
@@ -230,8 +224,8 @@ def _rows_of_many(found: Simulated) -> list[ItemRow]:
         setting, count = f"{_law(separation)}, {size:,} losses, {len(apart)} repetitions", len(apart)
         error, form = errors[separation, size, name], f"of Epsilon*, {name} form"
         rows += [
-            mean_row(setting, f"bias {form}", apart, "nats; mean less truth; more repetitions than the paper's",
-                     theory=0.0),
+            measured_row(setting, f"bias {form}", t_interval(apart), count,
+                         "nats; mean less truth; more repetitions than the paper's", theory=0.0),
             ItemRow(setting, f"standard deviation {form}", measured=error.std, repetitions=count, note="nats"),
             ItemRow(setting, f"root mean squared error {form}", measured=error.rmse, repetitions=count,
                 note="nats"),
@@ -243,7 +237,7 @@ def _rows_of_sizes(found: Simulated) -> list[ItemRow]:
     """Return root mean squared errors over all separations together, by the number of losses."""
     return [
         ItemRow(f"all separations, {size:,} losses", f"root mean squared error of Epsilon*, {name} form", measured=rmse,
-            repetitions=found.repetitions[0] * len(found.settings.separations), note="nats")
+            repetitions=found.settings.repetitions * len(found.settings.separations), note="nats")
         for size in found.settings.sizes
         for name, rmse in _errors_of_size(found, size).items()
     ]  # fmt: skip
@@ -255,15 +249,6 @@ def _errors_of_size(found: Simulated, size: int) -> dict[str, float]:
         name: float(np.sqrt(np.mean([errors[apart, size, name].rmse ** 2 for apart in found.settings.separations])))
         for name in _LOOKS
     }
-
-
-def _remark_on_sizes(found: Simulated) -> str:
-    pairs = {size: _errors_of_size(found, size) for size in found.settings.sizes}
-    nearer = sum(errors[PARAMETRIC] < errors[EMPIRICAL] for errors in pairs.values())
-    named = ", ".join(
-        f"{size:,} losses {errors[PARAMETRIC]:.2f} against {errors[EMPIRICAL]:.2f}" for size, errors in pairs.items()
-    )
-    return f"Over all separations together it is nearer at {nearer} of {len(pairs)} sizes: {named} nats."
 
 
 def _law(separation: float) -> str:
@@ -284,10 +269,15 @@ def _remarks_of_figure_4(found: Simulated) -> tuple[str, ...]:
 
 
 def _remarks_of_figure_5(found: Simulated) -> tuple[str, ...]:
+    pairs = {size: _errors_of_size(found, size) for size in found.settings.sizes}
+    nearer = sum(errors[PARAMETRIC] < errors[EMPIRICAL] for errors in pairs.values())
+    named = ", ".join(
+        f"{size:,} losses {errors[PARAMETRIC]:.2f} against {errors[EMPIRICAL]:.2f}" for size, errors in pairs.items()
+    )
     return (
         "The paper finds the parametric form nearer to the truth throughout. By root mean squared error: "
         f"{_nearer_in_both(found, 'rmse')}.",
-        _remark_on_sizes(found),
+        f"Over all separations together it is nearer at {nearer} of {len(pairs)} sizes: {named} nats.",
         *_remarks_on_bias(found),
     )
 
@@ -309,7 +299,7 @@ def _remarks_on_bias(found: Simulated) -> tuple[str, ...]:
         f"How much of the empirical form's distance is its cut: at {size:,} losses its bias is {_between(cut)} nats "
         f"against the truth, and {_between(own)} against the truth within the same cut.",
         "Within that cut for both, against the truth within it: "
-        f"{_nearer(found.ten, 'rmse', f'{found.repetitions[0]} repetitions', 'narrow_truth', NARROW_PARAMETRIC)}.",
+        f"{_nearer(found.ten, 'rmse', found.settings.repetitions, 'narrow_truth', NARROW_PARAMETRIC)}.",
     )
 
 
@@ -318,12 +308,12 @@ def _between(values: Sequence[float]) -> str:
 
 
 def _nearer_in_both(found: Simulated, column: str) -> str:
-    both = zip((found.ten, found.more), found.repetitions, strict=True)
-    return "; ".join(_nearer(estimates, column, f"{repetitions} repetitions") for estimates, repetitions in both)
+    both = ((found.ten, found.settings), (found.more, found.many))
+    return "; ".join(_nearer(estimates, column, settings.repetitions) for estimates, settings in both)
 
 
 def _nearer(
-    estimates: pd.DataFrame, column: str, label: str, truth: str = "truth", parametric: str = PARAMETRIC
+    estimates: pd.DataFrame, column: str, repetitions: int, truth: str = "truth", parametric: str = PARAMETRIC
 ) -> str:
     """Return in how many cells the parametric form is nearer to the truth than the empirical one, and in which not."""
     errors = summary(estimates, truth)
@@ -333,7 +323,7 @@ def _nearer(
         if key[-1] == parametric
     }
     farther = {key: pair for key, pair in pairs.items() if pair[0] >= pair[1]}
-    said = f"nearer in {len(pairs) - len(farther)} of {len(pairs)} cells ({label})"
+    said = f"nearer in {len(pairs) - len(farther)} of {len(pairs)} cells ({repetitions} repetitions)"
     named = "; ".join(
         f"{_law(separation)}, {size:,} losses ({ours:.2f} against {empirical:.2f} nats)"
         for (separation, size), (ours, empirical) in farther.items()

@@ -16,13 +16,12 @@ from experiments.reproductions.negoescu2023.landscapes import available_study
 from experiments.reproductions.negoescu2023.studies import EpsilonStarStudy, EpsilonStarTask
 from experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, table
 from experiments.reproductions.playing import spent_on
-from experiments.reproductions.statistics import mean_of_shares, paired_interval
+from experiments.reproductions.statistics import mean_of_shares, t_interval
 from experiments.runs.engines import RayOptions
 from experiments.runs.run_directory import read_public
 from experiments.sweeps.grid import Point
 from experiments.sweeps.sweep import RUNS, run_sweep
 from fl_audit.arrays import Floats
-from fl_audit.evidence.membership.rates import Interval
 from fl_audit.evidence.star.epsilon_star import scores_of_pair
 from fl_audit.evidence.star.normal_mixture import ks_check
 from fl_audit.game.game import load_game
@@ -39,13 +38,9 @@ _LOOKS = {100: ("-", "o", "#12426e"), 300: ("--", "s", "#5c5c5c"), 1000: (":", "
 
 def _chosen_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
     """Return the points whose models are examined: shortest and longest baseline, smallest and largest epsilon."""
-    baselines, private = study.baselines(data_dir), study.private(data_dir)
-    alike = [
-        one
-        for one in private
-        if dict(one.settings)["privacy.clipping-norm"] == study.clipping_norms[0]
-        and dict(one.settings)["training.expected-batch"] == study.batches[-1]
-    ]
+    baselines = study.baselines(data_dir)
+    wanted = {"privacy.clipping-norm": study.clipping_norms[0], "training.expected-batch": study.batches[-1]}
+    alike = [one for one in study.private(data_dir) if wanted.items() <= dict(one.settings).items()]
     return baselines[0], baselines[-1], alike[0], alike[-1]
 
 
@@ -134,15 +129,12 @@ def _draw(axes: Axes, checks: pd.DataFrame) -> None:
 
 
 def _rows(checks: pd.DataFrame, points: Sequence[Point]) -> list[ItemRow]:
-    rows = []
-    for one in points:
-        own = checks[checks["point"] == one.name]
-        for (size, components), cell in own.groupby(["size", "components"]):
-            values = cell["p_value"]
-            rows.append(ItemRow(label_of(one), f"p-value, {components} components, {size} scores",
-                            measured=values.median(), low=values.min(), high=values.max(), repetitions=len(values),
-                            note="median, smallest, largest"))  # fmt: skip
-    return rows
+    return [
+        ItemRow(label_of(one), f"p-value, {components} components, {size} scores", measured=values.median(),
+                low=values.min(), high=values.max(), repetitions=len(values), note="median, smallest, largest")
+        for one in points
+        for (size, components), values in checks[checks["point"] == one.name].groupby(["size", "components"])["p_value"]
+    ]  # fmt: skip
 
 
 def _claims(checks: pd.DataFrame) -> Iterator[PaperClaim]:
@@ -151,28 +143,20 @@ def _claims(checks: pd.DataFrame) -> Iterator[PaperClaim]:
     one, most = checks["components"] == 1, checks["components"] == checks["components"].max()
     private = checks["private"]
     yield claim(statement=f"most p-values are above {LEVEL:g}", quantity="share above it",
-                found=_share_of(checks), lowest=0.5)  # fmt: skip
+                found=mean_of_shares(_by_world(checks)), lowest=0.5)  # fmt: skip
     yield claim(statement="more so with more components", quantity="share with the most components less that with one",
-                found=_apart(checks[most], checks[one]), lowest=0.0)  # fmt: skip
+                found=t_interval(_by_world(checks[most]) - _by_world(checks[one])), lowest=0.0)  # fmt: skip
     yield claim(statement="more so with privacy", quantity="share of private models less that of others",
-                found=_apart(checks[private], checks[~private]), lowest=0.0)  # fmt: skip
+                found=t_interval(_by_world(checks[private]) - _by_world(checks[~private])), lowest=0.0)  # fmt: skip
     yield claim(statement="one component suffices for private models at most sizes",
-                quantity="share of private models with one component", found=_share_of(checks[private & one]),
-                lowest=0.5)  # fmt: skip
+                quantity="share of private models with one component",
+                found=mean_of_shares(_by_world(checks[private & one])), lowest=0.5)  # fmt: skip
 
 
 def _by_world(checks: pd.DataFrame) -> Floats:
     """Return the share of p-values above the level in each world, (worlds,)."""
     above = (checks["p_value"] > LEVEL).groupby(checks["world"])
     return np.asarray(above.mean().sort_index(), dtype=np.float64)
-
-
-def _share_of(checks: pd.DataFrame) -> Interval:
-    return Interval(*mean_of_shares(_by_world(checks)))
-
-
-def _apart(checks: pd.DataFrame, others: pd.DataFrame) -> Interval:
-    return Interval(*paired_interval(_by_world(checks), _by_world(others)))
 
 
 def _findings(checks: pd.DataFrame) -> tuple[str, ...]:

@@ -1,25 +1,18 @@
 """Figures 1 and 2 of Negoescu et al. 2023: privacy and utility of trained models, and what section 4.2 says of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
+from experiments.reproductions import statistics
 from experiments.reproductions.claims import PaperClaim, untested, verdicts_said
 from experiments.reproductions.negoescu2023.studies import CANDIDATES, EpsilonStarStudy, EpsilonStarTask
 from experiments.reproductions.papers import CONFIDENCE, Context, ItemResult, ItemRow, NoDataError, measured_row, table
 from experiments.reproductions.playing import spent_on
-from experiments.reproductions.statistics import (
-    mean_of_shares,
-    mean_row,
-    paired_interval,
-    resampling,
-    t_interval,
-    welch_interval,
-)
 from experiments.runs.engines import RayOptions
 from experiments.runs.plan import resolve
 from experiments.runs.run_directory import RunDirectory
@@ -79,11 +72,11 @@ def available_study(task: EpsilonStarTask, context: Context) -> EpsilonStarStudy
     """
     require(context.engine is None, f"--engine {context.engine}: models of this paper are points of a sweep, over Ray")
     directory = None if context.data_dir is None else str(context.data_dir.absolute())
-    names = [study.data for study in CANDIDATES[task]]
     for study in CANDIDATES[task]:
         if is_found(study.data, directory):
             return study.in_form(context.extent)
-    raise NoDataError(f"{' and '.join(names)} not found: give their directory with --data-dir or FL_AUDIT_DATA")
+    names = " and ".join(study.data for study in CANDIDATES[task])
+    raise NoDataError(f"{names} not found: give their directory with --data-dir or FL_AUDIT_DATA")
 
 
 def _figure(task: EpsilonStarTask, context: Context) -> ItemResult:
@@ -92,11 +85,10 @@ def _figure(task: EpsilonStarTask, context: Context) -> ItemResult:
     if study.stands_in:
         context.announce(f"{task} is not there: {study.title}")
     points = study.points(context.data_dir)
-    title = f"Privacy and utility: {study.title}"
-    options = RayOptions(context.ray_address)
     sweep = run_sweep(
-        points, context.runs / study.key, options, progress=context.progress, title=title, by_promise=False
-    )
+        points, context.runs / study.key, RayOptions(context.ray_address), progress=context.progress,
+        title=f"Privacy and utility: {study.title}", by_promise=False,
+    )  # fmt: skip
     found = _landscape_of(study, sweep.models, context)
     rows, claims = [*_point_rows(sweep, found), *_level_rows(found)], list(_claims(found))
     # Figure 1 is made first, so only figure 2 can compare the two.
@@ -155,7 +147,8 @@ def _point_rows(sweep: Sweep, found: Landscape) -> Iterator[ItemRow]:
             note = ["on the frontier"] if row.on_frontier else []
             note += [f"{value:g} in print, on {task}"] if found.study.stands_in and np.isfinite(value) else []
             published = np.nan if found.study.stands_in else value
-            yield mean_row(setting, quantity, values, "; ".join(note), published=published)
+            mean = statistics.t_interval(values)
+            yield measured_row(setting, quantity, mean, len(values), "; ".join(note), published=published)
 
 
 def _claims(found: Landscape) -> Iterator[PaperClaim]:
@@ -168,9 +161,9 @@ def _claims(found: Landscape) -> Iterator[PaperClaim]:
     study, title, epochs = found.study, found.study.title, sorted(found.baselines)
     claim = partial(PaperClaim, worlds=study.repetitions)
     for fewer, more in pairwise(epochs):
-        grown = Interval(*paired_interval(found.baselines[more], found.baselines[fewer]))
         yield claim("4.2", "more epochs without privacy give a larger Epsilon*", title,
-                    f"Epsilon* at {more} epochs less that at {fewer}", grown, 0.0)  # fmt: skip
+                    f"Epsilon* at {more} epochs less that at {fewer}",
+                    statistics.t_interval(found.baselines[more] - found.baselines[fewer]), 0.0)  # fmt: skip
     private = _by_setting(found.private, "epsilon_star")
     promised = found.private.groupby("point")["epsilon"].first()
     yield claim("1", "Epsilon* of private models lies below their epsilon", title,
@@ -193,38 +186,36 @@ def _claims(found: Landscape) -> Iterator[PaperClaim]:
 def _claims_of_utility(found: Landscape, claim: "partial[PaperClaim]") -> Iterator[PaperClaim]:
     """Yield what section 4.2 says of utility, and of Epsilon* against it."""
     study, title, many = found.study, found.study.title, found.study.task is EpsilonStarTask.PURCHASE
-    column = "test_accuracy" if many else "test_auroc"
+    column, said = ("test_accuracy", "test accuracy") if many else ("test_auroc", "test auroc")
     plain = _by_setting(found.models[~found.models["private"]], column)
     private = _by_setting(found.private, column)
     if many:
         for fewer, more in pairwise(sorted(found.baselines)):
-            pair = (next(plain[name] for name in plain if name.endswith(f"epochs={n}")) for n in (more, fewer))
+            one, other = (next(plain[name] for name in plain if name.endswith(f"epochs={n}")) for n in (more, fewer))
             yield claim("4.2", "more epochs without privacy give a higher accuracy", title,
-                        f"test accuracy at {more} epochs less that at {fewer}", Interval(*paired_interval(*pair)),
+                        f"test accuracy at {more} epochs less that at {fewer}", statistics.t_interval(one - other),
                         0.0)  # fmt: skip
         best = np.max(list(found.baselines.values()), axis=0)
         ratio = np.log(best / np.min(list(_by_setting(found.private, "epsilon_star").values()), axis=0))
-        spread = Interval(float(ratio.mean()), *t_interval(ratio))
         yield claim("abstract", "privacy lowers Epsilon* up to eight times", title,
                     "largest Epsilon* of baselines over the smallest of private settings, geometric mean",
-                    Interval(*map(float, np.exp([spread.value, spread.low, spread.high]))), 8.0)  # fmt: skip
+                    Interval(*map(float, np.exp(astuple(statistics.t_interval(ratio))))), 8.0)  # fmt: skip
     else:
         first = next(values for name, values in plain.items() if name.endswith(f"epochs={min(found.baselines)}"))
         beaten = np.mean([first > values for values in private.values()], axis=0)
         yield claim("4.2", "the model of one epoch is more useful than most private models", title,
-                    "share of private settings with a lower utility", Interval(*mean_of_shares(beaten)),
+                    "share of private settings with a lower utility", statistics.mean_of_shares(beaten),
                     0.5)  # fmt: skip
     lost = np.mean(list(plain.values()), axis=0) - np.mean(list(private.values()), axis=0)
     yield claim("4.2", "privacy costs utility", title,
-                f"mean {column.replace('_', ' ')}, baselines less private models",
-                Interval(float(lost.mean()), *t_interval(lost)), 0.0)  # fmt: skip
+                f"mean {said}, baselines less private models", statistics.t_interval(lost), 0.0)  # fmt: skip
     largest = found.private["privacy.epsilon"].max()
     alike = _by_setting(found.private[found.private["privacy.epsilon"] == largest], column)
     if len(alike) > 1:
         apart = np.ptp(list(alike.values()), axis=0)
         yield claim("4.2", "at one epsilon utility depends strongly on the other settings", title,
-                    f"largest less smallest {column.replace('_', ' ')} at epsilon {largest:g}",
-                    Interval(float(apart.mean()), *t_interval(apart)), 0.1)  # fmt: skip
+                    f"largest less smallest {said} at epsilon {largest:g}", statistics.t_interval(apart),
+                    0.1)  # fmt: skip
     if many and study.stands_in:
         yield untested("4.2", "Epsilon* is 2.48, 7.06 and 7.79, accuracy .86, .904 and .906 at 10, 50 and 100 epochs",
                        "the data of Purchase-100 cannot be had", str(study.task))  # fmt: skip
@@ -233,8 +224,7 @@ def _claims_of_utility(found: Landscape, claim: "partial[PaperClaim]") -> Iterat
 def _largest(settings: Mapping[str, Floats]) -> Interval:
     """Return the largest mean of several settings; t intervals of all of them hold together (Bonferroni)."""
     confidence = 1 - (1 - CONFIDENCE) / len(settings)
-    found = [(float(values.mean()), *t_interval(values, confidence)) for values in settings.values()]
-    return Interval(*(max(one[end] for one in found) for end in range(3)))
+    return statistics.end_by_end(max, [statistics.t_interval(values, confidence) for values in settings.values()])
 
 
 def _level_rows(found: Landscape) -> Iterator[ItemRow]:
@@ -242,13 +232,15 @@ def _level_rows(found: Landscape) -> Iterator[ItemRow]:
     yield _floor(found.study)
     for epsilon, own in found.private.groupby("privacy.epsilon"):
         values = own.groupby("world")["epsilon_star"].mean().to_numpy(dtype=np.float64)
-        yield mean_row(found.study.title, f"Epsilon* of private models at epsilon = {float(str(epsilon)):g}", values,
-                       "mean over clipping norms and batches")  # fmt: skip
+        quantity = f"Epsilon* of private models at epsilon = {float(str(epsilon)):g}"
+        mean, note = statistics.t_interval(values), "mean over clipping norms and batches"
+        yield measured_row(found.study.title, quantity, mean, len(values), note)
 
 
 def _floor(study: EpsilonStarStudy) -> ItemRow:
     """Return what Epsilon* is by chance, if members and population have the same normal law and the study's sizes."""
-    random, counts = resampling(f"negoescu2023-{study.data}"), np.array([study.records, study.population_records])
+    random = statistics.resampling(f"negoescu2023-{study.data}")
+    counts = np.array([study.records, study.population_records])
     # Mean and variance of a normal sample are independent with known laws, so they are drawn instead of samples.
     means = random.standard_normal((SAMPLES, 2)) / np.sqrt(counts)
     stds = np.sqrt(random.chisquare(counts - 1, (SAMPLES, 2)) / counts)
@@ -262,10 +254,10 @@ def _floor(study: EpsilonStarStudy) -> ItemRow:
 def _contrast(many: Landscape, adult: Landscape) -> PaperClaim:
     """Return how far the two tasks lie apart, at their longest training."""
     longest = max(many.baselines), max(adult.baselines)
-    apart = welch_interval(many.baselines[longest[0]], adult.baselines[longest[1]])
+    apart = statistics.welch_interval(many.baselines[longest[0]], adult.baselines[longest[1]])
     return PaperClaim("4.2", "Epsilon* of Adult lies far below that of the many-class task",
                       f"{many.study.title}, {longest[0]} epochs, and Adult, {longest[1]} epochs",
-                      "Epsilon*, the former less the latter", Interval(*apart), 0.0,
+                      "Epsilon*, the former less the latter", apart, 0.0,
                       worlds=min(many.study.repetitions, adult.study.repetitions))  # fmt: skip
 
 

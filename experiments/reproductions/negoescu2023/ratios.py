@@ -1,6 +1,6 @@
 """Figure 3 of Negoescu et al. 2023: where the log ratios of Epsilon* are large, and where they are noisy."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +10,9 @@ from scipy.special import ndtr, ndtri
 from experiments.reproductions.claims import PaperClaim
 from experiments.reproductions.claims import exact as known
 from experiments.reproductions.looks import legend_below
-from experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, table
-from experiments.reproductions.statistics import mean_row, paired_interval, resampling
+from experiments.reproductions.papers import Context, Extent, ItemResult, ItemRow, measured_row, table
+from experiments.reproductions.statistics import resampling, t_interval
 from fl_audit.arrays import Floats
-from fl_audit.evidence.membership.rates import Interval
 from fl_audit.evidence.star.empirical_star import largest_ratio, threshold_counts
 from fl_audit.report.style import finish_axes, new_figure
 from fl_audit.report.wording import number_text
@@ -74,37 +73,27 @@ def figure_3(context: Context) -> ItemResult:
     finish_axes(panels[0], "(a) Exact distributions", "FPR (probability)", "Log ratio (nats)")
     finish_axes(panels[1], f"(b) Samples of {losses:,}", "FPR (probability)", "")
     legend_below(figure, list(panels))
-    at_ends, in_middle = _errors_of_samples(sampled, errors)
+    middle = np.minimum(sampled.fpr, sampled.fnr) >= MIDDLE
+    at_ends, in_middle = (np.max(np.where(inside, errors, 0.0), axis=-1) for inside in (~middle, middle))
+    rates = [float(min(exact.fpr[top], exact.fnr[top])) for top in np.nanargmax(exact.values, axis=-1)]
     rows = [*_rows_of_largest(exact, sampled, losses), *_rows_of_errors(in_middle, at_ends, losses)]
     return ItemResult(
         table(rows),
         figure,
         f"Training losses N(0, 1), non-training losses N({POPULATION_MEAN:g}, 1), delta {DELTA:g}. First quantity: "
         f"{NAMES[0]}; second: {NAMES[1]}. Rates below {CUT:g} are left out. Panel b: one sample of each law.",
-        _remarks(rows, exact),
+        _remarks(rows, rates),
         played=f"{samples} samples of {losses:,} losses from each of two normals, the first one drawn; no training.",
         finding="The largest ratio of a sample lies above that of the laws, which is what the figure shows",
         claims=(
             PaperClaim("8", "most noise lies at the ends of the curves", _setting(losses),
                        f"largest error where a rate is below {MIDDLE:g} less that elsewhere (nats)",
-                       Interval(*paired_interval(at_ends, in_middle)), 0.0, worlds=samples),
+                       t_interval(at_ends - in_middle), 0.0, worlds=samples),
             PaperClaim("8", "most signal lies at the ends of the curves", "N(0, 1) and N(3, 1), exact",
-                       "smaller rate at which both quantities are largest", known(_rate_of_most_signal(exact)),
+                       "smaller rate at which both quantities are largest", known(max(rates)),
                        highest=MIDDLE),
         ),
     )  # fmt: skip
-
-
-def _rate_of_most_signal(exact: Curves) -> float:
-    """Return the larger of the rates at which the quantities of the laws are largest."""
-    return max(float(min(exact.fpr[top], exact.fnr[top])) for top in np.nanargmax(exact.values, axis=-1))
-
-
-def _errors_of_samples(sampled: Curves, errors: Floats) -> tuple[Floats, Floats]:
-    """Return the largest error of each sample at the ends of the curves, and in their middle, each (samples,)."""
-    middle = np.minimum(sampled.fpr, sampled.fnr) >= MIDDLE
-    at_ends, in_middle = (np.max(np.where(inside, errors, 0.0), axis=-1) for inside in (~middle, middle))
-    return at_ends, in_middle
 
 
 def _draw(axes: Axes, curves: Curves) -> None:
@@ -117,8 +106,9 @@ def _draw(axes: Axes, curves: Curves) -> None:
 def _rows_of_largest(exact: Curves, sampled: Curves, losses: int) -> Iterator[ItemRow]:
     for index, name in enumerate(NAMES):
         top, largest = int(np.nanargmax(exact.values[index])), np.nanmax(sampled.values[index], axis=-1)
-        yield mean_row(
-            _setting(losses), f"largest {name}", largest, theory=float(exact.values[index, top]),
+        yield measured_row(
+            _setting(losses), f"largest {name}", t_interval(largest), len(largest),
+            theory=float(exact.values[index, top]),
             note=f"nats; mean over samples, standard deviation {number_text(float(largest.std(ddof=1)))}; by the laws "
             f"it stands at FPR {number_text(float(exact.fpr[top]))}, FNR {number_text(float(exact.fnr[top]))}",
         )  # fmt: skip
@@ -128,24 +118,25 @@ def _rows_of_errors(in_middle: Floats, at_ends: Floats, losses: int) -> Iterator
     places = {f"both rates at least {MIDDLE:g}": in_middle, f"one rate below {MIDDLE:g}": at_ends}
     note = "nats; distance from the laws at the same threshold, mean over samples"
     for place, largest in places.items():
-        yield mean_row(_setting(losses), f"largest error of the two quantities, {place}", largest, note, theory=0.0)
+        quantity = f"largest error of the two quantities, {place}"
+        yield measured_row(_setting(losses), quantity, t_interval(largest), len(largest), note, theory=0.0)
 
 
 def _setting(losses: int) -> str:
     return f"N(0, 1) and N({POPULATION_MEAN:g}, 1), {losses:,} losses each"
 
 
-def _remarks(rows: list[ItemRow], exact: Curves) -> tuple[str, ...]:
+def _remarks(rows: list[ItemRow], rates: Sequence[float]) -> tuple[str, ...]:
+    """Return remarks on the noise and on the signal; `rates` are the smaller ones where the quantities are largest."""
     middle, ends = rows[-2].measured, rows[-1].measured
     noise = "So it is" if ends > 2 * middle else "This does not show"
-    signal = [f"{min(exact.fpr[top], exact.fnr[top]):.2g}" for top in np.nanargmax(exact.values, axis=-1)]
     excess = [row.measured - row.theory for row in rows[:2]]
     return (
         "The paper's text has lost the cut, delta and the size of the samples; those here are ours.",
         f"The paper finds most noise at the ends of the curves. {noise} here: the largest error is {ends:.2g} nats "
         f"where a rate is below {MIDDLE:g}, and {middle:.2g} where both are above, {ends / middle:.1f} times less.",
         f"It finds most signal there too. By the laws both quantities are largest where the smaller rate is "
-        f"{' and '.join(signal)}; the cut is {CUT:g}.",
+        f"{rates[0]:.2g} and {rates[1]:.2g}; the cut is {CUT:g}.",
         "A supremum picks the noise up: the largest values of samples differ from those of the laws on average by "
         f"{excess[0]:+.2g} and {excess[1]:+.2g} nats.",
     )

@@ -16,11 +16,8 @@ from experiments.reproductions.papers import Extent
 from experiments.sweeps.grid import Axis, Point, baselines, grid
 from fl_audit.evidence.star.star_estimate import PARAMETRIC_CUT
 
-EPSILONS = (1.0, 3.0, 10.0, 100.0)
-CLIPPING_NORMS = (1.0, 10.0, 30.0)
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9
-REPETITIONS = 5
 CLIENTS = 2  # the paper trains in one place; this is the smallest number of clients that a federation may have
 
 
@@ -49,9 +46,9 @@ class EpsilonStarStudy:
     private_epochs: int  # epochs of the private models
     delta: float  # delta of the promise and of Epsilon*, less than one over the number of records
     # `epsilons`, `clipping_norms`: the promised epsilons and the clipping norms of private training.
-    epsilons: tuple[float, ...] = EPSILONS
-    clipping_norms: tuple[float, ...] = CLIPPING_NORMS
-    repetitions: int = REPETITIONS  # how many models are trained with each setting
+    epsilons: tuple[float, ...] = (1.0, 3.0, 10.0, 100.0)
+    clipping_norms: tuple[float, ...] = (1.0, 10.0, 30.0)
+    repetitions: int = 5  # how many models are trained with each setting
 
     @property
     def stands_in(self) -> bool:
@@ -79,23 +76,20 @@ class EpsilonStarStudy:
         """Return the study in full, or in minutes: with fewer records and settings, but the same kinds of points."""
         if extent is Extent.FULL:
             return self
-        few: dict[str, Any] = {
-            "epsilons": (self.epsilons[0], self.epsilons[-1]),
-            "clipping_norms": self.clipping_norms[:1],
-            "batches": self.batches[-1:],
-            "repetitions": 3,
-        }
+        few = replace(
+            self, epsilons=(self.epsilons[0], self.epsilons[-1]), clipping_norms=self.clipping_norms[:1],
+            batches=self.batches[-1:], repetitions=3, delta=1e-4,
+        )  # fmt: skip
         match self.task:
             case EpsilonStarTask.ADULT:
                 return replace(
-                    self, **few, records=4000, test_records=2000, population_records=2000, baseline_epochs=(1, 5, 20),
-                    private_epochs=5, delta=1e-4,
+                    few, records=4000, test_records=2000, population_records=2000, baseline_epochs=(1, 5, 20),
+                    private_epochs=5,
                 )  # fmt: skip
             case EpsilonStarTask.PURCHASE:
-                records = min(self.records, 3340)
                 return replace(
-                    self, **few, records=records, test_records=670, population_records=1000, baseline_epochs=(10, 100),
-                    private_epochs=20, delta=1e-4,
+                    few, records=min(self.records, 3340), test_records=670, population_records=1000,
+                    baseline_epochs=(10, 100), private_epochs=20,
                 )  # fmt: skip
             case _:
                 assert_never(self.task)
@@ -119,13 +113,15 @@ class EpsilonStarStudy:
 
     def values(self, data_dir: Path | None) -> dict[str, Any]:
         """Return the settings that all points share."""
-        values: dict[str, dict[str, Any]] = {
+        place = {} if data_dir is None else {"data-dir": str(data_dir.absolute())}
+        return {
             "data": {
                 "name": self.data,
                 "records": self.records,
                 "test-records": self.test_records,
                 "population-records": self.population_records,
                 "clients": CLIENTS,
+                **place,
             },
             "model": {"name": self.model},
             "run": {"seed": 0},
@@ -150,9 +146,6 @@ class EpsilonStarStudy:
                 "epsilon-star-cut": PARAMETRIC_CUT,
             },
         }
-        if data_dir is not None:
-            values["data"]["data-dir"] = str(data_dir.absolute())
-        return values
 
 
 ADULT = EpsilonStarStudy(
