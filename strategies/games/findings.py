@@ -50,32 +50,23 @@ def _refusals(kind: str, seen: Sequence[Seen], present: NDArray[np.bool_], probe
         yield Refusal(_ZERO, probe, 0.0, 1.0, is_allowed=False)
 
 
-def _refused(refusal: Refusal) -> str:
-    if refusal.kind != _ZERO:
-        return refusal_words(refusal)
-    return (
-        f"An update of exactly zero, as of a client that has learned nothing, is not borne: {refusal.said}. Games have "
-        "the smallest change of one value in its place."
-    )
-
-
 def _report_text(trial: Trial, found: Sequence[Finding], notes: Sequence[str]) -> str:
     """Return the report for the console."""
     lines = [opening(trial)]
     if trial.knowing is not None:
         lines.append("  knows_others=True has the claim cover such an observer, and judges the same games anew.")
     for finding in found:
-        if finding.attempt.is_broken:
-            lines.append(f"  {finding.cause}")
+        lines += [f"  {finding.cause}"] * bool(finding.attempt.is_broken)
         lines.append(f"  {finding.sentence}")
         if finding.attempt.is_broken:
-            lines += [f"    {line}" for line in finding.attempt.lines]
-            lines.append(f"    {finding.mend}")
+            lines += [f"    {line}" for line in (*finding.attempt.lines, finding.mend)]
         if finding.noise is not None:
             lines.append(f"    {finding.noise.words}")
-    lines += [f"  {_refused(refusal)}" for refusal in trial.refusals]
-    lines += [f"  {note}" for note in notes]
-    return "\n".join(lines)
+    for refusal in trial.refusals:
+        zero = f"An update of exactly zero, as of a client that has learned nothing, is not borne: {refusal.said}. "
+        zero += "Games have the smallest change of one value in its place."
+        lines.append(f"  {zero if refusal.kind == _ZERO else refusal_words(refusal)}")
+    return "\n".join([*lines, *(f"  {note}" for note in notes)])
 
 
 def finished_trial(audit: Agreement) -> Trial:
@@ -96,19 +87,17 @@ def finish(audit: Agreement, campaign: Campaign, columns: Columns, outside: Sequ
     outside
         Where games of this run wrote that could not be kept apart.
     """
-    left = len(campaign.missing)
-    if left:
+    if left := len(campaign.missing):
         played = f"{audit.games - left} of {audit.games} games are played, kept in {campaign.directory}"
         return f"{played}: run the app again for the others"
     campaign.keep_columns(columns)
     trial = _trial(audit, campaign)
     found, notes = findings(trial, _WORDS, dict.fromkeys(_WORDS, _MEND)), _notes(audit, campaign, outside)
     text = _report_text(trial, found, notes)
-    with whole_file(campaign.directory / "verdict.json") as file:
-        values = trial_json(trial, found) | {"notes": list(notes)}
-        file.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    with whole_file(campaign.directory / "verdict.txt") as file:
-        file.write_text(text + "\n", encoding="utf-8")
+    values = json.dumps(trial_json(trial, found) | {"notes": list(notes)}, indent=2, allow_nan=False)
+    for name, content in (("verdict.json", values), ("verdict.txt", text)):
+        with whole_file(campaign.directory / name) as file:
+            file.write_text(f"{content}\n", encoding="utf-8")
     return f"{text}\nWritten to {campaign.directory}/verdict.json."
 
 

@@ -105,13 +105,10 @@ class ClientAnswer:
 
     def record(self) -> ConfigRecord:
         """Return the answer as a record of a reply."""
-        found = ConfigRecord({"code": self.code, "outside": list(self.outside)})
-        for name, number in (("partition", self.partition), ("records", self.records)):
-            if number is not None:
-                found[name] = number
-        if self.update is not None:
-            found["update"] = self.update.astype(np.float32).tobytes()
-        return found
+        update = None if self.update is None else self.update.astype(np.float32).tobytes()
+        told = {"partition": self.partition, "records": self.records, "code": self.code, "update": update}
+        said = {name: value for name, value in told.items() if value is not None}
+        return ConfigRecord({**said, "outside": list(self.outside)})
 
 
 def taken_answer(reply: Message) -> ClientAnswer | None:

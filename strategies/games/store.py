@@ -161,17 +161,11 @@ class Campaign:
     def game(self, number: int) -> Seen:
         """Return a game that was played."""
         with np.load(self._file(number), allow_pickle=False) as file:
-            said = [str(one) for one in file["refusal"]]
+            refusal = next(map(str, file["refusal"]), None)
             numbers = {str(name): float(value) for name, value in zip(file["names"], file["numbers"], strict=True)}
             parts = {part: np.asarray(file[part], dtype=np.float64) for part in _PARTS}
             contributed, has_release = map(bool, file["was_a_game"])
-        return Seen(
-            **parts,
-            contributed=contributed,
-            has_release=has_release,
-            numbers=numbers,
-            refusal=said[0] if said else None,
-        )
+        return Seen(**parts, contributed=contributed, has_release=has_release, numbers=numbers, refusal=refusal)
 
     def _file(self, number: int) -> Path:
         return self.directory / "games" / f"{number:06d}.npz"
@@ -201,10 +195,8 @@ def open_campaign(
     ----------
     audit, shapes, contributions
         What was agreed, shapes of the model's tensors, and what the target's client may send.
-    app, code
-        The name of the app, and the fingerprint of its strategy and its clients.
-    tell
-        Takes what becomes of earlier games, in words.
+    app, code, tell
+        Name of the app, fingerprint of its strategy and its clients, and what is told what becomes of earlier games.
     """
     agreed = json.loads(json.dumps(_agreed(audit) | {"model": shapes, "contributions": contributions}))
     agreed |= {"app": app, "code": code}
@@ -218,10 +210,9 @@ def open_campaign(
     last = max(others, key=lambda path: path.stat().st_mtime_ns, default=None)
     if last is not None:
         before = _read(last)
-        changed = [
-            key if key != "code" else "the code or its numbers" for key in agreed if before.get(key) != agreed[key]
-        ]
-        tell(f"the games in {last.parent} are of {app} before a change of {', '.join(changed)}: new ones are played")
+        names = {"code": "the code or its numbers"}
+        changed = ", ".join(names.get(key, key) for key in agreed if before.get(key) != agreed[key])
+        tell(f"the games in {last.parent} are of {app} before a change of {changed}: new ones are played")
     drawn = secrets.randbits(63) if audit.seed is None else audit.seed
     _write(directory / _SECRET, {"seed": drawn}, private=True)
     _write(directory / _SETTINGS, agreed)

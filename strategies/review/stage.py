@@ -17,7 +17,7 @@ from fl_audit.errors import InputError
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.seen import Seen
 from fl_audit.randomness import Purpose, generator
-from strategies.games.cast import LaboratoryGame
+from strategies.games.campaign import LaboratoryGame
 from strategies.games.files import WorkingCopy, apart, moved_here
 from strategies.games.kinds import BY_NAME, Kind
 from strategies.games.subject import Start, Subject

@@ -30,7 +30,7 @@ from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.trial import Budget, Trial
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
 from strategies.games.bridge import Bridged
-from strategies.games.cast import _modified
+from strategies.games.campaign import _modified
 from strategies.games.kinds import BY_NAME, OF_FEW_TENSORS, Model
 from strategies.games.models import template_of, update_of
 from strategies.games.subject import Observer
