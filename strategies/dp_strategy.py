@@ -7,7 +7,7 @@ about is no concern of the strategy.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -32,7 +32,7 @@ from fl_audit.privacy.matrices import strategy_matrix
 from fl_audit.protocol import Key, Record, models_key
 from fl_audit.worlds import WorldBatch
 from strategies.challenger import SeededChallenger
-from strategies.contributors import AskedClient, Call, Received, ReceivedContribution, Roster, call_of, receive
+from strategies.contributors import Call, Received, ReceivedContribution, Roster, call_of, receive
 from strategies.errors import FederationError
 from strategies.inquiries import TRAIN, Inquiry, More, Transcript
 from strategies.replies import Answer, read_replies
@@ -79,8 +79,10 @@ class DPStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Ask every client for its sums, and parties what the inquiries want to know."""
-        if server_round == 1:
-            self.transcripts = {batch.name: self._first_transcript(batch, arrays[batch.name]) for batch in self.batches}
+        law = self.public.law
+        for batch in self.batches if server_round == 1 else ():
+            norms = torch.full((batch.count,), law.clipping_norm, dtype=torch.float64) if law.is_adaptive else None
+            self.transcripts[batch.name] = Transcript([copy_to_tensor(unpack(arrays[batch.name]))], norms=norms)
         asked = [
             message
             for inquiry in self.inquiries
@@ -91,9 +93,8 @@ class DPStrategy(Strategy):
         self._ended = self._ended or (not self.inquiries and self.is_over())
         if self._ended:
             return asked
-        self._calls = {
-            b.name: call_of(self.public, self.roster, self.challenger, b, server_round) for b in self.batches
-        }
+        who = self.public, self.roster, self.challenger
+        self._calls = {batch.name: call_of(*who, batch, server_round) for batch in self.batches}
         return [*asked, *(one for batch in self.batches for one in self._train_messages(batch, server_round, arrays))]
 
     def aggregate_train(
@@ -152,11 +153,6 @@ class DPStrategy(Strategy):
             return []
         with ThreadPoolExecutor(len(batches)) as threads:
             return list(zip(batches, threads.map(work, batches), strict=True))
-
-    def _first_transcript(self, batch: WorldBatch, initial: Array) -> Transcript:
-        law = self.public.law
-        norms = torch.full((batch.count,), law.clipping_norm, dtype=torch.float64) if law.is_adaptive else None
-        return Transcript([copy_to_tensor(unpack(initial))], norms=norms)
 
     def _release(self, batch: WorldBatch, server_round: int, read: Received) -> Array:
         """Make the release of a batch, and return the models that it leads to."""
@@ -233,25 +229,21 @@ class DPStrategy(Strategy):
         noise = law.share_scale * (np.sqrt(self.parameters) + 8.0)
         return units * each * (1 + _ROUNDING) + noise
 
-    def _train_messages(self, batch: WorldBatch, server_round: int, models: ArrayRecord) -> list[Message]:
-        whole = ArrayRecord({models_key(0): models[batch.name]} | self._norms(batch, None))
-        return [self._train_message(one, batch, server_round, whole) for one in self._calls[batch.name].asked]
+    def _train_messages(self, batch: WorldBatch, server_round: int, models: ArrayRecord) -> Iterator[Message]:
+        whole = ArrayRecord({models_key(0): models[batch.name]} | self._norms(batch, slice(None)))
+        for one in self._calls[batch.name].asked:
+            worlds, arrays, more = list(batch.worlds), whole, dict(one.more)
+            if one.rows is not None and len(one.rows) < batch.count:
+                worlds = [worlds[row] for row in one.rows]
+                some = self.transcripts[batch.name].models[-1].numpy()[one.rows]
+                arrays = ArrayRecord({models_key(0): Array(*pack(some))} | self._norms(batch, one.rows))
+            if self.public.clients_draw:
+                more |= {Key.NOISE_SEED: self.challenger.noise_seed(one.client), Key.WORLDS: worlds}
+            yield self._owner_message(one.client, TRAIN, batch, server_round, arrays, more, worlds)
 
-    def _train_message(self, one: AskedClient, batch: WorldBatch, server_round: int, whole: ArrayRecord) -> Message:
-        worlds, arrays, more = list(batch.worlds), whole, dict(one.more)
-        if one.rows is not None and len(one.rows) < batch.count:
-            worlds = [worlds[row] for row in one.rows]
-            some = self.transcripts[batch.name].models[-1].numpy()[one.rows]
-            arrays = ArrayRecord({models_key(0): Array(*pack(some))} | self._norms(batch, one.rows))
-        if self.public.clients_draw:
-            more |= {Key.NOISE_SEED: self.challenger.noise_seed(one.client), Key.WORLDS: worlds}
-        return self._owner_message(one.client, TRAIN, batch, server_round, arrays, more, worlds)
-
-    def _norms(self, batch: WorldBatch, rows: Integers | None) -> dict[str, Array]:
+    def _norms(self, batch: WorldBatch, rows: Integers | slice) -> dict[str, Array]:
         norms = self.transcripts[batch.name].norms
-        if norms is None:
-            return {}
-        return {Key.NORMS: Array(*pack(norms.numpy() if rows is None else norms.numpy()[rows]))}
+        return {} if norms is None else {Key.NORMS: Array(*pack(norms.numpy()[rows]))}
 
     def _owner_message(
         self,

@@ -62,10 +62,8 @@ class ShowReleases(Inquiry):
             if made.around.norms is not None:
                 self._norms[batch.name].append(made.around.norms.numpy())
             for client, seeds in self.insiders.items():
-                known = made
-                if len(seeds):
-                    told = torch.tensor(list(seeds), dtype=torch.int64)
-                    known = replace(made, around=replace(made.around, noise_seeds=told))
+                told = torch.tensor(list(seeds), dtype=torch.int64)
+                known = replace(made, around=replace(made.around, noise_seeds=told)) if len(seeds) else made
                 tensors = show(self.public.view, self.public.law, known).tensors()
                 arrays = ArrayRecord({name: Array(*pack(value.numpy())) for name, value in tensors.items()})
                 written.append(to_observer(client, _OBSERVE, batch, exchange - 1, arrays, self._told(batch)))
@@ -104,9 +102,8 @@ class ShowReleases(Inquiry):
 
     def _of_several(self, name: str, totals: Sequence[Floats]) -> Columns:
         """Return the totals (worlds,) of each insider, where there are several."""
-        if len(totals) == 1:
-            return Columns()
-        return Columns(insiders={name: np.stack(totals, axis=1)}, insider_clients=tuple(self.insiders))
+        several = Columns(insiders={name: np.stack(totals, axis=1)}, insider_clients=tuple(self.insiders))
+        return several if len(totals) > 1 else Columns()
 
 
 @dataclass
@@ -155,7 +152,6 @@ class ScoreInquiry(ShowReleases):
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """Scores."""
         return {Key.SCORE: ((), True)}
 
     def columns(self, batch: WorldBatch) -> Columns:
@@ -223,7 +219,6 @@ class CanaryInquiry(ShowReleases):
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """Scores along all directions."""
         return {Key.CANARIES: ((directions_read(self.public),), True)}
 
     def _told(self, batch: WorldBatch) -> More:
@@ -236,16 +231,13 @@ class CanaryInquiry(ShowReleases):
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
         """Take note of the scores, and of how many steps of private training took each canary."""
         for batch in self.batches if exchange <= self.public.rounds else ():
-            self._times[batch.name].append(self._taken(batch, exchange, found))
+            # How often each canary that is in went into the round, (worlds, canaries).
+            taken, victim = np.ones((batch.count, self.public.canaries)), self.game.victim
+            if self._trains_privately:
+                sent = found[Answer(victim, TRAIN, batch.name)]
+                taken = read_array(sent, Key.TIMES, taken.shape, np.float64, victim, exchange).copy()
+            self._times[batch.name].append(taken)
         super().note(exchange, found)
-
-    def _taken(self, batch: WorldBatch, server_round: int, found: Mapping[Answer, Message]) -> Floats:
-        """Return how often each canary that is in went into a round, (worlds, canaries)."""
-        shape, victim = (batch.count, self.public.canaries), self.game.victim
-        if not self._trains_privately:
-            return np.ones(shape)
-        sent = found[Answer(victim, TRAIN, batch.name)]
-        return read_array(sent, Key.TIMES, shape, np.float64, victim, server_round).copy()
 
     def columns(self, batch: WorldBatch) -> Columns:
         """Return every score, whether its canary was in, and how much of it the score then holds."""

@@ -93,11 +93,10 @@ class RollCall:
         if answer.records is not None:
             self.records[node] = answer.records
         own = with_names(records_of(reply), set(self.model))
-        if own is None or node not in self._sent or node in self.updates:
-            return
-        base = base_of(own, self._sent[node], self.replies)
-        if shapes_of(base) == shapes_of(own):
-            self.updates[node] = flat(own) - flat(base)
+        if own is not None and node in self._sent and node not in self.updates:
+            base = base_of(own, self._sent[node], self.replies)
+            if shapes_of(base) == shapes_of(own):
+                self.updates[node] = flat(own) - flat(base)
 
 
 class GameEars:
@@ -219,10 +218,13 @@ class GameEars:
         # Of a target that has learned nothing, nothing arrives, whatever it sends.
         contributed = any(one.has_arrived and np.any(difference[place]) for place, one in enumerate(heard))
         arrived = (one.has_arrived for one in heard)
-        has_release = any(arrived if is_of_server else (_is_another(*pair) for pair in pairwise(models)))
+        has_release = any(arrived if is_of_server else (not _is_same(*pair) for pair in pairwise(models)))
         sketch, direction = scene.sketch, difference
         if sketch is not None:  # vectors stay as they are without one
-            self._note_sizes(steps)
+            for there in (step[np.isfinite(step)] for step in steps):  # what a sketch does not show
+                self._numbers["length of what was released"].append(float(np.linalg.norm(there)))
+                share = float(np.mean(there == 0)) if there.size else 1.0
+                self._numbers["share of values that were left as they were"].append(share)
             values, direction = values[:, sketch.shown], sketch.of_difference(difference)
             steps, others, own = (sketch.of_vectors(one, difference) for one in (steps, others, own))
         beside = _summarised(self._numbers, self.errors, refusal)
@@ -234,14 +236,6 @@ class GameEars:
         self._note("array", {f"{name}[{n}]": float(x) for name, one in beside.items() for n, x in enumerate(one)})
         forms = "; ".join(f"{name} {array.dtype} {array.shape}" for name, array in sorted(released.items()))
         self._note("form", {forms: 1.0, "bytes": float(sum(array.nbytes for array in released.values()))})
-
-    def _note_sizes(self, steps: Floats) -> None:
-        """Note what a sketch does not show: how long steps are, and how many values stay where they were."""
-        for step in steps:
-            there = step[np.isfinite(step)]
-            self._numbers["length of what was released"].append(float(np.linalg.norm(there)))
-            share = float(np.mean(there == 0)) if there.size else 1.0
-            self._numbers["share of values that were left as they were"].append(share)
 
 
 def played(start: Callable[[Grid], Result], grid: Grid, ears: GameEars) -> Seen:
@@ -260,20 +254,16 @@ def played(start: Callable[[Grid], Result], grid: Grid, ears: GameEars) -> Seen:
     return ears._seen(result, refusal)
 
 
-def _is_another(before: Arrays, after: Arrays) -> bool:
-    """Return whether a model is another one than before: nothing was released where it is not."""
-    return set(before) != set(after) or any(
-        not np.array_equal(before[name], value, equal_nan=value.dtype.kind == "f") for name, value in after.items()
-    )
+def _is_same(before: Arrays, after: Arrays) -> bool:
+    """Return whether a model is the same as before: then nothing was released."""
+    same = (np.array_equal(before[name], one, equal_nan=one.dtype.kind == "f") for name, one in after.items())
+    return set(before) == set(after) and all(same)
 
 
 def _weight(reply: Message) -> float:
     """Return the weight of a reply in a mean, as far as one can tell."""
-    for record in reply.content.metric_records.values():
-        value = record.get(_WEIGHT)
-        if isinstance(value, (int, float)) and value >= 0:
-            return float(value)
-    return 1.0
+    named = (record.get(_WEIGHT) for record in reply.content.metric_records.values())
+    return next((float(value) for value in named if isinstance(value, (int, float)) and value >= 0), 1.0)
 
 
 def _digest(reply: Message) -> str:

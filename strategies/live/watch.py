@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from fl_audit.canaries.kept import Watch
 from fl_audit.canaries.rounds import NOTE, CanaryNote, read_note
-from fl_audit.errors import InputError
-from strategies.games.bridge import layers_of
+from strategies.games.bridge import as_strategy, layers_of
 
 _OTHERWISE = {"FedMedian": 1.0, "FedTrimmedAvg": 1.0, "Bulyan": 1.0, "QFedAvg": None}
 """What a reply weighs over the heaviest in those of Flower's strategies that count no examples; None is not known."""
@@ -37,11 +36,8 @@ def watched(strategy: object, watch: Watch) -> Any:
     InputError
         If it is no strategy of Flower's.
     """
-    if isinstance(strategy, Strategy):
-        return LiveStrategy(strategy, watch)
-    if isinstance(strategy, OldStrategy):
-        return WatchedOldStrategy(strategy, watch)
-    raise InputError(f"strategy is a {type(strategy).__name__}: accepted are Flower's strategies, of either interface")
+    as_strategy(strategy)  # what is none is refused
+    return LiveStrategy(strategy, watch) if isinstance(strategy, Strategy) else WatchedOldStrategy(strategy, watch)
 
 
 class _Watched:
@@ -61,13 +57,15 @@ class _Watched:
         others: int,
     ) -> Any:
         """Return what the strategy makes of the replies, and keep what it says of the canaries."""
-        norm = _clipping_norm(self.strategy)
+        # To which norm the strategy clips, as Flower's say; adaptive ones do so in a round that has not ended.
+        named = getattr(self.strategy, "clipping_norm", None)
+        norm = float(named) if isinstance(named, int | float) and 0 < named < float("inf") else None
         released, metrics = aggregated()
         if released is not None and self._before is not None:
             # The update of a canary whose note says nothing may hide noise like any.
-            named = sum(note is not None for note in said.values())
+            others -= sum(note is not None for note in said.values())
             before, after, present = _arrays(self._before), _arrays(released), _weighed(self.strategy, said, replies)
-            self.watch.note(server_round, before, after, present, others - named, norm, run)
+            self.watch.note(server_round, before, after, present, others, norm, run)
         return released, metrics
 
 
@@ -122,12 +120,6 @@ class WatchedOldStrategy(_Watched, OldStrategy):
         run = next((getattr(one, "run_id", None) for one, _ in results), None)
         made = partial(self.strategy.aggregate_fit, server_round, results, failures)
         return self._aggregated(server_round, said, results, made, run, len(results))
-
-
-def _clipping_norm(strategy: object) -> float | None:
-    """Return to which norm a strategy clips, as Flower's say; adaptive ones do so in a round that has not ended."""
-    norm = getattr(strategy, "clipping_norm", None)
-    return float(norm) if isinstance(norm, int | float) and 0 < norm < float("inf") else None
 
 
 def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
