@@ -28,7 +28,6 @@ from fl_audit.mechanisms.standpoint import Place
 from fl_audit.packing import pack
 from fl_audit.worlds import WorldBatch, waves
 from server import evaluator as evaluation
-from server.early_stopping import EarlyStopping
 from server.results import BatchResult, MoreQuestions, ResultSink, TargetOutputs
 from server.watched_grid import WatchedGrid, call_the_roll
 from strategies.challenger import AheadChallenger, SeededChallenger, record_draws, true_side
@@ -140,10 +139,8 @@ def build_server_app(
 
     Parameters
     ----------
-    plan, sink, clock, on_round
-        As of `run_federation`.
-    interrupted
-        Tells whether the whole run is being ended.
+    plan, sink, clock, on_round, interrupted
+        As of `run_federation`; and what tells whether the whole run is being ended.
     """
     app = ServerApp()
 
@@ -203,12 +200,11 @@ def _play_wave(
             batch.name: recorder.start(batch, starting_models(game, plan.initial, plan.model_seed, batch.worlds))
             for batch in wave
         }
-        stopping = None if plan.patience is None else EarlyStopping(plan.patience)
+        stopping = None if plan.patience is None else evaluation.EarlyStopping(plan.patience)
         losses = dict[tuple[str, int], Floats]()
         outputs = _target_outputs(plan)
-        findings = list(_release_findings(plan, losses))
-        if outputs is not None:
-            findings.append(outputs)
+        findings: list[evaluation.ReleaseFinding] = list(_release_findings(plan, losses))
+        findings += [] if outputs is None else [outputs]
         evaluator = evaluation.ReleaseEvaluator(game, challenger, wave, findings, stopping)
         background = evaluation.BackgroundEvaluation(evaluator, evaluating, plan.evaluated_releases)
 
@@ -275,9 +271,8 @@ def _target_outputs(plan: FederationPlan) -> TargetOutputs | None:
 
 def _insiders(game: Game, challenger: SeededChallenger) -> dict[int, list[int]]:
     """Return the insiders, each with the seeds of the noise that it knows: its own and its colluders'."""
-    if not game.public.law.clients_add_noise or game.public.standpoint.place is Place.SERVER:
-        return {insider: [] for insider in game.insiders}
-    known = {insider: (insider, *game.colluders(insider)) for insider in game.insiders}
+    knows_some = game.public.law.clients_add_noise and game.public.standpoint.place is not Place.SERVER
+    known = {insider: (insider, *game.colluders(insider)) if knows_some else () for insider in game.insiders}
     return {insider: [challenger.noise_seed(client) for client in clients] for insider, clients in known.items()}
 
 

@@ -20,14 +20,8 @@ from fl_audit.game.membership import Membership
 from fl_audit.worlds import WorldBatch
 from server.evaluator import EvaluatedRelease
 
-WORLD_FINDINGS = (
-    "test_accuracy",
-    "epsilon_star",
-    "membership_advantage",
-    "record_membership_guess",
-    "record_score",
-    "test_auroc",
-)
+WORLD_FINDINGS: tuple[str, ...] = ("test_accuracy", "epsilon_star", "membership_advantage")
+WORLD_FINDINGS += ("record_membership_guess", "record_score", "test_auroc")
 ROUND_FINDINGS = ("sigma", "local_sensitivity", "log_odds", "increment", "measured_sigma")
 RELEASE_FINDINGS = ("test_accuracy", "epsilon_star")  # columns that every run has; those that nobody found are NaN
 
@@ -63,8 +57,11 @@ class BatchResult:
         if found.clients:
             clients = next(iter(found.clients.values())).shape[2]
             frames["clients"] = self._frame(found.clients, round=self.evaluated, client=range(clients))
-        if found.insiders:
-            frames["insiders"] = self._frame(self._of_insiders(prior), insider=found.insider_clients)
+        if told := found.insiders:
+            if "log_odds" in told:  # those of each insider, its belief in the truth, and whether it was right
+                odds = told["log_odds"]
+                told = {"log_odds": odds, **_believed(odds, self.membership.bits[:, None], prior)}
+            frames["insiders"] = self._frame(told, insider=found.insider_clients)
         if found.residuals:
             frames["residuals"] = self._frame(found.residuals, round=rounds)
         if found.targets:
@@ -88,13 +85,6 @@ class BatchResult:
         if not np.isfinite(final).all():
             index["won"] = np.full(self.batch.count, np.nan)
         return self._frame(index | found)
-
-    def _of_insiders(self, prior: float) -> Table:
-        """Return the log-odds of each insider, its belief in the truth, and whether it was right; or its scores."""
-        told = self.columns.insiders
-        if "log_odds" not in told:
-            return told
-        return {"log_odds": told["log_odds"], **_believed(told["log_odds"], self.membership.bits[:, None], prior)}
 
 
 ResultSink = Callable[[BatchResult], None]  # takes finished batches, and stores them for good
