@@ -25,7 +25,6 @@ from strategies.games.models import is_moved_by
 from strategies.games.subject import Start, spared_generators
 from strategies.games.watched import no_news_from_flower
 from strategies.grids import Room
-from strategies.review.stage import USUAL_NODES
 
 # A reviewer wants to know all that breaks a claim: every kind is looked at closely.
 _USUAL = replace(Budget(), scout=200, pilot=200, most=12, plainest=True)
@@ -36,6 +35,7 @@ _LEVEL, _MOST_TRIED = 0.05, 6400
 _MOST_LOOKS = 5  # how often a strategy may look who is there before it asks anybody
 _LEFT_OUT = ("large model", "own model, around a median")
 """Stages that the app's own model takes the place of, or on which its size adds nothing but time."""
+USUAL_NODES = 10  # clients of a simulation of Flower's unless another number is named
 USUAL_ROUNDS = 3  # most rounds of an app that a game has unless a reviewer says it
 _MOST_PARAMETERS = 5_000_000
 
@@ -272,18 +272,17 @@ def leaks(trials: Sequence[Trial], kinds: Sequence[str]) -> tuple[Leak, ...]:
     trials, kinds
         Trials of the model, and of the numbers beside it, and the kinds of games that were played, by name.
     """
+
+    def is_about(aside: Aside, kind: Kind) -> bool:
+        if aside is Aside.BUFFERS:
+            return kind.present.direction in OF_FEW_TENSORS
+        return kind.plain_name == NUMBERS[aside] or (aside is Aside.EXAMPLES and kind.plain_name == "many examples")
+
     found = []
     attempts = [attempt for trial in trials for attempt in trial.attempts if attempt.is_broken]
     for aside in Aside:
-        told = [one for one in attempts if _is_about(aside, BY_NAME[one.lead.kind])]
+        told = [one for one in attempts if is_about(aside, BY_NAME[one.lead.kind])]
         worst = max(told, key=lambda one: one.right / one.games, default=None)
-        is_played = any(_is_about(aside, BY_NAME[name]) for name in kinds)
         said = (None, None) if worst is None else (worst.right / worst.games, worst.lead.group)
-        found.append(Leak(aside, is_played, *said))
+        found.append(Leak(aside, any(is_about(aside, BY_NAME[name]) for name in kinds), *said))
     return tuple(found)
-
-
-def _is_about(aside: Aside, kind: Kind) -> bool:
-    if aside is Aside.BUFFERS:
-        return kind.present.direction in OF_FEW_TENSORS
-    return kind.plain_name == NUMBERS[aside] or (aside is Aside.EXAMPLES and kind.plain_name == "many examples")

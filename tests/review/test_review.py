@@ -40,8 +40,7 @@ from strategies.review.capture import Caught, catch
 from strategies.review.claims import Stated, epsilon_words, stated_by, training_doubt
 from strategies.review.options import ReviewOptions
 from strategies.review.plan import Aside, asked_of, early_of, fewest, nodes_of, plan_of, telling_kinds
-from strategies.review.review import Review, _stated, _verdict, review
-from strategies.review.stage import Seated
+from strategies.review.review import Review, Seated, _stated, _verdict, review
 from strategies.review.words import headline, review_json, screen
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
