@@ -8,20 +8,10 @@ import torch
 
 from fl_audit.adjacency import Unit
 from fl_audit.arrays import Flags, Floats
-from fl_audit.game.canaries import canary_records
-from fl_audit.game.contributing import (
-    Contributed,
-    Moment,
-    OwnDraws,
-    canary_draws,
-    contributed,
-    differing_contributions,
-    trained_privately,
-)
+from fl_audit.game.contributing import Contributed, Moment, OwnDraws, contributed, differing_contributions
 from fl_audit.game.game import Game
 from fl_audit.game.membership import Membership
 from fl_audit.game.randomised import ToldRecords
-from fl_audit.learning.private_training import CanaryRecords, PrivateUpdates
 from fl_audit.mechanisms.noise import noise_share
 from fl_audit.mechanisms.weighing import local_sensitivity
 
@@ -105,35 +95,6 @@ def contribute_as_victim(game: Game, task: Task, membership: Membership) -> tupl
             within = torch.where(bits, present.within, absent.within)
         return Contributed(chosen, within), sensitivity
     return Contributed(contribute(game, game.victim, task).total + chosen), sensitivity
-
-
-def train_privately(
-    game: Game,
-    client: int,
-    task: Task,
-    draws: OwnDraws,
-    membership: Membership | None,
-    accountant: str | None,
-    coins: Flags | None = None,
-) -> PrivateUpdates:
-    """Return a client's updates after DP-SGD on its own records, and the state of its accountant.
-
-    Parameters
-    ----------
-    game, client, task, draws
-        As for `contribute`, and the client's secret seed with the worlds.
-    membership
-        Which of its own targets are in, None where it has none: x is trained on where it is in.
-    accountant
-        State of its accountant before the round; None is a new one.
-    coins
-        Which of its canary records are in, (worlds, canaries); None where it has none.
-    """
-    is_in = None if membership is None else membership.bits
-    number, canaries = task.moment.number, None
-    if coins is not None:
-        canaries = CanaryRecords(canary_records(game, number, draws.worlds), coins, canary_draws(draws, number))
-    return trained_privately(game, client, task.models, number, draws, is_in, accountant, canaries)
 
 
 def with_noise(game: Game, total: torch.Tensor, draws: OwnDraws, server_round: int) -> torch.Tensor:
