@@ -160,19 +160,15 @@ class DPStrategy(Strategy):
         around = self._around(batch, server_round, read)
         if law.adds_noise and not law.clients_add_noise:
             total = self.noise(batch, server_round, total, law.server_scale(read.local_sensitivity, around.norms_array))
-        moved, transcript.optimizer = step(
-            law.optimizer, transcript.models[-1], total, transcript.optimizer, law.denominator
-        )
+        before, state = transcript.models[-1], transcript.optimizer
+        moved, transcript.optimizer = step(law.optimizer, before, total, state, law.denominator)
         if not np.isfinite(moved.numpy()).all():
-            raise FederationError(
-                f"round {server_round}: a model of {batch.name} is no longer finite: learning rate, clipping norm "
-                "and noise together move it too far"
-            )
+            said = f"round {server_round}: a model of {batch.name} is no longer finite"
+            raise FederationError(f"{said}: learning rate, clipping norm and noise together move it too far")
         transcript.models = [*transcript.models[-2:], moved]
         transcript.made = Made(server_round, tuple(transcript.models), total, around, transcript.steps)
         if law.rounds_needed > 1:
-            steps = (*transcript.steps, Step(transcript.models[-2], total))
-            transcript.steps = steps[1 - law.rounds_needed :]
+            transcript.steps = (*transcript.steps, Step(before, total))[1 - law.rounds_needed :]
         return Array(*pack(moved.numpy()))
 
     def _around(self, batch: WorldBatch, server_round: int, read: Received) -> SideInformation:
@@ -200,16 +196,11 @@ class DPStrategy(Strategy):
 
     def _read(self, batch: WorldBatch, found: Mapping[Answer, Message], server_round: int) -> Received:
         """Return what the clients sent, all of it checked, summed in partition order."""
-        contributions = [
-            ReceivedContribution(
-                one.client,
-                found[Answer(one.client, TRAIN, batch.name)],
-                one.rows,
-                self._longest(one.client, batch),
-                one.client in self.roster.targets or self.public.is_canary(one.client),
-            )
-            for one in self._calls[batch.name].asked
-        ]
+        contributions = []
+        for one in self._calls[batch.name].asked:
+            reply, longest = found[Answer(one.client, TRAIN, batch.name)], self._longest(one.client, batch)
+            half_bits = one.client in self.roster.targets or self.public.is_canary(one.client)
+            contributions.append(ReceivedContribution(one.client, reply, one.rows, longest, half_bits))
         shape = batch.count, self.parameters
         return receive(self.public, contributions, self.roster.victim, shape, server_round)
 
@@ -275,20 +266,15 @@ class DPStrategy(Strategy):
         return Message(content, self.roster.nodes[client], kind)
 
 
-@dataclass
 class _CorrelatedDraws:
     """Draws w_t = (z_t - sum over s < t of C_ts w_s) / C_tt, so that C w = z: the rows of C^-1 z, one a round.
 
     The server alone keeps what it drew before; nobody else could undo it.
     """
 
-    noise: CorrelatedGaussian  # which matrix C
-    _matrix: Floats = field(init=False)
-    _drawn: deque[Tensor] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._matrix = strategy_matrix(self.noise.matrix, self.noise.rounds, self.noise.bands)
-        self._drawn = deque(maxlen=self.noise.rounds_needed - 1)
+    def __init__(self, noise: CorrelatedGaussian) -> None:
+        self._matrix = strategy_matrix(noise.matrix, noise.rounds, noise.bands)
+        self._drawn = deque[Tensor](maxlen=noise.rounds_needed - 1)
 
     def next(self, standard_normals: Tensor, server_round: int) -> Tensor:
         """Return the draws of round t, which come in order, in the memory of z_t, float32 (worlds, parameters)."""

@@ -297,11 +297,9 @@ class LaboratoryGame:
 
     def _difference(self, round: int) -> Floats:
         """Return the direction in which D and D' differ, as the observer knows it."""
-        present = self._vector(self._kind.present, round, is_target=True)
-        absent = np.zeros_like(present)
+        difference = self._vector(self._kind.present, round, is_target=True)
         if self._kind.absent.form is ReplyForm.PLAIN:
-            absent = self._vector(self._kind.absent, round, is_target=True)
-        difference = present - absent
+            difference = difference - self._vector(self._kind.absent, round, is_target=True)
         # Where the updates are equal, what they do to the others' share is what can be seen.
         return difference if np.any(difference) else self._vector(self._kind.others, round, is_target=False)
 
@@ -309,12 +307,12 @@ class LaboratoryGame:
 def _all_numbers(result: Result) -> Mapping[str, list[float]]:
     """Return every number that a strategy returned beside the model, by name."""
     found = defaultdict[str, list[float]](list)
-    trained, evaluated = result.train_metrics_clientapp.values(), result.evaluate_metrics_clientapp.values()
-    for what, record in (*(("metrics", one) for one in trained), *(("evaluation", one) for one in evaluated)):
-        for name, value in record.items():
-            found[f"{what}: {name}"].append(float(np.mean(value)))
-            if isinstance(value, list):
-                found[f"{what}: length of {name}"].append(float(len(value)))
+    rounds = {"metrics": result.train_metrics_clientapp, "evaluation": result.evaluate_metrics_clientapp}
+    told = [(what, record) for what, records in rounds.items() for record in records.values()]
+    for what, name, value in ((what, *pair) for what, record in told for pair in record.items()):
+        found[f"{what}: {name}"].append(float(np.mean(value)))
+        if isinstance(value, list):
+            found[f"{what}: length of {name}"].append(float(len(value)))
     return found
 
 
@@ -327,10 +325,5 @@ def _modified(mods: tuple[Mod, ...], train: Mod) -> Mod:
 
 
 def _context(client: int, clients: int) -> Context:
-    return Context(
-        run_id=RUN_ID,
-        node_id=client + FIRST_NODE,
-        node_config=UserConfig({"partition-id": client, "num-partitions": clients}),
-        state=RecordDict(),
-        run_config=UserConfig(),
-    )
+    node, place = client + FIRST_NODE, UserConfig({"partition-id": client, "num-partitions": clients})
+    return Context(run_id=RUN_ID, node_id=node, node_config=place, state=RecordDict(), run_config=UserConfig())

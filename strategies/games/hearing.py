@@ -28,14 +28,11 @@ class Scene:
 
     model: Arrays  # the initial model, by the names of its tensors
     rounds: int  # how many rounds a game has
-    # `target`, `watcher`: the nodes of the client whose contribution differs, and of the one that looks, if there is
-    # one.
-    target: int
-    watcher: int | None
+    target: int  # the node of the client whose contribution differs
+    watcher: int | None  # the node of the one that looks, if there is one
     observer: Observer  # who looks
     # From the round, from 0, and what the target's client says that it has learned, to what the contributions under D
-    # and D' differ by, shape (parameters,), as far as the observer knows it. What is looked at must not follow from the
-    # coin.
+    # and D' differ by, shape (parameters,), as far as the observer knows it: it must not follow from the coin.
     difference: Callable[[int, Floats | None], Floats]
     sketch: Sketch | None = None  # of the model's parameters, in the order of their names; None keeps them as they are
     note: Note | None = None  # what clients are told with their messages; None tells them nothing
@@ -103,11 +100,8 @@ class GameEars:
     """Ears of one game."""
 
     def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._rounds: list[_Round] = []
-        self._numbers: dict[str, list[float]] = defaultdict(list)
-        self.errors: list[str] = []
-        self.outside: set[str] = set()
+        self._scene, self._rounds, self._numbers = scene, list[_Round](), defaultdict[str, list[float]](list)
+        self.errors, self.outside = list[str](), set[str]()
         self.arrived: dict[int, str] = {}  # of everybody but the target, what arrived in the first round, as a digest
 
     def sends(self, message: Message) -> None:
@@ -116,13 +110,9 @@ class GameEars:
         if message.metadata.message_type.startswith("train"):
             self._asked(node, message)
         if note is not None:
-            told = replace(
-                note,
-                group=message.metadata.group_id,
-                deed=note.deed if node == self._scene.target else None,  # nobody else is told
-                round=max(0, len(self._rounds) - 1),
-                pull=self._scene.pulls.get(node),
-            )
+            deed = note.deed if node == self._scene.target else None  # nobody else is told
+            group, number = message.metadata.group_id, max(0, len(self._rounds) - 1)
+            told = replace(note, group=group, deed=deed, round=number, pull=self._scene.pulls.get(node))
             message.metadata.group_id = told.written()
 
     def receives(self, reply: Message) -> None:

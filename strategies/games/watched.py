@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -134,10 +134,9 @@ class GameTable:
     grid: Grid  # the app's grid
     roll: RollCall  # who took part in the app's own training
     sketch: Sketch  # that of the app's model
-    _outside: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
-        self._model = arrays_of(self.pristine.arguments["initial_arrays"])
+        self._model, self._outside = arrays_of(self.pristine.arguments["initial_arrays"]), set[str]()
         # As it is before the training: a game begins as a run does.
         self._copy = WorkingCopy(Path.cwd(), self.audit.directory)
 
@@ -152,8 +151,8 @@ class GameTable:
         self._campaign = campaign = open_campaign(audit, shapes, self.contributions, self.app, codes, say)
         if campaign.is_new:
             # Clients of a claim about records may add noise of their own to every record.
-            is_private = is_private_on_the_server(self.pristine.strategy)
-            is_alone = is_private and audit.observer is Observer.CLIENT and not audit.is_about_records
+            is_alone = audit.observer is Observer.CLIENT and not audit.is_about_records
+            is_alone = is_alone and is_private_on_the_server(self.pristine.strategy)
             campaign.keep_unrefuted(None if is_alone else Unrefuted.SHARES)
         try:
             self._play_missing(audit, campaign)
