@@ -170,9 +170,8 @@ def watching_mod(watch: Watch) -> Mod:
         last, seen = records.array_records.get(_LAST), records.config_records.get(_LAST_ROUND)
         if last is not None and seen is not None and seen["round"] == number - 1:
             taken = map(CanaryNote, range(watch.canaries))
-            watch.note(
-                number - 1, _tensors(last), _tensors(now), taken, run=message.metadata.run_id, models_only=True
-            )  # fmt: skip
+            before, after = _tensors(last), _tensors(now)
+            watch.note(number - 1, before, after, taken, run=message.metadata.run_id, models_only=True)
         records[_LAST], records[_LAST_ROUND] = ArrayRecord(dict(now)), ConfigRecord({"round": number})
 
     return look

@@ -188,18 +188,15 @@ def _play_wave(
     sink: ResultSink,
     on_round: Callable[[int], None],
 ) -> None:
-    public, threads = plan.public, plan.public.threads
+    public, threads, rounds = plan.public, plan.public.threads, plan.public.rounds
     prior = public.prior_of_candidates if public.candidate_prior else None
     with evaluation.one_thread(threads) as drawing, evaluation.one_thread(threads) as evaluating:
-        challenger = AheadChallenger(
-            plan.seed, public.targets, public.who_is_in, prior, executor=drawing, rounds=public.rounds
-        )
+        secrets = plan.seed, public.targets, public.who_is_in, prior
+        challenger = AheadChallenger(*secrets, executor=drawing, rounds=rounds)
         insiders = _insiders(game, challenger)
         recorder = _ReleaseRecorder(public.view, plan.keep_releases, on_round, insiders.get(game.insider, ()))
-        initial = {
-            batch.name: recorder.start(batch, starting_models(game, plan.initial, plan.model_seed, batch.worlds))
-            for batch in wave
-        }
+        start = game, plan.initial, plan.model_seed
+        initial = {batch.name: recorder.start(batch, starting_models(*start, batch.worlds)) for batch in wave}
         stopping = None if plan.patience is None else evaluation.EarlyStopping(plan.patience)
         losses = dict[tuple[str, int], Floats]()
         outputs = _target_outputs(plan)
@@ -212,19 +209,13 @@ def _play_wave(
             background.settle()
             return losses.pop((batch.name, release))
 
-        inquiries = _inquiries(plan, game, insiders, wave, population, challenger)
-        strategy = plan.strategy(
-            public,
-            roster,
-            challenger,
-            wave,
-            game.model.layout.size,
-            plan.time_limit,
-            recorder,
-            inquiries,
+        def is_over() -> bool:
             # The norms of every round belong to the tables, where they are adaptive.
-            lambda: stopping is not None and not public.law.is_adaptive and all(map(stopping.is_over, wave)),
-        )
+            return stopping is not None and not public.law.is_adaptive and all(map(stopping.is_over, wave))
+
+        inquiries = _inquiries(plan, game, insiders, wave, population, challenger)
+        size = game.model.layout.size
+        strategy = plan.strategy(public, roster, challenger, wave, size, plan.time_limit, recorder, inquiries, is_over)
         strategy.start(grid, ArrayRecord(initial), num_rounds=strategy.exchanges, evaluate_fn=background)
         background.settle()
     found_by = (evaluator, *inquiries, *([] if stopping is None else [stopping]))
@@ -232,20 +223,11 @@ def _play_wave(
         columns = _law_columns(plan, batch, recorder.norms[batch.name])
         for source in found_by:
             columns |= source.columns(batch)
+        columns |= record_draws(game, challenger, batch)
         last = strategy.transcripts[batch.name].models[-1] if stopping is None else stopping.models(batch).cpu()
-        sink(
-            BatchResult(
-                batch=batch,
-                membership=challenger.membership(batch.worlds),
-                rounds=public.rounds,
-                evaluated=plan.evaluated_releases,
-                columns=columns | record_draws(game, challenger, batch),
-                final_models=last,
-                kept=recorder.kept(batch),
-                targets=tuple(game.targets.tolist()),
-                outputs={} if outputs is None else outputs.outputs(batch),
-            )
-        )
+        membership, kept, targets = challenger.membership(batch.worlds), recorder.kept(batch), game.targets.tolist()
+        told, evaluated = {} if outputs is None else outputs.outputs(batch), plan.evaluated_releases
+        sink(BatchResult(batch, membership, public.rounds, evaluated, columns, last, kept, tuple(targets), told))
 
 
 def _release_findings(

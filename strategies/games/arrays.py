@@ -39,11 +39,9 @@ def flat(arrays: Mapping[str, NDArray[np.generic]], model: Mapping[str, NDArray[
 
     Parameters
     ----------
-    arrays
-        The tensors.
-    model
-        The tensors that there have to be: one that is missing or has another shape is NaN, others are left out. None
-        takes all that there are.
+    arrays, model
+        The tensors, and those that there have to be: one that is missing or has another shape is NaN, others are left
+        out. None takes all that there are.
     """
 
     def column(array: NDArray[np.generic] | None, expected: NDArray[np.generic]) -> Floats:
@@ -77,10 +75,8 @@ def base_of(reply: Arrays, received: Arrays | None, replies: Replies) -> Arrays:
 
     Parameters
     ----------
-    reply, received
-        The tensors of a reply, and those that the client was sent; None if none of these names were sent.
-    replies
-        What the tensors of replies are.
+    reply, received, replies
+        The tensors of a reply, those that the client was sent, None if none of these names were, and what replies are.
     """
     if received is None or replies is Replies.UPDATES:
         return {name: np.zeros_like(value) for name, value in reply.items()}
@@ -150,10 +146,9 @@ def crafted(model: Mapping[str, NDArray[np.generic]], length: float) -> dict[str
 
     Parameters
     ----------
-    model
-        The tensors, by name; tensors of other kinds than numbers and switches are left alone.
-    length
-        Its length among the tensors of floating-point numbers; negative for the opposite.
+    model, length
+        The tensors, by name, of which those of other kinds than numbers and switches are left alone; and the length of
+        the update among the tensors of floating-point numbers, negative for the opposite.
     """
     numbers = {name: model[name] for name in sorted(model) if model[name].dtype.kind in "fiub"}
     draws = generator(0, Purpose.PUBLIC_DIRECTIONS, client=len(numbers))
