@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation
 from fl_audit.errors import InputError, require
-from fl_audit.laboratory.claim import LESSONS, StatedClaim
+from fl_audit.laboratory.claim import LESSONS
 from fl_audit.laboratory.findings import Finding, findings, opening, refusal_words, trial_json
 from fl_audit.laboratory.guesses import fewest_games, guess_trial, most_telling
 from fl_audit.laboratory.seen import Seen, stacked
@@ -51,7 +51,7 @@ class Campaign:
     """The games of an audit, over any number of runs of the app."""
 
     directory: Path  # where they are kept
-    games: int  # how many were planned
+    audit: Agreement  # what was agreed
     seed: int  # the secret that the games follow
     # What the target's client may send. Where there are several, the first games try them in turn, twenty each, and all
     # others play the one that told most in these.
@@ -70,7 +70,7 @@ class Campaign:
         if not found:
             return None
         last = max(found, key=lambda path: path.stat().st_mtime_ns)
-        return Campaign(last.parent, audit.games, _seed(last.parent), tuple(found[last]["contributions"]))
+        return Campaign(last.parent, audit, _seed(last.parent), tuple(found[last]["contributions"]))
 
     @property
     def pilots(self) -> int:
@@ -88,14 +88,8 @@ class Campaign:
             return self.contributions[0]
         return str(_read(self.directory / _CHOICE)["contribution"])
 
-    def choose(self, claim: StatedClaim, columns: Columns) -> None:
-        """Choose the contribution of the games after the first ones, if that is due.
-
-        Parameters
-        ----------
-        claim, columns
-            What is claimed, and where each tensor stands in what was seen.
-        """
+    def choose(self, columns: Columns) -> None:
+        """Choose the contribution of the games after the first ones, if that is due."""
         if not self.pilots or (self.directory / _CHOICE).exists() or self.missing[:1] <= [self.pilots]:
             return
         tried = []
@@ -103,12 +97,12 @@ class Campaign:
             numbers = [game for game in range(1, self.pilots + 1) if self.contribution(game) == contribution]
             present = np.array([self.is_present(game) for game in numbers])
             tried.append((stacked([self.game(game) for game in numbers], columns), present))
-        _write(self.directory / _CHOICE, {"contribution": self.contributions[most_telling(tried, claim)]})
+        _write(self.directory / _CHOICE, {"contribution": self.contributions[most_telling(tried, self.audit.claim)]})
 
     @property
     def counted(self) -> list[int]:
         """Numbers of the games with the chosen contribution: the first of them teach, the others count."""
-        return [game for game in range(1, self.games + 1) if self.contribution(game) == self.chosen]
+        return [game for game in range(1, self.audit.games + 1) if self.contribution(game) == self.chosen]
 
     def keep_columns(self, columns: Columns) -> None:
         """Keep what is seen of the model; that is done when all games are played."""
@@ -122,7 +116,7 @@ class Campaign:
     @property
     def missing(self) -> list[int]:
         """Numbers of the games that are not played yet, from 1."""
-        return [number for number in range(1, self.games + 1) if not self._file(number).exists()]
+        return [number for number in range(1, self.audit.games + 1) if not self._file(number).exists()]
 
     @property
     def is_of_server(self) -> bool:
@@ -168,15 +162,12 @@ class Campaign:
             Its number, and what was seen.
         """
         arrays: dict[str, Any] = {part: np.asarray(getattr(seen, part), dtype=np.float64) for part in _PARTS}
+        arrays["was_a_game"] = np.array([seen.contributed, seen.has_release])
+        arrays["names"] = np.array(list(seen.numbers), dtype=np.str_)
+        arrays["numbers"] = np.array(list(seen.numbers.values()), dtype=np.float64)
+        arrays["refusal"] = np.array([] if seen.refusal is None else [seen.refusal], dtype=np.str_)
         with whole_file(self._file(game)) as file, file.open("wb") as stream:
-            np.savez_compressed(
-                stream,
-                **arrays,
-                was_a_game=np.array([seen.contributed, seen.has_release]),
-                names=np.array(list(seen.numbers), dtype=np.str_),
-                numbers=np.array(list(seen.numbers.values()), dtype=np.float64),
-                refusal=np.array([] if seen.refusal is None else [seen.refusal], dtype=np.str_),
-            )
+            np.savez_compressed(stream, **arrays)
 
     def game(self, number: int) -> Seen:
         """Return a game that was played."""
@@ -225,7 +216,7 @@ def open_campaign(
     directory = audit.directory / f"{name}-{digest}"
     if (directory / _SETTINGS).exists() and (directory / _SECRET).exists():
         remove_halves(directory)
-        return Campaign(directory, audit.games, _seed(directory), contributions)
+        return Campaign(directory, audit, _seed(directory), contributions)
     others = audit.directory.glob(f"{name}-*/{_SETTINGS}")
     last = max(others, key=lambda path: path.stat().st_mtime_ns, default=None)
     if last is not None:
@@ -236,7 +227,7 @@ def open_campaign(
     drawn = secrets.randbits(63) if audit.seed is None else audit.seed
     _write(directory / _SECRET, {"seed": drawn}, private=True)
     _write(directory / _SETTINGS, agreed)
-    return Campaign(directory, audit.games, drawn, contributions)
+    return Campaign(directory, audit, drawn, contributions)
 
 
 def _seed(directory: Path) -> int:
@@ -305,24 +296,25 @@ def finished_trial(audit: Agreement) -> Trial:
     campaign = Campaign.finished(audit)
     if campaign is None:
         raise InputError(f"{audit.directory} holds no finished audit: run the app until all games are played")
-    return _trial(audit, campaign)
+    return _trial(campaign)
 
 
-def finish(audit: Agreement, campaign: Campaign, columns: Columns, outside: Sequence[str] = ()) -> str:
+def finish(campaign: Campaign, columns: Columns, outside: Sequence[str]) -> str:
     """Return what came of the games in words, and write it into their directory if all are played.
 
     Parameters
     ----------
-    audit, campaign, columns, outside
-        What was agreed, the games, names and slices of what was seen of the model, and where games of this run wrote
-        that could not be kept apart.
+    campaign, columns, outside
+        The games, names and slices of what was seen of the model, and where games of this run wrote that could not be
+        kept apart.
     """
     if left := len(campaign.missing):
-        played = f"{audit.games - left} of {audit.games} games are played, kept in {campaign.directory}"
+        games = campaign.audit.games
+        played = f"{games - left} of {games} games are played, kept in {campaign.directory}"
         return f"{played}: run the app again for the others"
     campaign.keep_columns(columns)
-    trial = _trial(audit, campaign)
-    found, notes = findings(trial, _WORDS, dict.fromkeys(_WORDS, _MEND)), _notes(audit, campaign, outside)
+    trial = _trial(campaign)
+    found, notes = findings(trial, _WORDS, dict.fromkeys(_WORDS, _MEND)), _notes(campaign, outside)
     text = _report_text(trial, found, notes)
     _write(campaign.directory / "verdict.json", trial_json(trial, found) | {"notes": list(notes)})
     with whole_file(campaign.directory / "verdict.txt") as file:
@@ -330,8 +322,8 @@ def finish(audit: Agreement, campaign: Campaign, columns: Columns, outside: Sequ
     return f"{text}\nWritten to {campaign.directory}/verdict.json."
 
 
-def _trial(audit: Agreement, campaign: Campaign) -> Trial:
-    numbers = campaign.counted
+def _trial(campaign: Campaign) -> Trial:
+    audit, numbers = campaign.audit, campaign.counted
     seen = [campaign.game(number) for number in numbers]
     present = np.array([campaign.is_present(number) for number in numbers])
     kind = "removed" if audit.claim.neighbours.relation is Relation.ADD_REMOVE else "replaced"
@@ -343,9 +335,9 @@ def _trial(audit: Agreement, campaign: Campaign) -> Trial:
     return replace(trial, unrefuted=campaign.unrefuted or trial.unrefuted, refusals=refusals)
 
 
-def _notes(audit: Agreement, campaign: Campaign, outside: Sequence[str]) -> tuple[str, ...]:
+def _notes(campaign: Campaign, outside: Sequence[str]) -> tuple[str, ...]:
     """Return what a reader has to know of these games besides."""
-    found = [outside_words(outside)] if outside else []
+    audit, found = campaign.audit, [outside_words(outside)] if outside else []
     needed = fewest_games(audit.claim, audit.confidence) + audit.games - len(campaign.counted)
     if needed > audit.games:
         found.append(f"A claim as weak as this one takes {needed} games at least; {audit.games} were played.")

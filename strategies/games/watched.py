@@ -154,21 +154,22 @@ class GameTable:
             is_alone = is_alone and is_private_on_the_server(self.pristine.strategy)
             campaign.keep_unrefuted(None if is_alone else Unrefuted.SHARES)
         try:
-            self._play_missing(audit, campaign)
+            self._play_missing(campaign)
         except _NotStillError:
             campaign.keep_unrefuted(Unrefuted.SHARES_OUTSIDE)
-            self._play_missing(audit, campaign)
+            self._play_missing(campaign)
         outside = sorted({*self._outside, *self._copy.outside})
-        say(finish(audit, campaign, self.sketch.columns, outside))
+        say(finish(campaign, self.sketch.columns, outside))
 
-    def _play_missing(self, audit: Agreement, campaign: Campaign) -> None:
+    def _play_missing(self, campaign: Campaign) -> None:
+        audit = self.audit
         if audit.has_probe and campaign.probe is None:
             seen, ears = self._game(audit.games + 1, Deed.NOTHING, Contribution.OWN, 1)
             campaign.keep_probe(seen.refusal or "; ".join(ears.errors[:1]))
         told, arrived = time.monotonic(), dict[tuple[Contribution, int], str]()
         is_still = campaign.unrefuted is None
         for game in campaign.missing[: audit.games_per_run]:
-            campaign.choose(audit.claim, self.sketch.columns)
+            campaign.choose(self.sketch.columns)
             contribution = Contribution(campaign.contribution(game))
             deed = audit.deed(campaign.is_present(game), contribution)
             seen, ears = self._game(game, deed, contribution, audit.claim.rounds, is_still)
