@@ -90,9 +90,8 @@ def contribute_as_victim(game: Game, task: Task, membership: Membership) -> tupl
         chosen = chosen * torch.from_numpy(task.taking_part[:, game.differs(game.victim)]).to(chosen.device)
     sensitivity = local_sensitivity(present.total, absent.total)
     if len(game.honest_shard(game.victim).labels) == 0:
-        within = None
-        if present.within is not None and absent.within is not None:
-            within = torch.where(bits, present.within, absent.within)
+        ours, other = present.within, absent.within
+        within = None if ours is None or other is None else torch.where(bits, ours, other)
         return Contributed(chosen, within), sensitivity
     return Contributed(contribute(game, game.victim, task).total + chosen), sensitivity
 

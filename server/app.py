@@ -234,9 +234,14 @@ def _release_findings(
     plan: FederationPlan, losses: dict[tuple[str, int], Floats]
 ) -> Iterator[evaluation.ReleaseFinding]:
     """Give what is found in each evaluated release; `losses` takes those that data owners will be asked about."""
+
+    def kept_population(release: evaluation.EvaluatedRelease) -> Columns:
+        losses[release.batch.name, release.number] = release.population_losses
+        return Columns()
+
     yield evaluation.utility
-    if plan.federated_losses is not None:
-        yield partial(evaluation.kept_population, losses)
+    if plan.federated_losses is not None:  # losses of members stay with their owners
+        yield kept_population
     elif plan.star is not None:
         yield partial(evaluation.pooled_epsilon_star, plan.star)
     if plan.membership:

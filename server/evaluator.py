@@ -165,18 +165,6 @@ def loss_threshold(release: EvaluatedRelease) -> Columns:
     return Columns(worlds={**found, "record_score": stand_in - own})
 
 
-def kept_population(kept: dict[tuple[str, int], Floats], release: EvaluatedRelease) -> Columns:
-    """Keep losses on the population sample, where those of members stay with their owners: others use them.
-
-    Parameters
-    ----------
-    kept, release
-        Takes losses (worlds, p), by batch and release, and what is looked at.
-    """
-    kept[release.batch.name, release.number] = release.population_losses
-    return Columns()
-
-
 @dataclass
 class EarlyStopping:
     """Chooses the release of every world after which the loss on the population sample fell no more.

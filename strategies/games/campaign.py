@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -218,22 +219,16 @@ class LaboratoryGame:
 
     def play(self) -> Seen:
         """Play to the end, or until the mechanism refuses to go on."""
-        has_noise_of_its_own = bool(self._subject.mods) and self._subject.observer is Observer.CLIENT
-        scene = Scene(
-            model=self._model.arrays,
-            rounds=self._claim.rounds,
-            target=_TARGET,
-            watcher=_WATCHER,
-            observer=self._subject.observer,
-            difference=lambda place, _: self._difference(place + 1),
-            sketch=_sketch(self._model),
-            own=(lambda: self._contributed) if has_noise_of_its_own else None,
-            released_numbers=_all_numbers if self._subject.observer is Observer.CLIENT else lambda _: {},
-        )
+        subject, rounds, arrays = self._subject, self._claim.rounds, self._model.arrays
+        place = _TARGET, _WATCHER, subject.observer
+        scene = Scene(arrays, rounds, *place, lambda place, _: self._difference(place + 1), _sketch(self._model))
+        if subject.observer is Observer.CLIENT:
+            # Clients with modifiers may have noise of their own.
+            own = (lambda: self._contributed) if subject.mods else None
+            scene = replace(scene, own=own, released_numbers=_all_numbers)
 
         def start(grid: Grid) -> Result:
-            strategy = self._subject.made(self._clients)
-            return strategy.start(grid, record_of(self._model.arrays), num_rounds=self._claim.rounds)
+            return subject.made(self._clients).start(grid, record_of(arrays), num_rounds=rounds)
 
         return played(start, Room(self._clients, self._reply), GameEars(scene))
 

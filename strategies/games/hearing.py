@@ -52,9 +52,8 @@ class _Round:
     sent: Arrays  # the model that clients were sent
     asked: set[int] = field(default_factory=set)  # nodes that were asked to train
     difference: Floats | None = None  # what the target's client has learned
-    # `reply`, `own`: what arrived from the target's client and from the watcher, less what they were sent.
-    reply: Floats | None = None
-    own: Floats | None = None
+    reply: Floats | None = None  # what arrived from the target's client, less what it was sent
+    own: Floats | None = None  # what arrived from the watcher, less what it was sent
     has_arrived: bool = False  # whether arrays of the target's client arrived
     others: list[tuple[float, Floats]] = field(default_factory=list)  # what arrived from others: weights and updates
 

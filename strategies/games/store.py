@@ -31,8 +31,7 @@ from strategies.games.notes import Numbers, Observer
 _SETTINGS, _SECRET, _PROBE = "campaign.json", "challenger.json", "probe.json"
 _COLUMNS, _CHOICE, _STILL = "columns.json", "choice.json", "still.json"
 _PARTS = ("steps", "released", "direction", "others", "own")
-Columns = tuple[tuple[str, slice], ...]
-"""Names and slices of what is seen of a model."""
+Columns = tuple[tuple[str, slice], ...]  # names and slices of what is seen of a model
 _WORDS = {
     "removed": "one client's contribution against almost none",
     "replaced": "one client's contribution against the opposite",

@@ -223,19 +223,12 @@ class GameTable:
             there = found if found is not None and found.shape == nothing.shape else nothing
             return np.where(whole != 0, whole, there)
 
-        scene = Scene(
-            model=self._model,
-            rounds=rounds,
-            target=target,
-            watcher=self._watcher,
-            observer=audit.observer,
-            difference=difference,
-            sketch=self.sketch,
-            note=Note(game, "", deed, audit.replies, audit.numbers, audit.length, is_still),
-            pulls=self._pulls() if is_still and contribution is Contribution.CRAFTED else {},
-            knows_others=True,
-            released_numbers=_train_metrics if audit.numbers is Numbers.WITHHELD else lambda _: {},
-        )
+        place = target, self._watcher, audit.observer
+        note = Note(game, "", deed, audit.replies, audit.numbers, audit.length, is_still)
+        pulls = self._pulls() if is_still and contribution is Contribution.CRAFTED else {}
+        scene = Scene(self._model, rounds, *place, difference, self.sketch, note, pulls, knows_others=True)
+        if audit.numbers is Numbers.WITHHELD:
+            scene = replace(scene, released_numbers=_train_metrics)
         ears = GameEars(scene)
         draws = generator(self._campaign.seed, Purpose.LABORATORY, world=game)
         seed_generators(draws)

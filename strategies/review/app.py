@@ -26,9 +26,8 @@ class App:
 
     name: str  # its name
     directory: Path  # where it is
-    # `server`, `client`: `module:object` of its two parts; the client's is empty where it has none.
-    server: str
-    client: str
+    server: str  # `module:object` of its ServerApp
+    client: str  # that of its ClientApp; empty where it has none
     config: dict[str, Any]  # its run configuration, flattened as Flower does
     nodes: int | None  # how many clients its file says that a simulation has; None where it does not
 

@@ -32,8 +32,7 @@ _ACCEPTED = "accepted is a ServerApp that starts a strategy (Strategy.start, Def
 _AGREED = "secure aggregation is not played: games see the sum of plain replies, as the server would"
 _AGREEING = ("secaggplus_mod", "secagg_mod")
 
-_NotedMods = Mapping[int, Sequence[Mod]]
-"""Modifiers by the identity of the function that they were put around."""
+_NotedMods = Mapping[int, Sequence[Mod]]  # modifiers by the identity of the function that they were put around
 
 
 @dataclass(frozen=True)

@@ -99,16 +99,14 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
 
     Parameters
     ----------
-    strategy, named
-        The strategy, and the number of clients that the user or the app names; None where nobody does.
-    made_for
-        The number of clients a round that the strategy's wrapper is made for; None where there is none.
+    strategy, named, made_for
+        The strategy, the number of clients that the user or the app names, None where nobody does, and that of a round
+        which the strategy's wrapper is made for, None where there is none.
     """
     nodes = max(named or USUAL_NODES, _least_of(strategy))
     asked = asked_of(strategy, nodes)
     if made_for is None:
         return nodes, []
-    said = list[str]()
     if named is None and 0 < asked < made_for:
         low, high = nodes, nodes
         while asked_of(strategy, high) < made_for and high < 1000 * made_for:
@@ -117,11 +115,9 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
             middle = (low + high) // 2
             low, high = (low, middle) if asked_of(strategy, middle) >= made_for else (middle, high)
         if asked_of(strategy, high) == made_for:
-            said.append(f"it names no number of clients: {high} are taken, of which it asks {made_for} a round")
-            return high, said
-    if asked != made_for:
-        said.append(f"its noise is made for {made_for} clients a round, and of {nodes} clients it asks {asked}")
-    return nodes, said
+            return high, [f"it names no number of clients: {high} are taken, of which it asks {made_for} a round"]
+    said = f"its noise is made for {made_for} clients a round, and of {nodes} clients it asks {asked}"
+    return nodes, [said] * (asked != made_for)
 
 
 def early_of(strategy: Strategy, made_for: int | None) -> tuple[int, int] | None:

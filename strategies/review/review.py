@@ -52,12 +52,10 @@ class Review:
     app: str  # its name
     stated: Stated  # what it claims
     verdict: Verdict  # on the claim, or that there is none
-    # `rounds`, `played_rounds`: rounds of the app and of a game.
-    rounds: int
-    played_rounds: int
-    # `nodes`, `asked`: how many clients the app sees, and how many it asks in a round to train and to evaluate.
-    nodes: int
-    asked: dict[str, int]
+    rounds: int  # rounds of the app
+    played_rounds: int  # rounds of a game
+    nodes: int  # how many clients the app sees
+    asked: dict[str, int]  # how many of them it asks in a round to train and to evaluate
     parameters: int | None  # parameters of its own model; None if games were not played on it
     kinds: tuple[str, ...]  # the kinds of games that were played on the model
     budget: str  # how many games tried the best leads, in words
