@@ -143,8 +143,7 @@ class TargetOutputs:
         """
         game, records, name = release.game, release.game.differing, release.batch.name
         if release.number in self._looked_at:
-            found = white_box_features(game.model, release.models, records.features, records.labels)
-            self._seen[name].append(found)
+            self._seen[name] += [white_box_features(game.model, release.models, records.features, records.labels)]
         if self.is_active and release.number > 0:
             self._losses[name].append(release.differing_losses)
         return self._of_last(release) if release.is_last else Columns()
@@ -163,8 +162,7 @@ class TargetOutputs:
         self._outputs[name] = {LOGITS: logits, POPULATION: population, **self._answers(game, release.models)}
         if self._seen:
             found = WhiteBoxFeatures.over_releases(self._seen.pop(name))
-            for part in WHITE_BOX:
-                self._outputs[name][part] = torch.from_numpy(getattr(found, part)).float()
+            self._outputs[name] |= {part: torch.from_numpy(getattr(found, part)).float() for part in WHITE_BOX}
         return Columns(targets=told)
 
     def _answers(self, game: Game, models: Tensor) -> dict[str, Tensor]:
@@ -172,10 +170,8 @@ class TargetOutputs:
         found, records, more = dict[str, Tensor](), game.differing, self.more
         labels = records.labels.cpu().numpy()
         if more.ways is not None:
-            asked = (
-                scaled_confidence(_logits(game, models, features), labels)
-                for features in more.ways.asked(records.features, more.queries)
-            )
+            ways = more.ways.asked(records.features, more.queries)
+            asked = (scaled_confidence(_logits(game, models, features), labels) for features in ways)
             confidences = [torch.from_numpy(_by_target(one, game.target_of_records)).float() for one in asked]
             found[QUERIES] = torch.stack(confidences, dim=2)
         if more.attribute is not None:

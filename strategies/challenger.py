@@ -39,9 +39,8 @@ class SeededChallenger:
 
         Where there is one target and it is in, the world trains on D, elsewhere on D'.
         """
-        for world in worlds:
-            if world not in self._is_in:
-                self._is_in[world] = self._draw(generator(self.seed, Purpose.SECRET_BIT, world=world))
+        for world in (one for one in worlds if one not in self._is_in):
+            self._is_in[world] = self._draw(generator(self.seed, Purpose.SECRET_BIT, world=world))
         return Membership(np.stack([self._is_in[world] for world in worlds]))
 
     def _draw(self, source: np.random.Generator) -> Flags:

@@ -79,14 +79,12 @@ class ShowReleases(Inquiry):
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
         """Take note of everything that insiders said."""
-        for batch in self._asked(exchange):
-            for client in self.insiders:
-                reply = found[Answer(client, _OBSERVE, batch.name)]
-                told = {
-                    key: read_array(reply, key, (batch.count, *shape), np.float64, client, exchange - 1, finite)
-                    for key, (shape, finite) in self.expected.items()
-                }
-                self._keep(client, batch, told)
+        for batch, client in ((batch, client) for batch in self._asked(exchange) for client in self.insiders):
+            reply, told = found[Answer(client, _OBSERVE, batch.name)], dict[Key, Floats]()
+            for key, (own, finite) in self.expected.items():
+                shape = batch.count, *own
+                told[key] = read_array(reply, key, shape, np.float64, client, exchange - 1, finite)
+            self._keep(client, batch, told)
 
     def _keep(self, client: int, batch: WorldBatch, told: Mapping[Key, Floats]) -> None:
         for key, values in told.items():
