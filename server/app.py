@@ -116,12 +116,8 @@ class _ReleaseRecorder:
         """Return what is kept of a batch: worlds, its size, initial models, and by name what was seen of each round."""
         if self._kept(batch) == 0:
             return {}
-        told = {
-            "worlds": torch.tensor(list(batch.worlds)[: self._kept(batch)]),
-            "batch_worlds": torch.tensor(batch.count),
-            "initial": self.initial[batch.name],
-        }
-        rounds = self.rounds[batch.name]
+        worlds, rounds = torch.tensor(list(batch.worlds)[: self._kept(batch)]), self.rounds[batch.name]
+        told = {"worlds": worlds, "batch_worlds": torch.tensor(batch.count), "initial": self.initial[batch.name]}
         return told | {name: torch.stack([one[name] for one in rounds]) for name in rounds[0]}
 
     def _kept(self, batch: WorldBatch) -> int:

@@ -49,11 +49,8 @@ class BatchResult:
         found, rounds = self.columns, range(1, self.rounds + 1)
         in_rounds = {**nan_columns(ROUND_FINDINGS, (self.batch.count, self.rounds)), **found.rounds}
         of_releases = {**nan_columns(RELEASE_FINDINGS, (self.batch.count, len(self.evaluated))), **found.releases}
-        frames = {
-            "worlds": self._worlds_frame(prior),
-            "rounds": self._frame(in_rounds, round=rounds),
-            "releases": self._frame(of_releases, round=self.evaluated),
-        }
+        frames = {"worlds": self._worlds_frame(prior), "rounds": self._frame(in_rounds, round=rounds)}
+        frames["releases"] = self._frame(of_releases, round=self.evaluated)
         if found.clients:
             clients = next(iter(found.clients.values())).shape[2]
             frames["clients"] = self._frame(found.clients, round=self.evaluated, client=range(clients))
@@ -152,10 +149,8 @@ class TargetOutputs:
         game, records, name = release.game, release.game.differing, release.batch.name
         logits = game.model.logits(release.models, records.features).cpu()
         wide, labels = logits.double().numpy(), records.labels.cpu().numpy()
-        told = {
-            "log_probability": _by_target(label_log_probability(wide, labels), game.target_of_records),
-            "confidence": _by_target(scaled_confidence(wide, labels), game.target_of_records),
-        }
+        asked = {"log_probability": label_log_probability(wide, labels), "confidence": scaled_confidence(wide, labels)}
+        told = {what: _by_target(values, game.target_of_records) for what, values in asked.items()}
         if self.is_active:
             told[UNDER_ASCENT] = _by_target(np.mean(self._losses.pop(name), axis=0), game.target_of_records)
         population = torch.from_numpy(-release.population_losses).float()

@@ -224,7 +224,6 @@ def _require_short(one: ReceivedContribution, array: Floats32, worlds: int, serv
         lengths = np.linalg.norm(array[rows].astype(np.float64), axis=1)
         if (lengths > limits[rows]).any():
             worst = int(np.argmax(lengths - limits[rows]))
-            raise FederationError(
-                f"round {server_round}: client {one.client} sent '{Key.SUM}' of length {lengths[worst]:.6g}, which "
-                f"clipping leaves at {limits[rows][worst]:.6g} at most"
-            )
+            said = f"client {one.client} sent '{Key.SUM}' of length {lengths[worst]:.6g}"
+            left = f"which clipping leaves at {limits[rows][worst]:.6g} at most"
+            raise FederationError(f"round {server_round}: {said}, {left}")

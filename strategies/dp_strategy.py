@@ -15,7 +15,6 @@ from typing import TypeVar
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from flwr.app.typing import ConfigRecordValues
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from torch import Tensor
@@ -83,11 +82,9 @@ class DPStrategy(Strategy):
         for batch in self.batches if server_round == 1 else ():
             norms = torch.full((batch.count,), law.clipping_norm, dtype=torch.float64) if law.is_adaptive else None
             self.transcripts[batch.name] = Transcript([copy_to_tensor(unpack(arrays[batch.name]))], norms=norms)
-        asked = [
-            message
-            for inquiry in self.inquiries
-            for message in inquiry.messages(server_round, self.transcripts, self._message, self._owner_message)
-        ]
+        asked = list[Message]()
+        for inquiry in self.inquiries:
+            asked += inquiry.messages(server_round, self.transcripts, self._message, self._owner_message)
         if server_round > self.public.rounds:
             return asked
         self._ended = self._ended or (not self.inquiries and self.is_over())
@@ -255,14 +252,10 @@ class DPStrategy(Strategy):
     def _message(
         self, client: int, kind: str, batch: WorldBatch, server_round: int, arrays: ArrayRecord, more: More
     ) -> Message:
-        config: dict[str, ConfigRecordValues] = {
-            Key.GAME: self._game_json,
-            Key.ROUND: server_round,
-            Key.BATCH: batch.name,
-            Key.TIME_LIMIT: float(self.time_limit),
-        }
+        config = ConfigRecord({Key.GAME: self._game_json, Key.ROUND: server_round, Key.BATCH: batch.name})
+        config.update({Key.TIME_LIMIT: float(self.time_limit), **more})
         self._written[Answer(client, kind, batch.name)] = server_round
-        content = RecordDict({Record.ARRAYS: arrays, Record.CONFIG: ConfigRecord(config | dict(more))})
+        content = RecordDict({Record.ARRAYS: arrays, Record.CONFIG: config})
         return Message(content, self.roster.nodes[client], kind)
 
 

@@ -126,13 +126,9 @@ class InsiderInquiry(ShowReleases):
         both = Residuals.of_array(self._by_round(first, batch, Key.RESIDUALS), self.layout)
         residuals, used = both.opened(self.true_side(batch)), np.stack(norms, axis=1) if norms else None
         log_odds = [one.cumsum(axis=1) for one in increments]
-        rounds = {
-            "sigma": law.noise_scale(sensitivity, self.public.standpoint, used),
-            "local_sensitivity": sensitivity,
-            "log_odds": log_odds[0],
-            "increment": increments[0],
-            "measured_sigma": residuals.sigma,
-        }
+        sigma = law.noise_scale(sensitivity, self.public.standpoint, used)
+        rounds = {"sigma": sigma, "local_sensitivity": sensitivity, "log_odds": log_odds[0]}
+        rounds |= {"increment": increments[0], "measured_sigma": residuals.sigma}
         if law.is_sampled or law.is_adaptive:
             # Elsewhere they follow from increments and sensitivities.
             scores = self._by_round(first, batch, Key.SCORES)
@@ -188,12 +184,8 @@ class TargetInquiry(ShowReleases):
         hides = (signal >= SMALLEST_SIGNAL) & ~np.isnan(noise)
         if self.public.exactly_one:  # who weighs candidates knows the noise along none but the one that is in
             hides &= self.challenger.membership(batch.worlds).is_in
-        added = {
-            "log_odds": told[Key.LOG_ODDS],
-            "mu": signal**2,
-            "noise_squares": np.where(hides, noise**2, 0.0),
-            "noise_rounds": hides.astype(np.float64),
-        }
+        added = {"log_odds": told[Key.LOG_ODDS], "mu": signal**2}
+        added |= {"noise_squares": np.where(hides, noise**2, 0.0), "noise_rounds": hides.astype(np.float64)}
         for name, values in added.items():
             self._sums[batch.name, name] = self._sums.get((batch.name, name), np.zeros(values.shape)) + values
 

@@ -26,6 +26,10 @@ _READING = (
     "Epsilon is what training with differential privacy promises of any model; Epsilon* is found from losses of one "
     "released model, and proves nothing below the promise, for other attacks may tell more."
 )
+_STEP = (
+    "Take the smallest epsilon on the frontier whose utility is enough, and audit that run with more worlds: "
+    f"fl-audit report {RUNS}/NAME writes its page."
+)
 
 
 def sweep_page(sweep: Sweep, title: str) -> str:
@@ -41,31 +45,20 @@ def sweep_page(sweep: Sweep, title: str) -> str:
     figure = html_figure(to_png(sweep.figure), f"{title}: {caption}", escape(caption))
     best = points[points["on_frontier"]].sort_values("utility")
     line = f"{plural(len(points), 'setting')}, {plural(len(sweep.models), 'model')}; {_best_text(sweep, best)}"
-    return html_page(
-        title=title,
-        heading=title,
-        subtitle=f"Utility: {UTILITY_NAMES[sweep.utility]}",
-        opening=_READING,
-        body=f"{figure}\n<h2>Points</h2>\n{points_html(sweep)}",
-        footer=SIMULATION_NOTICE,
-        banner=Banner("Nothing private was played" if best.empty else "What the promise costs", line, VerdictLook.NONE),
-        step=(
-            "Take the smallest epsilon on the frontier whose utility is enough, and audit that run with more worlds: "
-            f"fl-audit report {RUNS}/NAME writes its page."
-        ),
-    )
+    banner = Banner("Nothing private was played" if best.empty else "What the promise costs", line, VerdictLook.NONE)
+    utility, body = UTILITY_NAMES[sweep.utility], f"{figure}\n<h2>Points</h2>\n{points_html(sweep)}"
+    texts = {"subtitle": f"Utility: {utility}", "opening": _READING, "body": body, "footer": SIMULATION_NOTICE}
+    return html_page(title=title, heading=title, **texts, banner=banner, step=_STEP)
 
 
 def _best_text(sweep: Sweep, best: "pd.DataFrame") -> str:
     """Return the ends of the frontier, in what is held against each other."""
     if best.empty:
         return "none of them is on a frontier."
-    first, last = best.iloc[0], best.iloc[-1]
-    ends = [
-        f"{row['settings']} (utility {number_text(row['utility'], 3)}"
-        + (f", epsilon {number_text(row['epsilon'], 3)})" if pd.notna(row["epsilon"]) else ")")
-        for row in (first, last)
-    ]
+    ends = []
+    for row in (best.iloc[0], best.iloc[-1]):
+        epsilon = f", epsilon {number_text(row['epsilon'], 3)}" if pd.notna(row["epsilon"]) else ""
+        ends.append(f"{row['settings']} (utility {number_text(row['utility'], 3)}{epsilon})")
     return f"the frontier goes from {ends[0]} to {ends[1]}." if len(best) > 1 else f"on the frontier is {ends[0]}."
 
 

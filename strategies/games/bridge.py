@@ -93,10 +93,9 @@ class Bridged(Strategy):
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Return the loss and the numbers that the old interface's `aggregate_evaluate` makes of the replies."""
         answered, failures = self._answered(replies)
-        evaluated = [
-            (proxy, EvaluateRes(_DONE, float(numbers.get("loss", 0.0)), weight, numbers))
-            for proxy, _, weight, numbers in answered
-        ]
+        evaluated = []
+        for proxy, _, weight, numbers in answered:
+            evaluated.append((proxy, EvaluateRes(_DONE, float(numbers.get("loss", 0.0)), weight, numbers)))
         loss, metrics = self.old.aggregate_evaluate(server_round, evaluated, failures)
         return _metrics(metrics | ({} if loss is None else {"loss": loss}))
 

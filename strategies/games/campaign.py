@@ -77,11 +77,8 @@ def hold_to_claim(
     seconds, tell
         How long the games may take, above 0: half of it for those that look for leads; and what takes progress.
     """
-    kinds = [
-        kind
-        for kind in kinds_of(subject, claim)
-        if not {kind.name, kind.plain_name} & set(without) and (only is None or kind.name in only)
-    ]
+    kinds = [kind for kind in kinds_of(subject, claim) if not {kind.name, kind.plain_name} & set(without)]
+    kinds = [kind for kind in kinds if only is None or kind.name in only]
     require(len(kinds) > 0, "no kind of game is left that says something about this claim")
     names, malformed = [kind.name for kind in kinds], frozenset(kind.name for kind in kinds if kind.is_malformed)
     last_words, outside, began = dict[str, str](), set[str](), time.monotonic()

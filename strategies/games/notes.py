@@ -118,11 +118,10 @@ def taken_answer(reply: Message) -> ClientAnswer | None:
     record = reply.content[ANSWER]
     assert isinstance(record, ConfigRecord)
     del reply.content[ANSWER]
-    partition, records, update = (record.get(name) for name in ("partition", "records", "update"))
-    return ClientAnswer(
-        partition=partition if isinstance(partition, int) else None,
-        update=np.frombuffer(update, np.float32).astype(np.float64) if isinstance(update, bytes) else None,
-        records=records if isinstance(records, int) else None,
-        code=str(record.get("code", "")),
-        outside=tuple(str(path) for path in found) if isinstance(found := record.get("outside"), list) else (),
+    told, written = record.get("update"), record.get("outside")
+    partition, records = (
+        one if isinstance(one := record.get(name), int) else None for name in ("partition", "records")
     )
+    update = np.frombuffer(told, np.float32).astype(np.float64) if isinstance(told, bytes) else None
+    outside = tuple(map(str, written)) if isinstance(written, list) else ()
+    return ClientAnswer(partition, update, records, str(record.get("code", "")), outside)

@@ -341,20 +341,15 @@ def _notes(campaign: Campaign, outside: Sequence[str]) -> tuple[str, ...]:
     if needed > audit.games:
         found.append(f"A claim as weak as this one takes {needed} games at least; {audit.games} were played.")
     if len(campaign.contributions) > 1:
-        found.append(
-            f"The first games tried the contributions {' and '.join(campaign.contributions)}; all others played "
-            f"{campaign.chosen}, which told more."
-        )
+        tried = f"The first games tried the contributions {' and '.join(campaign.contributions)}"
+        found.append(f"{tried}; all others played {campaign.chosen}, which told more.")
     if audit.numbers is Numbers.KEPT and not audit.is_about_records:
-        found.append(
-            'The numbers that clients report were left as they are: nothing is said of them. numbers="withheld" '
-            "has a claim cover them."
-        )
+        kept = "The numbers that clients report were left as they are: nothing is said of them."
+        found.append(f'{kept} numbers="withheld" has a claim cover them.')
     if audit.observer is Observer.CLIENT:
         knows = "knows" if audit.knows_others or campaign.is_of_server else "does not know"
         found.append(f"The observer is a client that {knows} what all others sent, and sees every release.")
     if campaign.unrefuted is None:
-        found.append(
-            "Everybody else replied the same in every game: the noise of the server alone has to keep the claim."
-        )
+        same = "Everybody else replied the same in every game"
+        found.append(f"{same}: the noise of the server alone has to keep the claim.")
     return tuple(found)

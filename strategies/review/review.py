@@ -87,10 +87,8 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
     start = replace(caught.start, arguments={k: v for k, v in caught.start.arguments.items() if k != "initial_arrays"})
     stage = Seating(start, nodes, max(2, planning.asked_of(start.strategy, nodes)))
     weights = [one.weighted_by_key for one in layers_of(start.strategy) if hasattr(one, "weighted_by_key")]
-    subject = Subject(
-        stage.made, caught.mods, None, stage.seats, stated.norm, wishes.is_clipped, stated.observer, own,
-        *weights[-1:],
-    )  # fmt: skip
+    who = stated.norm, wishes.is_clipped, stated.observer, own
+    subject = Subject(stage.made, caught.mods, None, stage.seats, *who, *weights[-1:])
     with spared_generators(), no_news_from_flower():
         subject, slow, quick, has_written = _rehearsed(subject, claim)
         asked = dict(stage.most)
@@ -99,9 +97,8 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
         # A noise multiplier says what it is over several rounds, and a reviewer's claim is about several.
         is_composed = stated.is_of_reviewer or (stated.claim is not None and stated.claim.noise_multiplier is not None)
         wanted = (wishes.rounds or min(caught.rounds, planning.USUAL_ROUNDS)) if is_composed else 1
-        plan = planning.plan_of(
-            kinds, claim, slow, quick, left, wanted, wishes.rounds is None, wishes.is_quick or stated.claim is None
-        )
+        is_free, is_quick = wishes.rounds is None, wishes.is_quick or stated.claim is None
+        plan = planning.plan_of(kinds, claim, slow, quick, left, wanted, is_free, is_quick)
         claim = replace(claim, rounds=plan.rounds)
         names = [kind.name for kind in plan.kinds]
         if plan.rounds > 1:
@@ -173,9 +170,8 @@ def _stated(caught: Caught, wishes: ReviewOptions, rounds: int) -> Stated:
     adjacency = None if wishes.adjacency is None else Adjacency(wishes.adjacency)
     found = stated_by(caught.start.strategy, [one.mod for one in caught.mods], adjacency, rounds, wishes.delta)
     if wishes.epsilon is not None or wishes.noise_multiplier is not None:
-        claim = StatedClaim(
-            adjacency or Adjacency.ADD_REMOVE_CLIENT, wishes.epsilon, wishes.delta, wishes.noise_multiplier, rounds
-        )
+        between = adjacency or Adjacency.ADD_REMOVE_CLIENT
+        claim = StatedClaim(between, wishes.epsilon, wishes.delta, wishes.noise_multiplier, rounds)
         usual = stated_by(caught.start.strategy, [one.mod for one in caught.mods], None, rounds, wishes.delta).claim
         own = None if found.claim is None else found.claim.mu or found.mu
         if own is not None and usual is not None:

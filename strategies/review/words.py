@@ -54,9 +54,8 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
         f"{review.budget} tried the best ones"
     )
     broken = [finding for finding in found_in(review.trial) if finding.attempt.is_broken]
-    lost = {finding.attempt.lead.kind for finding in broken} | {
-        one.kind for one in review.trial.refusals if not one.is_allowed
-    }
+    lost = {finding.attempt.lead.kind for finding in broken}
+    lost |= {one.kind for one in review.trial.refusals if not one.is_allowed}
     # What is lost on one stage is no more said to hold, and what was not tried is not said to hold either.
     lost |= {name for names in not_tried(review.trial).values() for name in names}
     gone = {BY_NAME[name].plain_name for name in lost}
@@ -103,17 +102,11 @@ def review_json(review: Review) -> dict[str, Any]:
         "headline": headline(review),
         "claimed": None if claim is None else epsilon_words(review.stated, review.rounds),
         "source": review.stated.source,
-        "rounds": review.rounds,
-        "played_rounds": review.played_rounds,
-        "nodes": review.nodes,
-        "asked": review.asked,
-        "parameters": review.parameters,
+        **{name: getattr(review, name) for name in ("rounds", "played_rounds", "nodes", "asked", "parameters")},
         "kinds": list(review.kinds),
         "screen": [list(line) for line in screen(review)],
         "model": trial_json(trial, found_in(trial)),
         "beside": None if review.beside is None else trial_json(review.beside, found_in(review.beside)),
-        "leaks": {
-            str(leak.aside): {"played": leak.is_played, "share": leak.share, "by": leak.by} for leak in review.leaks
-        },
+        "leaks": {str(one.aside): {"played": one.is_played, "share": one.share, "by": one.by} for one in review.leaks},
         "remarks": list(review.remarks),
     }
