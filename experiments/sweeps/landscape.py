@@ -94,8 +94,8 @@ def _promise_figure(points: pd.DataFrame, utility: Utility, title: str) -> Figur
     promised = points[private]
     x, y = (promised[name].to_numpy(dtype=np.float64) for name in ("epsilon", "utility"))
     spread = np.abs(promised[["utility_low", "utility_high"]].to_numpy(dtype=np.float64).T - y)
-    drawn = {"color": _SHADES[1], "label": "private"}
-    axes.errorbar(x, y, yerr=spread, fmt="o", elinewidth=0.8, markersize=6.5, zorder=3, **drawn)
+    drawn: dict[str, Any] = {"color": _SHADES[1], "label": "private", "zorder": 3}
+    axes.errorbar(x, y, yerr=spread, fmt="o", elinewidth=0.8, markersize=6.5, **drawn)
     frontier = promised[promised["on_frontier"]].sort_values("epsilon")
     axes.plot(frontier["epsilon"], frontier["utility"], "-", color=INK, linewidth=1.5, label="convex frontier")
     if not private.all():

@@ -166,7 +166,8 @@ def _play_on_ray(
         run, plan = work
         return run(plan, counter)
 
-    counter, needed = _counter(), options.share()
+    counter = _counter()
+    needed: dict[str, Any] = options.share()
     task: Any = ray.remote(max_retries=options.retries, **needed)(play)
     luggage = _luggage(list(plans.values()))
     waiting = {
