@@ -39,6 +39,8 @@ from strategies.loss_queries import FederatedLosses, LossQueries
 
 _Inquiry = InsiderInquiry | ScoreInquiry | TargetInquiry | CanaryInquiry | LossQueries | AccountantNotes
 """What parties are asked, or tell, beside their contributions, and which leaves columns in the tables."""
+_Wave = tuple[WorldBatch, ...]
+_OnRound = Callable[[int], None]  # is told the number of worlds that moved one round
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class _ReleaseRecorder:
 
     view: View  # what they see: noised sums or models
     keep: int  # of how many worlds
-    on_round: Callable[[int], None]  # told the number of worlds that moved one round
+    on_round: _OnRound
     noise_seeds: Sequence[int] = ()  # seeds of the noise that the insider knows; none where the server adds the noise
     initial: dict[str, Tensor] = field(default_factory=dict)  # initial models of the kept worlds, by batch
     rounds: dict[str, list[dict[str, Tensor]]] = field(default_factory=lambda: defaultdict(list))  # what was seen
@@ -128,7 +130,7 @@ def build_server_app(
     plan: FederationPlan,
     sink: ResultSink,
     clock: FederationClock | None = None,
-    on_round: Callable[[int], None] = lambda worlds: None,
+    on_round: _OnRound = lambda worlds: None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> ServerApp:
     """Build the app.
@@ -149,7 +151,7 @@ def build_server_app(
 
 
 def run_federation(
-    plan: FederationPlan, grid: WatchedGrid, sink: ResultSink, clock: FederationClock, on_round: Callable[[int], None]
+    plan: FederationPlan, grid: WatchedGrid, sink: ResultSink, clock: FederationClock, on_round: _OnRound
 ) -> None:
     """Play all batches of a plan on a grid that notices failures and silence.
 
@@ -176,13 +178,7 @@ def run_federation(
 
 
 def _play_wave(
-    plan: FederationPlan,
-    game: Game,
-    roster: Roster,
-    grid: Grid,
-    wave: tuple[WorldBatch, ...],
-    sink: ResultSink,
-    on_round: Callable[[int], None],
+    plan: FederationPlan, game: Game, roster: Roster, grid: Grid, wave: _Wave, sink: ResultSink, on_round: _OnRound
 ) -> None:
     public, threads, rounds = plan.public, plan.public.threads, plan.public.rounds
     prior = public.prior_of_candidates if public.candidate_prior else None
@@ -196,7 +192,7 @@ def _play_wave(
         stopping = None if plan.patience is None else evaluation.EarlyStopping(plan.patience)
         losses = dict[tuple[str, int], Floats]()
         outputs = _target_outputs(plan)
-        findings: list[evaluation.ReleaseFinding] = list(_release_findings(plan, losses))
+        findings: list[evaluation.ReleaseFinding] = list(_findings(plan, losses))
         findings += [] if outputs is None else [outputs]
         evaluator = evaluation.ReleaseEvaluator(game, challenger, wave, findings, stopping)
         background = evaluation.BackgroundEvaluation(evaluator, evaluating, plan.evaluated_releases)
@@ -226,9 +222,7 @@ def _play_wave(
         sink(BatchResult(batch, membership, public.rounds, evaluated, columns, last, kept, tuple(targets), told))
 
 
-def _release_findings(
-    plan: FederationPlan, losses: dict[tuple[str, int], Floats]
-) -> Iterator[evaluation.ReleaseFinding]:
+def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[evaluation.ReleaseFinding]:
     """Give what is found in each evaluated release; `losses` takes those that data owners will be asked about."""
 
     def kept_population(release: evaluation.EvaluatedRelease) -> Columns:
@@ -263,7 +257,7 @@ def _inquiries(
     plan: FederationPlan,
     game: Game,
     insiders: dict[int, list[int]],
-    wave: tuple[WorldBatch, ...],
+    wave: _Wave,
     population: Callable[[WorldBatch, int], Floats],
     challenger: SeededChallenger,
 ) -> tuple[_Inquiry, ...]:

@@ -227,26 +227,22 @@ class DPStrategy(Strategy):
                 arrays = ArrayRecord({models_key(0): Array(*pack(some))} | self._norms(batch, one.rows))
             if self.public.clients_draw:
                 more |= {Key.NOISE_SEED: self.challenger.noise_seed(one.client), Key.WORLDS: worlds}
-            yield self._owner_message(one.client, TRAIN, batch, server_round, arrays, more, worlds)
+            more |= self._membership(one.client, worlds)
+            yield self._message(one.client, TRAIN, batch, server_round, arrays, more)
 
     def _norms(self, batch: WorldBatch, rows: Integers | slice) -> dict[str, Array]:
         norms = self.transcripts[batch.name].norms
         return {} if norms is None else {Key.NORMS: Array(*pack(norms.numpy()[rows]))}
 
+    def _membership(self, client: int, worlds: Sequence[int]) -> More:
+        """Return what an owner of data is told of its own targets: which are in, in these worlds."""
+        targets = self.roster.targets.get(client)
+        return {Key.MEMBERSHIP: self.challenger.membership(worlds).of_targets(targets).pack()} if targets else {}
+
     def _owner_message(
-        self,
-        client: int,
-        kind: str,
-        batch: WorldBatch,
-        server_round: int,
-        arrays: ArrayRecord,
-        more: More,
-        worlds: Sequence[int] | None = None,
+        self, client: int, kind: str, batch: WorldBatch, server_round: int, arrays: ArrayRecord, more: More
     ) -> Message:
-        """Return a message to an owner of data, who is told which of its own targets are in, in all or some worlds."""
-        told = dict(more)
-        if targets := self.roster.targets.get(client):
-            told[Key.MEMBERSHIP] = self.challenger.membership(worlds or batch.worlds).of_targets(targets).pack()
+        told = {**more, **self._membership(client, batch.worlds)}
         return self._message(client, kind, batch, server_round, arrays, told)
 
     def _message(

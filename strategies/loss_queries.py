@@ -97,7 +97,7 @@ class LossQueries(Inquiry):
                 replies = [found[Answer(client, kind, batch.name)] for client in range(self.clients)]
                 told = [[_floats(one, key, batch, n, release) for key in _TOLD[kind]] for n, one in enumerate(replies)]
                 if kind == _MOMENTS:
-                    self._note_moments(batch, release, [ScoreMoments(*part) for part in told], replies)
+                    self._keep(batch, release, [ScoreMoments(*part) for part in told], replies)
                 else:
                     ranges = [LossRange(*part) for part in told]
                     _refuse_unsound([part.is_sound for part in ranges], "a range of losses", release)
@@ -121,9 +121,7 @@ class LossQueries(Inquiry):
         beside: dict[str, Floats] = {Key.POPULATION_MEAN: population.mean, Key.POPULATION_SQUARES: population.squares}
         return {Key.LOW: low, Key.HIGH: high, Key.POPULATION_COUNT: population.count, **beside}
 
-    def _note_moments(
-        self, batch: WorldBatch, release: int, told: Sequence[ScoreMoments], replies: Sequence[Message]
-    ) -> None:
+    def _keep(self, batch: WorldBatch, release: int, told: Sequence[ScoreMoments], replies: Sequence[Message]) -> None:
         _refuse_unsound([part.is_sound for part in told], "moments of scores", release)
         population, star = self._population[batch.name], self.settings.star
         joint = moments.joint_moments(told)

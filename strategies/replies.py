@@ -15,7 +15,7 @@ from strategies.errors import FederationError
 
 _LONGEST_REASON = 400  # characters of a client's reason that are printed
 
-Float = TypeVar("Float", bound=np.floating)
+F = TypeVar("F", bound=np.floating)
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,11 @@ def read_array(
     reply: Message,
     key: str,
     shape: tuple[int, ...],
-    dtype: type[Float],
+    dtype: type[F],
     client: int,
     server_round: int,
     finite: bool = True,
-) -> NDArray[Float]:
+) -> NDArray[F]:
     """Return one array of a reply, checked; NaN and infinity are values like others where `finite` is false.
 
     Parameters

@@ -39,15 +39,13 @@ from strategies.errors import FederationError
 _POLL_SECONDS = 0.5
 
 Files = dict[str, bytes]  # a run directory: content by path inside it
+_Plans = Mapping[str, AuditPlan]  # what each point is to do, by its name
+_Begin = Callable[[str], Callable[[int], None]]  # shows what is played now, and gives what is told of its world-rounds
+_Told = Callable[[str], None]  # is told the name of a point
 
 
 def play_points(
-    plans: Mapping[str, AuditPlan],
-    directory: Path,
-    options: RayOptions | None,
-    progress: RunsProgress,
-    on_finished: Callable[[str], None],
-    secret: int,
+    plans: _Plans, directory: Path, options: RayOptions | None, progress: RunsProgress, on_finished: _Told, secret: int
 ) -> None:
     """Play the points that are not finished yet, the longest first.
 
@@ -85,7 +83,7 @@ def play_points(
         raise FederationError(f"{'; '.join(failures)}; finished points are kept, the same command goes on")
 
 
-def _pending(plans: Mapping[str, AuditPlan], directory: Path) -> list[str]:
+def _pending(plans: _Plans, directory: Path) -> list[str]:
     """Return the names of the points that are not finished, the longest first."""
     pending = [name for name, plan in plans.items() if not RunDirectory(directory / name).is_finished(plan.config)]
     for stray in (directory / name for name in pending):
@@ -131,12 +129,7 @@ def _play(plan: AuditPlan, run: Path, progress: Progress) -> None:
         lock.unlink()
 
 
-def _play_here(
-    plans: Mapping[str, AuditPlan],
-    directory: Path,
-    begin: Callable[[str], Callable[[int], None]],
-    on_finished: Callable[[str], None],
-) -> Iterator[str]:
+def _play_here(plans: _Plans, directory: Path, begin: _Begin, on_finished: _Told) -> Iterator[str]:
     """Yield a line for every point that failed."""
     for number, (name, plan) in enumerate(plans.items(), 1):
         partial, told = _partial_directory(directory / name), begin(f"point {number} of {len(plans)}")
@@ -151,11 +144,7 @@ def _play_here(
 
 
 def _play_on_ray(
-    plans: Mapping[str, AuditPlan],
-    directory: Path,
-    options: RayOptions,
-    begin: Callable[[str], Callable[[int], None]],
-    on_finished: Callable[[str], None],
+    plans: _Plans, directory: Path, options: RayOptions, begin: _Begin, on_finished: _Told
 ) -> Iterator[str]:
     """Yield a line for every point that failed."""
 

@@ -5,7 +5,7 @@ When all are played, also what they came to, in words and as JSON values.
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -20,7 +20,7 @@ from fl_audit.laboratory.claim import LESSONS
 from fl_audit.laboratory.findings import Finding, findings, opening, refusal_words, trial_json
 from fl_audit.laboratory.guesses import fewest_games, guess_trial, most_telling
 from fl_audit.laboratory.seen import Seen, stacked
-from fl_audit.laboratory.trial import Refusal, Trial, Unrefuted
+from fl_audit.laboratory.trial import Refusal, Tell, Trial, Unrefuted
 from fl_audit.randomness import Purpose, generator
 from fl_audit.whole_files import remove_halves, whole_file
 from strategies.games.agreement import Agreement
@@ -192,30 +192,25 @@ class Campaign:
 
 
 def open_campaign(
-    audit: Agreement,
-    shapes: dict[str, tuple[int, ...]],
-    contributions: tuple[str, ...],
-    app: str,
-    code: str,
-    tell: Callable[[str], None],
+    audit: Agreement, shapes: dict[str, tuple[int, ...]], tried: tuple[str, ...], app: str, code: str, tell: Tell
 ) -> Campaign:
     """Begin a campaign, or go on with the one of the same app, code and settings; what cannot be read is refused.
 
     Parameters
     ----------
-    audit, shapes, contributions
+    audit, shapes, tried
         What was agreed, shapes of the model's tensors, and what the target's client may send.
     app, code, tell
         Name of the app, fingerprint of its strategy and its clients, and what is told what becomes of earlier games.
     """
-    agreed = json.loads(json.dumps(_agreed(audit) | {"model": shapes, "contributions": contributions}))
+    agreed = json.loads(json.dumps(_agreed(audit) | {"model": shapes, "contributions": tried}))
     agreed |= {"app": app, "code": code}
     digest = sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest()[:12]
     name = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in app)
     directory = audit.directory / f"{name}-{digest}"
     if (directory / _SETTINGS).exists() and (directory / _SECRET).exists():
         remove_halves(directory)
-        return Campaign(directory, audit, _seed(directory), contributions)
+        return Campaign(directory, audit, _seed(directory), tried)
     others = audit.directory.glob(f"{name}-*/{_SETTINGS}")
     last = max(others, key=lambda path: path.stat().st_mtime_ns, default=None)
     if last is not None:
@@ -226,7 +221,7 @@ def open_campaign(
     drawn = secrets.randbits(63) if audit.seed is None else audit.seed
     _write(directory / _SECRET, {"seed": drawn}, private=True)
     _write(directory / _SETTINGS, agreed)
-    return Campaign(directory, audit, drawn, contributions)
+    return Campaign(directory, audit, drawn, tried)
 
 
 def _seed(directory: Path) -> int:

@@ -21,6 +21,7 @@ from strategies.games.bridge import as_strategy, layers_of
 
 _OTHERWISE = {"FedMedian": 1.0, "FedTrimmedAvg": 1.0, "Bulyan": 1.0, "QFedAvg": None}
 """What a reply weighs over the heaviest in those of Flower's strategies that count no examples; None is not known."""
+_Said = Mapping[int, CanaryNote | None]  # the notes of canaries, by the place of their reply
 
 
 def watched(strategy: object, watch: Watch) -> Any:
@@ -49,8 +50,8 @@ class _Watched:
 
     def _aggregated(
         self,
-        server_round: int,
-        said: Mapping[int, CanaryNote | None],
+        number: int,
+        said: _Said,
         replies: Sequence[Any],
         aggregated: Callable[[], Any],
         run: int | None,
@@ -65,7 +66,7 @@ class _Watched:
             # The update of a canary whose note says nothing may hide noise like any.
             others -= sum(note is not None for note in said.values())
             before, after, present = _arrays(self._before), _arrays(released), _weighed(self.strategy, said, replies)
-            self.watch.note(server_round, before, after, present, others, norm, run)
+            self.watch.note(number, before, after, present, others, norm, run)
         return released, metrics
 
 
@@ -130,7 +131,7 @@ def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
         yield from (array.numpy() for array in model.values())
 
 
-def _weighed(strategy: object, said: Mapping[int, CanaryNote | None], replies: Sequence[Any]) -> Iterator[CanaryNote]:
+def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[CanaryNote]:
     """Give the notes of replies at some places, with what each weighs over the heaviest; asked for after averaging.
 
     Only then, since a wrapper may have made the weights equal.
