@@ -170,9 +170,8 @@ class _Kept(threading.local):
     """What is kept from one call to the next in this thread."""
 
     def __init__(self) -> None:
-        # The models of the last message, and the bytes that they were read from.
-        self.sent: bytes | None = None
-        self.models: torch.Tensor | None = None
+        self.models: torch.Tensor | None = None  # of the last message
+        self.sent: bytes | None = None  # what they were read from
         # Clients whose calls follow, by message, and what those that trained already contribute.
         self.waiting, self.made = dict[str, int](), dict[str, Contributed]()
 

@@ -38,8 +38,7 @@ class Canary:
 
     number: int  # which canary, from 0
     directions: int  # seed of the directions, which the observer knows too
-    # Seed of the coins: the secret of those who send canaries and of who judges afterwards. Draw it at random.
-    coins: int
+    coins: int  # seed of the coins, drawn at random: the secret of those who send canaries and of who judges afterwards
     # C, above 0. A norm that the server announces in a round takes its place. Where the server clips at a norm of its
     # own, any larger one does: what is sent is clipped to it.
     clipping_norm: float

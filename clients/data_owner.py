@@ -23,8 +23,7 @@ class Task:
     models: torch.Tensor  # float32 tensor (worlds, parameters)
     moment: Moment  # the round
     taking_part: Flags | None = None  # which records of its shard take part, (worlds, records); None is all of them
-    # What became of its records where it randomised them; None where it trains on them as they are.
-    told: ToldRecords | None = None
+    told: ToldRecords | None = None  # what became of its records where it randomised them; None where it did not
 
 
 def contribute(game: Game, client: int, task: Task) -> Contributed:

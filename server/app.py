@@ -56,18 +56,16 @@ class FederationPlan:
     keep_releases: int = 4  # of how many worlds, from world 0, all that clients saw is kept
     star: StarSettings | None = None  # delta and cut of Epsilon*; None leaves Epsilon* out
     membership: bool = True  # whether the final models are attacked by the membership adversary
-    # Rounds between two evaluated releases; the initial models and the last release are always evaluated.
-    evaluate_every: int = 1
-    # How Epsilon* is found without pooling members' losses; None pools them.
-    federated_losses: FederatedLosses | None = None
-    # The strategy that the server follows; a study of broken mechanisms puts another in its place.
-    strategy: type[DPStrategy] = DPStrategy
+    evaluate_every: int = (
+        1  # rounds between two evaluated releases; the initial models and the last are always evaluated
+    )
+    federated_losses: FederatedLosses | None = None  # how Epsilon* is found without members' losses; None pools them
+    strategy: type[DPStrategy] = DPStrategy  # what the server follows; a study of broken mechanisms puts in another
     # So many evaluated releases without a smaller loss on the population sample end the training of a world, see
     # `EarlyStopping`; None trains all rounds.
     patience: int | None = None
     sees_weights: bool = False  # whether what white-box attackers see of the targets is kept
-    # What final models are asked about the targets beside their records.
-    more: MoreQuestions = field(default_factory=MoreQuestions)
+    more: MoreQuestions = field(default_factory=MoreQuestions)  # what else final models are asked about the targets
     initial: InitialWeights = InitialWeights.DRAWN  # where training begins
 
     @property

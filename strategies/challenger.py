@@ -30,8 +30,7 @@ class SeededChallenger:
     seed: int  # secret seed of the run
     targets: int = 1  # number of targets, at least 1
     who: WhoIsIn = WhoIsIn.BY_COINS  # which of them are in
-    # How likely each is to be the one that is in, (targets,); None where all are equally likely.
-    prior: Floats | None = None
+    prior: Floats | None = None  # how likely each is to be the one that is in, (targets,); None where all equally are
     _is_in: dict[int, Flags] = field(init=False, default_factory=dict)
 
     def membership(self, worlds: Sequence[int]) -> Membership:

@@ -54,8 +54,7 @@ class Call:
     """Everybody who is asked to contribute to a round of a batch."""
 
     asked: tuple[AskedClient, ...]  # the clients, ascending
-    # Which units take part, bool (worlds, units), where a secret sample does; None elsewhere.
-    taking_part: Tensor | None = None
+    taking_part: Tensor | None = None  # which units do, bool (worlds, units), of a secret sample; None elsewhere
 
 
 def call_of(
@@ -121,8 +120,7 @@ class ReceivedContribution:
     rows: Integers | None = None  # the worlds of the batch that it was asked about, ascending; None is all of them
     # The largest L2 norm that an honest contribution has, one for all worlds of the batch or each its own (worlds,).
     longest: Floats | float = np.inf
-    # Whether it may tell one half in place of a bit, as a client does who is not there in a world.
-    half_bits: bool = True
+    half_bits: bool = True  # whether it may tell one half in place of a bit, as a client who is not there in a world
 
     def _sum(self, shape: tuple[int, int], server_round: int, finite: bool = True) -> Floats32:
         """Return the sum that it holds, checked."""
@@ -136,10 +134,8 @@ class Received:
 
     total: Tensor  # sum of contributions in partition order, float32 (worlds, parameters)
     local_sensitivity: Floats  # what the victim says of it, float64 (worlds,); zero where the noise does not follow it
-    # Sum over clients of their bits less one half, float64 (worlds,); zero where the norm is fixed.
-    centred_bits: Tensor
-    # The victim's contribution by itself, where the server is the adversary; None elsewhere.
-    of_victim: Tensor | None = None
+    centred_bits: Tensor  # sum over clients of their bits less one half, float64 (worlds,); zero for a fixed norm
+    of_victim: Tensor | None = None  # the victim's contribution, where the server is the adversary; None elsewhere
 
 
 def receive(

@@ -220,8 +220,7 @@ class LaboratoryGame:
         place = _TARGET, _WATCHER, subject.observer
         scene = Scene(arrays, rounds, *place, lambda place, _: self._difference(place + 1), _sketch(self._model))
         if subject.observer is Observer.CLIENT:
-            # Clients with modifiers may have noise of their own.
-            own = (lambda: self._contributed) if subject.mods else None
+            own = (lambda: self._contributed) if subject.mods else None  # modifiers may add noise of their own
             scene = replace(scene, own=own, released_numbers=_all_numbers)
 
         def start(grid: Grid) -> Result:

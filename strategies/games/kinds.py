@@ -65,11 +65,8 @@ class Stage:
     """Where a kind of game is played."""
 
     name: str = ""  # by which it is called; empty for the usual one
-    # How the other clients' contributions lie; IDENTICAL leaves them to the kind of game.
-    others: Others = Others.IDENTICAL
-    # How many clients there are; None for as many as the subject has. Strategies that are made for a fixed number are
-    # not played with another one.
-    clients: int | None = None
+    others: Others = Others.IDENTICAL  # how the others' contributions lie; IDENTICAL leaves them to the kind of game
+    clients: int | None = None  # how many there are, if the strategy can be made for them; None for the subject's
     model: Model | None = None  # which parameters the model has; None leaves it to the kind of game
 
     @property

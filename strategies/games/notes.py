@@ -37,9 +37,8 @@ class Deed(StrEnum):
     # The model that it was sent, but for the smallest change that can be seen: some mechanisms cannot bear none.
     ALMOST_NOTHING = "almost nothing"
     NOTHING = "nothing"  # the model that it was sent
-    # What it has learned without its differing record, and with another one in its place.
-    WITHOUT_RECORD = "without its record"
-    OTHER_RECORD = "with another record"
+    WITHOUT_RECORD = "without its record"  # what it has learned without its differing record
+    OTHER_RECORD = "with another record"  # what it has learned with another one in its place
 
 
 class Replies(StrEnum):

@@ -63,10 +63,8 @@ class Subject:
     # Makes a new strategy, of either of Flower's interfaces, as at the start of a run; it is called once a game. If it
     # takes an argument, that is the number of clients, and games with few and with many are played.
     strategy: Callable[..., Strategy | OldStrategy]
-    # Modifiers of the client app that belong to the mechanism, in Flower's order: the first is the outermost.
-    mods: tuple[Mod, ...] = ()
-    # What clients do with their records, for claims about records; None for sums of clipped gradients.
-    local: Local | None = None
+    mods: tuple[Mod, ...] = ()  # modifiers of the client app that belong to the mechanism, the outermost first
+    local: Local | None = None  # what clients do with their records, for claims about these; None for `clipped_sum`
     clients: int = 4  # how many take part, at least 2
     norm: float = 1.0  # the clipping norm that the claim refers to, above 0
     # Whether strategy or modifiers clip what clients send. If not, clients are trusted to keep the norm, and no game
@@ -76,8 +74,7 @@ class Subject:
     # The initial tensors of an app's own model, by name; None plays models that every strategy can bear.
     model: Mapping[str, NDArray[np.generic]] | None = None
     weight: str = "num-examples"  # the metric under which clients name their number of examples
-    # Other metrics that the strategy asks for: clients report their loss under these names too.
-    metrics: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()  # others that the strategy asks for: clients report their loss under these names too
 
     @property
     def has_any_size(self) -> bool:
