@@ -56,9 +56,7 @@ class FederationPlan:
     keep_releases: int = 4  # of how many worlds, from world 0, all that clients saw is kept
     star: StarSettings | None = None  # delta and cut of Epsilon*; None leaves Epsilon* out
     membership: bool = True  # whether the final models are attacked by the membership adversary
-    evaluate_every: int = (
-        1  # rounds between two evaluated releases; the initial models and the last are always evaluated
-    )
+    evaluate_every: int = 1  # rounds between two evaluated releases; the initial models and the last always are
     federated_losses: FederatedLosses | None = None  # how Epsilon* is found without members' losses; None pools them
     strategy: type[DPStrategy] = DPStrategy  # what the server follows; a study of broken mechanisms puts in another
     # So many evaluated releases without a smaller loss on the population sample end the training of a world, see

@@ -16,6 +16,7 @@ from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from fl_audit.adjacency import Relation
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError, in_a_line, require, require_number
 from fl_audit.laboratory.claim import LESSONS
@@ -163,7 +164,9 @@ class GameTable:
 
     def _play_missing(self, campaign: Campaign) -> None:
         audit = self.audit
-        if audit.has_probe and campaign.probe is None:
+        # An update of exactly zero is tried once: an ordinary client may well learn nothing.
+        is_removed = audit.claim.neighbours.relation is Relation.ADD_REMOVE and not audit.is_about_records
+        if is_removed and campaign.probe is None:
             seen, ears = self._game(audit.games + 1, Deed.NOTHING, Contribution.OWN, 1)
             campaign.keep_probe(seen.refusal or "; ".join(ears.errors[:1]))
         told, arrived = time.monotonic(), dict[tuple[Contribution, int], str]()

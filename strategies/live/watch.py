@@ -49,19 +49,13 @@ class _Watched:
         self._before: Any = None
 
     def _aggregated(
-        self,
-        number: int,
-        said: _Said,
-        replies: Sequence[Any],
-        aggregated: Callable[[], Any],
-        run: int | None,
-        others: int,
+        self, number: int, said: _Said, replies: Sequence[Any], made: Callable[[], Any], run: int | None, others: int
     ) -> Any:
         """Return what the strategy makes of the replies, and keep what it says of the canaries."""
         # To which norm the strategy clips, as Flower's say; adaptive ones do so in a round that has not ended.
         named = getattr(self.strategy, "clipping_norm", None)
         norm = float(named) if isinstance(named, int | float) and 0 < named < float("inf") else None
-        released, metrics = aggregated()
+        released, metrics = made()
         if released is not None and self._before is not None:
             # The update of a canary whose note says nothing may hide noise like any.
             others -= sum(note is not None for note in said.values())
