@@ -37,10 +37,9 @@ def contribute(game: Game, client: int, task: Task) -> Contributed:
     differs, honest = game.differs(client), None
     if task.taking_part is not None:
         honest = torch.from_numpy(task.taking_part[:, ~differs]).to(task.models.device)
-    if task.told is None:
-        shard = game.honest_shard(client)
-    else:
-        shard = task.told.shard.take(np.flatnonzero(~differs)) if differs.any() else task.told.shard
+    shard = game.honest_shard(client) if task.told is None else task.told.shard
+    if task.told is not None and differs.any():
+        shard = shard.take(np.flatnonzero(~differs))
     return contributed(game, client, shard, task.models, task.moment, honest)
 
 
@@ -79,9 +78,8 @@ def contribute_as_victim(game: Game, task: Task, membership: Membership) -> tupl
     game, task, membership
         As for `contribute`, and whether the differing unit is in, world by world.
     """
-    told = None
-    if task.told is not None:
-        told = task.told.shard.take(np.flatnonzero(game.differs(game.victim))), task.told.replacement
+    own = np.flatnonzero(game.differs(game.victim))
+    told = None if task.told is None else (task.told.shard.take(own), task.told.replacement)
     present, absent = differing_contributions(game, task.models, task.moment, told)
     bits = torch.from_numpy(membership.bits).to(present.total.device)
     chosen = torch.where(bits.unsqueeze(1), present.total, absent.total)

@@ -77,14 +77,25 @@ class EvaluatedRelease:
         """Logits (worlds, n, classes) on the test records."""
         return self.game.model.logits(self.models, self.game.test.features)
 
-    # Losses (worlds, p) on the population sample.
-    population_losses = cached_property(lambda self: self.game.losses(self.models, self.game.population))
-    # Losses on what D and D' share, (worlds, n - 1), or (worlds, records of all clients but the victim).
-    common_losses = cached_property(lambda self: self.game.losses(self.models, self.game.common))
-    # Losses on x, (worlds, 1), on the records of the victim, or on those of all targets.
-    differing_losses = cached_property(lambda self: self.game.losses(self.models, self.game.differing))
-    # Losses on what stands in the place of the differing unit under D'; (worlds, 0) where nothing does.
-    replacement_losses = cached_property(lambda self: self.game.losses(self.models, self.game.replacement))
+    @cached_property
+    def population_losses(self) -> Floats:
+        """Losses (worlds, p) on the population sample."""
+        return self.game.losses(self.models, self.game.population)
+
+    @cached_property
+    def common_losses(self) -> Floats:
+        """Losses on what D and D' share, (worlds, n - 1), or (worlds, records of all clients but the victim)."""
+        return self.game.losses(self.models, self.game.common)
+
+    @cached_property
+    def differing_losses(self) -> Floats:
+        """Losses on x, (worlds, 1), on the records of the victim, or on those of all targets."""
+        return self.game.losses(self.models, self.game.differing)
+
+    @cached_property
+    def replacement_losses(self) -> Floats:
+        """Losses on what stands in the place of the differing unit under D'; (worlds, 0) where nothing does."""
+        return self.game.losses(self.models, self.game.replacement)
 
     def members_and_population(self) -> Iterator[tuple[Flags, Floats, Floats]]:
         """Yield worlds, their losses on the members of the data set that they used, and on the population."""

@@ -64,10 +64,9 @@ def call_of(
 
     Parameters
     ----------
-    public, roster, challenger
-        The public game, with its release law, which client holds which partition, and who draws who takes part.
-    batch, server_round
-        The worlds, and the round, from 1.
+    public, roster, challenger, batch, server_round
+        The public game, with its release law, which client holds which partition, who draws who takes part, the worlds,
+        and the round, from 1.
     """
     call = _without_canaries(public, roster, challenger, batch, server_round)
     if public.canaries == 0:

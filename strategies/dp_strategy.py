@@ -133,10 +133,9 @@ class DPStrategy(Strategy):
 
         Parameters
         ----------
-        batch, server_round
-            The worlds, and the round, from 1.
-        total, sigma
-            The sums (worlds, parameters), and the noise standard deviation of each world, as the law says (worlds,).
+        batch, server_round, total, sigma
+            The worlds, the round, from 1, the sums (worlds, parameters), and the noise standard deviation of each
+            world, as the law says (worlds,).
         """
         draws = self.challenger.standard_normals(batch.worlds, server_round, self.parameters)
         if batch.name in self._correlated:

@@ -106,7 +106,6 @@ class WatchedOldStrategy(_Watched, OldStrategy):
         return self.strategy.configure_fit(server_round, parameters, client_manager)
 
     def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
-        """Return what the strategy makes of the replies, from which the notes of canaries are taken."""
         said = {
             place: read_note(found.metrics.pop(NOTE), one.cid)
             for place, (one, found) in enumerate(results)
