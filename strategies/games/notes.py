@@ -118,9 +118,8 @@ def taken_answer(reply: Message) -> ClientAnswer | None:
     assert isinstance(record, ConfigRecord)
     del reply.content[ANSWER]
     told, written = record.get("update"), record.get("outside")
-    partition, records = (
-        one if isinstance(one := record.get(name), int) else None for name in ("partition", "records")
-    )
+    numbers = {name: value for name in ("partition", "records") if isinstance(value := record.get(name), int)}
     update = np.frombuffer(told, np.float32).astype(np.float64) if isinstance(told, bytes) else None
     outside = tuple(map(str, written)) if isinstance(written, list) else ()
-    return ClientAnswer(partition, update, records, str(record.get("code", "")), outside)
+    code = str(record.get("code", ""))
+    return ClientAnswer(numbers.get("partition"), update, numbers.get("records"), code, outside)
