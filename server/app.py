@@ -56,9 +56,12 @@ class FederationPlan:
     keep_releases: int = 4  # of how many worlds, from world 0, all that clients saw is kept
     star: StarSettings | None = None  # delta and cut of Epsilon*; None leaves Epsilon* out
     membership: bool = True  # whether the final models are attacked by the membership adversary
-    evaluate_every: int = 1  # rounds between two evaluated releases; the initial models and the last always are
-    federated_losses: FederatedLosses | None = None  # how Epsilon* is found without members' losses; None pools them
-    strategy: type[DPStrategy] = DPStrategy  # what the server follows; a study of broken mechanisms puts in another
+    # Rounds between two evaluated releases; the initial models and the last release are always evaluated.
+    evaluate_every: int = 1
+    # How Epsilon* is found without pooling members' losses; None pools them.
+    federated_losses: FederatedLosses | None = None
+    # The strategy that the server follows; a study of broken mechanisms puts another in its place.
+    strategy: type[DPStrategy] = DPStrategy
     # So many evaluated releases without a smaller loss on the population sample end the training of a world, see
     # `EarlyStopping`; None trains all rounds.
     patience: int | None = None
@@ -176,20 +179,24 @@ def run_federation(
 def _play_wave(
     plan: FederationPlan, game: Game, roster: Roster, grid: Grid, wave: _Wave, sink: ResultSink, on_round: _OnRound
 ) -> None:
-    public, threads, rounds = plan.public, plan.public.threads, plan.public.rounds
+    public, threads = plan.public, plan.public.threads
     prior = public.prior_of_candidates if public.candidate_prior else None
     with evaluation.one_thread(threads) as drawing, evaluation.one_thread(threads) as evaluating:
-        secrets = plan.seed, public.targets, public.who_is_in, prior
-        challenger = AheadChallenger(*secrets, executor=drawing, rounds=rounds)
+        challenger = AheadChallenger(
+            plan.seed, public.targets, public.who_is_in, prior, executor=drawing, rounds=public.rounds
+        )
         insiders = _insiders(game, challenger)
         recorder = _ReleaseRecorder(public.view, plan.keep_releases, on_round, insiders.get(game.insider, ()))
-        start = game, plan.initial, plan.model_seed
-        initial = {batch.name: recorder.start(batch, starting_models(*start, batch.worlds)) for batch in wave}
+        initial = {
+            batch.name: recorder.start(batch, starting_models(game, plan.initial, plan.model_seed, batch.worlds))
+            for batch in wave
+        }
         stopping = None if plan.patience is None else evaluation.EarlyStopping(plan.patience)
         losses = dict[tuple[str, int], Floats]()
         outputs = _target_outputs(plan)
         findings: list[evaluation.ReleaseFinding] = list(_findings(plan, losses))
-        findings += [] if outputs is None else [outputs]
+        if outputs is not None:
+            findings.append(outputs)
         evaluator = evaluation.ReleaseEvaluator(game, challenger, wave, findings, stopping)
         background = evaluation.BackgroundEvaluation(evaluator, evaluating, plan.evaluated_releases)
 
@@ -211,11 +218,20 @@ def _play_wave(
         columns = _law_columns(plan, batch, recorder.norms[batch.name])
         for source in found_by:
             columns |= source.columns(batch)
-        columns |= record_draws(game, challenger, batch)
         last = strategy.transcripts[batch.name].models[-1] if stopping is None else stopping.models(batch).cpu()
-        membership, kept, targets = challenger.membership(batch.worlds), recorder.kept(batch), game.targets.tolist()
-        told, evaluated = {} if outputs is None else outputs.outputs(batch), plan.evaluated_releases
-        sink(BatchResult(batch, membership, public.rounds, evaluated, columns, last, kept, tuple(targets), told))
+        sink(
+            BatchResult(
+                batch=batch,
+                membership=challenger.membership(batch.worlds),
+                rounds=public.rounds,
+                evaluated=plan.evaluated_releases,
+                columns=columns | record_draws(game, challenger, batch),
+                final_models=last,
+                kept=recorder.kept(batch),
+                targets=tuple(game.targets.tolist()),
+                outputs={} if outputs is None else outputs.outputs(batch),
+            )
+        )
 
 
 def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[evaluation.ReleaseFinding]:

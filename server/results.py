@@ -20,8 +20,14 @@ from fl_audit.game.membership import Membership
 from fl_audit.worlds import WorldBatch
 from server.evaluator import EvaluatedRelease
 
-WORLD_FINDINGS: tuple[str, ...] = ("test_accuracy", "epsilon_star", "membership_advantage")
-WORLD_FINDINGS += ("record_membership_guess", "record_score", "test_auroc")
+WORLD_FINDINGS = (
+    "test_accuracy",
+    "epsilon_star",
+    "membership_advantage",
+    "record_membership_guess",
+    "record_score",
+    "test_auroc",
+)
 ROUND_FINDINGS = ("sigma", "local_sensitivity", "log_odds", "increment", "measured_sigma")
 RELEASE_FINDINGS = ("test_accuracy", "epsilon_star")  # columns that every run has; those that nobody found are NaN
 

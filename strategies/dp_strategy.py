@@ -79,9 +79,10 @@ class DPStrategy(Strategy):
     ) -> Iterable[Message]:
         """Ask every client for its sums, and parties what the inquiries want to know."""
         law = self.public.law
-        for batch in self.batches if server_round == 1 else ():
-            norms = torch.full((batch.count,), law.clipping_norm, dtype=torch.float64) if law.is_adaptive else None
-            self.transcripts[batch.name] = Transcript([copy_to_tensor(unpack(arrays[batch.name]))], norms=norms)
+        if server_round == 1:
+            for batch in self.batches:
+                norms = torch.full((batch.count,), law.clipping_norm, dtype=torch.float64) if law.is_adaptive else None
+                self.transcripts[batch.name] = Transcript([copy_to_tensor(unpack(arrays[batch.name]))], norms=norms)
         asked = list[Message]()
         for inquiry in self.inquiries:
             asked += inquiry.messages(server_round, self.transcripts, self._message, self._owner_message)
@@ -90,8 +91,9 @@ class DPStrategy(Strategy):
         self._ended = self._ended or (not self.inquiries and self.is_over())
         if self._ended:
             return asked
-        who = self.public, self.roster, self.challenger
-        self._calls = {batch.name: call_of(*who, batch, server_round) for batch in self.batches}
+        self._calls = {
+            b.name: call_of(self.public, self.roster, self.challenger, b, server_round) for b in self.batches
+        }
         return [*asked, *(one for batch in self.batches for one in self._train_messages(batch, server_round, arrays))]
 
     def aggregate_train(
@@ -134,7 +136,7 @@ class DPStrategy(Strategy):
         Parameters
         ----------
         batch, server_round, total, sigma
-            The worlds, the round, from 1, the sums (worlds, parameters), and the noise standard deviation of each
+            The worlds; the round, from 1; the sums (worlds, parameters); and the noise standard deviation of each
             world, as the law says (worlds,).
         """
         draws = self.challenger.standard_normals(batch.worlds, server_round, self.parameters)
@@ -241,6 +243,7 @@ class DPStrategy(Strategy):
     def _owner_message(
         self, client: int, kind: str, batch: WorldBatch, server_round: int, arrays: ArrayRecord, more: More
     ) -> Message:
+        """Return a message to an owner of data, who is told which of its own targets are in."""
         told = {**more, **self._membership(client, batch.worlds)}
         return self._message(client, kind, batch, server_round, arrays, told)
 

@@ -79,12 +79,14 @@ class ShowReleases(Inquiry):
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
         """Take note of everything that insiders said."""
-        for batch, client in ((batch, client) for batch in self._asked(exchange) for client in self.insiders):
-            reply, told = found[Answer(client, _OBSERVE, batch.name)], dict[Key, Floats]()
-            for key, (own, finite) in self.expected.items():
-                shape = batch.count, *own
-                told[key] = read_array(reply, key, shape, np.float64, client, exchange - 1, finite)
-            self._keep(client, batch, told)
+        for batch in self._asked(exchange):
+            for client in self.insiders:
+                reply = found[Answer(client, _OBSERVE, batch.name)]
+                told = {
+                    key: read_array(reply, key, (batch.count, *shape), np.float64, client, exchange - 1, finite)
+                    for key, (shape, finite) in self.expected.items()
+                }
+                self._keep(client, batch, told)
 
     def _keep(self, client: int, batch: WorldBatch, told: Mapping[Key, Floats]) -> None:
         for key, values in told.items():
@@ -100,8 +102,9 @@ class ShowReleases(Inquiry):
 
     def _of_several(self, name: str, totals: Sequence[Floats]) -> Columns:
         """Return the totals (worlds,) of each insider, where there are several."""
-        several = Columns(insiders={name: np.stack(totals, axis=1)}, insider_clients=tuple(self.insiders))
-        return several if len(totals) > 1 else Columns()
+        if len(totals) == 1:
+            return Columns()
+        return Columns(insiders={name: np.stack(totals, axis=1)}, insider_clients=tuple(self.insiders))
 
 
 @dataclass
@@ -146,6 +149,7 @@ class ScoreInquiry(ShowReleases):
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
+        """Scores."""
         return {Key.SCORE: ((), True)}
 
     def columns(self, batch: WorldBatch) -> Columns:
@@ -209,6 +213,7 @@ class CanaryInquiry(ShowReleases):
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
+        """Scores along all directions."""
         return {Key.CANARIES: ((directions_read(self.public),), True)}
 
     def _told(self, batch: WorldBatch) -> More:

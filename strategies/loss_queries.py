@@ -74,6 +74,7 @@ class LossQueries(Inquiry):
     def messages(
         self, exchange: int, transcripts: Mapping[str, Transcript], to_observer: WriteMessage, to_owner: WriteMessage
     ) -> list[Message]:
+        """Return the questions of an exchange."""
         newest, star = min(exchange - 1, max(self.releases)), self.settings.star
         about: More = {Key.DELTA: star.delta, Key.CUT: star.cut, Key.REPORT: self.settings.client_epsilon_star}
         written = []
@@ -87,6 +88,7 @@ class LossQueries(Inquiry):
         return written
 
     def answers(self, exchange: int) -> list[Answer]:
+        """Return the answers that an exchange must bring."""
         asked, clients = self._asked(exchange), range(self.clients)
         return [Answer(client, kind, batch.name) for kind, _ in asked for batch in self.batches for client in clients]
 

@@ -15,7 +15,7 @@ from strategies.errors import FederationError
 
 _LONGEST_REASON = 400  # characters of a client's reason that are printed
 
-F = TypeVar("F", bound=np.floating)
+Float = TypeVar("Float", bound=np.floating)
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,11 @@ def read_array(
     reply: Message,
     key: str,
     shape: tuple[int, ...],
-    dtype: type[F],
+    dtype: type[Float],
     client: int,
     server_round: int,
     finite: bool = True,
-) -> NDArray[F]:
+) -> NDArray[Float]:
     """Return one array of a reply, checked; NaN and infinity are values like others where `finite` is false.
 
     Parameters

@@ -110,9 +110,9 @@ def point(values: Mapping[str, Any], settings: Settings) -> Point:
         for section in sections:
             table = table.setdefault(section, {})
             require(isinstance(table, dict), f"setting {key}: {section!r} is no section of the configuration")
-        # What is promised instead of it in the configuration goes.
-        for other in PRIVACY_TARGETS if sections == ["privacy"] and name in PRIVACY_TARGETS else ():
-            table.pop(other, None)
+        if sections == ["privacy"] and name in PRIVACY_TARGETS:
+            for other in PRIVACY_TARGETS:  # what is promised instead of it in the configuration goes
+                table.pop(other, None)
         table[name] = value
     try:
         config = parse_config(changed)
@@ -127,7 +127,8 @@ def baselines(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, .
     Parameters
     ----------
     values, axes
-        As for `grid`. Nothing is clipped, no record is randomised, there is no noise, no promise and no insider.
+        As for `grid`. In these points nothing is clipped, no record is randomised, and there is no noise, no promise
+        and no insider.
     """
     return grid(without_privacy(values), [Axis("privacy.private", (False,)), *axes])
 

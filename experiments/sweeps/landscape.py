@@ -94,8 +94,9 @@ def _promise_figure(points: pd.DataFrame, utility: Utility, title: str) -> Figur
     promised = points[private]
     x, y = (promised[name].to_numpy(dtype=np.float64) for name in ("epsilon", "utility"))
     spread = np.abs(promised[["utility_low", "utility_high"]].to_numpy(dtype=np.float64).T - y)
-    drawn: dict[str, Any] = {"color": _SHADES[1], "label": "private", "zorder": 3}
-    axes.errorbar(x, y, yerr=spread, fmt="o", elinewidth=0.8, markersize=6.5, **drawn)
+    axes.errorbar(
+        x, y, yerr=spread, fmt="o", color=_SHADES[1], elinewidth=0.8, markersize=6.5, label="private", zorder=3
+    )
     frontier = promised[promised["on_frontier"]].sort_values("epsilon")
     axes.plot(frontier["epsilon"], frontier["utility"], "-", color=INK, linewidth=1.5, label="convex frontier")
     if not private.all():
@@ -156,8 +157,12 @@ def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool
         at = np.linspace(values.min() - reach, values.max() + reach, 400)
         height = np.asarray(kernel(at), dtype=np.float64)
         fill: dict[str, Any] = {"facecolor": "none", "edgecolor": colour, "hatch": hatch, "alpha": 0.35, "linewidth": 0}
-        axes.plot(*((height, at) if upright else (at, height)), line, color=colour, label=label)
-        (axes.fill_betweenx if upright else axes.fill_between)(at, height, **fill)
+        if upright:
+            axes.plot(height, at, line, color=colour, label=label)
+            axes.fill_betweenx(at, height, **fill)
+        else:
+            axes.plot(at, height, line, color=colour, label=label)
+            axes.fill_between(at, height, **fill)
     axes.spines["left" if not upright else "bottom"].set_color(MUTED)
 
 

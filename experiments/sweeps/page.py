@@ -45,10 +45,16 @@ def sweep_page(sweep: Sweep, title: str) -> str:
     figure = html_figure(to_png(sweep.figure), f"{title}: {caption}", escape(caption))
     best = points[points["on_frontier"]].sort_values("utility")
     line = f"{plural(len(points), 'setting')}, {plural(len(sweep.models), 'model')}; {_best_text(sweep, best)}"
-    banner = Banner("Nothing private was played" if best.empty else "What the promise costs", line, VerdictLook.NONE)
-    utility, body = UTILITY_NAMES[sweep.utility], f"{figure}\n<h2>Points</h2>\n{points_html(sweep)}"
-    texts = {"subtitle": f"Utility: {utility}", "opening": _READING, "body": body, "footer": SIMULATION_NOTICE}
-    return html_page(title=title, heading=title, **texts, banner=banner, step=_STEP)
+    return html_page(
+        title=title,
+        heading=title,
+        subtitle=f"Utility: {UTILITY_NAMES[sweep.utility]}",
+        opening=_READING,
+        body=f"{figure}\n<h2>Points</h2>\n{points_html(sweep)}",
+        footer=SIMULATION_NOTICE,
+        banner=Banner("Nothing private was played" if best.empty else "What the promise costs", line, VerdictLook.NONE),
+        step=_STEP,
+    )
 
 
 def _best_text(sweep: Sweep, best: "pd.DataFrame") -> str:

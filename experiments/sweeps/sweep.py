@@ -149,7 +149,8 @@ def _found(points: Sequence[Point], directory: Path, utility: Utility | None, ti
     chosen = choose_utility(models, utility)
     table = points_table(models, points, chosen, by_promise)
     figure = landscape_figure(table, models, chosen, title, by_promise)
-    with whole_file(directory / "points.csv") as file, whole_file(directory / "landscape.png") as drawn:
+    with whole_file(directory / "points.csv") as file:
         table.to_csv(file, index=False)
-        drawn.write_bytes(to_png(figure))
+    with whole_file(directory / "landscape.png") as file:
+        file.write_bytes(to_png(figure))
     return Sweep(models, table, chosen, figure)

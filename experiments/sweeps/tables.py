@@ -27,7 +27,8 @@ def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
     Parameters
     ----------
     points, directory
-        In the order of the rows, those without a finished run being left out, and where their run directories lie.
+        The points, in the order of the rows, of which those without a finished run are left out; and where their run
+        directories lie.
 
     Returns
     -------
@@ -94,7 +95,7 @@ def points_table(
     Parameters
     ----------
     models, points, utility
-        As `models_table` returns it, the points in the order of the rows, and what the frontier is drawn in.
+        The table that `models_table` returns, the points, in the order of the rows, and what the frontier is drawn in.
     by_promise
         Whether it is held against the promised epsilon where that varies, among private points alone; else against
         Epsilon*, among all points.

@@ -7,18 +7,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 # Light, and of the same name as its module, which would stand here otherwise.
-from strategies.games.insider import held, insider
+from strategies.games.insider import held as held
+from strategies.games.insider import insider as insider
 
 if TYPE_CHECKING:
-    from fl_audit.laboratory.claim import StatedClaim
-    from strategies.games.agreement import Contribution
-    from strategies.games.audit import Audit
-    from strategies.games.kinds import KINDS, Kind
-    from strategies.games.notes import Numbers, Observer, Replies
-    from strategies.games.subject import Local, LocalReply, Subject
+    from fl_audit.laboratory.claim import StatedClaim as StatedClaim
+    from strategies.games.agreement import Contribution as Contribution
+    from strategies.games.audit import Audit as Audit
+    from strategies.games.kinds import KINDS as KINDS
+    from strategies.games.kinds import Kind as Kind
+    from strategies.games.notes import Numbers as Numbers
+    from strategies.games.notes import Observer as Observer
+    from strategies.games.notes import Replies as Replies
+    from strategies.games.subject import Local as Local
+    from strategies.games.subject import LocalReply as LocalReply
+    from strategies.games.subject import Subject as Subject
 
-__all__ = ["KINDS", "Audit", "Contribution", "Kind", "Local", "LocalReply", "Numbers"]
-__all__ += ["Observer", "Replies", "StatedClaim", "Subject", "held", "insider"]
 _NAMES = {
     "fl_audit.laboratory.claim": ("StatedClaim",),
     "strategies.games.agreement": ("Contribution",),

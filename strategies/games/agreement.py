@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation, Unit
-from fl_audit.errors import as_path, choice, require, require_number
+from fl_audit.errors import InputError, as_path, choice, require, require_number
 from fl_audit.laboratory.claim import LESSONS, StatedClaim
 from strategies.games.notes import Deed, Numbers, Observer, Replies
 
@@ -24,7 +24,6 @@ class Contribution(StrEnum):
     OWN is what it has learned. CRAFTED is an update along a public direction that is far longer than any clipping norm:
     the strongest one where the mechanism clips what leaves the client, and unfair where clients clip by themselves.
     WHOLE is what it has learned, but for whole numbers and switches, which are crafted: nobody clips these by a norm.
-    Each is the `Deed` of the same name; its opposite is that of the name and the word `opposite`.
     """
 
     OWN = "own"
@@ -86,11 +85,18 @@ class Agreement:
         return self.claim.neighbours.unit is Unit.RECORD
 
     def require_records(self, records: int | None) -> None:
-        """Refuse a shard of so many records, None if the app did not ask, that has no neighbour of the claim's kind."""
-        accepted = "accepted is an app that calls held(records) where it loads them"
-        said = "the claim is about records, and the client app did not ask which it holds"
-        require(records is not None, f"{said}: {accepted}")
-        assert records is not None
+        """Refuse a shard of so many records, None if the app did not ask, that has no neighbour of the claim's kind.
+
+        Raises
+        ------
+        InputError
+            If there is none.
+        """
+        if records is None:
+            raise InputError(
+                "the claim is about records, and the client app did not ask which it holds: accepted is an app that "
+                "calls held(records) where it loads them"
+            )
         least = 2 if self.claim.neighbours.relation is Relation.REPLACE else 1
         require(
             records >= least,
@@ -126,12 +132,13 @@ class Agreement:
         present, contribution
             Whether the game is one of D, and what the client contributes in such games.
         """
-        if present:
-            return Deed(contribution)
+        with_it, opposite = _DEEDS[contribution]
         is_replaced = self.claim.neighbours.relation is Relation.REPLACE
+        if present:
+            return with_it
         if self.is_about_records:
             return Deed.OTHER_RECORD if is_replaced else Deed.WITHOUT_RECORD
-        return Deed(f"{contribution}, opposite") if is_replaced else Deed.ALMOST_NOTHING
+        return opposite if is_replaced else Deed.ALMOST_NOTHING
 
 
 def is_private_on_the_server(strategy: "Strategy") -> bool:
@@ -141,6 +148,18 @@ def is_private_on_the_server(strategy: "Strategy") -> bool:
 
     from strategies.games.bridge import layers_of
 
-    names = [f"DifferentialPrivacyServerSide{way}Clipping" for way in ("Fixed", "Adaptive")]
-    wrappers = tuple(getattr(flower, name) for flower in (new, old) for name in names)
+    wrappers = (
+        new.DifferentialPrivacyServerSideFixedClipping,
+        new.DifferentialPrivacyServerSideAdaptiveClipping,
+        old.DifferentialPrivacyServerSideFixedClipping,
+        old.DifferentialPrivacyServerSideAdaptiveClipping,
+    )
     return any(isinstance(layer, wrappers) for layer in layers_of(strategy))
+
+
+_DEEDS = {
+    Contribution.OWN: (Deed.OWN, Deed.OWN_OPPOSITE),
+    Contribution.CRAFTED: (Deed.CRAFTED, Deed.CRAFTED_OPPOSITE),
+    Contribution.WHOLE: (Deed.OWN_WHOLE, Deed.OWN_WHOLE_OPPOSITE),
+}
+"""What is done where the target's client takes part, and what is its opposite."""

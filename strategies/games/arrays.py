@@ -76,7 +76,8 @@ def base_of(reply: Arrays, received: Arrays | None, replies: Replies) -> Arrays:
     Parameters
     ----------
     reply, received, replies
-        The tensors of a reply, those that the client was sent, None if none of these names were, and what replies are.
+        The tensors of a reply; those that the client was sent, None if none of these names were sent; and what the
+        tensors of replies are.
     """
     if received is None or replies is Replies.UPDATES:
         return {name: np.zeros_like(value) for name, value in reply.items()}

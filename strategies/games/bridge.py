@@ -1,7 +1,7 @@
 """Strategies of Flower's old interface (`configure_fit`, `aggregate_fit`) behind the new one, so that they can play."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.common import Code, EvaluateRes, FitRes, Parameters, Status, ndarrays_to_parameters, parameters_to_ndarrays
@@ -11,7 +11,7 @@ from flwr.server.strategy import Strategy as OldStrategy
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from fl_audit.errors import require
+from fl_audit.errors import InputError
 from strategies.games.arrays import Arrays, arrays_of
 
 _WEIGHT = "num-examples"
@@ -20,9 +20,11 @@ _DONE = Status(Code.OK, "")
 
 def as_strategy(found: object) -> Strategy:
     """Return a strategy of the new interface: itself, or one of the old behind a bridge; anything else is refused."""
-    is_one = isinstance(found, (Strategy, OldStrategy))
-    require(is_one, f"strategy is a {type(found).__name__}: accepted are Flower's strategies, of either interface")
-    return Bridged(found) if isinstance(found, OldStrategy) else cast(Strategy, found)
+    if isinstance(found, Strategy):
+        return found
+    if isinstance(found, OldStrategy):
+        return Bridged(found)
+    raise InputError(f"strategy is a {type(found).__name__}: accepted are Flower's strategies, of either interface")
 
 
 def layers_of(strategy: object) -> Iterator[object]:

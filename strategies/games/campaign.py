@@ -9,7 +9,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -217,11 +216,19 @@ class LaboratoryGame:
     def play(self) -> Seen:
         """Play to the end, or until the mechanism refuses to go on."""
         subject, rounds, arrays = self._subject, self._claim.rounds, self._model.arrays
-        place = _TARGET, _WATCHER, subject.observer
-        scene = Scene(arrays, rounds, *place, lambda place, _: self._difference(place + 1), _sketch(self._model))
-        if subject.observer is Observer.CLIENT:
-            own = (lambda: self._contributed) if subject.mods else None  # modifiers may add noise of their own
-            scene = replace(scene, own=own, released_numbers=_all_numbers)
+        is_of_client = subject.observer is Observer.CLIENT
+        scene = Scene(
+            model=arrays,
+            rounds=rounds,
+            target=_TARGET,
+            watcher=_WATCHER,
+            observer=subject.observer,
+            difference=lambda place, _: self._difference(place + 1),
+            sketch=_sketch(self._model),
+            # Modifiers may add noise of their own.
+            own=(lambda: self._contributed) if is_of_client and subject.mods else None,
+            released_numbers=_all_numbers if is_of_client else lambda _: {},
+        )
 
         def start(grid: Grid) -> Result:
             return subject.made(self._clients).start(grid, record_of(arrays), num_rounds=rounds)
@@ -299,11 +306,11 @@ def _all_numbers(result: Result) -> Mapping[str, list[float]]:
     """Return every number that a strategy returned beside the model, by name."""
     found = defaultdict[str, list[float]](list)
     rounds = {"metrics": result.train_metrics_clientapp, "evaluation": result.evaluate_metrics_clientapp}
-    told = [(what, record) for what, records in rounds.items() for record in records.values()]
-    for what, name, value in ((what, *pair) for what, record in told for pair in record.items()):
-        found[f"{what}: {name}"].append(float(np.mean(value)))
-        if isinstance(value, list):
-            found[f"{what}: length of {name}"].append(float(len(value)))
+    for what, records in rounds.items():
+        for name, value in (pair for record in records.values() for pair in record.items()):
+            found[f"{what}: {name}"].append(float(np.mean(value)))
+            if isinstance(value, list):
+                found[f"{what}: length of {name}"].append(float(len(value)))
     return found
 
 

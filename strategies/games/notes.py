@@ -122,4 +122,5 @@ def taken_answer(reply: Message) -> ClientAnswer | None:
     update = np.frombuffer(told, np.float32).astype(np.float64) if isinstance(told, bytes) else None
     outside = tuple(map(str, written)) if isinstance(written, list) else ()
     code = str(record.get("code", ""))
-    return ClientAnswer(numbers.get("partition"), update, numbers.get("records"), code, outside)
+    partition, records = numbers.get("partition"), numbers.get("records")
+    return ClientAnswer(partition=partition, update=update, records=records, code=code, outside=outside)

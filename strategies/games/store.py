@@ -201,7 +201,8 @@ def open_campaign(
     audit, shapes, tried
         What was agreed, shapes of the model's tensors, and what the target's client may send.
     app, code, tell
-        Name of the app, fingerprint of its strategy and its clients, and what is told what becomes of earlier games.
+        Name of the app; fingerprint of its strategy and its clients; and what takes, in words, what becomes of earlier
+        games.
     """
     agreed = json.loads(json.dumps(_agreed(audit) | {"model": shapes, "contributions": tried}))
     agreed |= {"app": app, "code": code}
@@ -266,6 +267,15 @@ def _refusals(kind: str, seen: Sequence[Seen], present: NDArray[np.bool_], probe
         yield Refusal(_ZERO, probe, 0.0, 1.0, is_allowed=False)
 
 
+def _refused(refusal: Refusal) -> str:
+    if refusal.kind != _ZERO:
+        return refusal_words(refusal)
+    return (
+        f"An update of exactly zero, as of a client that has learned nothing, is not borne: {refusal.said}. Games have "
+        "the smallest change of one value in its place."
+    )
+
+
 def _report_text(trial: Trial, found: Sequence[Finding], notes: Sequence[str]) -> str:
     """Return the report for the console."""
     lines = [opening(trial)]
@@ -278,10 +288,7 @@ def _report_text(trial: Trial, found: Sequence[Finding], notes: Sequence[str]) -
             lines += [f"    {line}" for line in (*finding.attempt.lines, finding.mend)]
         if finding.noise is not None:
             lines.append(f"    {finding.noise.words}")
-    for refusal in trial.refusals:
-        zero = f"An update of exactly zero, as of a client that has learned nothing, is not borne: {refusal.said}. "
-        zero += "Games have the smallest change of one value in its place."
-        lines.append(f"  {zero if refusal.kind == _ZERO else refusal_words(refusal)}")
+    lines += [f"  {_refused(refusal)}" for refusal in trial.refusals]
     return "\n".join([*lines, *(f"  {note}" for note in notes)])
 
 

@@ -74,7 +74,8 @@ class Subject:
     # The initial tensors of an app's own model, by name; None plays models that every strategy can bear.
     model: Mapping[str, NDArray[np.generic]] | None = None
     weight: str = "num-examples"  # the metric under which clients name their number of examples
-    metrics: tuple[str, ...] = ()  # others that the strategy asks for: clients report their loss under these names too
+    # Other metrics that the strategy asks for: clients report their loss under these names too.
+    metrics: tuple[str, ...] = ()
 
     @property
     def has_any_size(self) -> bool:

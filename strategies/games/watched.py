@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +49,11 @@ class WatchedStrategy(Strategy):
     def start(self, *args: Any, **kwargs: Any) -> Result:
         """Train as the app's strategy does, then play games; return the result of the training, unchanged.
 
+        Parameters
+        ----------
+        args, kwargs
+            As the app's strategy takes them.
+
         Raises
         ------
         InputError
@@ -71,8 +75,8 @@ class WatchedStrategy(Strategy):
             result = start.played(HeardGrid(grid, ears))
             with spared_generators(), no_news_from_flower():
                 try:
-                    said = f"no games were played, the app's own training cannot be heard: {ears.fault}"
-                    require(ears.fault is None, said)
+                    unheard = "no games were played, the app's own training cannot be heard"
+                    require(ears.fault is None, f"{unheard}: {ears.fault}")
                     table.play()
                 except (InputError, OSError) as error:
                     say(str(error))
@@ -82,9 +86,10 @@ class WatchedStrategy(Strategy):
 
     def _prepared(self, start: Start, grid: Grid) -> "GameTable":
         """Return where the games will be played."""
-        model: Any = start.arguments.get("initial_arrays")
-        said = f"initial_arrays is {type(model).__name__}, which cannot be watched"
-        require(isinstance(model, ArrayRecord), f"{said}: accepted is an ArrayRecord with at least one parameter")
+        model = start.arguments.get("initial_arrays")
+        accepted = "accepted is an ArrayRecord with at least one parameter"
+        if not isinstance(model, ArrayRecord):
+            raise InputError(f"initial_arrays is {type(model).__name__}, which cannot be watched: {accepted}")
         arrays = arrays_of(model)
         for name, value in arrays.items():
             wrong = f"{name} has values of type {value.dtype}: accepted are numbers and switches"
@@ -108,8 +113,14 @@ class SafeEars:
     """Ears that end nothing: what goes wrong in them is kept, and the message is handed on as it is."""
 
     def __init__(self, ears: Ears) -> None:
+        self._ears = ears
         self.fault: str | None = None
-        self.sends, self.receives = (partial(self._safely, hook) for hook in (ears.sends, ears.receives))
+
+    def sends(self, message: Message) -> None:
+        self._safely(self._ears.sends, message)
+
+    def receives(self, reply: Message) -> None:
+        self._safely(self._ears.receives, reply)
 
     def _safely(self, hook: Callable[[Message], None], message: Message) -> None:
         try:
@@ -145,7 +156,13 @@ class GameTable:
         self._copy.remove()
 
     def play(self) -> None:
-        """Play the games that are missing, and say what came of it; refused without an insider or a target's client."""
+        """Play the games that are missing, and say what came of it.
+
+        Raises
+        ------
+        InputError
+            If the client app has no insider, or the target's client took no part.
+        """
         audit, codes, shapes = self.audit, joined(self.code, *self.roll.codes), shapes_of(self._model)
         self._target, self._watcher = self._seats()
         self._campaign = campaign = open_campaign(audit, shapes, self.contributions, self.app, codes, say)
@@ -226,12 +243,19 @@ class GameTable:
             there = found if found is not None and found.shape == nothing.shape else nothing
             return np.where(whole != 0, whole, there)
 
-        place = target, self._watcher, audit.observer
-        note = Note(game, "", deed, audit.replies, audit.numbers, audit.length, is_still)
-        pulls = self._pulls() if is_still and contribution is Contribution.CRAFTED else {}
-        scene = Scene(self._model, rounds, *place, difference, self.sketch, note, pulls, knows_others=True)
-        if audit.numbers is Numbers.WITHHELD:
-            scene = replace(scene, released_numbers=_train_metrics)
+        scene = Scene(
+            model=self._model,
+            rounds=rounds,
+            target=target,
+            watcher=self._watcher,
+            observer=audit.observer,
+            difference=difference,
+            sketch=self.sketch,
+            note=Note(game, "", deed, audit.replies, audit.numbers, audit.length, is_still),
+            pulls=self._pulls() if is_still and contribution is Contribution.CRAFTED else {},
+            knows_others=True,
+            released_numbers=_train_metrics if audit.numbers is Numbers.WITHHELD else lambda _: {},
+        )
         ears = GameEars(scene)
         draws = generator(self._campaign.seed, Purpose.LABORATORY, world=game)
         seed_generators(draws)

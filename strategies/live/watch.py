@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from fl_audit.canaries.kept import Watch
 from fl_audit.canaries.rounds import NOTE, CanaryNote, read_note
-from strategies.games.bridge import as_strategy, layers_of
+from fl_audit.errors import InputError
+from strategies.games.bridge import layers_of
 
 _OTHERWISE = {"FedMedian": 1.0, "FedTrimmedAvg": 1.0, "Bulyan": 1.0, "QFedAvg": None}
 """What a reply weighs over the heaviest in those of Flower's strategies that count no examples; None is not known."""
@@ -37,8 +38,11 @@ def watched(strategy: object, watch: Watch) -> Any:
     InputError
         If it is no strategy of Flower's.
     """
-    as_strategy(strategy)  # what is none is refused
-    return LiveStrategy(strategy, watch) if isinstance(strategy, Strategy) else WatchedOldStrategy(strategy, watch)
+    if isinstance(strategy, Strategy):
+        return LiveStrategy(strategy, watch)
+    if isinstance(strategy, OldStrategy):
+        return WatchedOldStrategy(strategy, watch)
+    raise InputError(f"strategy is a {type(strategy).__name__}: accepted are Flower's strategies, of either interface")
 
 
 class _Watched:
@@ -106,6 +110,7 @@ class WatchedOldStrategy(_Watched, OldStrategy):
         return self.strategy.configure_fit(server_round, parameters, client_manager)
 
     def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
+        """Return what the strategy makes of the replies, from which the notes of canaries are taken."""
         said = {
             place: read_note(found.metrics.pop(NOTE), one.cid)
             for place, (one, found) in enumerate(results)

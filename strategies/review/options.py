@@ -14,7 +14,8 @@ class ReviewOptions:
     adjacency: str | None = None
     norm: float | None = None  # the clipping norm; None takes what was read, or 1
     is_clipped: bool = True  # whether anything but the clients' own code clips
-    nodes: int | None = None  # how many clients; None takes its file, what its wrapper is for, or Flower's usual 10
+    # How many clients the app has; None takes its file, what its wrapper is made for, or Flower's usual 10.
+    nodes: int | None = None
     rounds: int | None = None  # rounds of a game; None for those of the app, at most 3
     is_quick: bool = False  # whether fewer games are played
     seconds: float = 300.0  # how long the games may take

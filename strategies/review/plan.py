@@ -100,8 +100,8 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
     Parameters
     ----------
     strategy, named, made_for
-        The strategy, the number of clients that the user or the app names, None where nobody does, and that of a round
-        which the strategy's wrapper is made for, None where there is none.
+        The strategy; the number of clients that the user or the app names, None where nobody does; and the number of
+        clients a round that the strategy's wrapper is made for, None where there is none.
     """
     nodes = max(named or USUAL_NODES, _least_of(strategy))
     asked = asked_of(strategy, nodes)

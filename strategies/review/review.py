@@ -87,15 +87,18 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
     start = replace(caught.start, arguments={k: v for k, v in caught.start.arguments.items() if k != "initial_arrays"})
     stage = Seating(start, nodes, max(2, planning.asked_of(start.strategy, nodes)))
     weights = [one.weighted_by_key for one in layers_of(start.strategy) if hasattr(one, "weighted_by_key")]
-    who = stated.norm, wishes.is_clipped, stated.observer, own
-    subject = Subject(stage.made, caught.mods, None, stage.seats, *who, *weights[-1:])
+    subject = Subject(
+        stage.made, caught.mods, None, stage.seats, stated.norm, wishes.is_clipped, stated.observer, own,
+        *weights[-1:],
+    )  # fmt: skip
     with spared_generators(), no_news_from_flower():
         subject, slow, quick, has_written = _rehearsed(subject, claim)
         asked = dict(stage.most)
         kinds = planning.telling_kinds(kinds_of(subject, claim), own, has_claim=stated.claim is not None)
         left = (_OF_MODEL * wishes.seconds - (time.monotonic() - began)) * wishes.processes
         # A noise multiplier says what it is over several rounds, and a reviewer's claim is about several.
-        is_composed = stated.is_of_reviewer or (stated.claim is not None and stated.claim.noise_multiplier is not None)
+        says_noise = stated.claim is not None and stated.claim.noise_multiplier is not None
+        is_composed = says_noise or (stated.claim is not None and stated.is_of_reviewer)
         wanted = (wishes.rounds or min(caught.rounds, planning.USUAL_ROUNDS)) if is_composed else 1
         is_free, is_quick = wishes.rounds is None, wishes.is_quick or stated.claim is None
         plan = planning.plan_of(kinds, claim, slow, quick, left, wanted, is_free, is_quick)
