@@ -163,6 +163,10 @@ def test_strategies_of_the_old_interface_are_taken(tmp_path: Path, by_workflow: 
         (with_strategy("__import__('threading').Lock() and FedAvg()").replace(
             "    strategy.start", "    strategy.lock = __import__('threading').Lock()\n    strategy.start"),
          "cannot be started or copied"),
+        ("from flwr.server import ServerApp, ServerAppComponents\nclass Alike:\n"
+         "    def initialize_parameters(self, _): ...\n"
+         "app = ServerApp(server_fn=lambda context: ServerAppComponents(strategy=Alike()))",
+         "strategy is a Alike: accepted are Flower's strategies"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_reviewed_is_said_in_one_line(
