@@ -64,7 +64,7 @@ class Subject:
     # takes an argument, that is the number of clients, and games with few and with many are played.
     strategy: Callable[..., Strategy | OldStrategy]
     mods: tuple[Mod, ...] = ()  # modifiers of the client app that belong to the mechanism, the outermost first
-    local: Local | None = None  # what clients do with their records, for claims about these; None for `clipped_sum`
+    local: Local | None = None  # what clients do with their records in claims about them; None sums clipped gradients
     clients: int = 4  # how many take part, at least 2
     norm: float = 1.0  # the clipping norm that the claim refers to, above 0
     # Whether strategy or modifiers clip what clients send. If not, clients are trusted to keep the norm, and no game
