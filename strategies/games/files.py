@@ -94,7 +94,8 @@ class WorkingCopy:
                     place = f"{folder}{one.name}"
                     about = one.stat(follow_symlinks=False) if one.is_file(follow_symlinks=False) else None
                     found[place] = (0, 0) if about is None else (about.st_size, about.st_mtime_ns)
-                    folders += [f"{place}/"] * one.is_dir(follow_symlinks=False)
+                    if one.is_dir(follow_symlinks=False):
+                        folders.append(f"{place}/")
         return found
 
     def tidied(self, thoroughly: bool = True) -> None:

@@ -282,7 +282,8 @@ def _report_text(trial: Trial, found: Sequence[Finding], notes: Sequence[str]) -
     if trial.knowing is not None:
         lines.append("  knows_others=True has the claim cover such an observer, and judges the same games anew.")
     for finding in found:
-        lines += [f"  {finding.cause}"] * bool(finding.attempt.is_broken)
+        if finding.attempt.is_broken:
+            lines.append(f"  {finding.cause}")
         lines.append(f"  {finding.sentence}")
         if finding.attempt.is_broken:
             lines += [f"    {line}" for line in (*finding.attempt.lines, finding.mend)]

@@ -117,7 +117,7 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
         if asked_of(strategy, high) == made_for:
             return high, [f"it names no number of clients: {high} are taken, of which it asks {made_for} a round"]
     said = f"its noise is made for {made_for} clients a round, and of {nodes} clients it asks {asked}"
-    return nodes, [said] * (asked != made_for)
+    return nodes, [said] if asked != made_for else []
 
 
 def early_of(strategy: Strategy, made_for: int | None) -> tuple[int, int] | None:
