@@ -5,26 +5,26 @@ Every message brings the public game, so the same app runs under any engine, and
 
 import faulthandler
 import sys
-from typing import Any
 
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable, Mod
-from numpy.typing import NDArray
 
 from clients.asked import Asked, trained_together
 from clients.asked import read_ahead as read_ahead
-from clients.data_owner import contribute, contribute_as_victim, contribute_members, train_privately, with_noise
+from clients.data_owner import contribute, contribute_as_victim, contribute_members, with_noise
 from fl_audit.adversaries import identifiability
 from fl_audit.adversaries.membership.insider import observe_targets, pushed_up
+from fl_audit.arrays import Floats
 from fl_audit.errors import InputError
 from fl_audit.evidence.star import loss_moments as moments
-from fl_audit.game.canaries import canary_contribution, canary_scores
-from fl_audit.game.contributing import private_steps
+from fl_audit.game.canaries import canary_contribution, canary_records, canary_scores
+from fl_audit.game.contributing import private_steps, trained_privately
 from fl_audit.game.membership import Membership
 from fl_audit.game.seen import SeenRound
 from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
+from fl_audit.learning.private_training import CanaryRecords
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.protocol import Key, Query, Record
@@ -67,32 +67,32 @@ def train(message: Message, context: Context) -> Message:
         total = total + pushed_up(game, task.models)
     if law.clients_add_noise:
         total = with_noise(game, total, asked.draws, asked.round)
-    reply: dict[str, NDArray[Any]] = {Key.SUM: total.cpu().numpy()}
-    if found.within is not None:
-        reply[Key.WITHIN] = found.within.cpu().numpy()
-    if sensitivity is not None and law.scaling is NoiseScaling.LOCAL:
-        reply[Key.LOCAL_SENSITIVITY] = sensitivity
-    return asked.reply(reply)
+    within = None if found.within is None else found.within.cpu().numpy()
+    told = sensitivity if law.scaling is NoiseScaling.LOCAL else None
+    return asked.reply({Key.SUM: total.cpu().numpy(), Key.WITHIN: within, Key.LOCAL_SENSITIVITY: told})
 
 
 def _train_privately(asked: Asked) -> Message:
     """Answer a round of private training: the updates of all worlds, and what the client's accountant has counted."""
-    game, state = asked.game, asked.context.state
-    canaries = asked.coins(game.public.canaries) if Key.COINS in asked.config else None
-    found = train_privately(
-        game, asked.client, asked.task, asked.draws, asked.own_membership, _own_accountant(asked), canaries
-    )
-    state[Record.OWN_ACCOUNTANT] = ConfigRecord(asked.about | {Key.ACCOUNTANT: found.accountant})
-    times: dict[str, NDArray[Any]] = {} if found.times is None else {Key.TIMES: found.times}
-    return asked.reply({Key.SUM: found.updates.cpu().numpy(), **times}, {Key.ACCOUNTANT: found.accountant})
+    game, client, draws, canaries = asked.game, asked.client, asked.draws, None
+    # The victim trains on x where it is in; others have no target.
+    is_in = None if asked.own_membership is None else asked.own_membership.bits
+    if Key.COINS in asked.config:
+        records, coins = canary_records(game, asked.round, draws.worlds), asked.coins(game.public.canaries)
+        canaries = CanaryRecords(records, coins, draws.of_round(asked.round, for_canaries=True))
+    before = _own_accountant(asked)
+    found = trained_privately(game, client, asked.models, asked.round, draws, is_in, before, canaries)
+    counted: dict[str, str] = {Key.ACCOUNTANT: found.accountant}
+    asked.context.state[Record.OWN_ACCOUNTANT] = ConfigRecord(asked.about | counted)
+    return asked.reply({Key.SUM: found.updates.cpu().numpy(), Key.TIMES: found.times}, counted)
 
 
 def _send_canary(asked: Asked, canary: int) -> Message:
     """Answer a round as a canary client, which holds no data."""
     coins = asked.coins(1)[:, 0]
     found = canary_contribution(asked.game, canary, asked.round, asked.worlds, coins, asked.norms)
-    within: dict[str, NDArray[Any]] = {} if found.within is None else {Key.WITHIN: found.within.numpy()}
-    return asked.reply({Key.SUM: found.total.numpy(), **within})
+    within = None if found.within is None else found.within.numpy()
+    return asked.reply({Key.SUM: found.total.numpy(), Key.WITHIN: within})
 
 
 def _own_accountant(asked: Asked) -> str | None:
@@ -136,8 +136,8 @@ def observe(message: Message, context: Context) -> Message:
     if not game.public.law.weighs_exactly:
         return asked.reply({Key.SCORE: identifiability.score(game, seen, client)})
     found = identifiability.observe(game, seen)
-    told: dict[str, NDArray[Any]] = {Key.LOG_ODDS: found.increment, Key.LOCAL_SENSITIVITY: found.local_sensitivity}
-    return asked.reply(told | {Key.SCORES: found.scores, Key.RESIDUALS: found.residuals.as_array()})
+    weighed: dict[str, Floats] = {Key.LOG_ODDS: found.increment, Key.LOCAL_SENSITIVITY: found.local_sensitivity}
+    return asked.reply({**weighed, Key.SCORES: found.scores, Key.RESIDUALS: found.residuals.as_array()})
 
 
 # What a data owner tells of its losses on a release are summaries of its shard in each world, never a loss. The
@@ -168,10 +168,9 @@ def answer_loss_moments(message: Message, context: Context) -> Message:
     population = moments.ScoreMoments(*map(asked.array, named))
     star = moments.epsilon_star_of_moments(found, population, float(str(delta)), float(str(cut)))
     context.state[Record.OWN_EPSILON_STAR] = ConfigRecord(asked.about | {Key.EPSILON_STAR: star.tolist()})
-    reply: dict[str, NDArray[Any]] = {Key.COUNT: found.count, Key.MEAN: found.mean, Key.SQUARES: found.squares}
-    if asked.config[Key.REPORT]:
-        reply[Key.EPSILON_STAR] = star
-    return asked.reply(reply)
+    told = star if asked.config[Key.REPORT] else None
+    summary: dict[str, Floats] = {Key.COUNT: found.count, Key.MEAN: found.mean, Key.SQUARES: found.squares}
+    return asked.reply({**summary, Key.EPSILON_STAR: told})
 
 
 def _within_time_limit(message: Message, context: Context, call_next: ClientAppCallable) -> Message:

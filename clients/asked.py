@@ -113,10 +113,10 @@ class Asked:
         Only a single world's model is kept from one call to the next: of many, the memory is worth more than the copy.
         """
         sent = self.arrays[models_key(0)].data
-        if _LAST.models is not None and _LAST.sent is sent:
-            return _LAST.models
+        if _KEPT.models is not None and _KEPT.sent is sent:
+            return _KEPT.models
         models = self.tensor(models_key(0))
-        _LAST.sent, _LAST.models = (sent, models) if len(models) == 1 else (None, None)
+        _KEPT.sent, _KEPT.models = (sent, models) if len(models) == 1 else (None, None)
         return models
 
     @property
@@ -131,15 +131,15 @@ class Asked:
             taking_part = unpack_participation(self._bytes(Key.PARTICIPATION), len(models), records)
         return Task(models, moment, taking_part, told)
 
-    def reply(self, arrays: Mapping[str, NDArray[Any]], more: Mapping[str, str] | None = None) -> Message:
+    def reply(self, arrays: Mapping[str, NDArray[Any] | None], more: Mapping[str, str] | None = None) -> Message:
         """Return the reply.
 
         Parameters
         ----------
         arrays, more
-            What it says, as arrays and as settings.
+            What it says, as arrays, of which those that are None are left out, and as settings.
         """
-        packed = ArrayRecord({key: Array(*pack(value)) for key, value in arrays.items()})
+        packed = ArrayRecord({key: Array(*pack(value)) for key, value in arrays.items() if value is not None})
         config = ConfigRecord({**self.about, **(more or {})})
         return Message(RecordDict({Record.ARRAYS: packed, Record.CONFIG: config}), reply_to=self.message)
 
@@ -166,24 +166,17 @@ class Asked:
         return parts
 
 
-class _LastModels(threading.local):
-    """The models of the last message in this thread, and the bytes that they were read from."""
-
-    sent: bytes | None = None
-    models: torch.Tensor | None = None
-
-
-_LAST = _LastModels()
-
-
-class _Cohort(threading.local):
-    """Clients whose calls follow in this thread, by message, and what those that trained already contribute."""
+class _Kept(threading.local):
+    """What is kept from one call to the next in this thread."""
 
     def __init__(self) -> None:
+        self.models: torch.Tensor | None = None  # of the last message
+        self.sent: bytes | None = None  # what they were read from
+        # Clients whose calls follow, by message, and what those that trained already contribute.
         self.waiting, self.made = dict[str, int](), dict[str, Contributed]()
 
 
-_COHORT = _Cohort()
+_KEPT = _Kept()
 
 
 def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
@@ -195,8 +188,8 @@ def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
     about = {(one.config[Key.GAME], *one.about.values()) for one in own}
     told = {id(one.arrays[models_key(0)].data) for one in own}
     is_one = len(about) == len(told) == 1
-    _COHORT.waiting = {one.message.metadata.message_id: one.client for one in own} if is_one else {}
-    _COHORT.made = {}
+    _KEPT.waiting = {one.message.metadata.message_id: one.client for one in own} if is_one else {}
+    _KEPT.made = {}
 
 
 def trained_together(asked: Asked, task: Task, alone: Callable[[], Contributed]) -> Contributed:
@@ -204,12 +197,10 @@ def trained_together(asked: Asked, task: Task, alone: Callable[[], Contributed])
 
     Parameters
     ----------
-    asked, task
-        What the client was sent, and what it is to do.
-    alone
-        Works out the same for this client by itself.
+    asked, task, alone
+        What the client was sent, what it is to do, and what works out the same for this client by itself.
     """
-    identity, cohort, game = asked.message.metadata.message_id, _COHORT, asked.game
+    identity, cohort, game = asked.message.metadata.message_id, _KEPT, asked.game
     if identity in cohort.waiting:
         clients = {message: client for message, client in cohort.waiting.items() if client != game.victim}
         cohort.waiting = {}

@@ -38,8 +38,7 @@ class Canary:
 
     number: int  # which canary, from 0
     directions: int  # seed of the directions, which the observer knows too
-    # Seed of the coins: the secret of those who send canaries and of who judges afterwards. Draw it at random.
-    coins: int
+    coins: int  # seed of the coins, drawn at random: the secret of those who send canaries and of who judges afterwards
     # C, above 0. A norm that the server announces in a round takes its place. Where the server clips at a norm of its
     # own, any larger one does: what is sent is clipped to it.
     clipping_norm: float
@@ -170,9 +169,8 @@ def watching_mod(watch: Watch) -> Mod:
         last, seen = records.array_records.get(_LAST), records.config_records.get(_LAST_ROUND)
         if last is not None and seen is not None and seen["round"] == number - 1:
             taken = map(CanaryNote, range(watch.canaries))
-            watch.note(
-                number - 1, _tensors(last), _tensors(now), taken, run=message.metadata.run_id, models_only=True
-            )  # fmt: skip
+            before, after = _tensors(last), _tensors(now)
+            watch.note(number - 1, before, after, taken, run=message.metadata.run_id, models_only=True)
         records[_LAST], records[_LAST_ROUND] = ArrayRecord(dict(now)), ConfigRecord({"round": number})
 
     return look

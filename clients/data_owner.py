@@ -8,19 +8,10 @@ import torch
 
 from fl_audit.adjacency import Unit
 from fl_audit.arrays import Flags, Floats
-from fl_audit.game.canaries import canary_records
-from fl_audit.game.contributing import (
-    Contributed,
-    Moment,
-    OwnDraws,
-    contributed,
-    differing_contributions,
-    trained_privately,
-)
+from fl_audit.game.contributing import Contributed, Moment, OwnDraws, contributed, differing_contributions
 from fl_audit.game.game import Game
 from fl_audit.game.membership import Membership
 from fl_audit.game.randomised import ToldRecords
-from fl_audit.learning.private_training import CanaryRecords, PrivateUpdates
 from fl_audit.mechanisms.noise import noise_share
 from fl_audit.mechanisms.weighing import local_sensitivity
 
@@ -32,8 +23,7 @@ class Task:
     models: torch.Tensor  # float32 tensor (worlds, parameters)
     moment: Moment  # the round
     taking_part: Flags | None = None  # which records of its shard take part, (worlds, records); None is all of them
-    # What became of its records where it randomised them; None where it trains on them as they are.
-    told: ToldRecords | None = None
+    told: ToldRecords | None = None  # what became of its records where it randomised them; None where it did not
 
 
 def contribute(game: Game, client: int, task: Task) -> Contributed:
@@ -47,10 +37,9 @@ def contribute(game: Game, client: int, task: Task) -> Contributed:
     differs, honest = game.differs(client), None
     if task.taking_part is not None:
         honest = torch.from_numpy(task.taking_part[:, ~differs]).to(task.models.device)
-    if task.told is None:
-        shard = game.honest_shard(client)
-    else:
-        shard = task.told.shard.take(np.flatnonzero(~differs)) if differs.any() else task.told.shard
+    shard = game.honest_shard(client) if task.told is None else task.told.shard
+    if task.told is not None and differs.any():
+        shard = shard.take(np.flatnonzero(~differs))
     return contributed(game, client, shard, task.models, task.moment, honest)
 
 
@@ -89,9 +78,8 @@ def contribute_as_victim(game: Game, task: Task, membership: Membership) -> tupl
     game, task, membership
         As for `contribute`, and whether the differing unit is in, world by world.
     """
-    told = None
-    if task.told is not None:
-        told = task.told.shard.take(np.flatnonzero(game.differs(game.victim))), task.told.replacement
+    own = np.flatnonzero(game.differs(game.victim))
+    told = None if task.told is None else (task.told.shard.take(own), task.told.replacement)
     present, absent = differing_contributions(game, task.models, task.moment, told)
     bits = torch.from_numpy(membership.bits).to(present.total.device)
     chosen = torch.where(bits.unsqueeze(1), present.total, absent.total)
@@ -99,41 +87,10 @@ def contribute_as_victim(game: Game, task: Task, membership: Membership) -> tupl
         chosen = chosen * torch.from_numpy(task.taking_part[:, game.differs(game.victim)]).to(chosen.device)
     sensitivity = local_sensitivity(present.total, absent.total)
     if len(game.honest_shard(game.victim).labels) == 0:
-        within = None
-        if present.within is not None and absent.within is not None:
-            within = torch.where(bits, present.within, absent.within)
+        ours, other = present.within, absent.within
+        within = None if ours is None or other is None else torch.where(bits, ours, other)
         return Contributed(chosen, within), sensitivity
     return Contributed(contribute(game, game.victim, task).total + chosen), sensitivity
-
-
-def train_privately(
-    game: Game,
-    client: int,
-    task: Task,
-    draws: OwnDraws,
-    membership: Membership | None,
-    accountant: str | None,
-    coins: Flags | None = None,
-) -> PrivateUpdates:
-    """Return a client's updates after DP-SGD on its own records, and the state of its accountant.
-
-    Parameters
-    ----------
-    game, client, task, draws
-        As for `contribute`, and the client's secret seed with the worlds.
-    membership
-        Which of its own targets are in, None where it has none: x is trained on where it is in.
-    accountant
-        State of its accountant before the round; None is a new one.
-    coins
-        Which of its canary records are in, (worlds, canaries); None where it has none.
-    """
-    is_in = None if membership is None else membership.bits
-    number, canaries = task.moment.number, None
-    if coins is not None:
-        taken = draws.of_round(number, for_canaries=True)
-        canaries = CanaryRecords(canary_records(game, number, draws.worlds), coins, taken)
-    return trained_privately(game, client, task.models, number, draws, is_in, accountant, canaries)
 
 
 def with_noise(game: Game, total: torch.Tensor, draws: OwnDraws, server_round: int) -> torch.Tensor:

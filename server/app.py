@@ -28,7 +28,6 @@ from fl_audit.mechanisms.standpoint import Place
 from fl_audit.packing import pack
 from fl_audit.worlds import WorldBatch, waves
 from server import evaluator as evaluation
-from server.early_stopping import EarlyStopping
 from server.results import BatchResult, MoreQuestions, ResultSink, TargetOutputs
 from server.watched_grid import WatchedGrid, call_the_roll
 from strategies.challenger import AheadChallenger, SeededChallenger, record_draws, true_side
@@ -40,6 +39,8 @@ from strategies.loss_queries import FederatedLosses, LossQueries
 
 _Inquiry = InsiderInquiry | ScoreInquiry | TargetInquiry | CanaryInquiry | LossQueries | AccountantNotes
 """What parties are asked, or tell, beside their contributions, and which leaves columns in the tables."""
+_Wave = tuple[WorldBatch, ...]
+_OnRound = Callable[[int], None]  # is told the number of worlds that moved one round
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,7 @@ class FederationPlan:
     # `EarlyStopping`; None trains all rounds.
     patience: int | None = None
     sees_weights: bool = False  # whether what white-box attackers see of the targets is kept
-    # What final models are asked about the targets beside their records.
-    more: MoreQuestions = field(default_factory=MoreQuestions)
+    more: MoreQuestions = field(default_factory=MoreQuestions)  # what else final models are asked about the targets
     initial: InitialWeights = InitialWeights.DRAWN  # where training begins
 
     @property
@@ -91,7 +91,7 @@ class _ReleaseRecorder:
 
     view: View  # what they see: noised sums or models
     keep: int  # of how many worlds
-    on_round: Callable[[int], None]  # told the number of worlds that moved one round
+    on_round: _OnRound
     noise_seeds: Sequence[int] = ()  # seeds of the noise that the insider knows; none where the server adds the noise
     initial: dict[str, Tensor] = field(default_factory=dict)  # initial models of the kept worlds, by batch
     rounds: dict[str, list[dict[str, Tensor]]] = field(default_factory=lambda: defaultdict(list))  # what was seen
@@ -117,12 +117,8 @@ class _ReleaseRecorder:
         """Return what is kept of a batch: worlds, its size, initial models, and by name what was seen of each round."""
         if self._kept(batch) == 0:
             return {}
-        told = {
-            "worlds": torch.tensor(list(batch.worlds)[: self._kept(batch)]),
-            "batch_worlds": torch.tensor(batch.count),
-            "initial": self.initial[batch.name],
-        }
-        rounds = self.rounds[batch.name]
+        worlds, rounds = torch.tensor(list(batch.worlds)[: self._kept(batch)]), self.rounds[batch.name]
+        told = {"worlds": worlds, "batch_worlds": torch.tensor(batch.count), "initial": self.initial[batch.name]}
         return told | {name: torch.stack([one[name] for one in rounds]) for name in rounds[0]}
 
     def _kept(self, batch: WorldBatch) -> int:
@@ -133,17 +129,15 @@ def build_server_app(
     plan: FederationPlan,
     sink: ResultSink,
     clock: FederationClock | None = None,
-    on_round: Callable[[int], None] = lambda worlds: None,
+    on_round: _OnRound = lambda worlds: None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> ServerApp:
     """Build the app.
 
     Parameters
     ----------
-    plan, sink, clock, on_round
-        As of `run_federation`.
-    interrupted
-        Tells whether the whole run is being ended.
+    plan, sink, clock, on_round, interrupted
+        As of `run_federation`; and what tells whether the whole run is being ended.
     """
     app = ServerApp()
 
@@ -156,7 +150,7 @@ def build_server_app(
 
 
 def run_federation(
-    plan: FederationPlan, grid: WatchedGrid, sink: ResultSink, clock: FederationClock, on_round: Callable[[int], None]
+    plan: FederationPlan, grid: WatchedGrid, sink: ResultSink, clock: FederationClock, on_round: _OnRound
 ) -> None:
     """Play all batches of a plan on a grid that notices failures and silence.
 
@@ -183,13 +177,7 @@ def run_federation(
 
 
 def _play_wave(
-    plan: FederationPlan,
-    game: Game,
-    roster: Roster,
-    grid: Grid,
-    wave: tuple[WorldBatch, ...],
-    sink: ResultSink,
-    on_round: Callable[[int], None],
+    plan: FederationPlan, game: Game, roster: Roster, grid: Grid, wave: _Wave, sink: ResultSink, on_round: _OnRound
 ) -> None:
     public, threads = plan.public, plan.public.threads
     prior = public.prior_of_candidates if public.candidate_prior else None
@@ -203,10 +191,10 @@ def _play_wave(
             batch.name: recorder.start(batch, starting_models(game, plan.initial, plan.model_seed, batch.worlds))
             for batch in wave
         }
-        stopping = None if plan.patience is None else EarlyStopping(plan.patience)
+        stopping = None if plan.patience is None else evaluation.EarlyStopping(plan.patience)
         losses = dict[tuple[str, int], Floats]()
         outputs = _target_outputs(plan)
-        findings = list(_release_findings(plan, losses))
+        findings: list[evaluation.ReleaseFinding] = list(_findings(plan, losses))
         if outputs is not None:
             findings.append(outputs)
         evaluator = evaluation.ReleaseEvaluator(game, challenger, wave, findings, stopping)
@@ -216,19 +204,13 @@ def _play_wave(
             background.settle()
             return losses.pop((batch.name, release))
 
-        inquiries = _inquiries(plan, game, insiders, wave, population, challenger)
-        strategy = plan.strategy(
-            public,
-            roster,
-            challenger,
-            wave,
-            game.model.layout.size,
-            plan.time_limit,
-            recorder,
-            inquiries,
+        def is_over() -> bool:
             # The norms of every round belong to the tables, where they are adaptive.
-            lambda: stopping is not None and not public.law.is_adaptive and all(map(stopping.is_over, wave)),
-        )
+            return stopping is not None and not public.law.is_adaptive and all(map(stopping.is_over, wave))
+
+        inquiries = _inquiries(plan, game, insiders, wave, population, challenger)
+        size = game.model.layout.size
+        strategy = plan.strategy(public, roster, challenger, wave, size, plan.time_limit, recorder, inquiries, is_over)
         strategy.start(grid, ArrayRecord(initial), num_rounds=strategy.exchanges, evaluate_fn=background)
         background.settle()
     found_by = (evaluator, *inquiries, *([] if stopping is None else [stopping]))
@@ -252,13 +234,16 @@ def _play_wave(
         )
 
 
-def _release_findings(
-    plan: FederationPlan, losses: dict[tuple[str, int], Floats]
-) -> Iterator[evaluation.ReleaseFinding]:
+def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[evaluation.ReleaseFinding]:
     """Give what is found in each evaluated release; `losses` takes those that data owners will be asked about."""
+
+    def kept_population(release: evaluation.EvaluatedRelease) -> Columns:
+        losses[release.batch.name, release.number] = release.population_losses
+        return Columns()
+
     yield evaluation.utility
-    if plan.federated_losses is not None:
-        yield partial(evaluation.kept_population, losses)
+    if plan.federated_losses is not None:  # losses of members stay with their owners
+        yield kept_population
     elif plan.star is not None:
         yield partial(evaluation.pooled_epsilon_star, plan.star)
     if plan.membership:
@@ -275,9 +260,8 @@ def _target_outputs(plan: FederationPlan) -> TargetOutputs | None:
 
 def _insiders(game: Game, challenger: SeededChallenger) -> dict[int, list[int]]:
     """Return the insiders, each with the seeds of the noise that it knows: its own and its colluders'."""
-    if not game.public.law.clients_add_noise or game.public.standpoint.place is Place.SERVER:
-        return {insider: [] for insider in game.insiders}
-    known = {insider: (insider, *game.colluders(insider)) for insider in game.insiders}
+    knows_some = game.public.law.clients_add_noise and game.public.standpoint.place is not Place.SERVER
+    known = {insider: (insider, *game.colluders(insider)) if knows_some else () for insider in game.insiders}
     return {insider: [challenger.noise_seed(client) for client in clients] for insider, clients in known.items()}
 
 
@@ -285,7 +269,7 @@ def _inquiries(
     plan: FederationPlan,
     game: Game,
     insiders: dict[int, list[int]],
-    wave: tuple[WorldBatch, ...],
+    wave: _Wave,
     population: Callable[[WorldBatch, int], Floats],
     challenger: SeededChallenger,
 ) -> tuple[_Inquiry, ...]:

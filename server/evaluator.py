@@ -19,7 +19,7 @@ from flwr.app import ArrayRecord
 from torch import Tensor
 
 from fl_audit.adversaries.membership.loss import membership_attack, record_membership_guess
-from fl_audit.arrays import Flags, Floats, Floats32
+from fl_audit.arrays import Flags, Floats, Floats32, Integers
 from fl_audit.errors import require
 from fl_audit.evidence.star.empirical_star import area_under_roc, threshold_counts
 from fl_audit.evidence.star.epsilon_star import StarSettings, parametric_epsilon_star
@@ -29,7 +29,6 @@ from fl_audit.game.membership import Membership
 from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.packing import copy_to_tensor, unpack
 from fl_audit.worlds import WorldBatch
-from server.early_stopping import EarlyStopping
 from strategies.challenger import SeededChallenger
 
 _SURELY_TWO = 40  # of so many fair coins fewer than two fall on one side once in 2.7e10 times
@@ -73,12 +72,6 @@ class EvaluatedRelease:
         """Whether it is that of the last round."""
         return self.number == self.game.public.rounds
 
-    def again(self, number: int) -> "EvaluatedRelease":
-        """Return the same models as a later release, with what is worked out already."""
-        later = copy(self)
-        vars(later).update(number=number)
-        return later
-
     @cached_property
     def logits(self) -> Tensor:
         """Logits (worlds, n, classes) on the test records."""
@@ -107,22 +100,18 @@ class EvaluatedRelease:
     def members_and_population(self) -> Iterator[tuple[Flags, Floats, Floats]]:
         """Yield worlds, their losses on the members of the data set that they used, and on the population."""
         if self.game.public.plays_membership:
-            yield from self._members_of_each()
+            # One by one: with many targets each world has other members, and another number of them.
+            is_in = self.membership.is_in[:, self.game.target_of_records]
+            for world, held in enumerate(is_in):
+                members = np.concatenate([self.common_losses[world], self.differing_losses[world, held]])
+                rows = np.arange(len(is_in)) == world
+                yield rows, members[np.newaxis], self.population_losses[rows]
             return
         bits = self.membership.bits
         for bit, own in ((True, self.differing_losses), (False, self.replacement_losses)):
             rows = bits == bit
             if rows.any():
                 yield rows, np.concatenate([self.common_losses[rows], own[rows]], axis=1), self.population_losses[rows]
-
-    def _members_of_each(self) -> Iterator[tuple[Flags, Floats, Floats]]:
-        """Yield the worlds one by one: with many targets each has other members, and another number of them."""
-        is_in = self.membership.is_in[:, self.game.target_of_records]
-        for world, held in enumerate(is_in):
-            members = np.concatenate([self.common_losses[world], self.differing_losses[world, held]])
-            rows = np.zeros(len(is_in), dtype=np.bool_)
-            rows[world] = True
-            yield rows, members[np.newaxis], self.population_losses[rows]
 
 
 ReleaseFinding = Callable[[EvaluatedRelease], Columns]
@@ -135,8 +124,13 @@ def utility(release: EvaluatedRelease) -> Columns:
     labels = release.game.test.labels
     right = (release.logits.argmax(dim=2) == labels).sum(dim=1)
     accuracy = {"test_accuracy": (right.double() / len(labels)).cpu().numpy()}
-    area = _areas(release.logits, labels) if release.is_last else None
-    return Columns(worlds=accuracy if area is None else {**accuracy, "test_auroc": area}, releases=accuracy)
+    positive, logits = labels == 1, release.logits
+    if not release.is_last or logits.shape[2] != 2 or bool(positive.all()) or not bool(positive.any()):
+        return Columns(worlds=accuracy, releases=accuracy)
+    # A large margin says the second class, and what is counted first must be small.
+    falling = (logits[..., 0] - logits[..., 1]).double()
+    counts = threshold_counts(falling[:, positive].cpu().numpy(), falling[:, ~positive].cpu().numpy())
+    return Columns(worlds={**accuracy, "test_auroc": area_under_roc(counts)}, releases=accuracy)
 
 
 def pooled_epsilon_star(star: StarSettings, release: EvaluatedRelease) -> Columns:
@@ -167,25 +161,63 @@ def loss_threshold(release: EvaluatedRelease) -> Columns:
     guess = record_membership_guess(own, release.common_losses)
     # Higher where x rather was in: the smaller its loss, and where another stood in for it, the larger that one's.
     stand_in = release.replacement_losses.mean(axis=1) if release.replacement_losses.shape[1] else 0.0
-    return Columns(
-        worlds={
-            "membership_advantage": advantage,
-            "record_membership_guess": guess.astype(np.float64),
-            "record_score": stand_in - own,
-        }
-    )
+    found = {"membership_advantage": advantage, "record_membership_guess": guess.astype(np.float64)}
+    return Columns(worlds={**found, "record_score": stand_in - own})
 
 
-def kept_population(kept: dict[tuple[str, int], Floats], release: EvaluatedRelease) -> Columns:
-    """Keep losses on the population sample, where those of members stay with their owners: others use them.
+@dataclass
+class EarlyStopping:
+    """Chooses the release of every world after which the loss on the population sample fell no more.
 
-    Parameters
-    ----------
-    kept, release
-        Takes losses (worlds, p), by batch and release, and what is looked at.
+    The rule is public and reads releases and records of nobody's training set alone, so it is part of no promise:
+    whatever is chosen among releases follows from them.
     """
-    kept[release.batch.name, release.number] = release.population_losses
-    return Columns()
+
+    patience: int  # so many evaluated releases without a smaller loss end the training of a world, from 1
+    _best: dict[str, Floats] = field(init=False, default_factory=dict)
+    _chosen: dict[str, Integers] = field(init=False, default_factory=dict)
+    _waited: dict[str, Integers] = field(init=False, default_factory=dict)
+    _models: dict[str, Tensor] = field(init=False, default_factory=dict)
+
+    def look(self, batch: WorldBatch, number: int, models: Tensor, losses: Callable[[], Floats]) -> None:
+        """Take note of an evaluated release; they come in order, 0 being the initial models.
+
+        Parameters
+        ----------
+        batch, number, models, losses
+            The release (worlds, parameters), and what returns its losses on the population sample, (worlds, p).
+        """
+        if batch.name not in self._best:
+            self._best[batch.name] = np.full(batch.count, np.inf)
+            self._chosen[batch.name], self._waited[batch.name] = (np.zeros(batch.count, np.int64) for _ in range(2))
+            self._models[batch.name] = models.clone()
+        if self.is_over(batch):
+            return
+        mean, best, waited = losses().mean(axis=1), self._best[batch.name], self._waited[batch.name]
+        runs = ~self.ended(batch)
+        better = runs & (mean < best)
+        waited[runs & ~better] += 1
+        waited[better] = 0
+        best[better], self._chosen[batch.name][better] = mean[better], number
+        rows = torch.from_numpy(better).to(models.device)
+        self._models[batch.name][rows] = models[rows]
+
+    def is_over(self, batch: WorldBatch) -> bool:
+        """Whether no world of a batch trains on."""
+        return bool(self.ended(batch).all())
+
+    def ended(self, batch: WorldBatch) -> Flags:
+        """Return which worlds of a batch train no more, (worlds,)."""
+        waited = self._waited.get(batch.name)
+        return np.zeros(batch.count, np.bool_) if waited is None else np.asarray(waited >= self.patience)
+
+    def models(self, batch: WorldBatch) -> Tensor:
+        """Return the chosen models (worlds, parameters)."""
+        return self._models[batch.name]
+
+    def columns(self, batch: WorldBatch) -> Columns:
+        """Return the number of the chosen release of every world."""
+        return Columns(worlds={"chosen_release": self._chosen[batch.name].astype(np.float64)})
 
 
 @dataclass
@@ -200,9 +232,7 @@ class ReleaseEvaluator:
     stopping: EarlyStopping | None = None
     _last: dict[str, EvaluatedRelease] = field(init=False, default_factory=dict)
     _found: dict[str, Columns] = field(init=False, default_factory=dict)
-    _by_release: dict[str, dict[str, list[Floats]]] = field(
-        init=False, default_factory=lambda: defaultdict(lambda: defaultdict(list))
-    )
+    _by_release: dict[tuple[str, str], list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
     def __call__(self, server_round: int, arrays: Mapping[str, Floats32]) -> None:
         """Show the models of one release to all findings."""
@@ -211,14 +241,16 @@ class ReleaseEvaluator:
             for finding in self.findings:
                 found = finding(release)
                 for name, values in found.releases.items():
-                    self._by_release[batch.name][name].append(values)
+                    self._by_release[batch.name, name].append(values)
                 self._found[batch.name] = self._found.get(batch.name, Columns()) | replace(found, releases={})
             if self.stopping is not None:
                 self._last[batch.name] = release  # shown again where no world trains on; it holds models and outputs
+        give_back_freed_memory()
 
     def columns(self, batch: WorldBatch) -> Columns:
         """Return everything that was found in the releases of a batch."""
-        releases = {name: np.stack(values, axis=1) for name, values in self._by_release[batch.name].items()}
+        own = {name: values for (of, name), values in self._by_release.items() if of == batch.name}
+        releases = {name: np.stack(values, axis=1) for name, values in own.items()}
         return self._found[batch.name] | Columns(releases=releases)
 
     def _release(self, batch: WorldBatch, number: int, array: Floats32) -> EvaluatedRelease:
@@ -227,7 +259,9 @@ class ReleaseEvaluator:
         if stopping is not None:
             is_last = number == self.game.public.rounds
             if stopping.is_over(batch) and not is_last:
-                return self._last[batch.name].again(number)
+                later = copy(self._last[batch.name])
+                vars(later).update(number=number)  # the same models, with what is worked out already
+                return later
         models = copy_to_tensor(array).to(self.game.public.device)
         if stopping is not None and (ended := stopping.ended(batch)).any():
             # What is seen of a world does not hang on how long others of its batch train.
@@ -239,16 +273,6 @@ class ReleaseEvaluator:
             if is_last:
                 return EvaluatedRelease(self.game, batch, number, stopping.models(batch), membership)
         return release
-
-
-def _areas(logits: Tensor, labels: Tensor) -> Floats | None:
-    """Return the area under the ROC (worlds,) of the second of two classes; None with other classes, or one alone."""
-    positive = labels == 1
-    if logits.shape[2] != 2 or bool(positive.all()) or not bool(positive.any()):
-        return None
-    # A large margin says the second class, and what is counted first must be small.
-    falling = (logits[..., 0] - logits[..., 1]).double()
-    return area_under_roc(threshold_counts(falling[:, positive].cpu().numpy(), falling[:, ~positive].cpu().numpy()))
 
 
 @dataclass
@@ -268,11 +292,7 @@ class BackgroundEvaluation:
             return
         self.settle()
         models = {name: unpack(array) for name, array in arrays.items()}
-        self._pending = self.executor.submit(self._evaluated, server_round, models)
-
-    def _evaluated(self, server_round: int, models: Mapping[str, Floats32]) -> None:
-        self.evaluate(server_round, models)
-        give_back_freed_memory()
+        self._pending = self.executor.submit(self.evaluate, server_round, models)
 
     def settle(self) -> None:
         """Wait for the evaluation under way; what went wrong in it is raised here."""

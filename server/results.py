@@ -55,16 +55,16 @@ class BatchResult:
         found, rounds = self.columns, range(1, self.rounds + 1)
         in_rounds = {**nan_columns(ROUND_FINDINGS, (self.batch.count, self.rounds)), **found.rounds}
         of_releases = {**nan_columns(RELEASE_FINDINGS, (self.batch.count, len(self.evaluated))), **found.releases}
-        frames = {
-            "worlds": self._worlds_frame(prior),
-            "rounds": self._frame(in_rounds, round=rounds),
-            "releases": self._frame(of_releases, round=self.evaluated),
-        }
+        frames = {"worlds": self._worlds_frame(prior), "rounds": self._frame(in_rounds, round=rounds)}
+        frames["releases"] = self._frame(of_releases, round=self.evaluated)
         if found.clients:
             clients = next(iter(found.clients.values())).shape[2]
             frames["clients"] = self._frame(found.clients, round=self.evaluated, client=range(clients))
-        if found.insiders:
-            frames["insiders"] = self._frame(self._of_insiders(prior), insider=found.insider_clients)
+        if told := found.insiders:
+            if "log_odds" in told:  # those of each insider, its belief in the truth, and whether it was right
+                odds = told["log_odds"]
+                told = {"log_odds": odds, **_believed(odds, self.membership.bits[:, None], prior)}
+            frames["insiders"] = self._frame(told, insider=found.insider_clients)
         if found.residuals:
             frames["residuals"] = self._frame(found.residuals, round=rounds)
         if found.targets:
@@ -88,13 +88,6 @@ class BatchResult:
         if not np.isfinite(final).all():
             index["won"] = np.full(self.batch.count, np.nan)
         return self._frame(index | found)
-
-    def _of_insiders(self, prior: float) -> Table:
-        """Return the log-odds of each insider, its belief in the truth, and whether it was right; or its scores."""
-        told = self.columns.insiders
-        if "log_odds" not in told:
-            return told
-        return {"log_odds": told["log_odds"], **_believed(told["log_odds"], self.membership.bits[:, None], prior)}
 
 
 ResultSink = Callable[[BatchResult], None]  # takes finished batches, and stores them for good
@@ -153,8 +146,7 @@ class TargetOutputs:
         """
         game, records, name = release.game, release.game.differing, release.batch.name
         if release.number in self._looked_at:
-            found = white_box_features(game.model, release.models, records.features, records.labels)
-            self._seen[name].append(found)
+            self._seen[name] += [white_box_features(game.model, release.models, records.features, records.labels)]
         if self.is_active and release.number > 0:
             self._losses[name].append(release.differing_losses)
         return self._of_last(release) if release.is_last else Columns()
@@ -163,18 +155,15 @@ class TargetOutputs:
         game, records, name = release.game, release.game.differing, release.batch.name
         logits = game.model.logits(release.models, records.features).cpu()
         wide, labels = logits.double().numpy(), records.labels.cpu().numpy()
-        told = {
-            "log_probability": _by_target(label_log_probability(wide, labels), game.target_of_records),
-            "confidence": _by_target(scaled_confidence(wide, labels), game.target_of_records),
-        }
+        asked = {"log_probability": label_log_probability(wide, labels), "confidence": scaled_confidence(wide, labels)}
+        told = {what: _by_target(values, game.target_of_records) for what, values in asked.items()}
         if self.is_active:
             told[UNDER_ASCENT] = _by_target(np.mean(self._losses.pop(name), axis=0), game.target_of_records)
         population = torch.from_numpy(-release.population_losses).float()
         self._outputs[name] = {LOGITS: logits, POPULATION: population, **self._answers(game, release.models)}
         if self._seen:
             found = WhiteBoxFeatures.over_releases(self._seen.pop(name))
-            for part in WHITE_BOX:
-                self._outputs[name][part] = torch.from_numpy(getattr(found, part)).float()
+            self._outputs[name] |= {part: torch.from_numpy(getattr(found, part)).float() for part in WHITE_BOX}
         return Columns(targets=told)
 
     def _answers(self, game: Game, models: Tensor) -> dict[str, Tensor]:
@@ -182,10 +171,8 @@ class TargetOutputs:
         found, records, more = dict[str, Tensor](), game.differing, self.more
         labels = records.labels.cpu().numpy()
         if more.ways is not None:
-            asked = (
-                scaled_confidence(_logits(game, models, features), labels)
-                for features in more.ways.asked(records.features, more.queries)
-            )
+            ways = more.ways.asked(records.features, more.queries)
+            asked = (scaled_confidence(_logits(game, models, features), labels) for features in ways)
             confidences = [torch.from_numpy(_by_target(one, game.target_of_records)).float() for one in asked]
             found[QUERIES] = torch.stack(confidences, dim=2)
         if more.attribute is not None:

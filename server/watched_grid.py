@@ -37,10 +37,6 @@ class WatchedGrid(GridAround):
         self._patience = time_limit + _GRACE_SECONDS
         self.is_interrupted = is_interrupted
 
-    def patient(self, time_limit: float) -> "WatchedGrid":
-        """Return the same grid with another time limit of one call."""
-        return WatchedGrid(self.grid, time_limit, self.is_interrupted)
-
     def nodes_in_order(self) -> Sequence[int] | None:
         """Return the node of each partition where the engine knows all of them; None where they have to be asked."""
         known = getattr(self.grid, "nodes_in_order", None)
@@ -97,9 +93,8 @@ def call_the_roll(grid: WatchedGrid, game: Game) -> Roster:
         answers = _ask(grid, game, nodes)
         known = [answers[partition] for partition in sorted(answers)]
         if sorted(answers) != list(range(expected)):
-            raise FederationError(
-                f"clients hold partitions {sorted(answers)}, the configuration names 0 to {expected - 1}"
-            )
+            held = f"clients hold partitions {sorted(answers)}"
+            raise FederationError(f"{held}, the configuration names 0 to {expected - 1}")
     else:
         _ask(grid, game, [known[client] for client in _first_needed(game)])
     colluders = {insider: game.colluders(insider) for insider in game.insiders}
@@ -119,7 +114,7 @@ def _ask(grid: WatchedGrid, game: Game, nodes: list[int]) -> dict[int, int]:
     config = RecordDict({Record.CONFIG: ConfigRecord({Key.GAME: game.public.to_json()})})
     questions = [Message(config, node, f"query.{Query.IDENTIFY}") for node in nodes]
     found = {}
-    for reply in grid.patient(_START_SECONDS).send_and_receive(questions):
+    for reply in WatchedGrid(grid.grid, _START_SECONDS, grid.is_interrupted).send_and_receive(questions):
         if reply.has_error():
             raise FederationError(f"a client could not start: {reason_line(reply.error.reason)}")
         answer = reply.content.config_records.get(Record.CONFIG)

@@ -1,6 +1,6 @@
 """The challenger: draws who is in, who takes part and the noise, and tells nobody more than its part."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -30,8 +30,7 @@ class SeededChallenger:
     seed: int  # secret seed of the run
     targets: int = 1  # number of targets, at least 1
     who: WhoIsIn = WhoIsIn.BY_COINS  # which of them are in
-    # How likely each is to be the one that is in, (targets,); None where all are equally likely.
-    prior: Floats | None = None
+    prior: Floats | None = None  # how likely each is to be the one that is in, (targets,); None where all equally are
     _is_in: dict[int, Flags] = field(init=False, default_factory=dict)
 
     def membership(self, worlds: Sequence[int]) -> Membership:
@@ -39,9 +38,8 @@ class SeededChallenger:
 
         Where there is one target and it is in, the world trains on D, elsewhere on D'.
         """
-        for world in worlds:
-            if world not in self._is_in:
-                self._is_in[world] = self._draw(generator(self.seed, Purpose.SECRET_BIT, world=world))
+        for world in (one for one in worlds if one not in self._is_in):
+            self._is_in[world] = self._draw(generator(self.seed, Purpose.SECRET_BIT, world=world))
         return Membership(np.stack([self._is_in[world] for world in worlds]))
 
     def _draw(self, source: np.random.Generator) -> Flags:
@@ -71,11 +69,8 @@ class SeededChallenger:
         sampling_rate
             Probability that a record takes part, in (0, 1].
         """
-        taking_part = np.empty((len(worlds), records), dtype=np.bool_)
-        for row, world in enumerate(worlds):
-            source = generator(self.seed, Purpose.RECORD_SAMPLING, world=world, round=server_round, client=client)
-            np.less(source.random(records), sampling_rate, out=taking_part[row])
-        return taking_part
+        sources = self._sources(Purpose.RECORD_SAMPLING, worlds, server_round, client)
+        return np.stack([source.random(records) < sampling_rate for source in sources])
 
     def client_participation(
         self, worlds: Sequence[int], server_round: int, clients: int, sampling_rate: float
@@ -87,11 +82,8 @@ class SeededChallenger:
         worlds, server_round, clients, sampling_rate
             As of `participation`; how many clients there are.
         """
-        taking_part = np.empty((len(worlds), clients), dtype=np.bool_)
-        for row, world in enumerate(worlds):
-            source = generator(self.seed, Purpose.CLIENT_SAMPLING, world=world, round=server_round)
-            np.less(source.random(clients), sampling_rate, out=taking_part[row])
-        return taking_part
+        sources = self._sources(Purpose.CLIENT_SAMPLING, worlds, server_round)
+        return np.stack([source.random(clients) < sampling_rate for source in sources])
 
     def coins(self, worlds: Sequence[int], server_round: int, canaries: int) -> Flags:
         """Return which canaries are in, in a round, (worlds, canaries): fair coins, keyed by world and round.
@@ -112,11 +104,8 @@ class SeededChallenger:
         worlds, server_round
             As of `participation`.
         """
-        draws = [
-            generator(self.seed, Purpose.QUANTILE_NOISE, world=world, round=server_round).standard_normal()
-            for world in worlds
-        ]
-        return torch.tensor(draws, dtype=torch.float64)
+        sources = self._sources(Purpose.QUANTILE_NOISE, worlds, server_round)
+        return torch.tensor([source.standard_normal() for source in sources], dtype=torch.float64)
 
     def noise_seed(self, client: int) -> int:
         """Return the seed of a client's own noise: from it nobody learns another's, or the challenger's."""
@@ -131,10 +120,14 @@ class SeededChallenger:
             As of `participation`; how many draws each world needs.
         """
         draws = np.empty((len(worlds), size), dtype=np.float32)
-        for row, world in enumerate(worlds):
-            source = generator(self.seed, Purpose.RELEASE_NOISE, world=world, round=server_round)
-            source.standard_normal(out=draws[row], dtype=np.float32)
+        for row, source in zip(draws, self._sources(Purpose.RELEASE_NOISE, worlds, server_round), strict=True):
+            source.standard_normal(out=row, dtype=np.float32)
         return torch.from_numpy(draws)
+
+    def _sources(
+        self, purpose: Purpose, worlds: Sequence[int], server_round: int, client: int = 0
+    ) -> Iterator[np.random.Generator]:
+        return (generator(self.seed, purpose, world=world, round=server_round, client=client) for world in worlds)
 
 
 @dataclass

@@ -54,8 +54,7 @@ class Call:
     """Everybody who is asked to contribute to a round of a batch."""
 
     asked: tuple[AskedClient, ...]  # the clients, ascending
-    # Which units take part, bool (worlds, units), where a secret sample does; None elsewhere.
-    taking_part: Tensor | None = None
+    taking_part: Tensor | None = None  # which units do, bool (worlds, units), of a secret sample; None elsewhere
 
 
 def call_of(
@@ -65,10 +64,9 @@ def call_of(
 
     Parameters
     ----------
-    public, roster, challenger
-        The public game, with its release law, which client holds which partition, and who draws who takes part.
-    batch, server_round
-        The worlds, and the round, from 1.
+    public, roster, challenger, batch, server_round
+        The public game, with its release law, which client holds which partition, who draws who takes part, the worlds,
+        and the round, from 1.
     """
     call = _without_canaries(public, roster, challenger, batch, server_round)
     if public.canaries == 0:
@@ -96,28 +94,20 @@ def _without_canaries(
         case FixedCohort() as cohorts, _:
             return Call(tuple(AskedClient(int(client)) for client in cohorts.members(public.data_seed, server_round)))
         case PoissonSampling(rate), Unit.RECORD:
-            return _sampled_records(roster, challenger, batch, server_round, rate)
+            taking_part, asked = np.zeros((batch.count, roster.units), dtype=np.bool_), list[AskedClient]()
+            for client, shard in enumerate(roster.shards):
+                drawn = challenger.participation(batch.worlds, server_round, client, len(shard), rate)
+                taking_part[:, shard] = drawn
+                asked.append(AskedClient(client, None, {Key.PARTICIPATION: pack_participation(drawn)}))
+            return Call(tuple(asked), torch.from_numpy(taking_part))
         case PoissonSampling(rate), Unit.CLIENT:
             drawn = challenger.client_participation(batch.worlds, server_round, public.clients, rate)
-            asked = [
-                AskedClient(client, np.flatnonzero(drawn[:, client])) for client in clients if drawn[:, client].any()
-            ]
-            return Call(tuple(asked), torch.from_numpy(drawn))
+            there = [client for client in clients if drawn[:, client].any()]
+            called = tuple(AskedClient(client, np.flatnonzero(drawn[:, client])) for client in there)
+            return Call(called, torch.from_numpy(drawn))
         case _:
             assert_never((public.law.participation, public.law.unit))
     raise AssertionError("every participation has its units")
-
-
-def _sampled_records(
-    roster: Roster, challenger: SeededChallenger, batch: WorldBatch, server_round: int, rate: float
-) -> Call:
-    taking_part = np.zeros((batch.count, roster.units), dtype=np.bool_)
-    asked = []
-    for client, shard in enumerate(roster.shards):
-        drawn = challenger.participation(batch.worlds, server_round, client, len(shard), rate)
-        taking_part[:, shard] = drawn
-        asked.append(AskedClient(client, None, {Key.PARTICIPATION: pack_participation(drawn)}))
-    return Call(tuple(asked), torch.from_numpy(taking_part))
 
 
 @dataclass(frozen=True)
@@ -129,8 +119,7 @@ class ReceivedContribution:
     rows: Integers | None = None  # the worlds of the batch that it was asked about, ascending; None is all of them
     # The largest L2 norm that an honest contribution has, one for all worlds of the batch or each its own (worlds,).
     longest: Floats | float = np.inf
-    # Whether it may tell one half in place of a bit, as a client does who is not there in a world.
-    half_bits: bool = True
+    half_bits: bool = True  # whether it may tell one half in place of a bit, as a client who is not there in a world
 
     def _sum(self, shape: tuple[int, int], server_round: int, finite: bool = True) -> Floats32:
         """Return the sum that it holds, checked."""
@@ -144,10 +133,8 @@ class Received:
 
     total: Tensor  # sum of contributions in partition order, float32 (worlds, parameters)
     local_sensitivity: Floats  # what the victim says of it, float64 (worlds,); zero where the noise does not follow it
-    # Sum over clients of their bits less one half, float64 (worlds,); zero where the norm is fixed.
-    centred_bits: Tensor
-    # The victim's contribution by itself, where the server is the adversary; None elsewhere.
-    of_victim: Tensor | None = None
+    centred_bits: Tensor  # sum over clients of their bits less one half, float64 (worlds,); zero for a fixed norm
+    of_victim: Tensor | None = None  # the victim's contribution, where the server is the adversary; None elsewhere
 
 
 def receive(
@@ -172,23 +159,19 @@ def receive(
     sensitivity, bits, own = np.zeros(worlds), torch.zeros(worlds, dtype=torch.float64), None
     for one in sent:
         if law.is_adaptive:
-            some = slice(None) if one.rows is None else torch.from_numpy(one.rows)
-            bits[some] += torch.from_numpy(_centred_bits(one, worlds, server_round))
+            own_shape = (worlds if one.rows is None else len(one.rows),)
+            said = read_array(one.reply, Key.WITHIN, own_shape, np.float64, one.client, server_round)
+            # One half is that of a client who contributes nothing: centred it is 0.
+            accepted, named = ((0.0, 0.5, 1.0), "0, 1/2 and 1") if one.half_bits else ((0.0, 1.0), "0 and 1")
+            if not np.isin(said, accepted).all():
+                who = f"round {server_round}: client {one.client}"
+                raise FederationError(f"{who} sent '{Key.WITHIN}' other than {named}")
+            bits[slice(None) if one.rows is None else torch.from_numpy(one.rows)] += torch.from_numpy(said - 0.5)
         if one.client == victim and law.scaling is NoiseScaling.LOCAL:
             sensitivity = read_array(one.reply, Key.LOCAL_SENSITIVITY, (worlds,), np.float64, victim, server_round)
         if one.client == victim and public.standpoint.place is Place.SERVER:
             own = torch.from_numpy(read_array(one.reply, Key.SUM, shape, np.float32, victim, server_round).copy())
     return Received(total, sensitivity, bits, own)
-
-
-def _centred_bits(one: ReceivedContribution, worlds: int, server_round: int) -> Floats:
-    shape = (worlds if one.rows is None else len(one.rows),)
-    bits = read_array(one.reply, Key.WITHIN, shape, np.float64, one.client, server_round)
-    # One half is that of a client who contributes nothing: centred it is 0.
-    accepted, said = ((0.0, 0.5, 1.0), "0, 1/2 and 1") if one.half_bits else ((0.0, 1.0), "0 and 1")
-    if not np.isin(bits, accepted).all():
-        raise FederationError(f"round {server_round}: client {one.client} sent '{Key.WITHIN}' other than {said}")
-    return bits - 0.5
 
 
 def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, int], server_round: int) -> Tensor:
@@ -236,7 +219,6 @@ def _require_short(one: ReceivedContribution, array: Floats32, worlds: int, serv
         lengths = np.linalg.norm(array[rows].astype(np.float64), axis=1)
         if (lengths > limits[rows]).any():
             worst = int(np.argmax(lengths - limits[rows]))
-            raise FederationError(
-                f"round {server_round}: client {one.client} sent '{Key.SUM}' of length {lengths[worst]:.6g}, which "
-                f"clipping leaves at {limits[rows][worst]:.6g} at most"
-            )
+            said = f"client {one.client} sent '{Key.SUM}' of length {lengths[worst]:.6g}"
+            left = f"which clipping leaves at {limits[rows][worst]:.6g} at most"
+            raise FederationError(f"round {server_round}: {said}, {left}")

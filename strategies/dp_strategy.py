@@ -7,7 +7,7 @@ about is no concern of the strategy.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -15,7 +15,6 @@ from typing import TypeVar
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from flwr.app.typing import ConfigRecordValues
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from torch import Tensor
@@ -32,7 +31,7 @@ from fl_audit.privacy.matrices import strategy_matrix
 from fl_audit.protocol import Key, Record, models_key
 from fl_audit.worlds import WorldBatch
 from strategies.challenger import SeededChallenger
-from strategies.contributors import AskedClient, Call, Received, ReceivedContribution, Roster, call_of, receive
+from strategies.contributors import Call, Received, ReceivedContribution, Roster, call_of, receive
 from strategies.errors import FederationError
 from strategies.inquiries import TRAIN, Inquiry, More, Transcript
 from strategies.replies import Answer, read_replies
@@ -79,13 +78,14 @@ class DPStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Ask every client for its sums, and parties what the inquiries want to know."""
+        law = self.public.law
         if server_round == 1:
-            self.transcripts = {batch.name: self._first_transcript(batch, arrays[batch.name]) for batch in self.batches}
-        asked = [
-            message
-            for inquiry in self.inquiries
-            for message in inquiry.messages(server_round, self.transcripts, self._message, self._owner_message)
-        ]
+            for batch in self.batches:
+                norms = torch.full((batch.count,), law.clipping_norm, dtype=torch.float64) if law.is_adaptive else None
+                self.transcripts[batch.name] = Transcript([copy_to_tensor(unpack(arrays[batch.name]))], norms=norms)
+        asked = list[Message]()
+        for inquiry in self.inquiries:
+            asked += inquiry.messages(server_round, self.transcripts, self._message, self._owner_message)
         if server_round > self.public.rounds:
             return asked
         self._ended = self._ended or (not self.inquiries and self.is_over())
@@ -135,10 +135,9 @@ class DPStrategy(Strategy):
 
         Parameters
         ----------
-        batch, server_round
-            The worlds, and the round, from 1.
-        total, sigma
-            The sums (worlds, parameters), and the noise standard deviation of each world, as the law says (worlds,).
+        batch, server_round, total, sigma
+            The worlds; the round, from 1; the sums (worlds, parameters); and the noise standard deviation of each
+            world, as the law says (worlds,).
         """
         draws = self.challenger.standard_normals(batch.worlds, server_round, self.parameters)
         if batch.name in self._correlated:
@@ -153,30 +152,21 @@ class DPStrategy(Strategy):
         with ThreadPoolExecutor(len(batches)) as threads:
             return list(zip(batches, threads.map(work, batches), strict=True))
 
-    def _first_transcript(self, batch: WorldBatch, initial: Array) -> Transcript:
-        law = self.public.law
-        norms = torch.full((batch.count,), law.clipping_norm, dtype=torch.float64) if law.is_adaptive else None
-        return Transcript([copy_to_tensor(unpack(initial))], norms=norms)
-
     def _release(self, batch: WorldBatch, server_round: int, read: Received) -> Array:
         """Make the release of a batch, and return the models that it leads to."""
         law, transcript, total = self.public.law, self.transcripts[batch.name], read.total
         around = self._around(batch, server_round, read)
         if law.adds_noise and not law.clients_add_noise:
             total = self.noise(batch, server_round, total, law.server_scale(read.local_sensitivity, around.norms_array))
-        moved, transcript.optimizer = step(
-            law.optimizer, transcript.models[-1], total, transcript.optimizer, law.denominator
-        )
+        before, state = transcript.models[-1], transcript.optimizer
+        moved, transcript.optimizer = step(law.optimizer, before, total, state, law.denominator)
         if not np.isfinite(moved.numpy()).all():
-            raise FederationError(
-                f"round {server_round}: a model of {batch.name} is no longer finite: learning rate, clipping norm "
-                "and noise together move it too far"
-            )
+            said = f"round {server_round}: a model of {batch.name} is no longer finite"
+            raise FederationError(f"{said}: learning rate, clipping norm and noise together move it too far")
         transcript.models = [*transcript.models[-2:], moved]
         transcript.made = Made(server_round, tuple(transcript.models), total, around, transcript.steps)
         if law.rounds_needed > 1:
-            steps = (*transcript.steps, Step(transcript.models[-2], total))
-            transcript.steps = steps[1 - law.rounds_needed :]
+            transcript.steps = (*transcript.steps, Step(before, total))[1 - law.rounds_needed :]
         return Array(*pack(moved.numpy()))
 
     def _around(self, batch: WorldBatch, server_round: int, read: Received) -> SideInformation:
@@ -204,16 +194,11 @@ class DPStrategy(Strategy):
 
     def _read(self, batch: WorldBatch, found: Mapping[Answer, Message], server_round: int) -> Received:
         """Return what the clients sent, all of it checked, summed in partition order."""
-        contributions = [
-            ReceivedContribution(
-                one.client,
-                found[Answer(one.client, TRAIN, batch.name)],
-                one.rows,
-                self._longest(one.client, batch),
-                one.client in self.roster.targets or self.public.is_canary(one.client),
-            )
-            for one in self._calls[batch.name].asked
-        ]
+        contributions = []
+        for one in self._calls[batch.name].asked:
+            reply, longest = found[Answer(one.client, TRAIN, batch.name)], self._longest(one.client, batch)
+            half_bits = one.client in self.roster.targets or self.public.is_canary(one.client)
+            contributions.append(ReceivedContribution(one.client, reply, one.rows, longest, half_bits))
         shape = batch.count, self.parameters
         return receive(self.public, contributions, self.roster.victim, shape, server_round)
 
@@ -233,70 +218,54 @@ class DPStrategy(Strategy):
         noise = law.share_scale * (np.sqrt(self.parameters) + 8.0)
         return units * each * (1 + _ROUNDING) + noise
 
-    def _train_messages(self, batch: WorldBatch, server_round: int, models: ArrayRecord) -> list[Message]:
-        whole = ArrayRecord({models_key(0): models[batch.name]} | self._norms(batch, None))
-        return [self._train_message(one, batch, server_round, whole) for one in self._calls[batch.name].asked]
+    def _train_messages(self, batch: WorldBatch, server_round: int, models: ArrayRecord) -> Iterator[Message]:
+        whole = ArrayRecord({models_key(0): models[batch.name]} | self._norms(batch, slice(None)))
+        for one in self._calls[batch.name].asked:
+            worlds, arrays, more = list(batch.worlds), whole, dict(one.more)
+            if one.rows is not None and len(one.rows) < batch.count:
+                worlds = [worlds[row] for row in one.rows]
+                some = self.transcripts[batch.name].models[-1].numpy()[one.rows]
+                arrays = ArrayRecord({models_key(0): Array(*pack(some))} | self._norms(batch, one.rows))
+            if self.public.clients_draw:
+                more |= {Key.NOISE_SEED: self.challenger.noise_seed(one.client), Key.WORLDS: worlds}
+            more |= self._membership(one.client, worlds)
+            yield self._message(one.client, TRAIN, batch, server_round, arrays, more)
 
-    def _train_message(self, one: AskedClient, batch: WorldBatch, server_round: int, whole: ArrayRecord) -> Message:
-        worlds, arrays, more = list(batch.worlds), whole, dict(one.more)
-        if one.rows is not None and len(one.rows) < batch.count:
-            worlds = [worlds[row] for row in one.rows]
-            some = self.transcripts[batch.name].models[-1].numpy()[one.rows]
-            arrays = ArrayRecord({models_key(0): Array(*pack(some))} | self._norms(batch, one.rows))
-        if self.public.clients_draw:
-            more |= {Key.NOISE_SEED: self.challenger.noise_seed(one.client), Key.WORLDS: worlds}
-        return self._owner_message(one.client, TRAIN, batch, server_round, arrays, more, worlds)
-
-    def _norms(self, batch: WorldBatch, rows: Integers | None) -> dict[str, Array]:
+    def _norms(self, batch: WorldBatch, rows: Integers | slice) -> dict[str, Array]:
         norms = self.transcripts[batch.name].norms
-        if norms is None:
-            return {}
-        return {Key.NORMS: Array(*pack(norms.numpy() if rows is None else norms.numpy()[rows]))}
+        return {} if norms is None else {Key.NORMS: Array(*pack(norms.numpy()[rows]))}
+
+    def _membership(self, client: int, worlds: Sequence[int]) -> More:
+        """Return what an owner of data is told of its own targets: which are in, in these worlds."""
+        targets = self.roster.targets.get(client)
+        return {Key.MEMBERSHIP: self.challenger.membership(worlds).of_targets(targets).pack()} if targets else {}
 
     def _owner_message(
-        self,
-        client: int,
-        kind: str,
-        batch: WorldBatch,
-        server_round: int,
-        arrays: ArrayRecord,
-        more: More,
-        worlds: Sequence[int] | None = None,
+        self, client: int, kind: str, batch: WorldBatch, server_round: int, arrays: ArrayRecord, more: More
     ) -> Message:
-        """Return a message to an owner of data, who is told which of its own targets are in, in all or some worlds."""
-        told = dict(more)
-        if targets := self.roster.targets.get(client):
-            told[Key.MEMBERSHIP] = self.challenger.membership(worlds or batch.worlds).of_targets(targets).pack()
+        """Return a message to an owner of data, who is told which of its own targets are in."""
+        told = {**more, **self._membership(client, batch.worlds)}
         return self._message(client, kind, batch, server_round, arrays, told)
 
     def _message(
         self, client: int, kind: str, batch: WorldBatch, server_round: int, arrays: ArrayRecord, more: More
     ) -> Message:
-        config: dict[str, ConfigRecordValues] = {
-            Key.GAME: self._game_json,
-            Key.ROUND: server_round,
-            Key.BATCH: batch.name,
-            Key.TIME_LIMIT: float(self.time_limit),
-        }
+        config = ConfigRecord({Key.GAME: self._game_json, Key.ROUND: server_round, Key.BATCH: batch.name})
+        config.update({Key.TIME_LIMIT: float(self.time_limit), **more})
         self._written[Answer(client, kind, batch.name)] = server_round
-        content = RecordDict({Record.ARRAYS: arrays, Record.CONFIG: ConfigRecord(config | dict(more))})
+        content = RecordDict({Record.ARRAYS: arrays, Record.CONFIG: config})
         return Message(content, self.roster.nodes[client], kind)
 
 
-@dataclass
 class _CorrelatedDraws:
     """Draws w_t = (z_t - sum over s < t of C_ts w_s) / C_tt, so that C w = z: the rows of C^-1 z, one a round.
 
     The server alone keeps what it drew before; nobody else could undo it.
     """
 
-    noise: CorrelatedGaussian  # which matrix C
-    _matrix: Floats = field(init=False)
-    _drawn: deque[Tensor] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._matrix = strategy_matrix(self.noise.matrix, self.noise.rounds, self.noise.bands)
-        self._drawn = deque(maxlen=self.noise.rounds_needed - 1)
+    def __init__(self, noise: CorrelatedGaussian) -> None:
+        self._matrix = strategy_matrix(noise.matrix, noise.rounds, noise.bands)
+        self._drawn = deque[Tensor](maxlen=noise.rounds_needed - 1)
 
     def next(self, standard_normals: Tensor, server_round: int) -> Tensor:
         """Return the draws of round t, which come in order, in the memory of z_t, float32 (worlds, parameters)."""

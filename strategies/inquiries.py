@@ -108,18 +108,16 @@ class AccountantNotes(Inquiry):
         for answer, reply in found.items():
             if answer.kind == TRAIN:
                 config = reply.content.config_records.get(Record.CONFIG)
-                counted = _read(str(config and config.get(Key.ACCOUNTANT)), answer.client, exchange)
-                self._require_counted(counted, answer.client, exchange)
-                self._counted[answer.batch, exchange, answer.client] = counted
-
-    def _require_counted(self, counted: _Counted, client: int, server_round: int) -> None:
-        """Refuse what a client cannot have counted: its schedule is public, and so is the size of its shard."""
-        due = _read(self.steps.accountant_after(server_round, self.shards[client]), client, server_round)
-        if not np.allclose(counted, due, rtol=_ROUNDING, atol=0.0):
-            raise FederationError(
-                f"round {server_round}: the accountant of client {client} has counted {counted}, and its schedule "
-                f"makes it {due}: what it says of its privacy cannot be true"
-            )
+                client = answer.client
+                counted = _read(str(config and config.get(Key.ACCOUNTANT)), client, exchange)
+                # A client's schedule is public, and so is the size of its shard.
+                due = _read(self.steps.accountant_after(exchange, self.shards[client]), client, exchange)
+                if not np.allclose(counted, due, rtol=_ROUNDING, atol=0.0):
+                    raise FederationError(
+                        f"round {exchange}: the accountant of client {client} has counted {counted}, and its schedule "
+                        f"makes it {due}: what it says of its privacy cannot be true"
+                    )
+                self._counted[answer.batch, exchange, client] = counted
 
     def columns(self, batch: WorldBatch) -> Columns:
         """Return what each client's accountant had counted at every evaluated release, the same in all worlds."""

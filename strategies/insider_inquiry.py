@@ -62,10 +62,8 @@ class ShowReleases(Inquiry):
             if made.around.norms is not None:
                 self._norms[batch.name].append(made.around.norms.numpy())
             for client, seeds in self.insiders.items():
-                known = made
-                if len(seeds):
-                    told = torch.tensor(list(seeds), dtype=torch.int64)
-                    known = replace(made, around=replace(made.around, noise_seeds=told))
+                told = torch.tensor(list(seeds), dtype=torch.int64)
+                known = replace(made, around=replace(made.around, noise_seeds=told)) if len(seeds) else made
                 tensors = show(self.public.view, self.public.law, known).tensors()
                 arrays = ArrayRecord({name: Array(*pack(value.numpy())) for name, value in tensors.items()})
                 written.append(to_observer(client, _OBSERVE, batch, exchange - 1, arrays, self._told(batch)))
@@ -131,13 +129,9 @@ class InsiderInquiry(ShowReleases):
         both = Residuals.of_array(self._by_round(first, batch, Key.RESIDUALS), self.layout)
         residuals, used = both.opened(self.true_side(batch)), np.stack(norms, axis=1) if norms else None
         log_odds = [one.cumsum(axis=1) for one in increments]
-        rounds = {
-            "sigma": law.noise_scale(sensitivity, self.public.standpoint, used),
-            "local_sensitivity": sensitivity,
-            "log_odds": log_odds[0],
-            "increment": increments[0],
-            "measured_sigma": residuals.sigma,
-        }
+        sigma = law.noise_scale(sensitivity, self.public.standpoint, used)
+        rounds = {"sigma": sigma, "local_sensitivity": sensitivity, "log_odds": log_odds[0]}
+        rounds |= {"increment": increments[0], "measured_sigma": residuals.sigma}
         if law.is_sampled or law.is_adaptive:
             # Elsewhere they follow from increments and sensitivities.
             scores = self._by_round(first, batch, Key.SCORES)
@@ -194,12 +188,8 @@ class TargetInquiry(ShowReleases):
         hides = (signal >= SMALLEST_SIGNAL) & ~np.isnan(noise)
         if self.public.exactly_one:  # who weighs candidates knows the noise along none but the one that is in
             hides &= self.challenger.membership(batch.worlds).is_in
-        added = {
-            "log_odds": told[Key.LOG_ODDS],
-            "mu": signal**2,
-            "noise_squares": np.where(hides, noise**2, 0.0),
-            "noise_rounds": hides.astype(np.float64),
-        }
+        added = {"log_odds": told[Key.LOG_ODDS], "mu": signal**2}
+        added |= {"noise_squares": np.where(hides, noise**2, 0.0), "noise_rounds": hides.astype(np.float64)}
         for name, values in added.items():
             self._sums[batch.name, name] = self._sums.get((batch.name, name), np.zeros(values.shape)) + values
 
@@ -236,16 +226,13 @@ class CanaryInquiry(ShowReleases):
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
         """Take note of the scores, and of how many steps of private training took each canary."""
         for batch in self.batches if exchange <= self.public.rounds else ():
-            self._times[batch.name].append(self._taken(batch, exchange, found))
+            # How often each canary that is in went into the round, (worlds, canaries).
+            taken, victim = np.ones((batch.count, self.public.canaries)), self.game.victim
+            if self._trains_privately:
+                sent = found[Answer(victim, TRAIN, batch.name)]
+                taken = read_array(sent, Key.TIMES, taken.shape, np.float64, victim, exchange).copy()
+            self._times[batch.name].append(taken)
         super().note(exchange, found)
-
-    def _taken(self, batch: WorldBatch, server_round: int, found: Mapping[Answer, Message]) -> Floats:
-        """Return how often each canary that is in went into a round, (worlds, canaries)."""
-        shape, victim = (batch.count, self.public.canaries), self.game.victim
-        if not self._trains_privately:
-            return np.ones(shape)
-        sent = found[Answer(victim, TRAIN, batch.name)]
-        return read_array(sent, Key.TIMES, shape, np.float64, victim, server_round).copy()
 
     def columns(self, batch: WorldBatch) -> Columns:
         """Return every score, whether its canary was in, and how much of it the score then holds."""

@@ -68,10 +68,8 @@ class LossQueries(Inquiry):
 
     def _asked(self, exchange: int) -> list[tuple[str, int]]:
         """Return what an exchange asks about which release: moments first, still in the range of the release before."""
-        asked = [(_MOMENTS, exchange - 2)]
-        if self.settings.loss_range is None:
-            asked.append((_RANGE, exchange - 1))
-        return [(kind, release) for kind, release in asked if release in self.releases]
+        ranges = [(_RANGE, exchange - 1)] if self.settings.loss_range is None else []
+        return [one for one in [(_MOMENTS, exchange - 2), *ranges] if one[1] in self.releases]
 
     def messages(
         self, exchange: int, transcripts: Mapping[str, Transcript], to_observer: WriteMessage, to_owner: WriteMessage
@@ -84,11 +82,9 @@ class LossQueries(Inquiry):
             for kind, release in self._asked(exchange):
                 models = transcripts[batch.name].models[release - newest - 1].numpy()
                 said = self._said(batch, release) if kind == _MOMENTS else {}
-                arrays = {key: Array(*pack(value)) for key, value in {models_key(0): models, **said}.items()}
+                arrays = ArrayRecord({key: Array(*pack(one)) for key, one in {models_key(0): models, **said}.items()})
                 more = about if kind == _MOMENTS else {}
-                written += [
-                    to_owner(client, kind, batch, release, ArrayRecord(arrays), more) for client in range(self.clients)
-                ]
+                written += [to_owner(client, kind, batch, release, arrays, more) for client in range(self.clients)]
         return written
 
     def answers(self, exchange: int) -> list[Answer]:
@@ -101,12 +97,9 @@ class LossQueries(Inquiry):
         for batch in self.batches:
             for kind, release in self._asked(exchange):
                 replies = [found[Answer(client, kind, batch.name)] for client in range(self.clients)]
-                told = [
-                    [_floats(reply, key, batch, client, release) for key in _TOLD[kind]]
-                    for client, reply in enumerate(replies)
-                ]
+                told = [[_floats(one, key, batch, n, release) for key in _TOLD[kind]] for n, one in enumerate(replies)]
                 if kind == _MOMENTS:
-                    self._note_moments(batch, release, [ScoreMoments(*part) for part in told], replies)
+                    self._keep(batch, release, [ScoreMoments(*part) for part in told], replies)
                 else:
                     ranges = [LossRange(*part) for part in told]
                     _refuse_unsound([part.is_sound for part in ranges], "a range of losses", release)
@@ -127,17 +120,10 @@ class LossQueries(Inquiry):
         else:
             low, high = (np.full(batch.count, end) for end in self.settings.loss_range)
         population = self._population[batch.name] = moments.moments_of(losses, low, high)
-        return {
-            Key.LOW: low,
-            Key.HIGH: high,
-            Key.POPULATION_COUNT: population.count,
-            Key.POPULATION_MEAN: population.mean,
-            Key.POPULATION_SQUARES: population.squares,
-        }
+        beside: dict[str, Floats] = {Key.POPULATION_MEAN: population.mean, Key.POPULATION_SQUARES: population.squares}
+        return {Key.LOW: low, Key.HIGH: high, Key.POPULATION_COUNT: population.count, **beside}
 
-    def _note_moments(
-        self, batch: WorldBatch, release: int, told: Sequence[ScoreMoments], replies: Sequence[Message]
-    ) -> None:
+    def _keep(self, batch: WorldBatch, release: int, told: Sequence[ScoreMoments], replies: Sequence[Message]) -> None:
         _refuse_unsound([part.is_sound for part in told], "moments of scores", release)
         population, star = self._population[batch.name], self.settings.star
         joint = moments.joint_moments(told)

@@ -51,7 +51,10 @@ def parse_axis(text: str) -> Axis:
     """
     key, equals, listed = (part.strip() for part in text.partition("="))
     section, _, name = key.partition(".")
-    values = _listed(listed)
+    try:
+        values: list[Any] = list(tomllib.loads(f"values = [{listed}]")["values"]) or [""]
+    except tomllib.TOMLDecodeError:  # words need no quotes
+        values = [typed(part) for part in listed.split(",")]
     well_formed = bool(equals and section and name) and all(value != "" for value in values)
     require(well_formed, f"axis {text!r}: accepted is section.key=value,value,..., such as privacy.clipping-norm=1,10")
     scalars = [value for value in values if isinstance(value, bool | int | float | str)]
@@ -59,14 +62,6 @@ def parse_axis(text: str) -> Axis:
     different = len({(type(value), value) for value in scalars}) == len(scalars)
     require(different, f"axis {text!r} names a value twice: accepted are different values")
     return Axis(key, tuple(scalars))
-
-
-def _listed(text: str) -> list[Any]:
-    """Return values as TOML reads them; words need no quotes."""
-    try:
-        return list(tomllib.loads(f"values = [{text}]")["values"]) or [""]
-    except tomllib.TOMLDecodeError:
-        return [typed(part) for part in text.split(",")]
 
 
 def grid(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
@@ -110,7 +105,15 @@ def point(values: Mapping[str, Any], settings: Settings) -> Point:
     """
     changed = deepcopy(dict(values))
     for key, value in settings:
-        _put(changed, key, value)
+        *sections, name = key.split(".")
+        table = changed
+        for section in sections:
+            table = table.setdefault(section, {})
+            require(isinstance(table, dict), f"setting {key}: {section!r} is no section of the configuration")
+        if sections == ["privacy"] and name in PRIVACY_TARGETS:
+            for other in PRIVACY_TARGETS:  # what is promised instead of it in the configuration goes
+                table.pop(other, None)
+        table[name] = value
     try:
         config = parse_config(changed)
     except InputError as error:
@@ -118,28 +121,14 @@ def point(values: Mapping[str, Any], settings: Settings) -> Point:
     return Point(_name(settings), settings, config)
 
 
-def _put(values: dict[str, Any], key: str, value: Scalar) -> None:
-    """Set a value in place; what is promised instead of it in the configuration goes."""
-    *sections, name = key.split(".")
-    table = values
-    for section in sections:
-        table = table.setdefault(section, {})
-        require(isinstance(table, dict), f"setting {key}: {section!r} is no section of the configuration")
-    if sections == ["privacy"] and name in PRIVACY_TARGETS:
-        for other in PRIVACY_TARGETS:
-            table.pop(other, None)
-    table[name] = value
-
-
 def baselines(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
     """Return the points of the same configuration without privacy, for every combination of some axes.
 
     Parameters
     ----------
-    values
-        As for `grid`. Nothing is clipped, no record is randomised, there is no noise, no promise and no insider.
-    axes
-        As for `grid`.
+    values, axes
+        As for `grid`. In these points nothing is clipped, no record is randomised, and there is no noise, no promise
+        and no insider.
     """
     return grid(without_privacy(values), [Axis("privacy.private", (False,)), *axes])
 

@@ -5,8 +5,7 @@ the arrangement of figures 1 and 2 of Negoescu et al. 2023: Epsilon* across, uti
 many models, or each of few, with and without a promise on top and at the right.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,17 +17,8 @@ from scipy.stats import gaussian_kde
 
 from experiments.sweeps.tables import Utility, promise_varies
 from fl_audit.arrays import Flags, Floats
-from fl_audit.report.style import (
-    DOTS_PER_INCH,
-    INK,
-    MUTED,
-    SMALL_TEXT_SIZE,
-    add_legend,
-    finish_axes,
-    literal,
-    new_figure,
-    span,
-)
+from fl_audit.report import style
+from fl_audit.report.style import INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, literal, new_figure, span
 from fl_audit.report.wording import number_text
 
 UTILITY_NAMES = {Utility.ACCURACY: "test accuracy (share)", Utility.AUROC: "test AUROC (probability)"}
@@ -41,15 +31,13 @@ _FEWEST_FOR_A_DENSITY = 20
 _MOST_LABELS = 12
 
 
-@dataclass(frozen=True)
-class PointGroup:
+class _Group(NamedTuple):
     """Points that are drawn alike."""
 
     label: str
     rows: Flags
     colour: str
     marker: str
-    private: bool
 
 
 def landscape_figure(
@@ -68,19 +56,22 @@ def landscape_figure(
     """
     if by_promise and promise_varies(points):
         return _promise_figure(points, utility, title)
-    figure = Figure(figsize=(9.4, 7.0), dpi=DOTS_PER_INCH, facecolor="white", layout="constrained")
+    figure = Figure(figsize=(9.4, 7.0), dpi=style.DOTS_PER_INCH, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplot_mosaic([["top", "."], ["main", "right"]], width_ratios=[4, 1], height_ratios=[1, 4])
     main, top, right = panels["main"], panels["top"], panels["right"]
     top.sharex(main)
     right.sharey(main)
-    for group in groups_of(points):
+    for group in _groups_of(points):
         _draw_group(main, points[group.rows], group)
     frontier = points[points["on_frontier"]].sort_values("epsilon_star")
     main.plot(frontier["epsilon_star"], frontier["utility"], "-", color=INK, linewidth=1.5, label="convex frontier")
     _number_points(main, points, "epsilon_star")
     for name, limit in (("epsilon_star", main.set_xlim), ("utility", main.set_ylim)):
-        limit(*_limits(points, name))
+        # The models with a margin: the tails of a kernel density reach where no model can be.
+        low, high = span(points[[f"{name}_low", f"{name}_high"]].to_numpy(dtype=np.float64))
+        margin = 0.05 * (high - low) or 0.05
+        limit(low - margin, high + margin)
     _draw_densities(top, models, "epsilon_star", upright=False)
     _draw_densities(right, models, utility.column, upright=True)
     finish_axes(main, "", "Epsilon* (nats), mean and range over repetitions", UTILITY_NAMES[utility])
@@ -120,22 +111,21 @@ def _promise_figure(points: pd.DataFrame, utility: Utility, title: str) -> Figur
     return figure
 
 
-def groups_of(points: pd.DataFrame) -> list[PointGroup]:
+def _groups_of(points: pd.DataFrame) -> list[_Group]:
     """Return baselines, then points by the epsilon that they promise; all private ones together if there are many."""
     private = points["private"].to_numpy(dtype=bool)
-    groups = [PointGroup(NO_PROMISE, ~private, "#b35806", "X", False)] if (~private).any() else []
-    promised = points["epsilon"].to_numpy(dtype=np.float64)
-    rounded = np.array([float(f"{value:.3g}") for value in promised])
+    groups = [_Group(NO_PROMISE, ~private, "#b35806", "X")] if (~private).any() else []
+    rounded = np.array([float(f"{value:.3g}") for value in points["epsilon"].to_numpy(dtype=np.float64)])
     levels = np.unique(rounded[private])
     if len(levels) > _MOST_GROUPS:
-        return [*groups, PointGroup("differentially private", private, _SHADES[1], _MARKERS[0], True)]
-    for index, level in enumerate(levels):
+        return [*groups, _Group("differentially private", private, _SHADES[1], _MARKERS[0])]
+    for level, colour, marker in zip(levels, _SHADES, _MARKERS, strict=False):
         label = f"epsilon = {number_text(float(level))}"
-        groups.append(PointGroup(label, private & (rounded == level), _SHADES[index], _MARKERS[index], True))
+        groups.append(_Group(label, private & (rounded == level), colour, marker))
     return groups
 
 
-def _draw_group(axes: Axes, points: pd.DataFrame, group: PointGroup) -> None:
+def _draw_group(axes: Axes, points: pd.DataFrame, group: _Group) -> None:
     # A point whose Epsilon* is unbounded has no place; the caption says so.
     points = points[np.isfinite(points["epsilon_star"])]
     x, y = (points[name].to_numpy(dtype=np.float64) for name in ("epsilon_star", "utility"))
@@ -147,14 +137,6 @@ def _draw_group(axes: Axes, points: pd.DataFrame, group: PointGroup) -> None:
         x, y, xerr=spread_x, yerr=spread_y, fmt=group.marker, color=group.colour, ecolor=group.colour, elinewidth=0.8,
         markersize=6.5, markeredgecolor="white", markeredgewidth=0.6, linestyle="none", label=group.label, zorder=3,
     )  # fmt: skip
-
-
-def _limits(points: pd.DataFrame, name: str) -> tuple[float, float]:
-    """Return the range of the models with a margin, for the tails of a kernel density reach where no model can be."""
-    ends = points[[f"{name}_low", f"{name}_high"]].to_numpy(dtype=np.float64)
-    low, high = span(ends)
-    margin = 0.05 * (high - low) or 0.05
-    return low - margin, high + margin
 
 
 def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool) -> None:
@@ -169,7 +151,11 @@ def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool
         if values.size < _FEWEST_FOR_A_DENSITY or np.unique(values).size < 3:
             _draw_models(axes, values, colour, label.replace("density, ", "models, "), upright, private=not hatch)
             continue
-        at, height = density(values)
+        # A kernel density: normal kernels, Scott's bandwidth.
+        kernel = gaussian_kde(values)
+        reach = 3 * float(np.sqrt(kernel.covariance[0, 0]))
+        at = np.linspace(values.min() - reach, values.max() + reach, 400)
+        height = np.asarray(kernel(at), dtype=np.float64)
         fill: dict[str, Any] = {"facecolor": "none", "edgecolor": colour, "hatch": hatch, "alpha": 0.35, "linewidth": 0}
         if upright:
             axes.plot(height, at, line, color=colour, label=label)
@@ -196,11 +182,3 @@ def _number_points(axes: Axes, points: pd.DataFrame, column: str) -> None:
         text = ", ".join(str(int(str(index)) + 1) for index in rows.index)
         beside = (7, 3) if rows.index[0] % 2 else (-13, -10)  # neighbours of a row lie on either side
         axes.annotate(text, place, beside, textcoords="offset points", fontsize=SMALL_TEXT_SIZE - 1, color=MUTED)
-
-
-def density(values: Floats) -> tuple[Floats, Floats]:
-    """Return places and a kernel density (normal kernels, Scott's bandwidth) of at least two different values."""
-    kernel = gaussian_kde(values)
-    reach = 3 * float(np.sqrt(kernel.covariance[0, 0]))
-    at = np.linspace(values.min() - reach, values.max() + reach, 400)
-    return at, np.asarray(kernel(at), dtype=np.float64)

@@ -26,6 +26,10 @@ _READING = (
     "Epsilon is what training with differential privacy promises of any model; Epsilon* is found from losses of one "
     "released model, and proves nothing below the promise, for other attacks may tell more."
 )
+_STEP = (
+    "Take the smallest epsilon on the frontier whose utility is enough, and audit that run with more worlds: "
+    f"fl-audit report {RUNS}/NAME writes its page."
+)
 
 
 def sweep_page(sweep: Sweep, title: str) -> str:
@@ -49,10 +53,7 @@ def sweep_page(sweep: Sweep, title: str) -> str:
         body=f"{figure}\n<h2>Points</h2>\n{points_html(sweep)}",
         footer=SIMULATION_NOTICE,
         banner=Banner("Nothing private was played" if best.empty else "What the promise costs", line, VerdictLook.NONE),
-        step=(
-            "Take the smallest epsilon on the frontier whose utility is enough, and audit that run with more worlds: "
-            f"fl-audit report {RUNS}/NAME writes its page."
-        ),
+        step=_STEP,
     )
 
 
@@ -60,12 +61,10 @@ def _best_text(sweep: Sweep, best: "pd.DataFrame") -> str:
     """Return the ends of the frontier, in what is held against each other."""
     if best.empty:
         return "none of them is on a frontier."
-    first, last = best.iloc[0], best.iloc[-1]
-    ends = [
-        f"{row['settings']} (utility {number_text(row['utility'], 3)}"
-        + (f", epsilon {number_text(row['epsilon'], 3)})" if pd.notna(row["epsilon"]) else ")")
-        for row in (first, last)
-    ]
+    ends = []
+    for row in (best.iloc[0], best.iloc[-1]):
+        epsilon = f", epsilon {number_text(row['epsilon'], 3)}" if pd.notna(row["epsilon"]) else ""
+        ends.append(f"{row['settings']} (utility {number_text(row['utility'], 3)}{epsilon})")
     return f"the frontier goes from {ends[0]} to {ends[1]}." if len(best) > 1 else f"on the frontier is {ends[0]}."
 
 

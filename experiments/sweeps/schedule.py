@@ -25,7 +25,7 @@ from ray.exceptions import RayError, RayTaskError
 from experiments.names import Engine
 from experiments.runs.cluster.access import RayOptions, ray_for, refuse_unreachable
 from experiments.runs.plan import AuditPlan
-from experiments.runs.progress import Progress, RunsProgress, no_runs_progress, part_of
+from experiments.runs.progress import Progress, RunsProgress, part_of
 from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory
 from experiments.runs.store import make_private
@@ -39,15 +39,13 @@ from strategies.errors import FederationError
 _POLL_SECONDS = 0.5
 
 Files = dict[str, bytes]  # a run directory: content by path inside it
+_Plans = Mapping[str, AuditPlan]  # what each point is to do, by its name
+_Begin = Callable[[str], Callable[[int], None]]  # shows what is played now, and gives what is told of its world-rounds
+_Told = Callable[[str], None]  # is told the name of a point
 
 
 def play_points(
-    plans: Mapping[str, AuditPlan],
-    directory: Path,
-    options: RayOptions | None,
-    progress: RunsProgress = no_runs_progress,
-    on_finished: Callable[[str], None] = lambda name: None,
-    secret: int | None = None,
+    plans: _Plans, directory: Path, options: RayOptions | None, progress: RunsProgress, on_finished: _Told, secret: int
 ) -> None:
     """Play the points that are not finished yet, the longest first.
 
@@ -61,8 +59,7 @@ def play_points(
     progress, on_finished
         What shows how far all points together are, and what is told of each whose run directory has just appeared.
     secret
-        The sweep's secret, from which each point has a seed of its own, unless its configuration names one; None draws
-        seeds at random.
+        The sweep's secret, from which each point has a seed of its own, unless its configuration names one.
 
     Raises
     ------
@@ -86,22 +83,27 @@ def play_points(
         raise FederationError(f"{'; '.join(failures)}; finished points are kept, the same command goes on")
 
 
-def _pending(plans: Mapping[str, AuditPlan], directory: Path) -> list[str]:
+def _pending(plans: _Plans, directory: Path) -> list[str]:
     """Return the names of the points that are not finished, the longest first."""
     pending = [name for name, plan in plans.items() if not RunDirectory(directory / name).is_finished(plan.config)]
     for stray in (directory / name for name in pending):
-        require(
-            not stray.exists(), f"{stray} is there and holds no finished point of this sweep: accepted is another --out"
-        )
-    return sorted(pending, key=lambda name: -_work(plans[name]))
+        said = f"{stray} is there and holds no finished point of this sweep"
+        require(not stray.exists(), f"{said}: accepted is another --out")
+
+    def work(name: str) -> float:
+        """Return about how long a run takes, in records that gradients are computed of; a round costs something too."""
+        expected = plans[name].public.law.sampling_rate * plans[name].public.records
+        return _world_rounds(plans[name]) * (expected + 50.0)
+
+    return sorted(pending, key=lambda name: -work(name))
 
 
-def _seeded(plan: AuditPlan, name: str, secret: int | None) -> AuditPlan:
+def _seeded(plan: AuditPlan, name: str, secret: int) -> AuditPlan:
     """Return a plan with a seed that nobody can tell from the seeds of other points.
 
     Two runs under one seed share their noise, so whoever compares what they released can take it off.
     """
-    if plan.config.run.seed is not None or secret is None:
+    if plan.config.run.seed is not None:
         return plan
     digest = hashlib.sha256(secret.to_bytes(32, "big") + name.encode()).digest()
     return plan.with_seed(int.from_bytes(digest[:8], "big"))
@@ -109,12 +111,6 @@ def _seeded(plan: AuditPlan, name: str, secret: int | None) -> AuditPlan:
 
 def _world_rounds(plan: AuditPlan) -> int:
     return plan.config.audit.worlds * plan.public.rounds
-
-
-def _work(plan: AuditPlan) -> float:
-    """Return about how long a run takes, in records that gradients are computed of; a round has its own cost too."""
-    expected = plan.public.law.sampling_rate * plan.public.records
-    return _world_rounds(plan) * (expected + 50.0)
 
 
 def _partial_directory(directory: Path) -> Path:
@@ -133,12 +129,7 @@ def _play(plan: AuditPlan, run: Path, progress: Progress) -> None:
         lock.unlink()
 
 
-def _play_here(
-    plans: Mapping[str, AuditPlan],
-    directory: Path,
-    begin: Callable[[str], Callable[[int], None]],
-    on_finished: Callable[[str], None],
-) -> Iterator[str]:
+def _play_here(plans: _Plans, directory: Path, begin: _Begin, on_finished: _Told) -> Iterator[str]:
     """Yield a line for every point that failed."""
     for number, (name, plan) in enumerate(plans.items(), 1):
         partial, told = _partial_directory(directory / name), begin(f"point {number} of {len(plans)}")
@@ -153,16 +144,20 @@ def _play_here(
 
 
 def _play_on_ray(
-    plans: Mapping[str, AuditPlan],
-    directory: Path,
-    options: RayOptions,
-    begin: Callable[[str], Callable[[int], None]],
-    on_finished: Callable[[str], None],
+    plans: _Plans, directory: Path, options: RayOptions, begin: _Begin, on_finished: _Told
 ) -> Iterator[str]:
     """Yield a line for every point that failed."""
-    counter: Any = _counter()
+
+    # Local, as the class of the counter is.
+    def play(work: Any, counter: Any, luggage: list[Any]) -> Any:
+        for reference in luggage:
+            ray.get(reference)()
+        run, plan = work
+        return run(plan, counter)
+
+    counter = _counter()
     needed: dict[str, Any] = options.share()
-    task: Any = ray.remote(max_retries=options.retries, **needed)(_play_portable())
+    task: Any = ray.remote(max_retries=options.retries, **needed)(play)
     luggage = _luggage(list(plans.values()))
     waiting = {
         task.remote(Portable((_play_alone, plan), cloudpickle.dumps), counter, luggage[plan.public.data]): name
@@ -177,7 +172,9 @@ def _play_on_ray(
                 _keep(ray.get(reference), directory / name)
                 on_finished(name)
             except RayTaskError as error:
-                yield f"point {name}: {_reason(error)}"
+                cause = error.cause
+                known = isinstance(cause, InputError | FederationError)
+                yield f"point {name}: {cause}" if known else f"point {name}: {type(cause).__name__}: {cause}"
             except RayError as error:
                 yield f"point {name}: its process ended ({type(error).__name__})"
         with suppress(RayError):  # a lost count of world-rounds is no lost point
@@ -232,18 +229,6 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(one)
 
 
-def _play_portable() -> Callable[[Any, Any, list[Any]], Files]:
-    """Return the task of a point; it is local for the same reason."""
-
-    def play(work: Any, counter: Any, luggage: list[Any]) -> Any:
-        for reference in luggage:
-            ray.get(reference)()
-        run, plan = work
-        return run(plan, counter)
-
-    return play
-
-
 def _play_alone(plan: AuditPlan, counter: Any) -> Files:
     """Play one point in a scratch directory of whatever machine this is, and return the run directory."""
 
@@ -280,9 +265,3 @@ def _keep(files: Files, directory: Path) -> None:
         with whole_file(path, private) as file:
             file.write_bytes(content)
     partial.rename(directory)
-
-
-def _reason(error: RayTaskError) -> str:
-    cause = error.cause
-    known = isinstance(cause, InputError | FederationError)
-    return str(cause) if known else f"{type(cause).__name__}: {cause}"

@@ -58,14 +58,13 @@ def run_sweep(
     directory
         Where everything goes: a run directory for each point under `points/`, models.parquet (one row a model, written
         anew after every point), points.csv and landscape.png. Finished points are not computed again.
-    options
-        Which Ray; None means an embedded one with every core.
+    options, engine
+        Which Ray, None being an embedded one with every core; and whether many points are played at a time over it, or
+        one after the other in this process.
     utility
         What utility is; None means the area under the ROC where there are two classes, else accuracy.
     progress, title
         What shows how far all points together are, and the title of the landscape.
-    engine
-        Over Ray, many points at a time, or in this process, one after the other.
     by_promise
         Whether utility is held against the promised epsilon, where that varies; else against Epsilon*.
 
@@ -81,7 +80,6 @@ def run_sweep(
     require(not directory.exists() or directory.is_dir(), f"--out {directory} is a file: accepted is a directory")
     with at_work("loading the data, choosing neighbours, calibrating the noise of every point"):
         plans = _plans(points, utility)
-
     ray = None if engine is Engine.LOCAL else options or RayOptions()
 
     def write_models(name: str) -> None:
@@ -92,8 +90,7 @@ def run_sweep(
         try:
             play_points(plans, directory / RUNS, ray, progress, write_models, _secret(directory))
         except FederationError:
-            finished = [one for one in points if (directory / RUNS / one.name).is_dir()]
-            if finished:
+            if finished := [one for one in points if (directory / RUNS / one.name).is_dir()]:
                 _found(finished, directory, utility, title, by_promise)
             raise
         write_models("")

@@ -26,10 +26,9 @@ def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
 
     Parameters
     ----------
-    points
-        In the order of the rows; those without a finished run are left out.
-    directory
-        Where their run directories lie.
+    points, directory
+        The points, in the order of the rows, of which those without a finished run are left out; and where their run
+        directories lie.
 
     Returns
     -------
@@ -54,21 +53,14 @@ def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
     worlds, summary = read_frame(run / "worlds.parquet"), read_json(run / "summary.json")
     given: Mapping[str, Any] = dict(one.settings)
     head: dict[str, Any] = {"point": one.name, **{key: given.get(key) for key in keys}}
-    head |= _strongest_attack(summary)
+    found = (summary.get("attacks") or {}).get("by_name", {})
+    if outsiders := {name: attack for name, attack in found.items() if name != INSIDER}:
+        name, best = max(outsiders.items(), key=lambda attack: float(attack[1]["auc"]["value"]))
+        head |= zip(ATTACKED, (name, best["auc"]["value"], best["tpr_at_fpr_001"]["value"]), strict=True)
     head |= {"private": one.config.privacy.private, **{name: summary["guarantee"][name] for name in PROMISED}}
     # A promise of nothing is no number; numbers keep their type whatever stands in the first row.
     columns = {name: np.full(len(worlds), np.nan if value is None else value) for name, value in head.items()}
     return pd.DataFrame(columns).join(worlds.drop(columns=list(_LEFT_OUT), errors="ignore"))
-
-
-def _strongest_attack(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return name, AUC and TPR of the attack on models with the largest AUC; nothing where none was made."""
-    found = (summary.get("attacks") or {}).get("by_name", {})
-    outsiders = {name: one for name, one in found.items() if name != INSIDER}
-    if not outsiders:
-        return {}
-    name, best = max(outsiders.items(), key=lambda one: float(one[1]["auc"]["value"]))
-    return dict(zip(ATTACKED, (name, best["auc"]["value"], best["tpr_at_fpr_001"]["value"]), strict=True))
 
 
 def choose_utility(models: pd.DataFrame, wanted: Utility | None) -> Utility:
@@ -102,10 +94,8 @@ def points_table(
 
     Parameters
     ----------
-    models
-        As `models_table` returns it.
-    points, utility
-        The points, in the order of the rows, and what the frontier is drawn in.
+    models, points, utility
+        The table that `models_table` returns, the points, in the order of the rows, and what the frontier is drawn in.
     by_promise
         Whether it is held against the promised epsilon where that varies, among private points alone; else against
         Epsilon*, among all points.
@@ -131,5 +121,4 @@ def points_table(
     if risk == "epsilon":
         usable = usable[table["private"].to_numpy(dtype=bool)[usable]]
     best = convex_frontier(table[risk][usable], table["utility"][usable]) if len(usable) else usable
-    frontier = usable[best]
-    return table.assign(on_frontier=np.isin(np.arange(len(table)), frontier))
+    return table.assign(on_frontier=np.isin(np.arange(len(table)), usable[best]))

@@ -14,8 +14,7 @@ from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory import features, leads, trial
 from fl_audit.laboratory.trial import QUICK, Budget, Tell, Trial
 from fl_audit.whole_files import whole_file
-from strategies.games import cast, kinds, models
-from strategies.games.campaign import hold_to_claim
+from strategies.games import campaign, kinds, models
 
 BUDGETS = tuple(replace(budget, until_broken=True) for budget in (QUICK, Budget()))
 """Those of `fl-audit strategy`, quick and full: the full one is played where the quick one finds nothing.
@@ -54,7 +53,7 @@ class TrialRow:
 
 def rule_of(budgets: Sequence[Budget]) -> str:
     """Return a digest of how animals are hunted: the budgets, and the code that finds and judges leads."""
-    code = [inspect.getsource(module) for module in (features, leads, trial, cast, kinds, models)]
+    code = [inspect.getsource(module) for module in (features, leads, trial, campaign, kinds, models)]
     return sha256("\n".join([repr(budgets), *code]).encode()).hexdigest()[:8]
 
 
@@ -76,7 +75,7 @@ def hunt(
     """
     start, processor, rule = time.monotonic(), _processor_seconds(), rule_of(budgets)
     for budget in budgets:
-        came = hold_to_claim(
+        came = campaign.hold_to_claim(
             what.subject, what.claim, budget=budget, confidence=CONFIDENCE, seed=seed, processes=processes,
             only=what.games, tell=tell,
         )  # fmt: skip

@@ -105,11 +105,6 @@ class Agreement:
             f"{'replaced by another' if least == 2 else 'left out'}; target names another client",
         )
 
-    @property
-    def has_probe(self) -> bool:
-        """Whether an update of exactly zero is tried once: an ordinary client may well learn nothing."""
-        return not self.is_about_records and self.claim.neighbours.relation is Relation.ADD_REMOVE
-
     def contributions(self, strategy: "Strategy", model: Mapping[str, NDArray[np.generic]]) -> tuple[Contribution, ...]:
         """Return what the target's client may send under the app's strategy; the first games try each in turn.
 

@@ -39,19 +39,17 @@ def flat(arrays: Mapping[str, NDArray[np.generic]], model: Mapping[str, NDArray[
 
     Parameters
     ----------
-    arrays
-        The tensors.
-    model
-        The tensors that there have to be: one that is missing or has another shape is NaN, others are left out. None
-        takes all that there are.
+    arrays, model
+        The tensors, and those that there have to be: one that is missing or has another shape is NaN, others are left
+        out. None takes all that there are.
     """
-    parts = [_column(arrays.get(name), expected) for name, expected in sorted((model or arrays).items())]
-    return np.concatenate([np.zeros(0), *parts])
 
+    def column(array: NDArray[np.generic] | None, expected: NDArray[np.generic]) -> Floats:
+        is_there = array is not None and array.shape == expected.shape and array.dtype.kind in "fiub"
+        return np.asarray(array, dtype=np.float64).ravel() if is_there else np.full(expected.size, np.nan)
 
-def _column(array: NDArray[np.generic] | None, expected: NDArray[np.generic]) -> Floats:
-    is_there = array is not None and array.shape == expected.shape and array.dtype.kind in "fiub"
-    return np.asarray(array, dtype=np.float64).ravel() if is_there else np.full(expected.size, np.nan)
+    expected = sorted((model or arrays).items())
+    return np.concatenate([np.zeros(0), *(column(arrays.get(name), value) for name, value in expected)])
 
 
 def shapes_of(model: Arrays) -> dict[str, tuple[int, ...]]:
@@ -77,10 +75,9 @@ def base_of(reply: Arrays, received: Arrays | None, replies: Replies) -> Arrays:
 
     Parameters
     ----------
-    reply, received
-        The tensors of a reply, and those that the client was sent; None if none of these names were sent.
-    replies
-        What the tensors of replies are.
+    reply, received, replies
+        The tensors of a reply; those that the client was sent, None if none of these names were sent; and what the
+        tensors of replies are.
     """
     if received is None or replies is Replies.UPDATES:
         return {name: np.zeros_like(value) for name, value in reply.items()}
@@ -96,17 +93,17 @@ def moved(arrays: Arrays, steps: Mapping[str, Floats]) -> Arrays:
     arrays, steps
         Tensors by name, and by how much each moves, of its shape.
     """
-    return {name: _moved(value, steps[name]) if name in steps else value for name, value in arrays.items()}
-
-
-def _moved(value: NDArray[np.generic], step: Floats) -> NDArray[np.generic]:
-    there = np.asarray(value.astype(np.float64) + step)
-    if value.dtype.kind == "b":
-        there = np.asarray(there >= 0.5, dtype=np.float64)
-    elif value.dtype.kind in "iu":
-        limits: np.iinfo[Any] = np.iinfo(str(value.dtype))
-        there = np.clip(np.rint(there), limits.min, limits.max)
-    return np.asarray(there.astype(value.dtype))
+    there = dict(arrays)
+    for name in arrays.keys() & steps.keys():
+        value: Any = arrays[name].astype(np.float64) + steps[name]
+        dtype = arrays[name].dtype
+        if dtype.kind == "b":
+            value = value >= 0.5
+        elif dtype.kind in "iu":
+            limits: np.iinfo[Any] = np.iinfo(str(dtype))
+            value = np.clip(np.rint(value), limits.min, limits.max)
+        there[name] = np.asarray(value).astype(dtype)
+    return there
 
 
 def contribution(deed: Deed, own: Arrays, base: Arrays, length: float) -> Arrays:
@@ -114,12 +111,10 @@ def contribution(deed: Deed, own: Arrays, base: Arrays, length: float) -> Arrays
 
     Parameters
     ----------
-    deed
-        What it sends.
+    deed, length
+        What it sends, and the length of a crafted update, above 0.
     own, base
         What it has made, and what it would have made had it learned nothing, with the same names, shapes and types.
-    length
-        Length of a crafted update, above 0.
     """
     match deed:
         case Deed.OWN | Deed.WITHOUT_RECORD | Deed.OTHER_RECORD:
@@ -130,10 +125,8 @@ def contribution(deed: Deed, own: Arrays, base: Arrays, length: float) -> Arrays
             return _nearly(base)
         case Deed.OWN_OPPOSITE:
             # Whole numbers have no opposite: they may be bytes of a model that is no vector.
-            floats = {name: value for name, value in base.items() if _is_float(value)}
-            return moved(
-                base, {name: value.astype(np.float64) - own[name].astype(np.float64) for name, value in floats.items()}
-            )
+            floats = {name: value.astype(np.float64) for name, value in base.items() if _is_float(value)}
+            return moved(base, {name: value - own[name].astype(np.float64) for name, value in floats.items()})
         case Deed.CRAFTED:
             return moved(base, crafted(base, length))
         case Deed.CRAFTED_OPPOSITE:
@@ -154,10 +147,9 @@ def crafted(model: Mapping[str, NDArray[np.generic]], length: float) -> dict[str
 
     Parameters
     ----------
-    model
-        The tensors, by name; tensors of other kinds than numbers and switches are left alone.
-    length
-        Its length among the tensors of floating-point numbers; negative for the opposite.
+    model, length
+        The tensors, by name, of which those of other kinds than numbers and switches are left alone; and the length of
+        the update among the tensors of floating-point numbers, negative for the opposite.
     """
     numbers = {name: model[name] for name in sorted(model) if model[name].dtype.kind in "fiub"}
     draws = generator(0, Purpose.PUBLIC_DIRECTIONS, client=len(numbers))

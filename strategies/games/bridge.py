@@ -59,9 +59,7 @@ class Bridged(Strategy):
     """
 
     def __init__(self, old: OldStrategy) -> None:
-        self.old = old
-        self._names: list[str] = []
-        self._asked: dict[int, ClientProxy] = {}
+        self.old, self._names, self._asked = old, list[str](), dict[int, ClientProxy]()
 
     def summary(self) -> None:
         """Say nothing: the old interface has no summary."""
@@ -70,21 +68,18 @@ class Bridged(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Ask the clients that `configure_fit` chooses."""
-        return self._messages(
-            self.old.configure_fit(server_round, self._sent(arrays), manager_of(grid)), config, "train"
-        )
+        asked = self.old.configure_fit(server_round, self._sent(arrays), manager_of(grid))
+        return self._messages(asked, config, "train")
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return what `aggregate_fit` makes of the replies; a client that does not answer has failed."""
-        results, failures = self._answered(replies)
-        fitted = []
-        for proxy, content in results:
-            weight, numbers = _numbers(content)
-            record = next(iter(content.array_records.values()))
-            parameters = ndarrays_to_parameters(list(arrays_of(record).values()))
-            fitted.append((proxy, FitRes(_DONE, parameters, weight, numbers)))
+        answered, failures = self._answered(replies)
+        fitted = [
+            (proxy, FitRes(_DONE, _parameters(next(iter(content.array_records.values()))), weight, numbers))
+            for proxy, content, weight, numbers in answered
+        ]
         released, metrics = self.old.aggregate_fit(server_round, fitted, failures)
         return None if released is None else self._record(released), _metrics(metrics)
 
@@ -97,17 +92,16 @@ class Bridged(Strategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Return the loss and the numbers that the old interface's `aggregate_evaluate` makes of the replies."""
-        results, failures = self._answered(replies)
+        answered, failures = self._answered(replies)
         evaluated = []
-        for proxy, content in results:
-            weight, numbers = _numbers(content)
+        for proxy, _, weight, numbers in answered:
             evaluated.append((proxy, EvaluateRes(_DONE, float(numbers.get("loss", 0.0)), weight, numbers)))
         loss, metrics = self.old.aggregate_evaluate(server_round, evaluated, failures)
         return _metrics(metrics | ({} if loss is None else {"loss": loss}))
 
     def _sent(self, arrays: ArrayRecord) -> Parameters:
         self._names = list(arrays)
-        return ndarrays_to_parameters(list(arrays_of(arrays).values()))
+        return _parameters(arrays)
 
     def _record(self, parameters: Parameters) -> ArrayRecord:
         values = parameters_to_ndarrays(parameters)
@@ -121,16 +115,19 @@ class Bridged(Strategy):
             messages.append(Message(content, proxy.node_id, kind))
         return messages
 
-    def _answered(self, replies: Iterable[Message]) -> tuple[list[tuple[ClientProxy, RecordDict]], list[Any]]:
-        """Return the contents of the replies by client, and what failed."""
-        results, failures, silent = [], list[Any](), dict(self._asked)
+    def _answered(self, replies: Iterable[Message]) -> tuple[list[tuple[ClientProxy, RecordDict, int, Any]], list[Any]]:
+        """Return the contents of the replies, with numbers of examples and other numbers, by client; what failed."""
+        answered, failures, silent = [], list[Any](), dict(self._asked)
         for reply in replies:
             proxy = silent.pop(reply.metadata.src_node_id)
             if reply.has_error():
                 failures.append(RuntimeError(reply.error.reason))
-            else:
-                results.append((proxy, reply.content))
-        return results, failures + [RuntimeError(f"client {node} did not answer") for node in silent]
+                continue
+            records = reply.content.metric_records.values()
+            numbers = {name: value for record in records for name, value in record.items()}
+            weight = numbers.pop(_WEIGHT, 1)
+            answered.append((proxy, reply.content, int(weight) if isinstance(weight, (int, float)) else 1, numbers))
+        return answered, failures + [RuntimeError(f"client {node} did not answer") for node in silent]
 
 
 class _Proxy(ClientProxy):
@@ -154,11 +151,8 @@ def manager_of(grid: Grid) -> SimpleClientManager:
     return manager
 
 
-def _numbers(content: RecordDict) -> tuple[int, dict[str, Any]]:
-    """Return the number of examples in a reply, and its other numbers."""
-    numbers = {name: value for record in content.metric_records.values() for name, value in record.items()}
-    weight = numbers.pop(_WEIGHT, 1)
-    return int(weight) if isinstance(weight, (int, float)) else 1, numbers
+def _parameters(record: ArrayRecord) -> Parameters:
+    return ndarrays_to_parameters(list(arrays_of(record).values()))
 
 
 def _metrics(metrics: dict[str, Any]) -> MetricRecord | None:

@@ -1,33 +1,48 @@
-"""Thousands of games against a subject, on several processes, and the trial of its claim."""
+"""Thousands of games of the laboratory against a subject, on several processes, and the trial of its claim.
+
+A game is one of a strategy with clients in this process, of which each answers what its part in the game says.
+"""
 
 import math
 import multiprocessing
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
+from flwr.app import Context, Message, MetricRecord, RecordDict, UserConfig
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result
 from numpy.typing import NDArray
 
+from fl_audit.adjacency import Relation, Unit
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.seen import Games, Seen, stacked
+from fl_audit.laboratory.seen import Games, Seen, Sketch, sketch, stacked
 from fl_audit.laboratory.trial import CHUNK, Budget, OutOfTimeError, Tell, Trial, put_on_trial
 from fl_audit.randomness import Purpose, generator
-from strategies.games.cast import LaboratoryGame, columns_of, model_of
+from strategies.games.arrays import record_of, records_of, shapes_of, with_names
 from strategies.games.files import WorkingCopy, apart, outside_words
-from strategies.games.kinds import BY_NAME, FEW, MANY, Kind, kinds_for
-from strategies.games.subject import Subject, seed_generators
+from strategies.games.hearing import GameEars, Scene, played
+from strategies.games.kinds import BY_NAME, FEW, MANY, RECORDS_OF_OTHERS, Kind, Model, Others, Part, ReplyForm, Schedule
+from strategies.games.models import Template, others_of, replied, template, template_of, update_of
+from strategies.games.subject import Local, Mod, Observer, Subject, clipped_sum, seed_generators
 from strategies.games.watched import no_news_from_flower, say
+from strategies.grids import FIRST_NODE, RUN_ID, Room
 
 _NUMBERS = {name: number for number, name in enumerate(BY_NAME)}
 _Chunk = tuple[list[Seen], NDArray[np.bool_], list[str]]
 """Games, whether D was played, and where they wrote that could not be kept apart."""
+_TARGET, _WATCHER = FIRST_NODE, FIRST_NODE + 1
+"""Nodes of the client whose contribution differs, and of the one that looks."""
+_LONG = 1000  # models with more parameters are sketched
 
 
 def hold_to_claim(
@@ -49,83 +64,71 @@ def hold_to_claim(
     ----------
     subject, claim
         The strategy, with what its clients do, and what it claims.
-    budget
-        How many games; None for the usual number.
-    confidence
-        Probability with which a claim that holds is not called violated, above 0.5 and below 1.
-    seed
-        Seed of the games. The global generators of Python, numpy and torch are seeded for them: code of other people
-        draws its noise there.
-    processes
-        How many play at the same time.
+    budget, confidence
+        How many games, None for the usual number; and the probability with which a claim that holds is not called
+        violated, above 0.5 and below 1.
+    seed, processes
+        Seed of the games, and how many are played at the same time. The global generators of Python, numpy and torch
+        are seeded for them: code of other people draws its noise there.
     without, only
         Kinds of games that are left out, because the claim does not cover them, and those that are played, None for
         all that say something about the claim.
-    seconds
-        How long the games may take, above 0: half of it for those that look for leads.
-    tell
-        Takes progress.
+    seconds, tell
+        How long the games may take, above 0: half of it for those that look for leads; and what takes progress.
     """
-    kinds = [
-        kind
-        for kind in kinds_of(subject, claim)
-        if not {kind.name, kind.plain_name} & set(without) and (only is None or kind.name in only)
-    ]
+    kinds = [kind for kind in kinds_of(subject, claim) if not {kind.name, kind.plain_name} & set(without)]
+    kinds = [kind for kind in kinds if only is None or kind.name in only]
     require(len(kinds) > 0, "no kind of game is left that says something about this claim")
+    names, malformed = [kind.name for kind in kinds], frozenset(kind.name for kind in kinds if kind.is_malformed)
     last_words, outside, began = dict[str, str](), set[str](), time.monotonic()
     with no_news_from_flower(), _players(subject, claim, seed, processes) as play_chunks:
-        untils = began + seconds / 2, began + seconds
-        play = partial(_played, subject, play_chunks, last_words, outside, untils)
-        trial = put_on_trial(
-            claim,
-            [kind.name for kind in kinds],
-            play,
-            frozenset(kind.name for kind in kinds if kind.is_malformed),
-            lambda kind: last_words[kind],
-            budget,
-            confidence,
-            tell,
-        )
+
+        def play(name: str, first: int, count: int) -> tuple[Games, NDArray[np.bool_]]:
+            # Games from the first one on look for leads; fresh ones, which try them, have other numbers.
+            until, came = began + (seconds if first else seconds / 2), list[_Chunk]()
+            chunks = [(name, chunk) for chunk in range(first // CHUNK, (first + count) // CHUNK)]
+            waiting = iter(play_chunks(chunks))
+            while len(came) < len(chunks):
+                if time.monotonic() > until:
+                    raise OutOfTimeError
+                came.append(next(waiting))
+            seen = [one for games, _, _ in came for one in games]
+            outside.update(path for _, _, paths in came for path in paths)
+            last_words.update((name, one.refusal) for one in seen if one.refusal is not None)
+            model = _model_of(subject, BY_NAME[name])
+            reduced = _sketch(model)
+            games = stacked(seen, model.tensors if reduced is None else reduced.columns)
+            return games, np.concatenate([present for _, present, _ in came])
+
+        trial = put_on_trial(claim, names, play, malformed, last_words.__getitem__, budget, confidence, tell)
     if outside:
         say(outside_words(sorted(outside)))
     return trial
 
 
 def kinds_of(subject: Subject, claim: StatedClaim) -> tuple[Kind, ...]:
-    """Return the kinds of games that are played against a subject with a claim.
+    """Return the kinds of games that say something about a claim, in the order in which they are played.
 
     Parameters
     ----------
     subject, claim
         What is played, and what is said of it.
     """
-    sizes = tuple({FEW, MANY} - {subject.clients}) if subject.has_any_size else ()
-    return kinds_for(claim.neighbours, claim.rounds, subject.is_clipped, sizes, subject.model is not None)
-
-
-def _played(
-    subject: Subject,
-    play_chunks: Callable[[list[tuple[str, int]]], Iterable[_Chunk]],
-    last_words: dict[str, str],
-    outside: set[str],
-    untils: tuple[float, float],
-    name: str,
-    first: int,
-    count: int,
-) -> tuple[Games, NDArray[np.bool_]]:
-    # Games from the first one on look for leads; fresh ones, which try them, have other numbers.
-    until, played = untils[first > 0], list[_Chunk]()
-    chunks = [(name, chunk) for chunk in range(first // CHUNK, (first + count) // CHUNK)]
-    waiting = iter(play_chunks(chunks))
-    while len(played) < len(chunks):
-        if time.monotonic() > until:
-            raise OutOfTimeError
-        played.append(next(waiting))
-    seen = [one for games, _, _ in played for one in games]
-    outside.update(path for _, _, paths in played for path in paths)
-    last_words.update((name, one.refusal) for one in seen if one.refusal is not None)
-    games = stacked(seen, columns_of(model_of(subject, BY_NAME[name])))
-    return games, np.concatenate([present for _, present, _ in played])
+    # The usual number, and the others that the strategy can be made for.
+    sizes = {None, *({FEW, MANY} - {subject.clients} if subject.has_any_size else ())}
+    neighbours = claim.neighbours
+    return tuple(
+        kind
+        for kind in BY_NAME.values()
+        if kind.relation in (None, neighbours.relation)
+        and neighbours.unit in kind.units
+        and claim.rounds >= kind.least_rounds
+        and (subject.is_clipped or not kind.is_beyond)
+        and kind.stage.clients in sizes
+        and (subject.model is not None or kind.model is not Model.OWN)
+        # What other clients contribute is not what a claim about records is about.
+        and (neighbours.unit is Unit.CLIENT or kind.stage.others is Others.IDENTICAL)
+    )
 
 
 @contextmanager
@@ -173,3 +176,152 @@ def _inherit(*of_player: Any) -> None:
 
 def _inherited_chunk(wanted: tuple[str, int]) -> _Chunk:
     return _INHERITED[0](wanted)
+
+
+def _model_of(subject: Subject, kind: Kind) -> Template:
+    """Return the model that a kind of game is played on with a subject."""
+    if kind.model is Model.OWN and subject.model is not None:
+        return template_of(subject.model)
+    return template(kind.model)
+
+
+def _sketch(model: Template) -> Sketch | None:
+    """Return the sketch of a model's parameters; those of a small one are seen as they are."""
+    return _sketched(tuple(shapes_of(model.arrays).items())) if model.size > _LONG else None
+
+
+@lru_cache(maxsize=8)
+def _sketched(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Sketch:
+    return sketch(dict(shapes))
+
+
+@lru_cache(maxsize=8)
+def _all_others(others: Others, model: Model, count: int) -> Floats:
+    return others_of(others, template(model), count)
+
+
+class LaboratoryGame:
+    """One game of the laboratory, under D or not; clients whose local work is random draw from `random`."""
+
+    def __init__(
+        self, subject: Subject, claim: StatedClaim, kind: Kind, present: bool, random: np.random.Generator
+    ) -> None:
+        self._subject, self._claim, self._kind, self._random = subject, claim, kind, random
+        self._model, self._part = _model_of(subject, kind), kind.present if present else kind.absent
+        self._clients = kind.stage.clients or subject.clients
+        self._contexts = [_context(client, self._clients) for client in range(self._clients)]
+        self._calls = [0] * self._clients
+        self._contributed = np.zeros(self._model.size)
+
+    def play(self) -> Seen:
+        """Play to the end, or until the mechanism refuses to go on."""
+        subject, rounds, arrays = self._subject, self._claim.rounds, self._model.arrays
+        is_of_client = subject.observer is Observer.CLIENT
+        scene = Scene(
+            model=arrays,
+            rounds=rounds,
+            target=_TARGET,
+            watcher=_WATCHER,
+            observer=subject.observer,
+            difference=lambda place, _: self._difference(place + 1),
+            sketch=_sketch(self._model),
+            # Modifiers may add noise of their own.
+            own=(lambda: self._contributed) if is_of_client and subject.mods else None,
+            released_numbers=_all_numbers if is_of_client else lambda _: {},
+        )
+
+        def start(grid: Grid) -> Result:
+            return subject.made(self._clients).start(grid, record_of(arrays), num_rounds=rounds)
+
+        return played(start, Room(self._clients, self._reply), GameEars(scene))
+
+    def _reply(self, message: Message) -> Message | None:
+        """Return what a client answers, after its modifiers."""
+        node = message.metadata.dst_node_id
+        client = node - FIRST_NODE
+        is_train = message.metadata.message_type.startswith("train")
+        self._calls[client] += is_train
+        part = self._part if node == _TARGET else self._kind.others
+        if part.form is ReplyForm.MISSING:
+            return None
+        loss = part.loss if is_train else part.evaluation
+        update, numbers = self._contribution(node, part, self._calls[client], loss)
+        if node == _WATCHER:
+            self._contributed = update
+        records = records_of(message)
+        received = with_names(records, set(self._model.arrays)) or next(iter(records.values()), {})
+        key = next((name for name, arrays in records.items() if arrays is received), "arrays")
+
+        def answer(inner: Message, _context: Context) -> Message:
+            named = MetricRecord()
+            for name, number in numbers.items():
+                named[name] = int(number) if float(number).is_integer() else float(number)
+            content = RecordDict({"metrics": named})
+            arrays = replied(received, update, self._model, part.form) if is_train else None
+            if arrays is not None:
+                content[key] = record_of(arrays)
+            return Message(content, reply_to=inner)
+
+        return _modified(self._subject.mods, answer)(message, self._contexts[client])
+
+    def _contribution(self, node: int, part: Part, round: int, loss: float) -> tuple[Floats, dict[str, float]]:
+        """Return what a client adds to the model, and the numbers that it names."""
+        is_target = node == _TARGET
+        if self._claim.neighbours.unit is Unit.CLIENT:
+            update = self._vector(part, round, is_target) if is_target else self._other(node, round)
+            named = dict.fromkeys(("loss", *self._subject.metrics), loss)
+            return update, named | {self._subject.weight: part.examples}
+        rest = [self._vector(self._kind.others, round, is_target=False) / RECORDS_OF_OTHERS] * RECORDS_OF_OTHERS
+        # The differing record is there, but under D' where it is added or removed.
+        is_there = part is self._kind.present or self._claim.neighbours.relation is Relation.REPLACE
+        own = [self._vector(part, round, is_target=True)] if is_target and is_there else []
+        local: Local = self._subject.local or clipped_sum(self._subject.norm)
+        reply = local(np.stack([*own, *rest]), round, self._random)
+        return reply.update, {self._subject.weight: reply.examples, **reply.metrics}
+
+    def _other(self, node: int, round: int) -> Floats:
+        """Return what somebody else contributes: the same in every round, whatever the target does."""
+        stage = self._kind.stage
+        if stage.others is Others.IDENTICAL:
+            return self._vector(self._kind.others, round, is_target=False)
+        count, place = self._clients - 1, node - _WATCHER
+        if self._kind.model is Model.OWN:
+            return self._subject.norm * others_of(stage.others, self._model, count)[place]
+        return np.asarray(self._subject.norm * _all_others(stage.others, self._kind.model, count)[place])
+
+    def _vector(self, part: Part, round: int, is_target: bool) -> Floats:
+        schedule = self._kind.schedule if is_target else Schedule.STEADY
+        return update_of(part, self._model, self._subject.norm, round, schedule)
+
+    def _difference(self, round: int) -> Floats:
+        """Return the direction in which D and D' differ, as the observer knows it."""
+        difference = self._vector(self._kind.present, round, is_target=True)
+        if self._kind.absent.form is ReplyForm.PLAIN:
+            difference = difference - self._vector(self._kind.absent, round, is_target=True)
+        # Where the updates are equal, what they do to the others' share is what can be seen.
+        return difference if np.any(difference) else self._vector(self._kind.others, round, is_target=False)
+
+
+def _all_numbers(result: Result) -> Mapping[str, list[float]]:
+    """Return every number that a strategy returned beside the model, by name."""
+    found = defaultdict[str, list[float]](list)
+    rounds = {"metrics": result.train_metrics_clientapp, "evaluation": result.evaluate_metrics_clientapp}
+    for what, records in rounds.items():
+        for name, value in (pair for record in records.values() for pair in record.items()):
+            found[f"{what}: {name}"].append(float(np.mean(value)))
+            if isinstance(value, list):
+                found[f"{what}: length of {name}"].append(float(len(value)))
+    return found
+
+
+def _modified(mods: tuple[Mod, ...], train: Mod) -> Mod:
+    """Return training inside its modifiers, the first of which is the outermost."""
+    if not mods:
+        return train
+    # By place, as Flower does: people call the third argument as they like.
+    return lambda message, context: mods[0](message, context, _modified(mods[1:], train))
+
+
+def _context(client: int, clients: int) -> Context:
+    node, place = client + FIRST_NODE, UserConfig({"partition-id": client, "num-partitions": clients})
+    return Context(run_id=RUN_ID, node_id=node, node_config=place, state=RecordDict(), run_config=UserConfig())

@@ -41,8 +41,7 @@ class WorkingCopy:
         self.original = original
         self._room = Path(mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=room)).resolve()
         self.directory, self._kept = self._room / (original.name or "root"), self._room / ".kept"
-        self._without, self.outside, self._is_written = without, list[str](), False
-        self.was_written = False
+        self._without, self.outside, self._is_written, self.was_written = without, list[str](), False, False
         self._mirror()
         shutil.copytree(self._kept, self.directory, symlinks=True)
         self._first = self._listed()
@@ -75,16 +74,13 @@ class WorkingCopy:
                     queue.append(inner / one.name)
                     continue
                 small = one.is_file(follow_symlinks=False) and (length := one.stat().st_size) <= _LARGEST
-                size += length if small and not is_full else 0
-                self._placed(inner / one.name, as_copy=small and not is_full)
-
-    def _placed(self, place: Path, as_copy: bool) -> None:
-        source, target = self.original / place, self._kept / place
-        if as_copy:
-            with suppress(OSError):  # what cannot be read is not there
-                shutil.copy2(source, target)
-        else:
-            target.symlink_to(source)
+                source, target = self.original / inner / one.name, self._kept / inner / one.name
+                if not small or is_full:
+                    target.symlink_to(source)
+                    continue
+                size += length
+                with suppress(OSError):  # what cannot be read is not there
+                    shutil.copy2(source, target)
 
     def _listed(self) -> dict[str, tuple[int, int]]:
         """Return size and time of every file, and zeros for links and directories, by path within the copy."""
@@ -95,13 +91,11 @@ class WorkingCopy:
                 for one in entries:
                     if one.name == "__pycache__":
                         continue
-                    place, status = f"{folder}{one.name}", (0, 0)
-                    if one.is_file(follow_symlinks=False):
-                        about = one.stat(follow_symlinks=False)
-                        status = (about.st_size, about.st_mtime_ns)
-                    elif one.is_dir(follow_symlinks=False):
-                        folders += [f"{place}/"]
-                    found[place] = status
+                    place = f"{folder}{one.name}"
+                    about = one.stat(follow_symlinks=False) if one.is_file(follow_symlinks=False) else None
+                    found[place] = (0, 0) if about is None else (about.st_size, about.st_mtime_ns)
+                    if one.is_dir(follow_symlinks=False):
+                        folders.append(f"{place}/")
         return found
 
     def tidied(self, thoroughly: bool = True) -> None:
@@ -216,13 +210,9 @@ def own_copy() -> WorkingCopy:
 
 def outside_words(paths: Sequence[str]) -> str:
     """Return what is said of files that could not be kept apart; empty for none."""
-    if not paths:
-        return ""
     more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-    return (
-        f"Games wrote to {', '.join(sorted(paths)[:_SHOWN])}{more}, outside of the working directory: this could not "
-        "be kept from happening."
-    )
+    where = f"{', '.join(sorted(paths)[:_SHOWN])}{more}, outside of the working directory"
+    return f"Games wrote to {where}: this could not be kept from happening." if paths else ""
 
 
 _SWITCHES = {"WANDB_MODE": "disabled", "NEPTUNE_MODE": "debug"}

@@ -3,7 +3,7 @@
 import functools
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -40,10 +40,9 @@ def client_fingerprint(call_next: object, config: Mapping[str, object]) -> str:
 
     Parameters
     ----------
-    call_next
-        The app, or the modifiers nearer to it: what is known where the app itself is not found among the callers.
-    config
-        The settings of the run; texts that are no plain words are left out.
+    call_next, config
+        The app, or the modifiers nearer to it, which are what is known where the app itself is not found among the
+        callers; and the settings of the run, of which texts that are no plain words are left out.
     """
     app = _calling_app()
     parts = [call_next] if app is None else [*app._mods, app._call, *app._registered_funcs.values()]
@@ -57,7 +56,7 @@ def joined(*digests: str) -> str:
     return _digest(sorted(set(digests)))
 
 
-def _digest(lines: list[str]) -> str:
+def _digest(lines: Sequence[str]) -> str:
     return sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 

@@ -28,22 +28,18 @@ class Scene:
 
     model: Arrays  # the initial model, by the names of its tensors
     rounds: int  # how many rounds a game has
-    # `target`, `watcher`: the nodes of the client whose contribution differs, and of the one that looks, if there is
-    # one.
-    target: int
-    watcher: int | None
+    target: int  # the node of the client whose contribution differs
+    watcher: int | None  # the node of the one that looks, if there is one
     observer: Observer  # who looks
     # From the round, from 0, and what the target's client says that it has learned, to what the contributions under D
-    # and D' differ by, shape (parameters,), as far as the observer knows it. What is looked at must not follow from the
-    # coin.
+    # and D' differ by, shape (parameters,), as far as the observer knows it: it must not follow from the coin.
     difference: Callable[[int, Floats | None], Floats]
     sketch: Sketch | None = None  # of the model's parameters, in the order of their names; None keeps them as they are
     note: Note | None = None  # what clients are told with their messages; None tells them nothing
     # By node, what others send who are held still; those who are not in it send what they replied the first time.
     pulls: Mapping[int, Deed] = field(default_factory=dict)
     knows_others: bool = False  # whether the observer knows what others contribute, and it may differ from game to game
-    # Returns what the watcher contributed last; None where what becomes of it is not looked at.
-    own: Callable[[], Floats] | None = None
+    own: Callable[[], Floats] | None = None  # returns what the watcher contributed last; None where nobody looks
     # From what the strategy returned to the numbers that the claim covers, by name.
     released_numbers: Callable[[Result], Mapping[str, list[float]]] = lambda _: {}
 
@@ -55,9 +51,8 @@ class _Round:
     sent: Arrays  # the model that clients were sent
     asked: set[int] = field(default_factory=set)  # nodes that were asked to train
     difference: Floats | None = None  # what the target's client has learned
-    # `reply`, `own`: what arrived from the target's client and from the watcher, less what they were sent.
-    reply: Floats | None = None
-    own: Floats | None = None
+    reply: Floats | None = None  # what arrived from the target's client, less what it was sent
+    own: Floats | None = None  # what arrived from the watcher, less what it was sent
     has_arrived: bool = False  # whether arrays of the target's client arrived
     others: list[tuple[float, Floats]] = field(default_factory=list)  # what arrived from others: weights and updates
 
@@ -93,22 +88,18 @@ class RollCall:
         if answer.records is not None:
             self.records[node] = answer.records
         own = with_names(records_of(reply), set(self.model))
-        if own is None or node not in self._sent or node in self.updates:
-            return
-        base = base_of(own, self._sent[node], self.replies)
-        if shapes_of(base) == shapes_of(own):
-            self.updates[node] = flat(own) - flat(base)
+        if own is not None and node in self._sent and node not in self.updates:
+            base = base_of(own, self._sent[node], self.replies)
+            if shapes_of(base) == shapes_of(own):
+                self.updates[node] = flat(own) - flat(base)
 
 
 class GameEars:
     """Ears of one game."""
 
     def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._rounds: list[_Round] = []
-        self._numbers: dict[str, list[float]] = defaultdict(list)
-        self.errors: list[str] = []
-        self.outside: set[str] = set()
+        self._scene, self._rounds, self._numbers = scene, list[_Round](), defaultdict[str, list[float]](list)
+        self.errors, self.outside = list[str](), set[str]()
         self.arrived: dict[int, str] = {}  # of everybody but the target, what arrived in the first round, as a digest
 
     def sends(self, message: Message) -> None:
@@ -117,13 +108,9 @@ class GameEars:
         if message.metadata.message_type.startswith("train"):
             self._asked(node, message)
         if note is not None:
-            told = replace(
-                note,
-                group=message.metadata.group_id,
-                deed=note.deed if node == self._scene.target else None,  # nobody else is told
-                round=max(0, len(self._rounds) - 1),
-                pull=self._scene.pulls.get(node),
-            )
+            deed = note.deed if node == self._scene.target else None  # nobody else is told
+            group, number = message.metadata.group_id, max(0, len(self._rounds) - 1)
+            told = replace(note, group=group, deed=deed, round=number, pull=self._scene.pulls.get(node))
             message.metadata.group_id = told.written()
 
     def receives(self, reply: Message) -> None:
@@ -219,10 +206,13 @@ class GameEars:
         # Of a target that has learned nothing, nothing arrives, whatever it sends.
         contributed = any(one.has_arrived and np.any(difference[place]) for place, one in enumerate(heard))
         arrived = (one.has_arrived for one in heard)
-        has_release = any(arrived if is_of_server else (_is_another(*pair) for pair in pairwise(models)))
+        has_release = any(arrived if is_of_server else (not _is_same(*pair) for pair in pairwise(models)))
         sketch, direction = scene.sketch, difference
         if sketch is not None:  # vectors stay as they are without one
-            self._note_sizes(steps)
+            for there in (step[np.isfinite(step)] for step in steps):  # what a sketch does not show
+                self._numbers["length of what was released"].append(float(np.linalg.norm(there)))
+                share = float(np.mean(there == 0)) if there.size else 1.0
+                self._numbers["share of values that were left as they were"].append(share)
             values, direction = values[:, sketch.shown], sketch.of_difference(difference)
             steps, others, own = (sketch.of_vectors(one, difference) for one in (steps, others, own))
         beside = _summarised(self._numbers, self.errors, refusal)
@@ -234,14 +224,6 @@ class GameEars:
         self._note("array", {f"{name}[{n}]": float(x) for name, one in beside.items() for n, x in enumerate(one)})
         forms = "; ".join(f"{name} {array.dtype} {array.shape}" for name, array in sorted(released.items()))
         self._note("form", {forms: 1.0, "bytes": float(sum(array.nbytes for array in released.values()))})
-
-    def _note_sizes(self, steps: Floats) -> None:
-        """Note what a sketch does not show: how long steps are, and how many values stay where they were."""
-        for step in steps:
-            there = step[np.isfinite(step)]
-            self._numbers["length of what was released"].append(float(np.linalg.norm(there)))
-            share = float(np.mean(there == 0)) if there.size else 1.0
-            self._numbers["share of values that were left as they were"].append(share)
 
 
 def played(start: Callable[[Grid], Result], grid: Grid, ears: GameEars) -> Seen:
@@ -260,20 +242,16 @@ def played(start: Callable[[Grid], Result], grid: Grid, ears: GameEars) -> Seen:
     return ears._seen(result, refusal)
 
 
-def _is_another(before: Arrays, after: Arrays) -> bool:
-    """Return whether a model is another one than before: nothing was released where it is not."""
-    return set(before) != set(after) or any(
-        not np.array_equal(before[name], value, equal_nan=value.dtype.kind == "f") for name, value in after.items()
-    )
+def _is_same(before: Arrays, after: Arrays) -> bool:
+    """Return whether a model is the same as before: then nothing was released."""
+    same = (np.array_equal(before[name], one, equal_nan=one.dtype.kind == "f") for name, one in after.items())
+    return set(before) == set(after) and all(same)
 
 
 def _weight(reply: Message) -> float:
     """Return the weight of a reply in a mean, as far as one can tell."""
-    for record in reply.content.metric_records.values():
-        value = record.get(_WEIGHT)
-        if isinstance(value, (int, float)) and value >= 0:
-            return float(value)
-    return 1.0
+    named = (record.get(_WEIGHT) for record in reply.content.metric_records.values())
+    return next((float(value) for value in named if isinstance(value, (int, float)) and value >= 0), 1.0)
 
 
 def _digest(reply: Message) -> str:

@@ -33,10 +33,9 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
 
     Parameters
     ----------
-    message, context
-        What the client is sent, and its context, whose state is kept for every game by itself.
-    call_next
-        The app, or the modifiers nearer to it.
+    message, context, call_next
+        What the client is sent, its context, whose state is kept for every game by itself, and the app, or the
+        modifiers nearer to it.
     """
     note = read_note(message)
     with _kept_apart(context, 0 if note is None else note.game, is_noted=note is not None) as kept:

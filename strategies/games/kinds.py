@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from fl_audit.adjacency import Adjacency, Relation, Unit
+from fl_audit.adjacency import Relation, Unit
 
 RECORDS_OF_OTHERS = 3
 """Records in a shard besides the differing one, for claims about records: what others contribute is shared out."""
@@ -65,11 +65,8 @@ class Stage:
     """Where a kind of game is played."""
 
     name: str = ""  # by which it is called; empty for the usual one
-    # How the other clients' contributions lie; IDENTICAL leaves them to the kind of game.
-    others: Others = Others.IDENTICAL
-    # How many clients there are; None for as many as the subject has. Strategies that are made for a fixed number are
-    # not played with another one.
-    clients: int | None = None
+    others: Others = Others.IDENTICAL  # how the others' contributions lie; IDENTICAL leaves them to the kind of game
+    clients: int | None = None  # how many there are, if the strategy can be made for them; None for the subject's
     model: Model | None = None  # which parameters the model has; None leaves it to the kind of game
 
     @property
@@ -146,15 +143,6 @@ class Kind:
         name, words = f"{self.name}, {stage.name}", f"{self.words}; {stage.words}"
         mend = self.mend if stage.others is Others.IDENTICAL else _MEAN
         return replace(self, name=name, words=words, stage=stage, model=stage.model or self.model, mend=mend)
-
-    def _is_played(self, adjacency: Adjacency, rounds: int, is_clipped: bool) -> bool:
-        """Return whether this kind says something about such a claim."""
-        return (
-            (self.relation is None or self.relation is adjacency.relation)
-            and adjacency.unit in self.units
-            and rounds >= self.least_rounds
-            and (is_clipped or not self.is_beyond)
-        )
 
 
 _BOTH = (Unit.CLIENT, Unit.RECORD)
@@ -254,13 +242,13 @@ _ON_STAGES = ("removed", "opposite")
 _ON_LARGE_MODELS = (*_ON_STAGES, "missing reply", "huge in every tensor", "huge and opposite")
 
 
-def _is_staged(kind: Kind, stage: Stage) -> bool:
-    """Return whether a kind says something new on a stage: who else is there matters for the plainest ones alone."""
-    return kind.name in (_ON_STAGES if stage.model is None else _ON_LARGE_MODELS)
-
-
-STAGED: tuple[Kind, ...] = tuple(kind.on(stage) for stage in STAGES for kind in KINDS if _is_staged(kind, stage))
-"""The plainest kinds of games on the unusual stages."""
+STAGED: tuple[Kind, ...] = tuple(
+    kind.on(stage)
+    for stage in STAGES
+    for kind in KINDS
+    if kind.name in (_ON_STAGES if stage.model is None else _ON_LARGE_MODELS)
+)
+"""The plainest kinds of games on the unusual stages: who else is there matters for these alone."""
 EVALUATION = Kind(
     "evaluation", "no update, and another loss reported of an evaluation", Part(evaluation=5.0),
     mend="Evaluate on data of the server, or release no number of an evaluation that was not noised.",
@@ -275,26 +263,3 @@ BY_NAME = {kind.name: kind for kind in (*KINDS, *STAGED, EVALUATION, *_OF_OWN_TE
 WORDS = {name: kind.words for name, kind in BY_NAME.items()}
 MENDS = {name: kind.mend for name, kind in BY_NAME.items()}
 """What happens in every kind of game, and what usually mends a leak that it shows, by its name."""
-
-
-def kinds_for(
-    adjacency: Adjacency, rounds: int, is_clipped: bool, sizes: tuple[int, ...] = (), has_model: bool = False
-) -> tuple[Kind, ...]:
-    """Return the kinds of games that say something about a claim, in the order in which they are played.
-
-    Parameters
-    ----------
-    adjacency, rounds, is_clipped
-        Of the claim, and whether anything but the clients clips.
-    sizes, has_model
-        Other numbers of clients that the strategy can be made for, and whether there is an app's own model.
-    """
-    return tuple(
-        kind
-        for kind in BY_NAME.values()
-        if kind._is_played(adjacency, rounds, is_clipped)
-        and kind.stage.clients in (None, *sizes)
-        and (has_model or kind.model is not Model.OWN)
-        # What other clients contribute is not what a claim about records is about.
-        and (adjacency.unit is Unit.CLIENT or kind.stage.others is Others.IDENTICAL)
-    )

@@ -68,7 +68,9 @@ def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> Template:
     tensors = tuple(
         (name, slice(int(end) - array.size, int(end))) for (name, array), end in zip(ordered.items(), ends, strict=True)
     )
-    places = [np.arange(part.start, part.stop) for name, part in tensors if _is_trained(name, ordered[name])]
+    learned = {name for name, value in ordered.items() if value.ndim > 0 and value.dtype.kind == "f"}
+    learned -= {name for name, value in ordered.items() if is_moved_by(Direction.RUNNING, name, value)}
+    places = [np.arange(part.start, part.stop) for name, part in tensors if name in learned]
     trained = np.concatenate([np.zeros(0, np.int64), *places])
     directions = np.zeros((2, int(ends[-1])))
     draws = generator(0, Purpose.PUBLIC_DIRECTIONS).standard_normal((2, len(trained)))
@@ -99,10 +101,6 @@ def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> 
             assert_never(direction)
 
 
-def _is_trained(name: str, array: NDArray[np.generic]) -> bool:
-    return array.ndim > 0 and array.dtype.kind == "f" and not is_moved_by(Direction.RUNNING, name, array)
-
-
 def update_of(part: Part, model: Template, norm: float, round: int, schedule: Schedule) -> Floats:
     """Return what a part adds to the model in a round, shape (parameters,).
 
@@ -113,7 +111,7 @@ def update_of(part: Part, model: Template, norm: float, round: int, schedule: Sc
     model, norm
         The model with its directions, and the norm that lengths are multiples of.
     """
-    length = part.length * norm
+    length, update = part.length * norm, np.zeros(model.size)
     match schedule:
         case Schedule.ALTERNATING:
             length *= -1.0 if round % 2 == 0 else 1.0
@@ -126,7 +124,7 @@ def update_of(part: Part, model: Template, norm: float, round: int, schedule: Sc
             assert_never(schedule)
     match part.direction:
         case Direction.ZERO:
-            return np.zeros(model.size)
+            return update
         case Direction.NOWHERE:
             return ALMOST_NOTHING * norm * model.second
         case Direction.FIRST:
@@ -134,9 +132,10 @@ def update_of(part: Part, model: Template, norm: float, round: int, schedule: Sc
         case Direction.SECOND:
             return length * model.second
         case Direction.EVERY_TENSOR:
-            return length * sum((_unit(model.first, part) for _, part in model.tensors), np.zeros(model.size))
+            for _, place in model.tensors:  # of length 1 in each
+                update[place] = model.first[place] / max(float(np.linalg.norm(model.first[place])), 1e-300)
+            return length * update
         case Direction.SCALAR | Direction.COUNTER | Direction.SWITCH | Direction.RUNNING:
-            update = np.zeros(model.size)
             for name, place in model.tensors:
                 if is_moved_by(part.direction, name, model.arrays[name]):
                     update[place] = length
@@ -163,13 +162,6 @@ def others_of(others: Others, model: Template, count: int) -> Floats:
     found = np.zeros((count, model.size))
     found[:, model.trained] = draws / np.linalg.norm(draws, axis=1, keepdims=True)
     return found
-
-
-def _unit(vector: Floats, part: slice) -> Floats:
-    """Return a vector's part with length 1, zero elsewhere."""
-    only = np.zeros_like(vector)
-    only[part] = vector[part] / max(float(np.linalg.norm(vector[part])), 1e-300)
-    return only
 
 
 def replied(received: Arrays, update: Floats, model: Template, form: ReplyForm) -> Arrays | None:

@@ -37,9 +37,8 @@ class Deed(StrEnum):
     # The model that it was sent, but for the smallest change that can be seen: some mechanisms cannot bear none.
     ALMOST_NOTHING = "almost nothing"
     NOTHING = "nothing"  # the model that it was sent
-    # What it has learned without its differing record, and with another one in its place.
-    WITHOUT_RECORD = "without its record"
-    OTHER_RECORD = "with another record"
+    WITHOUT_RECORD = "without its record"  # what it has learned without its differing record
+    OTHER_RECORD = "with another record"  # what it has learned with another one in its place
 
 
 class Replies(StrEnum):
@@ -105,13 +104,10 @@ class ClientAnswer:
 
     def record(self) -> ConfigRecord:
         """Return the answer as a record of a reply."""
-        found = ConfigRecord({"code": self.code, "outside": list(self.outside)})
-        for name, number in (("partition", self.partition), ("records", self.records)):
-            if number is not None:
-                found[name] = number
-        if self.update is not None:
-            found["update"] = self.update.astype(np.float32).tobytes()
-        return found
+        update = None if self.update is None else self.update.astype(np.float32).tobytes()
+        told = {"partition": self.partition, "records": self.records, "code": self.code, "update": update}
+        said = {name: value for name, value in told.items() if value is not None}
+        return ConfigRecord({**said, "outside": list(self.outside)})
 
 
 def taken_answer(reply: Message) -> ClientAnswer | None:
@@ -121,11 +117,10 @@ def taken_answer(reply: Message) -> ClientAnswer | None:
     record = reply.content[ANSWER]
     assert isinstance(record, ConfigRecord)
     del reply.content[ANSWER]
-    partition, records, update = (record.get(name) for name in ("partition", "records", "update"))
-    return ClientAnswer(
-        partition=partition if isinstance(partition, int) else None,
-        update=np.frombuffer(update, np.float32).astype(np.float64) if isinstance(update, bytes) else None,
-        records=records if isinstance(records, int) else None,
-        code=str(record.get("code", "")),
-        outside=tuple(str(path) for path in found) if isinstance(found := record.get("outside"), list) else (),
-    )
+    told, written = record.get("update"), record.get("outside")
+    numbers = {name: value for name in ("partition", "records") if isinstance(value := record.get(name), int)}
+    update = np.frombuffer(told, np.float32).astype(np.float64) if isinstance(told, bytes) else None
+    outside = tuple(map(str, written)) if isinstance(written, list) else ()
+    code = str(record.get("code", ""))
+    partition, records = numbers.get("partition"), numbers.get("records")
+    return ClientAnswer(partition=partition, update=update, records=records, code=code, outside=outside)

@@ -1,29 +1,48 @@
-"""The directory of an audit: what was agreed, the secret of the games, and one whole file for every game played."""
+"""The directory of an audit: what was agreed, the secret of the games, one whole file for every game that was played.
+
+When all are played, also what they came to, in words and as JSON values.
+"""
 
 import json
 import secrets
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fl_audit.adjacency import Relation
 from fl_audit.errors import InputError, require
-from fl_audit.laboratory.claim import LESSONS, StatedClaim
-from fl_audit.laboratory.guesses import most_telling
+from fl_audit.laboratory.claim import LESSONS
+from fl_audit.laboratory.findings import Finding, findings, opening, refusal_words, trial_json
+from fl_audit.laboratory.guesses import fewest_games, guess_trial, most_telling
 from fl_audit.laboratory.seen import Seen, stacked
-from fl_audit.laboratory.trial import Unrefuted
+from fl_audit.laboratory.trial import Refusal, Tell, Trial, Unrefuted
 from fl_audit.randomness import Purpose, generator
 from fl_audit.whole_files import remove_halves, whole_file
 from strategies.games.agreement import Agreement
+from strategies.games.files import outside_words
+from strategies.games.hearing import ERROR
+from strategies.games.notes import Numbers, Observer
 
 _SETTINGS, _SECRET, _PROBE = "campaign.json", "challenger.json", "probe.json"
 _COLUMNS, _CHOICE, _STILL = "columns.json", "choice.json", "still.json"
 _PARTS = ("steps", "released", "direction", "others", "own")
-Columns = tuple[tuple[str, slice], ...]
-"""Names and slices of what is seen of a model."""
+Columns = tuple[tuple[str, slice], ...]  # names and slices of what is seen of a model
+_WORDS = {
+    "removed": "one client's contribution against almost none",
+    "replaced": "one client's contribution against the opposite",
+    "removed record": "one client with and without its first record",
+    "replaced record": "one client with its first record and with another one",
+}
+_MEND = (
+    "Check that contributions are clipped before they are summed, that all arrays of a client are clipped together, "
+    "that noise is scaled to the norm over the number of clients that the mean divides by, and every array gets it."
+)
+_CLIENTS, _ZERO = "replies of clients", "an update of exactly zero"
 
 
 @dataclass(frozen=True)
@@ -31,7 +50,7 @@ class Campaign:
     """The games of an audit, over any number of runs of the app."""
 
     directory: Path  # where they are kept
-    games: int  # how many were planned
+    audit: Agreement  # what was agreed
     seed: int  # the secret that the games follow
     # What the target's client may send. Where there are several, the first games try them in turn, twenty each, and all
     # others play the one that told most in these.
@@ -50,7 +69,7 @@ class Campaign:
         if not found:
             return None
         last = max(found, key=lambda path: path.stat().st_mtime_ns)
-        return Campaign(last.parent, audit.games, _seed(last.parent), tuple(found[last]["contributions"]))
+        return Campaign(last.parent, audit, _seed(last.parent), tuple(found[last]["contributions"]))
 
     @property
     def pilots(self) -> int:
@@ -68,14 +87,8 @@ class Campaign:
             return self.contributions[0]
         return str(_read(self.directory / _CHOICE)["contribution"])
 
-    def choose(self, claim: StatedClaim, columns: Columns) -> None:
-        """Choose the contribution of the games after the first ones, if that is due.
-
-        Parameters
-        ----------
-        claim, columns
-            What is claimed, and where each tensor stands in what was seen.
-        """
+    def choose(self, columns: Columns) -> None:
+        """Choose the contribution of the games after the first ones, if that is due."""
         if not self.pilots or (self.directory / _CHOICE).exists() or self.missing[:1] <= [self.pilots]:
             return
         tried = []
@@ -83,12 +96,12 @@ class Campaign:
             numbers = [game for game in range(1, self.pilots + 1) if self.contribution(game) == contribution]
             present = np.array([self.is_present(game) for game in numbers])
             tried.append((stacked([self.game(game) for game in numbers], columns), present))
-        _write(self.directory / _CHOICE, {"contribution": self.contributions[most_telling(tried, claim)]})
+        _write(self.directory / _CHOICE, {"contribution": self.contributions[most_telling(tried, self.audit.claim)]})
 
     @property
     def counted(self) -> list[int]:
         """Numbers of the games with the chosen contribution: the first of them teach, the others count."""
-        return [game for game in range(1, self.games + 1) if self.contribution(game) == self.chosen]
+        return [game for game in range(1, self.audit.games + 1) if self.contribution(game) == self.chosen]
 
     def keep_columns(self, columns: Columns) -> None:
         """Keep what is seen of the model; that is done when all games are played."""
@@ -102,7 +115,7 @@ class Campaign:
     @property
     def missing(self) -> list[int]:
         """Numbers of the games that are not played yet, from 1."""
-        return [number for number in range(1, self.games + 1) if not self._file(number).exists()]
+        return [number for number in range(1, self.audit.games + 1) if not self._file(number).exists()]
 
     @property
     def is_of_server(self) -> bool:
@@ -148,30 +161,21 @@ class Campaign:
             Its number, and what was seen.
         """
         arrays: dict[str, Any] = {part: np.asarray(getattr(seen, part), dtype=np.float64) for part in _PARTS}
+        arrays["was_a_game"] = np.array([seen.contributed, seen.has_release])
+        arrays["names"] = np.array(list(seen.numbers), dtype=np.str_)
+        arrays["numbers"] = np.array(list(seen.numbers.values()), dtype=np.float64)
+        arrays["refusal"] = np.array([] if seen.refusal is None else [seen.refusal], dtype=np.str_)
         with whole_file(self._file(game)) as file, file.open("wb") as stream:
-            np.savez_compressed(
-                stream,
-                **arrays,
-                was_a_game=np.array([seen.contributed, seen.has_release]),
-                names=np.array(list(seen.numbers), dtype=np.str_),
-                numbers=np.array(list(seen.numbers.values()), dtype=np.float64),
-                refusal=np.array([] if seen.refusal is None else [seen.refusal], dtype=np.str_),
-            )
+            np.savez_compressed(stream, **arrays)
 
     def game(self, number: int) -> Seen:
         """Return a game that was played."""
         with np.load(self._file(number), allow_pickle=False) as file:
-            said = [str(one) for one in file["refusal"]]
+            refusal = next(map(str, file["refusal"]), None)
             numbers = {str(name): float(value) for name, value in zip(file["names"], file["numbers"], strict=True)}
             parts = {part: np.asarray(file[part], dtype=np.float64) for part in _PARTS}
             contributed, has_release = map(bool, file["was_a_game"])
-        return Seen(
-            **parts,
-            contributed=contributed,
-            has_release=has_release,
-            numbers=numbers,
-            refusal=said[0] if said else None,
-        )
+        return Seen(**parts, contributed=contributed, has_release=has_release, numbers=numbers, refusal=refusal)
 
     def _file(self, number: int) -> Path:
         return self.directory / "games" / f"{number:06d}.npz"
@@ -188,44 +192,37 @@ class Campaign:
 
 
 def open_campaign(
-    audit: Agreement,
-    shapes: dict[str, tuple[int, ...]],
-    contributions: tuple[str, ...],
-    app: str,
-    code: str,
-    tell: Callable[[str], None],
+    audit: Agreement, shapes: dict[str, tuple[int, ...]], tried: tuple[str, ...], app: str, code: str, tell: Tell
 ) -> Campaign:
     """Begin a campaign, or go on with the one of the same app, code and settings; what cannot be read is refused.
 
     Parameters
     ----------
-    audit, shapes, contributions
+    audit, shapes, tried
         What was agreed, shapes of the model's tensors, and what the target's client may send.
-    app, code
-        The name of the app, and the fingerprint of its strategy and its clients.
-    tell
-        Takes what becomes of earlier games, in words.
+    app, code, tell
+        Name of the app; fingerprint of its strategy and its clients; and what takes, in words, what becomes of earlier
+        games.
     """
-    agreed = json.loads(json.dumps(_agreed(audit) | {"model": shapes, "contributions": contributions}))
+    agreed = json.loads(json.dumps(_agreed(audit) | {"model": shapes, "contributions": tried}))
     agreed |= {"app": app, "code": code}
     digest = sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest()[:12]
     name = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in app)
     directory = audit.directory / f"{name}-{digest}"
     if (directory / _SETTINGS).exists() and (directory / _SECRET).exists():
         remove_halves(directory)
-        return Campaign(directory, audit.games, _seed(directory), contributions)
+        return Campaign(directory, audit, _seed(directory), tried)
     others = audit.directory.glob(f"{name}-*/{_SETTINGS}")
     last = max(others, key=lambda path: path.stat().st_mtime_ns, default=None)
     if last is not None:
         before = _read(last)
-        changed = [
-            key if key != "code" else "the code or its numbers" for key in agreed if before.get(key) != agreed[key]
-        ]
-        tell(f"the games in {last.parent} are of {app} before a change of {', '.join(changed)}: new ones are played")
+        names = {"code": "the code or its numbers"}
+        changed = ", ".join(names.get(key, key) for key in agreed if before.get(key) != agreed[key])
+        tell(f"the games in {last.parent} are of {app} before a change of {changed}: new ones are played")
     drawn = secrets.randbits(63) if audit.seed is None else audit.seed
     _write(directory / _SECRET, {"seed": drawn}, private=True)
     _write(directory / _SETTINGS, agreed)
-    return Campaign(directory, audit.games, drawn, contributions)
+    return Campaign(directory, audit, drawn, tried)
 
 
 def _seed(directory: Path) -> int:
@@ -251,3 +248,111 @@ def _read(path: Path) -> dict[str, Any]:
 def _write(path: Path, values: dict[str, Any], private: bool = False) -> None:
     with whole_file(path, private) as file:
         file.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _refusals(kind: str, seen: Sequence[Seen], present: NDArray[np.bool_], probe: str | None) -> Iterator[Refusal]:
+    """Give what was refused: games by the strategy and by clients, and an update of exactly zero."""
+
+    def refusal(what: str, said: str, refused: Iterable[bool]) -> Refusal:
+        where = np.array(list(refused))
+        shares = (float(np.mean(where[present])), float(np.mean(where[~present])))
+        return Refusal(what, said, *shares, is_allowed=False)
+
+    said = next((one.refusal for one in seen if one.refusal is not None), None)
+    if said is not None:
+        yield refusal(kind, said, (one.refusal is not None for one in seen))
+    for error in sorted({name for one in seen for name in one.numbers if name.startswith(ERROR)}):
+        yield refusal(_CLIENTS, error.removeprefix(ERROR), (error in one.numbers for one in seen))
+    if probe:
+        yield Refusal(_ZERO, probe, 0.0, 1.0, is_allowed=False)
+
+
+def _refused(refusal: Refusal) -> str:
+    if refusal.kind != _ZERO:
+        return refusal_words(refusal)
+    return (
+        f"An update of exactly zero, as of a client that has learned nothing, is not borne: {refusal.said}. Games have "
+        "the smallest change of one value in its place."
+    )
+
+
+def _report_text(trial: Trial, found: Sequence[Finding], notes: Sequence[str]) -> str:
+    """Return the report for the console."""
+    lines = [opening(trial)]
+    if trial.knowing is not None:
+        lines.append("  knows_others=True has the claim cover such an observer, and judges the same games anew.")
+    for finding in found:
+        if finding.attempt.is_broken:
+            lines.append(f"  {finding.cause}")
+        lines.append(f"  {finding.sentence}")
+        if finding.attempt.is_broken:
+            lines += [f"    {line}" for line in (*finding.attempt.lines, finding.mend)]
+        if finding.noise is not None:
+            lines.append(f"    {finding.noise.words}")
+    lines += [f"  {_refused(refusal)}" for refusal in trial.refusals]
+    return "\n".join([*lines, *(f"  {note}" for note in notes)])
+
+
+def finished_trial(audit: Agreement) -> Trial:
+    """Return what came of an audit; refused unless its games are all played."""
+    campaign = Campaign.finished(audit)
+    if campaign is None:
+        raise InputError(f"{audit.directory} holds no finished audit: run the app until all games are played")
+    return _trial(campaign)
+
+
+def finish(campaign: Campaign, columns: Columns, outside: Sequence[str]) -> str:
+    """Return what came of the games in words, and write it into their directory if all are played.
+
+    Parameters
+    ----------
+    campaign, columns, outside
+        The games, names and slices of what was seen of the model, and where games of this run wrote that could not be
+        kept apart.
+    """
+    if left := len(campaign.missing):
+        games = campaign.audit.games
+        played = f"{games - left} of {games} games are played, kept in {campaign.directory}"
+        return f"{played}: run the app again for the others"
+    campaign.keep_columns(columns)
+    trial = _trial(campaign)
+    found, notes = findings(trial, _WORDS, dict.fromkeys(_WORDS, _MEND)), _notes(campaign, outside)
+    text = _report_text(trial, found, notes)
+    _write(campaign.directory / "verdict.json", trial_json(trial, found) | {"notes": list(notes)})
+    with whole_file(campaign.directory / "verdict.txt") as file:
+        file.write_text(f"{text}\n", encoding="utf-8")
+    return f"{text}\nWritten to {campaign.directory}/verdict.json."
+
+
+def _trial(campaign: Campaign) -> Trial:
+    audit, numbers = campaign.audit, campaign.counted
+    seen = [campaign.game(number) for number in numbers]
+    present = np.array([campaign.is_present(number) for number in numbers])
+    kind = "removed" if audit.claim.neighbours.relation is Relation.ADD_REMOVE else "replaced"
+    kind += " record" if audit.is_about_records else ""
+    games = stacked(seen, campaign.columns)
+    knows = audit.knows_others or campaign.is_of_server
+    trial = guess_trial(audit.claim, kind, games, present, audit.confidence, knows)
+    refusals = tuple(_refusals(kind, seen, present, campaign.probe))
+    return replace(trial, unrefuted=campaign.unrefuted or trial.unrefuted, refusals=refusals)
+
+
+def _notes(campaign: Campaign, outside: Sequence[str]) -> tuple[str, ...]:
+    """Return what a reader has to know of these games besides."""
+    audit, found = campaign.audit, [outside_words(outside)] if outside else []
+    needed = fewest_games(audit.claim, audit.confidence) + audit.games - len(campaign.counted)
+    if needed > audit.games:
+        found.append(f"A claim as weak as this one takes {needed} games at least; {audit.games} were played.")
+    if len(campaign.contributions) > 1:
+        tried = f"The first games tried the contributions {' and '.join(campaign.contributions)}"
+        found.append(f"{tried}; all others played {campaign.chosen}, which told more.")
+    if audit.numbers is Numbers.KEPT and not audit.is_about_records:
+        kept = "The numbers that clients report were left as they are: nothing is said of them."
+        found.append(f'{kept} numbers="withheld" has a claim cover them.')
+    if audit.observer is Observer.CLIENT:
+        knows = "knows" if audit.knows_others or campaign.is_of_server else "does not know"
+        found.append(f"The observer is a client that {knows} what all others sent, and sees every release.")
+    if campaign.unrefuted is None:
+        same = "Everybody else replied the same in every game"
+        found.append(f"{same}: the noise of the server alone has to keep the claim.")
+    return tuple(found)

@@ -1,6 +1,5 @@
 """What is on trial: a strategy as its users would build it, started as the app started it, and what its clients do."""
 
-import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,10 +63,8 @@ class Subject:
     # Makes a new strategy, of either of Flower's interfaces, as at the start of a run; it is called once a game. If it
     # takes an argument, that is the number of clients, and games with few and with many are played.
     strategy: Callable[..., Strategy | OldStrategy]
-    # Modifiers of the client app that belong to the mechanism, in Flower's order: the first is the outermost.
-    mods: tuple[Mod, ...] = ()
-    # What clients do with their records, for claims about records; None for sums of clipped gradients.
-    local: Local | None = None
+    mods: tuple[Mod, ...] = ()  # modifiers of the client app that belong to the mechanism, the outermost first
+    local: Local | None = None  # what clients do with their records in claims about them; None sums clipped gradients
     clients: int = 4  # how many take part, at least 2
     norm: float = 1.0  # the clipping norm that the claim refers to, above 0
     # Whether strategy or modifiers clip what clients send. If not, clients are trusted to keep the norm, and no game
@@ -105,11 +102,9 @@ def subject_of(
 
     Parameters
     ----------
-    factory
-        `package.module:name` of a function that returns a strategy of either interface or a subject; if it takes an
-        argument, that is the number of clients.
-    mods
-        `package.module:name` of modifiers of the client app, outermost first.
+    factory, mods
+        `package.module:name` of a function that returns a strategy of either interface or a subject (if it takes an
+        argument, that is the number of clients), and of modifiers of the client app, outermost first.
     clients, norm, is_clipped, observer
         As of `Subject`; a subject that the factory returns has its own. A norm of None is the strategy's, or 1.
 
@@ -128,10 +123,8 @@ def subject_of(
         raise InputError(f"factory {factory!r} returned {type(made).__name__}: {error}, or a Subject") from error
     own = getattr(made, "clipping_norm", 1.0)
     chosen = norm if norm is not None else float(own) if isinstance(own, (int, float)) else 1.0
-    looks = choice(Observer, "--observer", observer)
-    modifiers: tuple[Mod, ...] = tuple(import_function(mod, "modifier") for mod in mods)
-    model = initial_model(made)
-    return Subject(make, modifiers, None, clients, chosen, is_clipped, looks, model)
+    looks, modifiers = choice(Observer, "--observer", observer), tuple(import_function(mod, "modifier") for mod in mods)
+    return Subject(make, modifiers, None, clients, chosen, is_clipped, looks, initial_model(made))
 
 
 @dataclass(frozen=True)
@@ -180,8 +173,7 @@ def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     strategy, args, kwargs
         Whose `start` was called, with its arguments by position and by name.
     """
-    bound = inspect.signature(strategy.start).bind(*args, **kwargs)
-    found = dict(bound.arguments)
+    found = dict(signature(strategy.start).bind(*args, **kwargs).arguments)
     # What `start` of a strategy takes beyond names is handed on as it came.
     found |= found.pop("kwargs", {})
     return Start(strategy, found)

@@ -3,9 +3,10 @@
 import logging
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from fl_audit.adjacency import Relation
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError, in_a_line, require, require_number
 from fl_audit.laboratory.claim import LESSONS
@@ -23,11 +25,10 @@ from fl_audit.randomness import Purpose, generator
 from strategies.games.agreement import Agreement, Contribution, is_private_on_the_server
 from strategies.games.arrays import arrays_of, crafted, flat, shapes_of, whole_parts
 from strategies.games.files import WorkingCopy, apart
-from strategies.games.findings import finish
 from strategies.games.fingerprint import fingerprint, joined
 from strategies.games.hearing import GameEars, RollCall, Scene, played
 from strategies.games.notes import Deed, Note, Numbers, Observer
-from strategies.games.store import Campaign, open_campaign
+from strategies.games.store import Campaign, finish, open_campaign
 from strategies.games.subject import Start, seed_generators, spared_generators, start_of
 from strategies.grids import Ears, HeardGrid
 
@@ -73,35 +74,29 @@ class WatchedStrategy(Strategy):
         with closing(table):
             result = start.played(HeardGrid(grid, ears))
             with spared_generators(), no_news_from_flower():
-                self._play(table, ears)
+                try:
+                    unheard = "no games were played, the app's own training cannot be heard"
+                    require(ears.fault is None, f"{unheard}: {ears.fault}")
+                    table.play()
+                except (InputError, OSError) as error:
+                    say(str(error))
+                except Exception as error:  # whatever comes of the games, the training is over
+                    say(f"the games ended early: {in_a_line(error)}")
         return result
-
-    @staticmethod
-    def _play(table: "GameTable", ears: "SafeEars") -> None:
-        """Play games, whatever comes of them."""
-        try:
-            if ears.fault is not None:
-                raise InputError(f"no games were played, the app's own training cannot be heard: {ears.fault}")
-            table.play()
-        except (InputError, OSError) as error:
-            say(str(error))
-        except Exception as error:
-            say(f"the games ended early: {in_a_line(error)}")
 
     def _prepared(self, start: Start, grid: Grid) -> "GameTable":
         """Return where the games will be played."""
         model = start.arguments.get("initial_arrays")
-        kinds = "accepted is an ArrayRecord with at least one parameter"
+        accepted = "accepted is an ArrayRecord with at least one parameter"
         if not isinstance(model, ArrayRecord):
-            raise InputError(f"initial_arrays is {type(model).__name__}, which cannot be watched: {kinds}")
+            raise InputError(f"initial_arrays is {type(model).__name__}, which cannot be watched: {accepted}")
         arrays = arrays_of(model)
         for name, value in arrays.items():
             wrong = f"{name} has values of type {value.dtype}: accepted are numbers and switches"
             require(value.dtype.kind in "fiub", wrong)
         audit = replace(self._audit, directory=self._audit.directory.absolute())
         tried = audit.contributions(self._inner, arrays)
-        least = LESSONS * len(tried)
-        require_number("games are", audit.games, f"whole numbers from {least + 1}")
+        require_number("games are", audit.games, f"whole numbers from {LESSONS * len(tried) + 1}")
         code, sketched = fingerprint(self._inner, start.arguments), sketch(shapes_of(arrays))
         roll = RollCall(arrays, audit.replies)
         return GameTable(audit, tried, _app_of(grid), code, start.copied(), grid, roll, sketched)
@@ -144,17 +139,15 @@ class GameTable:
 
     audit: Agreement  # what was agreed
     contributions: tuple[Contribution, ...]  # what the target's client may send
-    # `app`, `code`: the name of the app, and the fingerprint of its strategy.
-    app: str
-    code: str
+    app: str  # the name of the app
+    code: str  # the fingerprint of its strategy
     pristine: Start  # what the app handed to its strategy, as it was before
     grid: Grid  # the app's grid
     roll: RollCall  # who took part in the app's own training
     sketch: Sketch  # that of the app's model
-    _outside: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
-        self._model = arrays_of(self.pristine.arguments["initial_arrays"])
+        self._model, self._outside = arrays_of(self.pristine.arguments["initial_arrays"]), set[str]()
         # As it is before the training: a game begins as a run does.
         self._copy = WorkingCopy(Path.cwd(), self.audit.directory)
 
@@ -170,32 +163,33 @@ class GameTable:
         InputError
             If the client app has no insider, or the target's client took no part.
         """
-        audit, codes = self.audit, joined(self.code, *self.roll.codes)
+        audit, codes, shapes = self.audit, joined(self.code, *self.roll.codes), shapes_of(self._model)
         self._target, self._watcher = self._seats()
-        self._campaign = campaign = open_campaign(
-            audit, shapes_of(self._model), self.contributions, self.app, codes, say
-        )
+        self._campaign = campaign = open_campaign(audit, shapes, self.contributions, self.app, codes, say)
         if campaign.is_new:
             # Clients of a claim about records may add noise of their own to every record.
-            is_private = is_private_on_the_server(self.pristine.strategy)
-            is_alone = is_private and audit.observer is Observer.CLIENT and not audit.is_about_records
+            is_alone = audit.observer is Observer.CLIENT and not audit.is_about_records
+            is_alone = is_alone and is_private_on_the_server(self.pristine.strategy)
             campaign.keep_unrefuted(None if is_alone else Unrefuted.SHARES)
         try:
-            self._play_missing(audit, campaign)
+            self._play_missing(campaign)
         except _NotStillError:
             campaign.keep_unrefuted(Unrefuted.SHARES_OUTSIDE)
-            self._play_missing(audit, campaign)
+            self._play_missing(campaign)
         outside = sorted({*self._outside, *self._copy.outside})
-        say(finish(audit, campaign, self.sketch.columns, outside))
+        say(finish(campaign, self.sketch.columns, outside))
 
-    def _play_missing(self, audit: Agreement, campaign: Campaign) -> None:
-        if audit.has_probe and campaign.probe is None:
+    def _play_missing(self, campaign: Campaign) -> None:
+        audit = self.audit
+        # An update of exactly zero is tried once: an ordinary client may well learn nothing.
+        is_removed = audit.claim.neighbours.relation is Relation.ADD_REMOVE and not audit.is_about_records
+        if is_removed and campaign.probe is None:
             seen, ears = self._game(audit.games + 1, Deed.NOTHING, Contribution.OWN, 1)
             campaign.keep_probe(seen.refusal or "; ".join(ears.errors[:1]))
         told, arrived = time.monotonic(), dict[tuple[Contribution, int], str]()
         is_still = campaign.unrefuted is None
         for game in campaign.missing[: audit.games_per_run]:
-            campaign.choose(audit.claim, self.sketch.columns)
+            campaign.choose(self.sketch.columns)
             contribution = Contribution(campaign.contribution(game))
             deed = audit.deed(campaign.is_present(game), contribution)
             seen, ears = self._game(game, deed, contribution, audit.claim.rounds, is_still)
@@ -211,14 +205,12 @@ class GameTable:
         """Return the nodes of the target's client and of the one that looks."""
         audit, partitions = self.audit, self.roll.partitions
         accepted = "accepted is a client app with this modifier: ClientApp(mods=[audit.insider()])"
-        if not partitions:
-            raise InputError(f"no client answered as an insider: {accepted}")
+        require(len(partitions) > 0, f"no client answered as an insider: {accepted}")
         # Where there are no partitions, as on real devices, the order of node ids stands for them.
         ranks = {node: place for place, node in enumerate(sorted(partitions))}
         numbers = {ranks[node] if number is None else number: node for node, number in partitions.items()}
-        found = ", ".join(str(number) for number in sorted(numbers))
-        if audit.target not in numbers:
-            raise InputError(f"target is {audit.target}, and clients {found} took part: accepted is one of them")
+        found = f"clients {', '.join(map(str, sorted(numbers)))} took part"
+        require(audit.target in numbers, f"target is {audit.target}, and {found}: accepted is one of them")
         node = numbers[audit.target]
         if audit.is_about_records:
             audit.require_records(self.roll.records.get(node))
@@ -237,19 +229,18 @@ class GameTable:
         self, game: int, deed: Deed, contribution: Contribution, rounds: int, is_still: bool = False
     ) -> tuple[Seen, GameEars]:
         """Play one game; return what was seen of it, and who listened."""
-        audit, target = self.audit, self._target
+        audit, target, nothing = self.audit, self._target, np.zeros(sum(value.size for value in self._model.values()))
         known: Floats | None = self.roll.updates.get(target) if audit.is_about_records else None
-        size, sent = sum(value.size for value in self._model.values()), crafted(self._model, audit.length)
+        sent, whole = crafted(self._model, audit.length), nothing
         if contribution is Contribution.CRAFTED:
             known = flat(sent, self._model)
-        whole = np.zeros(size)
         if contribution is Contribution.WHOLE:
             whole = np.nan_to_num(flat(whole_parts(sent, self._model), self._model))
 
         def difference(_round: int, learned: Floats | None) -> Floats:
             found = known if known is not None else learned
             # Whole numbers that are crafted are known, under D' too, and take the place of what was learned.
-            there = found if found is not None and found.shape == (size,) else np.zeros(size)
+            there = found if found is not None and found.shape == nothing.shape else nothing
             return np.where(whole != 0, whole, there)
 
         scene = Scene(
@@ -286,11 +277,10 @@ def _app_of(grid: Grid) -> str:
 
 def _train_metrics(result: Result) -> dict[str, list[float]]:
     """Return the numbers that a strategy released about training."""
-    found = dict[str, list[float]]()
-    for record in result.train_metrics_clientapp.values():
-        for name, value in record.items():
-            if isinstance(value, (int, float)):
-                found.setdefault(f"metrics: {name}", []).append(float(value))
+    found = defaultdict[str, list[float]](list)
+    for name, value in (pair for record in result.train_metrics_clientapp.values() for pair in record.items()):
+        if isinstance(value, (int, float)):
+            found[f"metrics: {name}"].append(float(value))
     return found
 
 

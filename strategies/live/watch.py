@@ -22,6 +22,7 @@ from strategies.games.bridge import layers_of
 
 _OTHERWISE = {"FedMedian": 1.0, "FedTrimmedAvg": 1.0, "Bulyan": 1.0, "QFedAvg": None}
 """What a reply weighs over the heaviest in those of Flower's strategies that count no examples; None is not known."""
+_Said = Mapping[int, CanaryNote | None]  # the notes of canaries, by the place of their reply
 
 
 def watched(strategy: object, watch: Watch) -> Any:
@@ -52,22 +53,18 @@ class _Watched:
         self._before: Any = None
 
     def _aggregated(
-        self,
-        server_round: int,
-        said: Mapping[int, CanaryNote | None],
-        replies: Sequence[Any],
-        aggregated: Callable[[], Any],
-        run: int | None,
-        others: int,
+        self, number: int, said: _Said, replies: Sequence[Any], made: Callable[[], Any], run: int | None, others: int
     ) -> Any:
         """Return what the strategy makes of the replies, and keep what it says of the canaries."""
-        norm = _clipping_norm(self.strategy)
-        released, metrics = aggregated()
+        # To which norm the strategy clips, as Flower's say; adaptive ones do so in a round that has not ended.
+        named = getattr(self.strategy, "clipping_norm", None)
+        norm = float(named) if isinstance(named, int | float) and 0 < named < float("inf") else None
+        released, metrics = made()
         if released is not None and self._before is not None:
             # The update of a canary whose note says nothing may hide noise like any.
-            named = sum(note is not None for note in said.values())
+            others -= sum(note is not None for note in said.values())
             before, after, present = _arrays(self._before), _arrays(released), _weighed(self.strategy, said, replies)
-            self.watch.note(server_round, before, after, present, others - named, norm, run)
+            self.watch.note(number, before, after, present, others, norm, run)
         return released, metrics
 
 
@@ -124,12 +121,6 @@ class WatchedOldStrategy(_Watched, OldStrategy):
         return self._aggregated(server_round, said, results, made, run, len(results))
 
 
-def _clipping_norm(strategy: object) -> float | None:
-    """Return to which norm a strategy clips, as Flower's say; adaptive ones do so in a round that has not ended."""
-    norm = getattr(strategy, "clipping_norm", None)
-    return float(norm) if isinstance(norm, int | float) and 0 < norm < float("inf") else None
-
-
 def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
     """Give the tensors when they are asked for: reading them may fail."""
     if isinstance(model, Parameters):
@@ -138,7 +129,7 @@ def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
         yield from (array.numpy() for array in model.values())
 
 
-def _weighed(strategy: object, said: Mapping[int, CanaryNote | None], replies: Sequence[Any]) -> Iterator[CanaryNote]:
+def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[CanaryNote]:
     """Give the notes of replies at some places, with what each weighs over the heaviest; asked for after averaging.
 
     Only then, since a wrapper may have made the weights equal.

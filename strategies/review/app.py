@@ -26,9 +26,8 @@ class App:
 
     name: str  # its name
     directory: Path  # where it is
-    # `server`, `client`: `module:object` of its two parts; the client's is empty where it has none.
-    server: str
-    client: str
+    server: str  # `module:object` of its ServerApp
+    client: str  # that of its ClientApp; empty where it has none
     config: dict[str, Any]  # its run configuration, flattened as Flower does
     nodes: int | None  # how many clients its file says that a simulation has; None where it does not
 
@@ -50,14 +49,9 @@ def read_app(directory: Path) -> App:
         raise InputError(f"{path} names no serverapp as module:object (found {server!r}): {accepted}")
     federations = flower.get("federations", {})
     options = federations.get(federations.get("default", "local-simulation"), {}).get("options", {})
-    return App(
-        project.get("project", {}).get("name", directory.name),
-        directory,
-        server,
-        str(components.get("clientapp", "")),
-        flatten_dict(flower.get("app", {}).get("config")),
-        options.get("num-supernodes"),
-    )
+    name, client = project.get("project", {}).get("name", directory.name), str(components.get("clientapp", ""))
+    config = flatten_dict(flower.get("app", {}).get("config"))
+    return App(name, directory, server, client, config, options.get("num-supernodes"))
 
 
 def loaded(app: App, named: str, stand_ins: "StandIns") -> object:

@@ -22,7 +22,7 @@ from flwr.serverapp.strategy import Strategy
 
 from fl_audit.errors import InputError, in_a_line
 from strategies.games.arrays import record_of
-from strategies.games.bridge import Bridged, by_places, manager_of
+from strategies.games.bridge import as_strategy, by_places, manager_of
 from strategies.games.subject import Mod, Start, start_of
 from strategies.games.watched import WatchedStrategy
 from strategies.grids import RUN_ID, Room
@@ -32,8 +32,7 @@ _ACCEPTED = "accepted is a ServerApp that starts a strategy (Strategy.start, Def
 _AGREED = "secure aggregation is not played: games see the sum of plain replies, as the server would"
 _AGREEING = ("secaggplus_mod", "secagg_mod")
 
-_NotedMods = Mapping[int, Sequence[Mod]]
-"""Modifiers by the identity of the function that they were put around."""
+_NotedMods = Mapping[int, Sequence[Mod]]  # modifiers by the identity of the function that they were put around
 
 
 @dataclass(frozen=True)
@@ -97,9 +96,7 @@ def catch(app: App, nodes: int, stand_ins: StandIns) -> Caught:
             raise InputError(f"{app.server} is a {type(server).__name__}: accepted is a ServerApp")
         mods, remarks = _client_mods(app, stand_ins, noted)
     found = _until_start(server, app, nodes, stand_ins)
-    strategy = found.strategy._inner if isinstance(found.strategy, WatchedStrategy) else found.strategy
-    if isinstance(strategy, OldStrategy):
-        strategy = Bridged(strategy)
+    strategy = as_strategy(found.strategy._inner if isinstance(found.strategy, WatchedStrategy) else found.strategy)
     if isinstance(found.workflow, (SecAggPlusWorkflow, SecAggWorkflow)):
         remarks.append(_AGREED)
     try:

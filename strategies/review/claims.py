@@ -46,10 +46,9 @@ def stated_by(
     ----------
     strategy, mods
         The strategy with all its wrappers, and the modifiers of its clients.
-    adjacency, rounds
-        Between which neighbours, None for the usual ones of the mechanism, and rounds of a game.
-    delta
-        At which noise is put into words, above 0 and below 1.
+    adjacency, rounds, delta
+        Between which neighbours, None for the usual ones of the mechanism, rounds of a game, and the delta at which
+        noise is put into words, above 0 and below 1.
     """
     for mod in mods:
         if isinstance(mod, LocalDpMod):

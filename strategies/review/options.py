@@ -19,6 +19,5 @@ class ReviewOptions:
     rounds: int | None = None  # rounds of a game; None for those of the app, at most 3
     is_quick: bool = False  # whether fewer games are played
     seconds: float = 300.0  # how long the games may take
-    # `processes`, `seed`: as of `hold_to_claim`.
-    processes: int = 2
-    seed: int = 0
+    processes: int = 2  # as of `hold_to_claim`
+    seed: int = 0  # as of `hold_to_claim`

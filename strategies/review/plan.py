@@ -25,7 +25,6 @@ from strategies.games.models import is_moved_by
 from strategies.games.subject import Start, spared_generators
 from strategies.games.watched import no_news_from_flower
 from strategies.grids import Room
-from strategies.review.stage import USUAL_NODES
 
 # A reviewer wants to know all that breaks a claim: every kind is looked at closely.
 _USUAL = replace(Budget(), scout=200, pilot=200, most=12, plainest=True)
@@ -36,6 +35,7 @@ _LEVEL, _MOST_TRIED = 0.05, 6400
 _MOST_LOOKS = 5  # how often a strategy may look who is there before it asks anybody
 _LEFT_OUT = ("large model", "own model, around a median")
 """Stages that the app's own model takes the place of, or on which its size adds nothing but time."""
+USUAL_NODES = 10  # clients of a simulation of Flower's unless another number is named
 USUAL_ROUNDS = 3  # most rounds of an app that a game has unless a reviewer says it
 _MOST_PARAMETERS = 5_000_000
 
@@ -99,16 +99,14 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
 
     Parameters
     ----------
-    strategy, named
-        The strategy, and the number of clients that the user or the app names; None where nobody does.
-    made_for
-        The number of clients a round that the strategy's wrapper is made for; None where there is none.
+    strategy, named, made_for
+        The strategy; the number of clients that the user or the app names, None where nobody does; and the number of
+        clients a round that the strategy's wrapper is made for, None where there is none.
     """
     nodes = max(named or USUAL_NODES, _least_of(strategy))
     asked = asked_of(strategy, nodes)
     if made_for is None:
         return nodes, []
-    said = list[str]()
     if named is None and 0 < asked < made_for:
         low, high = nodes, nodes
         while asked_of(strategy, high) < made_for and high < 1000 * made_for:
@@ -117,11 +115,9 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
             middle = (low + high) // 2
             low, high = (low, middle) if asked_of(strategy, middle) >= made_for else (middle, high)
         if asked_of(strategy, high) == made_for:
-            said.append(f"it names no number of clients: {high} are taken, of which it asks {made_for} a round")
-            return high, said
-    if asked != made_for:
-        said.append(f"its noise is made for {made_for} clients a round, and of {nodes} clients it asks {asked}")
-    return nodes, said
+            return high, [f"it names no number of clients: {high} are taken, of which it asks {made_for} a round"]
+    said = f"its noise is made for {made_for} clients a round, and of {nodes} clients it asks {asked}"
+    return nodes, [said] if asked != made_for else []
 
 
 def early_of(strategy: Strategy, made_for: int | None) -> tuple[int, int] | None:
@@ -272,18 +268,17 @@ def leaks(trials: Sequence[Trial], kinds: Sequence[str]) -> tuple[Leak, ...]:
     trials, kinds
         Trials of the model, and of the numbers beside it, and the kinds of games that were played, by name.
     """
+
+    def is_about(aside: Aside, kind: Kind) -> bool:
+        if aside is Aside.BUFFERS:
+            return kind.present.direction in OF_FEW_TENSORS
+        return kind.plain_name == NUMBERS[aside] or (aside is Aside.EXAMPLES and kind.plain_name == "many examples")
+
     found = []
     attempts = [attempt for trial in trials for attempt in trial.attempts if attempt.is_broken]
     for aside in Aside:
-        told = [one for one in attempts if _is_about(aside, BY_NAME[one.lead.kind])]
+        told = [one for one in attempts if is_about(aside, BY_NAME[one.lead.kind])]
         worst = max(told, key=lambda one: one.right / one.games, default=None)
-        is_played = any(_is_about(aside, BY_NAME[name]) for name in kinds)
         said = (None, None) if worst is None else (worst.right / worst.games, worst.lead.group)
-        found.append(Leak(aside, is_played, *said))
+        found.append(Leak(aside, any(is_about(aside, BY_NAME[name]) for name in kinds), *said))
     return tuple(found)
-
-
-def _is_about(aside: Aside, kind: Kind) -> bool:
-    if aside is Aside.BUFFERS:
-        return kind.present.direction in OF_FEW_TENSORS
-    return kind.plain_name == NUMBERS[aside] or (aside is Aside.EXAMPLES and kind.plain_name == "many examples")

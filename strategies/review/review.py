@@ -1,32 +1,48 @@
-"""A review: what an app says, the games with what it would train with, and what came of them."""
+"""A review: what an app says, the games with what it would train with, and what came of them.
 
+Its strategy is started as the app would start it, with clients in seats.
+"""
+
+import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from fl_audit.adjacency import Adjacency
+import numpy as np
+from flwr.app import ArrayRecord, Message
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from fl_audit.adjacency import Adjacency, Relation
+from fl_audit.errors import require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.claim import StatedClaim
+from fl_audit.laboratory.seen import Seen
 from fl_audit.laboratory.trial import Budget, Tell, Trial
+from fl_audit.randomness import Purpose, generator
 from strategies.games.bridge import layers_of
-from strategies.games.campaign import hold_to_claim, kinds_of
+from strategies.games.campaign import LaboratoryGame, hold_to_claim, kinds_of
+from strategies.games.files import WorkingCopy, apart, moved_here
+from strategies.games.kinds import BY_NAME, Kind
 from strategies.games.models import template_of
-from strategies.games.subject import Observer, Subject, spared_generators
+from strategies.games.subject import Observer, Start, Subject, spared_generators
 from strategies.games.watched import no_news_from_flower
+from strategies.grids import FIRST_NODE, GridAround
 from strategies.review import plan as planning
 from strategies.review.app import StandIns, read_app
 from strategies.review.capture import Caught, catch
 from strategies.review.claims import Stated, stated_by, training_doubt
 from strategies.review.options import ReviewOptions
-from strategies.review.plan import NUMBERS, Aside, Leak, fewest
-from strategies.review.stage import USUAL_NODES, Seating, rehearsed
+from strategies.review.plan import NUMBERS, USUAL_NODES, Aside, Leak, fewest
 
 REFERENCE = 3.0
 """The epsilon that is tried where nothing is claimed, and of numbers beside the model, which carry no noise."""
 _OF_MODEL, _OF_EARLY, _OF_NUMBERS = 0.75, 0.8, 0.85
 """Shares of the time after which the games about the model end, those with few clients, and those about numbers."""
+_MOST_NAMES = 30  # most numbers that a strategy may ask of its clients
 
 
 @dataclass(frozen=True)
@@ -36,12 +52,10 @@ class Review:
     app: str  # its name
     stated: Stated  # what it claims
     verdict: Verdict  # on the claim, or that there is none
-    # `rounds`, `played_rounds`: rounds of the app and of a game.
-    rounds: int
-    played_rounds: int
-    # `nodes`, `asked`: how many clients the app sees, and how many it asks in a round to train and to evaluate.
-    nodes: int
-    asked: dict[str, int]
+    rounds: int  # rounds of the app
+    played_rounds: int  # rounds of a game
+    nodes: int  # how many clients the app sees
+    asked: dict[str, int]  # how many of them it asks in a round to train and to evaluate
     parameters: int | None  # parameters of its own model; None if games were not played on it
     kinds: tuple[str, ...]  # the kinds of games that were played on the model
     budget: str  # how many games tried the best leads, in words
@@ -78,14 +92,16 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
         *weights[-1:],
     )  # fmt: skip
     with spared_generators(), no_news_from_flower():
-        subject, slow, quick, has_written = rehearsed(subject, claim)
+        subject, slow, quick, has_written = _rehearsed(subject, claim)
         asked = dict(stage.most)
         kinds = planning.telling_kinds(kinds_of(subject, claim), own, has_claim=stated.claim is not None)
         left = (_OF_MODEL * wishes.seconds - (time.monotonic() - began)) * wishes.processes
-        wanted = (wishes.rounds or min(caught.rounds, planning.USUAL_ROUNDS)) if _is_composed(stated) else 1
-        plan = planning.plan_of(
-            kinds, claim, slow, quick, left, wanted, wishes.rounds is None, wishes.is_quick or stated.claim is None
-        )
+        # A noise multiplier says what it is over several rounds, and a reviewer's claim is about several.
+        says_noise = stated.claim is not None and stated.claim.noise_multiplier is not None
+        is_composed = says_noise or (stated.claim is not None and stated.is_of_reviewer)
+        wanted = (wishes.rounds or min(caught.rounds, planning.USUAL_ROUNDS)) if is_composed else 1
+        is_free, is_quick = wishes.rounds is None, wishes.is_quick or stated.claim is None
+        plan = planning.plan_of(kinds, claim, slow, quick, left, wanted, is_free, is_quick)
         claim = replace(claim, rounds=plan.rounds)
         names = [kind.name for kind in plan.kinds]
         if plan.rounds > 1:
@@ -107,7 +123,9 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
             came = held(claim, plain, fewest(claim), _OF_EARLY, replace(subject, strategy=few.made, clients=few.seats))
             remark.append(_early_words(*early, stated.clients, came))
         about = [kind for aside, kind in NUMBERS.items() if asked["evaluate"] or aside is not Aside.EVALUATION]
-        of_numbers = _of_numbers(claim)
+        # The numbers beside the model are held to the claim, but to no more than games can refute.
+        epsilon = claim.limits[0].epsilon if claim.epsilon is None else claim.epsilon
+        of_numbers = StatedClaim(claim.adjacency, epsilon=min(epsilon, REFERENCE), delta=claim.delta)
         is_beside = stated.observer is Observer.CLIENT
         beside = held(of_numbers, about, fewest(of_numbers), _OF_NUMBERS) if is_beside else None
     trials = [trial] if beside is None else [trial, beside]
@@ -155,9 +173,8 @@ def _stated(caught: Caught, wishes: ReviewOptions, rounds: int) -> Stated:
     adjacency = None if wishes.adjacency is None else Adjacency(wishes.adjacency)
     found = stated_by(caught.start.strategy, [one.mod for one in caught.mods], adjacency, rounds, wishes.delta)
     if wishes.epsilon is not None or wishes.noise_multiplier is not None:
-        claim = StatedClaim(
-            adjacency or Adjacency.ADD_REMOVE_CLIENT, wishes.epsilon, wishes.delta, wishes.noise_multiplier, rounds
-        )
+        between = adjacency or Adjacency.ADD_REMOVE_CLIENT
+        claim = StatedClaim(between, wishes.epsilon, wishes.delta, wishes.noise_multiplier, rounds)
         usual = stated_by(caught.start.strategy, [one.mod for one in caught.mods], None, rounds, wishes.delta).claim
         own = None if found.claim is None else found.claim.mu or found.mu
         if own is not None and usual is not None:
@@ -167,12 +184,100 @@ def _stated(caught: Caught, wishes: ReviewOptions, rounds: int) -> Stated:
     return replace(found, norm=wishes.norm or found.norm)
 
 
-def _is_composed(stated: Stated) -> bool:
-    """Return whether a claim of a round says what it is over several, or a reviewer's claim is about several."""
-    return stated.claim is not None and (stated.claim.noise_multiplier is not None or stated.is_of_reviewer)
+class Seated(GridAround):
+    """A grid with many clients, of which those that are asked in a round are seated in the order of asking.
+
+    Whoever a strategy asks first is the client whose data differ: it samples as it does, and that one takes part in
+    every round, since what is claimed without the help of sampling has to hold for whoever was sampled.
+    """
+
+    def __init__(self, room: Grid, nodes: int, seats: int) -> None:
+        super().__init__(room)
+        self._nodes, self._seats = range(FIRST_NODE, FIRST_NODE + nodes), seats
+        self._asked: dict[str, int] = {}
+        self.most = {"train": 0, "evaluate": 0}
+
+    def get_node_ids(self) -> Iterable[int]:
+        return list(self._nodes)
+
+    def get_nodes(self) -> Any:
+        return Grid.get_nodes(self)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Send messages to the seats of those that are asked; who finds no seat does not answer."""
+        asked = list(messages)
+        nodes = [message.metadata.dst_node_id for message in asked]
+        for kind in self.most:
+            count = sum(message.metadata.message_type.startswith(kind) for message in asked)
+            self.most[kind] = max(self.most[kind], count)
+        for place, message in enumerate(asked[: self._seats]):
+            message.metadata.dst_node_id = FIRST_NODE + place
+        numbers = list(self.grid.push_messages(asked[: self._seats]))
+        self._asked |= dict(zip(numbers, nodes, strict=False))
+        return numbers
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return the replies, from those that were asked."""
+        replies = []
+        for number in message_ids:
+            for reply in self.grid.pull_messages([number]):
+                reply.metadata.__dict__["_src_node_id"] = self._asked[number]
+                replies.append(reply)
+        return replies
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        return self.pull_messages(self.push_messages(messages))
 
 
-def _of_numbers(claim: StatedClaim) -> StatedClaim:
-    """Return what the numbers beside the model are held to: the claim, but no more than games can refute."""
-    epsilon = claim.limits[0].epsilon if claim.epsilon is None else claim.epsilon
-    return StatedClaim(claim.adjacency, epsilon=min(epsilon, REFERENCE), delta=claim.delta)
+@dataclass
+class Seating:
+    """An app's strategy, started as the app would start it, with clients in seats."""
+
+    start: Start
+    nodes: int
+    seats: int
+    most: dict[str, int] = field(default_factory=dict)
+
+    def made(self) -> Strategy:
+        """Return the strategy as it was before the training, whose `start` seats the clients."""
+        # Where the generators of the strategy go on follows from the global ones, which are seeded for the games.
+        draws = np.random.default_rng(np.random.randint(2**32, size=4))  # noqa: NPY002
+        fresh = self.start.again(0, draws, moved_here)
+        begin, arguments = fresh.strategy.start, {k: v for k, v in fresh.arguments.items() if k != "num_rounds"}
+
+        def start(grid: Grid, arrays: ArrayRecord, num_rounds: int) -> Result:
+            seated = Seated(grid, self.nodes, self.seats)
+            self.most = seated.most
+            return begin(grid=seated, initial_arrays=arrays, num_rounds=num_rounds, **arguments)
+
+        fresh.strategy.start = start  # type: ignore[method-assign, assignment]
+        return fresh.strategy
+
+
+def _rehearsed(subject: Subject, claim: StatedClaim) -> tuple[Subject, float, float, bool]:
+    """Play until the strategy is content with the numbers that clients report, or refuse it if no game can be played.
+
+    Returned are the subject with the names of these numbers, seconds of a game on the app's own model and on a small
+    one, and whether something writes files in a game.
+    """
+    plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
+    own = BY_NAME[f"{plain}, own model"] if subject.model is not None else BY_NAME[plain]
+    copy = WorkingCopy(Path.cwd())
+    for _ in range(_MOST_NAMES):
+        seen, slow = _timed(subject, claim, own, copy)
+        # The strategy asks for a number that our clients did not report, as its own do.
+        missing = re.fullmatch(r"KeyError: '([^']+)'", seen.refusal or "")
+        if missing is None or missing[1] in subject.metrics:
+            break
+        subject = replace(subject, metrics=(*subject.metrics, missing[1]))
+    require(seen.refusal is None, f"the strategy cannot be played: it raised {seen.refusal}")
+    quick = _timed(subject, claim, BY_NAME[plain], copy)[1]
+    copy.remove()
+    return subject, slow, quick, copy.was_written
+
+
+def _timed(subject: Subject, claim: StatedClaim, kind: Kind, copy: WorkingCopy) -> tuple[Seen, float]:
+    began = time.monotonic()
+    with apart(copy, thoroughly=False):
+        seen = LaboratoryGame(subject, claim, kind, True, generator(0, Purpose.LABORATORY)).play()
+    return seen, time.monotonic() - began

@@ -27,9 +27,8 @@ def headline(review: Review) -> str:
         case Verdict.NO_PROMISE:
             shares = [one.right / one.games for one in review.trial.attempts]
             told = f": whether a client took part was guessed rightly in {max(shares):.0%} of games" if shares else ""
-            return " ".join(
-                [f"No promise: {review.app} promises no privacy of clients{told}.", untried_words(review.trial)]
-            ).strip()
+            said = f"No promise: {review.app} promises no privacy of clients{told}."
+            return f"{said} {untried_words(review.trial)}".strip()
         case Verdict.VIOLATED | Verdict.CONSISTENT | Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED:
             causes = [finding.cause for finding in found_in(review.trial) if finding.attempt.is_broken]
             doubt = training_doubt(review.stated, review.rounds, review.played_rounds)
@@ -37,21 +36,15 @@ def headline(review: Review) -> str:
                 games = f"The games alone: {opening(review.trial)}"
                 return f"Inconclusive as to the whole training: {doubt} {games}"
             aside = "" if review.beside is None else untried_words(review.beside)
-            parts = (
-                opening(review.trial),
-                *causes[:1],
-                aside and f"Beside the model: {aside}",
-                doubt and f"And {doubt}",
-            )
-            return " ".join(part for part in parts if part)
+            more = aside and f"Beside the model: {aside}", doubt and f"And {doubt}"
+            return " ".join(part for part in (opening(review.trial), *causes[:1], *more) if part)
         case _:
             assert_never(review.verdict)
 
 
 def screen(review: Review) -> tuple[tuple[str, str], ...]:
     """Return the lines of the first screen: what each is about, and what it says."""
-    stated = review.stated
-    claim = epsilon_words(stated, review.rounds)
+    stated, claim = review.stated, epsilon_words(review.stated, review.rounds)
     model = "a small model" if review.parameters is None else f"its own model of {review.parameters:,} parameters"
     asked = f"{review.asked['train']} to train and {review.asked['evaluate']} to evaluate"
     kinds = [name for name in review.kinds if name not in review.trial.unplayed]
@@ -61,35 +54,24 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
         f"{review.budget} tried the best ones"
     )
     broken = [finding for finding in found_in(review.trial) if finding.attempt.is_broken]
-    lost = {finding.attempt.lead.kind for finding in broken} | {
-        one.kind for one in review.trial.refusals if not one.is_allowed
-    }
-    # What is lost on one stage is no more said to hold.
+    lost = {finding.attempt.lead.kind for finding in broken}
+    lost |= {one.kind for one in review.trial.refusals if not one.is_allowed}
+    # What is lost on one stage is no more said to hold, and what was not tried is not said to hold either.
+    lost |= {name for names in not_tried(review.trial).values() for name in names}
     gone = {BY_NAME[name].plain_name for name in lost}
-    holds = dict.fromkeys(BY_NAME[name].plain_name for name in kinds)
-    # What was not tried is not said to hold either.
-    gone |= {BY_NAME[name].plain_name for names in not_tried(review.trial).values() for name in names}
-    holds = {name: None for name in holds if name not in gone}
+    holds = [name for name in dict.fromkeys(BY_NAME[name].plain_name for name in kinds) if name not in gone]
     lines = [("Claim", f"{claim} ({stated.source})"), ("Played", played)]
     if stated.claim is not None:
         lines.append(("No contradiction", ", ".join(holds) or "in no kind of game"))
-        lines.append(("Broken by", "; ".join(_broken(one) for one in broken) or "no kind of game"))
+        by = [(one.words, one.attempt) for one in broken]
+        told = [f"{one.lead.kind} ({words}): {one.right / one.games:.0%} of games told" for words, one in by]
+        lines.append(("Broken by", "; ".join(told) or "no kind of game"))
         said = untried_words(review.trial, most=len(kinds)).removeprefix("Not tried: ")
         lines += [("Not tried", said)] * bool(said)
-    lines.append(("Beside the model", _beside(review)))
+    leaks = "; ".join(_leak_words(leak, review) for leak in review.leaks)
+    lines.append(("Beside the model", leaks if review.beside else "the server sees every number that a client reports"))
     lines += [("Note", f"{remark[0].upper()}{remark[1:]}.") for remark in review.remarks]
     return (*lines, ("Not seen", f"{_UNSEEN}."))
-
-
-def _broken(finding: Finding) -> str:
-    attempt = finding.attempt
-    return f"{attempt.lead.kind} ({finding.words}): {attempt.right / attempt.games:.0%} of games told"
-
-
-def _beside(review: Review) -> str:
-    if review.beside is None:
-        return "the server sees every number that a client reports"
-    return "; ".join(_leak_words(leak, review) for leak in review.leaks)
 
 
 def _leak_words(leak: Leak, review: Review) -> str:
@@ -129,8 +111,6 @@ def review_json(review: Review) -> dict[str, Any]:
         "screen": [list(line) for line in screen(review)],
         "model": trial_json(trial, found_in(trial)),
         "beside": None if review.beside is None else trial_json(review.beside, found_in(review.beside)),
-        "leaks": {
-            str(leak.aside): {"played": leak.is_played, "share": leak.share, "by": leak.by} for leak in review.leaks
-        },
+        "leaks": {str(one.aside): {"played": one.is_played, "share": one.share, "by": one.by} for one in review.leaks},
         "remarks": list(review.remarks),
     }

@@ -29,8 +29,7 @@ from fl_audit.game.membership import Membership
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.report.finding import RunContents
 from fl_audit.worlds import WorldBatch
-from server.early_stopping import EarlyStopping
-from server.evaluator import ReleaseEvaluator
+from server.evaluator import EarlyStopping, ReleaseEvaluator
 from server.results import WHITE_BOX, TargetOutputs
 from strategies.challenger import SeededChallenger
 from strategies.dp_strategy import DPStrategy

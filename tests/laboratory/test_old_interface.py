@@ -15,8 +15,7 @@ from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.trial import Budget
 from strategies.games import Audit, Subject
 from strategies.games.bridge import as_strategy, initial_model
-from strategies.games.campaign import hold_to_claim
-from strategies.games.cast import LaboratoryGame
+from strategies.games.campaign import LaboratoryGame, hold_to_claim
 from strategies.games.kinds import BY_NAME
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")

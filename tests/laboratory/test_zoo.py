@@ -15,8 +15,7 @@ from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.trial import Budget, Trial
 from fl_audit.randomness import Purpose, generator
-from strategies.games.campaign import hold_to_claim
-from strategies.games.cast import LaboratoryGame
+from strategies.games.campaign import LaboratoryGame, hold_to_claim
 from strategies.games.kinds import KINDS
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")

@@ -30,7 +30,7 @@ from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.trial import Budget, Trial
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
 from strategies.games.bridge import Bridged
-from strategies.games.cast import _modified
+from strategies.games.campaign import _modified
 from strategies.games.kinds import BY_NAME, OF_FEW_TENSORS, Model
 from strategies.games.models import template_of, update_of
 from strategies.games.subject import Observer
@@ -40,8 +40,7 @@ from strategies.review.capture import Caught, catch
 from strategies.review.claims import Stated, epsilon_words, stated_by, training_doubt
 from strategies.review.options import ReviewOptions
 from strategies.review.plan import Aside, asked_of, early_of, fewest, nodes_of, plan_of, telling_kinds
-from strategies.review.review import Review, _stated, _verdict, review
-from strategies.review.stage import Seated
+from strategies.review.review import Review, Seated, _stated, _verdict, review
 from strategies.review.words import headline, review_json, screen
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")
@@ -164,6 +163,10 @@ def test_strategies_of_the_old_interface_are_taken(tmp_path: Path, by_workflow: 
         (with_strategy("__import__('threading').Lock() and FedAvg()").replace(
             "    strategy.start", "    strategy.lock = __import__('threading').Lock()\n    strategy.start"),
          "cannot be started or copied"),
+        ("from flwr.server import ServerApp, ServerAppComponents\nclass Alike:\n"
+         "    def initialize_parameters(self, _): ...\n"
+         "app = ServerApp(server_fn=lambda context: ServerAppComponents(strategy=Alike()))",
+         "strategy is a Alike: accepted are Flower's strategies"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_reviewed_is_said_in_one_line(
