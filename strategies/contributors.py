@@ -54,7 +54,7 @@ class Call:
     """Everybody who is asked to contribute to a round of a batch."""
 
     asked: tuple[AskedClient, ...]  # the clients, ascending
-    taking_part: Tensor | None = None  # which units do, bool (worlds, units), of a secret sample; None elsewhere
+    taking_part: Tensor | None = None  # which units take part, bool (worlds, units), in a secret sample; else None
 
 
 def call_of(
@@ -119,7 +119,7 @@ class ReceivedContribution:
     rows: Integers | None = None  # the worlds of the batch that it was asked about, ascending; None is all of them
     # The largest L2 norm that an honest contribution has, one for all worlds of the batch or each its own (worlds,).
     longest: Floats | float = np.inf
-    half_bits: bool = True  # whether it may tell one half in place of a bit, as a client who is not there in a world
+    half_bits: bool = True  # whether it may tell one half for a bit, as a client does who is not there in a world
 
     def _sum(self, shape: tuple[int, int], server_round: int, finite: bool = True) -> Floats32:
         """Return the sum that it holds, checked."""

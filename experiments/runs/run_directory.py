@@ -164,7 +164,7 @@ class RunDirectory:
             require(is_free, f"{path} is a file, where a directory of the run belongs: move it away")
 
     def is_finished(self, config: RunConfig) -> bool:
-        """Return whether the run of a configuration is finished here; raises `InputError` if another's stands here."""
+        """Return whether the run of a configuration is finished here; `InputError` if a run of another stands here."""
         if not self.is_begun:
             return False
         _, stored = read_public(self.path)

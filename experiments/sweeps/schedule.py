@@ -148,7 +148,7 @@ def _play_on_ray(
 ) -> Iterator[str]:
     """Yield a line for every point that failed."""
 
-    # Local, as the class of the counter is.
+    # Local, as the class of the counter is, so that Ray sends it whole.
     def play(work: Any, counter: Any, luggage: list[Any]) -> Any:
         for reference in luggage:
             ray.get(reference)()

@@ -23,7 +23,8 @@ _EXAMPLES, _CLASSES = 3, 10
 
 DECIMAL_MARKS = (".", ",")
 _GROUPS = r"[1-9]\d{0,2}(?:%s\d{3})+"
-_SPACES = re.compile(r"(?<=\d)['\u2019\u00a0\u202f ](?=\d{3}(?!\d))")  # what else stands between thousands alone
+# Marks that stand between thousands and nowhere else.
+_SPACES = re.compile(r"(?<=\d)['\u2019\u00a0\u202f ](?=\d{3}(?!\d))")
 _NUMBER = {
     ".": re.compile(rf"[+-]?(?:\d*|{_GROUPS % ','})(?:(?<=\d)\.|\.?\d+)?(?:[eE][+-]?\d+)?\s*%?"),
     ",": re.compile(rf"[+-]?(?:\d*|{_GROUPS % '[.]'})(?:(?<=\d),|,?\d+)?(?:[eE][+-]?\d+)?\s*%?"),

@@ -63,7 +63,8 @@ class LiveNumbers:
     # The smallest epsilon that the last look would have called violated in 9 of 10 trainings; infinite before any, and
     # where updates of others hide all noise that is missing.
     limit: float
-    is_conclusive: bool  # whether 1.5 times the promise, or where that is 0 1/1.5 of its noise, would be found so
+    # Whether 1.5 times the promise, or, where that is 0, 1/1.5 of its noise, would have been found so.
+    is_conclusive: bool
     dilution: Dilution  # what hides it
     knows_others: bool  # whether it was kept of every whole round how many others answered
     knows_weights: bool  # the same of what the replies of canaries weigh

@@ -104,7 +104,7 @@ class CanaryFacts:
 
     mu: float  # of one canary in one round by the noise that the law prescribes; of one step where the steps are noised
     client: int | None = None  # whose records the canaries are; None where they are clients
-    records: int = 0  # how many it has beside them
+    records: int = 0  # how many records that client has beside the canaries; 0 where canaries are clients
     others: float = 0.0  # how many canaries' worth all others add to a release at most, on average over rounds
     size: int = 1  # number of parameters
 

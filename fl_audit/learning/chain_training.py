@@ -158,7 +158,8 @@ def fits_one_stretch(records: int, used: int) -> bool:
 class _Stretch:
     """Some records, and the steps that are taken on them."""
 
-    is_own: bool  # whether each world has records of its own; elsewhere the leading axis of all tensors has length 1
+    # Whether each world has records of its own; elsewhere the leading axis of the three tensors has length 1.
+    is_own: bool
     features: Tensor  # float32 (worlds, n, ins)
     targets: Tensor  # 1 at each record's class, else 0, float32 (worlds, n, classes)
     products: Tensor  # inner products between the records, plus 1 for a bias, float32 (worlds, n, n)

@@ -153,16 +153,18 @@ def _descend(
         try:
             with torch.enable_grad():
                 features = scene.box.rounded(scene.box.low + place * span)
-                gradients = scene.model.example_gradients(scene.models, Portion(features, starts.labels))
-                wanted, rank = measure(gradients)
+                # No name holds the gradients, so that their memory is free before the next step asks for as much.
+                wanted, rank = measure(scene.model.example_gradients(scene.models, Portion(features, starts.labels)))
                 (place.grad,) = torch.autograd.grad(wanted.sum(), [place])
+                del wanted
         except (RuntimeError, NotImplementedError) as error:
             raise InputError(
                 f"no record can be crafted for this model, whose gradient is not differentiable in the features "
                 f"({said(error)}): accepted for neighbour in [audit] are records of the data"
             ) from error
-        better = rank.detach() < best
-        best, kept[better] = torch.where(better, rank.detach(), best), features.detach()[better]
+        rank, features = rank.detach(), features.detach()
+        better = rank < best
+        best, kept[better] = torch.where(better, rank, best), features[better]
         optimizer.step()
         with torch.no_grad():
             place.clamp_(0, 1)

@@ -45,8 +45,9 @@ class PrivateTraining:
     Every step takes a Poisson sample of the records, clips the gradient of each, and adds noise. What is clipped are
     contributions of records to a step; the update itself is not clipped, for it is private already.
 
-    Source: Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1, run by each client. Raises
-    `InputError` if there is no shard, or one without records.
+    Source: Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1, run by each client.
+
+    Raises `InputError` if there is no shard, or one without records.
     """
 
     # What a client does in a round. A record is in a step with probability one over the steps of an epoch.

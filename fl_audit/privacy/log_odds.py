@@ -73,7 +73,8 @@ class GriddedLogOdds:
     # The grid has moved L by at most this much, but for a probability of 1e-11 (module `pld`, tau):
     # P(L <= x - error) - 1e-11 <= cdf(x) <= P(L <= x + error) + 1e-11.
     error: float
-    mean: float  # of L, at most K h^2 / 8, which is under error^2, from the truth for K releases on a grid of width h
+    # Mean of L, at most K h^2 / 8 from the truth for K releases on a grid of width h, which is under error^2.
+    mean: float
 
     def cdf(self, log_odds: ArrayLike) -> Floats:
         """Return P(L <= log_odds), a step function on the grid."""

@@ -116,7 +116,7 @@ class Bridged(Strategy):
         return messages
 
     def _answered(self, replies: Iterable[Message]) -> tuple[list[tuple[ClientProxy, RecordDict, int, Any]], list[Any]]:
-        """Return the contents of the replies, with numbers of examples and other numbers, by client; what failed."""
+        """Return the contents of the replies, with numbers of examples and others, by client; and what failed."""
         answered, failures, silent = [], list[Any](), dict(self._asked)
         for reply in replies:
             proxy = silent.pop(reply.metadata.src_node_id)

@@ -39,7 +39,7 @@ class Scene:
     # By node, what others send who are held still; those who are not in it send what they replied the first time.
     pulls: Mapping[int, Deed] = field(default_factory=dict)
     knows_others: bool = False  # whether the observer knows what others contribute, and it may differ from game to game
-    own: Callable[[], Floats] | None = None  # returns what the watcher contributed last; None where nobody looks
+    own: Callable[[], Floats] | None = None  # returns what the watcher contributed last; None where it is not looked at
     # From what the strategy returned to the numbers that the claim covers, by name.
     released_numbers: Callable[[Result], Mapping[str, list[float]]] = lambda _: {}
 

@@ -1,6 +1,6 @@
 """The directory of an audit: what was agreed, the secret of the games, one whole file for every game that was played.
 
-When all are played, also what they came to, in words and as JSON values.
+It also holds, once all are played, what they came to, in words and as JSON values.
 """
 
 import json

@@ -96,7 +96,7 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
         asked = dict(stage.most)
         kinds = planning.telling_kinds(kinds_of(subject, claim), own, has_claim=stated.claim is not None)
         left = (_OF_MODEL * wishes.seconds - (time.monotonic() - began)) * wishes.processes
-        # A noise multiplier says what it is over several rounds, and a reviewer's claim is about several.
+        # A noise multiplier tells what a claim is over several rounds; a reviewer's claim is about several already.
         says_noise = stated.claim is not None and stated.claim.noise_multiplier is not None
         is_composed = says_noise or (stated.claim is not None and stated.is_of_reviewer)
         wanted = (wishes.rounds or min(caught.rounds, planning.USUAL_ROUNDS)) if is_composed else 1
@@ -255,7 +255,9 @@ class Seating:
 
 
 def _rehearsed(subject: Subject, claim: StatedClaim) -> tuple[Subject, float, float, bool]:
-    """Play until the strategy is content with the numbers that clients report, or refuse it if no game can be played.
+    """Play until the strategy is content with the numbers that clients report.
+
+    Raises `InputError` if no game can be played with the strategy.
 
     Returned are the subject with the names of these numbers, seconds of a game on the app's own model and on a small
     one, and whether something writes files in a game.

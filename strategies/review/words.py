@@ -67,9 +67,11 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
         told = [f"{one.lead.kind} ({words}): {one.right / one.games:.0%} of games told" for words, one in by]
         lines.append(("Broken by", "; ".join(told) or "no kind of game"))
         said = untried_words(review.trial, most=len(kinds)).removeprefix("Not tried: ")
-        lines += [("Not tried", said)] * bool(said)
-    leaks = "; ".join(_leak_words(leak, review) for leak in review.leaks)
-    lines.append(("Beside the model", leaks if review.beside else "the server sees every number that a client reports"))
+        lines += [("Not tried", said)] if said else []
+    leaks = "the server sees every number that a client reports"
+    if review.beside is not None:
+        leaks = "; ".join(_leak_words(leak, review) for leak in review.leaks)
+    lines.append(("Beside the model", leaks))
     lines += [("Note", f"{remark[0].upper()}{remark[1:]}.") for remark in review.remarks]
     return (*lines, ("Not seen", f"{_UNSEEN}."))
 

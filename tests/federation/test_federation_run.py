@@ -270,11 +270,12 @@ def test_what_epsilon_star_cannot_use_is_refused_before_the_run(small_plan: Make
 
 def test_a_run_that_another_process_holds_is_refused_and_left_as_it_is(small_plan: MakePlan, small_run: Path) -> None:
     held, plan = RunDirectory(small_run), small_plan()
-    before = held.configuration.read_bytes()
+    configuration = small_run / "public" / "configuration.json"
+    before = configuration.read_bytes()
     more = small_plan(audit={"worlds": 2 * plan.config.audit.worlds})
     with held.locked(), pytest.raises(InputError, match="in use by another process"):
         run_audit(more, small_run, Engine.LOCAL, resume=True, with_report=False)
-    assert held.configuration.read_bytes() == before
+    assert configuration.read_bytes() == before
 
 
 def test_two_runs_that_begin_in_one_place_at_once_are_one(
@@ -283,20 +284,21 @@ def test_two_runs_that_begin_in_one_place_at_once_are_one(
     """Both find the place empty; the second is refused, while the first goes on and after it, and changes nothing."""
     monkeypatch.setattr("experiments.runs.run_directory.require_place", lambda path, resume: None)
     first, plan = RunDirectory(tmp_path / "run"), small_plan()
+    files = [first.path / "challenger" / "seed.json", first.path / "public" / "configuration.json"]
     with first.opened(plan, resume=False):
-        begun = first.secrets.read_bytes(), first.configuration.read_bytes()
+        begun = [file.read_bytes() for file in files]
         with pytest.raises(InputError, match="in use by another process"), first.opened(plan, resume=False):
             pass
     with pytest.raises(InputError, match="another process has begun a run"), first.opened(plan, resume=False):
         pass
-    assert (first.secrets.read_bytes(), first.configuration.read_bytes()) == begun
+    assert [file.read_bytes() for file in files] == begun
 
 
 def test_a_run_that_was_killed_before_it_began_stands_in_nobodys_way(small_plan: MakePlan, tmp_path: Path) -> None:
     left = RunDirectory(tmp_path / "run")
-    left.secrets.parent.mkdir(parents=True)
-    left.secrets.write_text("{}")
-    left.configuration.parent.mkdir()
+    for room in ("challenger", "public"):
+        (left.path / room).mkdir(parents=True)
+    (left.path / "challenger" / "seed.json").write_text("{}")
     for name in ("challenger/.lock", "public/.configuration.7.part.json", "seals.json"):
         (left.path / name).touch()
     with left.opened(small_plan(), resume=False) as plan:

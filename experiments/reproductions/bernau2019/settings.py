@@ -106,7 +106,8 @@ class MembershipData:
 
 
 _FEW = (0, 4)  # the levels of the quick form
-_ALL = (0, 1, 2, 3, 4)  # those of the full form; of Skewed Purchases and LFW with the fewest classes alone
+# Levels of the full form; Skewed Purchases and LFW have all of them with the fewest classes only.
+_ALL = (0, 1, 2, 3, 4)
 
 
 def _skewed(classes: int) -> MembershipData:

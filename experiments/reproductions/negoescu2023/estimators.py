@@ -68,7 +68,7 @@ class Simulated:
 
 
 def _simulated(extent: Extent, separations: int | None = None) -> Simulated:
-    """Simulate the first of the separations, so many as are given, or all if no number is.
+    """Simulate the first separations, as many as the number says; None simulates all.
 
     It is always the first ones, since the random stream of a separation depends on its place.
     """

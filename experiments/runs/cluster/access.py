@@ -280,7 +280,7 @@ def _join(options: RayOptions) -> None:
 
 
 def _asks_for_token(address: str) -> bool:
-    """Return whether a cluster wants a token; raises `InputError` if it does, and this process has no right one."""
+    """Return whether a cluster wants a token; `InputError` if it does and this process names none or a wrong one."""
     if address.startswith(("ray://", "auto")) or _lets_in(address, None):
         return False
     hint = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to the token that its nodes were started with"

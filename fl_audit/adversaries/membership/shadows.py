@@ -63,9 +63,10 @@ def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", a
     """
     member = (side & shadows[:, np.newaxis]).astype(np.int64)
     count = member.sum(axis=0) - member
-    world, target = np.unravel_index(int(np.argmin(count)), count.shape)
-    told = f"world {world} has {count[world, target]} shadow worlds with target {target} {name}"
-    require(count[world, target] >= at_least, f"{told}: accepted are {at_least} or more; play more worlds")
+    if at_least:
+        world, target = np.unravel_index(int(np.argmin(count)), count.shape)
+        told = f"world {world} has {count[world, target]} shadow worlds with target {target} {name}"
+        require(count[world, target] >= at_least, f"{told}: accepted are {at_least} or more; play more worlds")
     weight, known = member[..., np.newaxis].astype(np.float64), count[..., np.newaxis] > 0
     middle = np.median(values, axis=0)
     away = values - middle

@@ -14,7 +14,8 @@ from fl_audit.privacy.events import LaplaceRelease, ReleaseEvent
 from fl_audit.privacy.gaussian import require_epsilon
 
 _FINEST_DIFFERENCE = 1e-6  # differences of block means are rounded up to multiples of it: few distinct releases remain
-_ROUNDING = 1e-12  # relative error up to which the largest difference counts as the last of its steps
+# Relative error up to which the largest difference counts as the last of the steps that it is divided into.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)

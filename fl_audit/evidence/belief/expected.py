@@ -104,7 +104,8 @@ def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confide
     Parameters
     ----------
     log_odds, members
-        Log-odds of D against D', without a prior, and whether D was used, both (worlds,); a world of each kind or more.
+        Log-odds of D against D', without a prior, and whether D was used, both of shape (worlds,), with at least one
+        world of each kind.
     epsilon, confidence
         Epsilon is finite and at least 0, the confidence above 0 and below 1: half of the rest is for each direction.
 

@@ -119,7 +119,7 @@ def _likest(
     name: TestName, found: LikestPair, dimensions: int, promised: float, limit: float, place: str, more: dict[str, int]
 ) -> TestResult:
     """Return the test of the largest absolute cosine of all pairs."""
-    # The probability that at least one of all pairs is so much alike, each with the probability of the tail.
+    # The probability that at least one of so many independent events occurs, each of which has that of the tail.
     tail = _cosine_tail(found.cosine, dimensions)
     p_value = -math.expm1(found.pairs * math.log1p(-tail)) if tail < 1 else 1.0
     return TestResult(name, found.cosine, p_value, found.cosine, promised, limit, place, more)

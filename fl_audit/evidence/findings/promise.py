@@ -203,7 +203,7 @@ class MeasuredAdvantage:
     # Share of worlds in which it named the first record where this was randomised, less the share in which it named it
     # where the other one was: from -1 to 1.
     advantage: float
-    low: float  # lower end of an interval from two of Clopper and Pearson, one for each share, that hold together
+    low: float  # lower end of its interval, from two Clopper-Pearson intervals, one for each share
     high: float  # its upper end
     worlds: int  # number of worlds
     confidence: float  # least probability with which the interval covers

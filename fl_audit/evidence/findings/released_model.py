@@ -22,7 +22,7 @@ class StarNumbers:
     mean: float  # over the worlds, in nats; infinite or NaN where it was not determined
     max: float  # the largest over the worlds; infinite or NaN where it was not determined
     delta: float  # at which it was computed
-    cut: float  # error rates beyond it were left out
+    cut: float  # error rates below it or above 1 - cut were left out
     untrained_mean: float  # mean of the initial models, which cannot leak: what chance alone reaches; NaN where unknown
     untrained_max: float  # the largest of the initial models; NaN where unknown
 

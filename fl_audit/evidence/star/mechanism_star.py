@@ -57,7 +57,7 @@ class MechanismStar:
     mean_of_models: float  # mean of the Epsilon* of the models; at least 0
     models: int  # number of models
     delta: float  # the delta at which all of them hold
-    lower_bound: float | None = None  # lower bound on its epsilon, at least 0; None where exact laws were given
+    lower_bound: float | None = None  # lower confidence bound on its epsilon, at least 0; None for exact laws
     confidence: float | None = None  # least probability with which its epsilon reaches `lower_bound`; None without one
 
 
