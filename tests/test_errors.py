@@ -1,9 +1,11 @@
 """What is taken for a number, and what is refused in one line."""
 
+import math
+
 import numpy as np
 import pytest
 
-from fl_audit.errors import InputError, as_whole
+from fl_audit.errors import InputError, as_whole, require_number
 
 
 def test_whole_numbers_are_taken_however_they_are_written_and_keep_every_digit() -> None:
@@ -18,3 +20,17 @@ def test_whole_numbers_are_taken_however_they_are_written_and_keep_every_digit()
 def test_what_is_no_whole_number_is_refused(value: object, said: str) -> None:
     with pytest.raises(InputError, match=said):
         as_whole("labels", [value])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("value", [True, np.True_, "0.7", None, math.nan, math.inf, 0.5, 1, 10**400, 1 + 0j])
+def test_a_number_is_of_the_kind_that_the_message_names(value: object) -> None:
+    for taken in (0.7, np.float32(0.7)):
+        require_number("confidence is", taken, "numbers above 0.5 and below 1")
+    with pytest.raises(InputError, match=r"^confidence is .*: accepted are numbers above 0.5 and below 1$"):
+        require_number("confidence is", value, "numbers above 0.5 and below 1")
+
+
+@pytest.mark.parametrize("value", [True, False, 1.5, "2", None, math.nan, -1])
+def test_a_switch_is_no_whole_number(value: object) -> None:
+    with pytest.raises(InputError, match=r"^rounds are .*: accepted are whole numbers from 0$"):
+        require_number("rounds are", value, "whole numbers from 0")

@@ -337,6 +337,8 @@ def test_kinds_without_a_single_game_are_not_said_to_hold() -> None:
     assert lines["No contradiction"] == BY_NAME["metrics"].plain_name
     assert lines["Not tried"].startswith("'removed' (no model was released")
     assert "Not tried" not in dict(screen(replace(found, trial=replace(trial, silent=()))))
+    assert lines["Beside the model"].startswith("the server sees every number")
+    assert dict(screen(replace(found, beside=trial)))["Beside the model"] == ""  # nothing that a client could look at
 
 
 def test_whoever_is_asked_first_in_a_round_sits_on_the_first_seat() -> None:
