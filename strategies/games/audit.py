@@ -48,6 +48,6 @@ class Audit(Agreement):
 
     def verdict(self) -> "Trial":
         """Return what came of the games; refused if some are missing."""
-        from strategies.games.store import finished_trial
+        from strategies.games.findings import finished_trial
 
         return finished_trial(self)

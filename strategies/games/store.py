@@ -1,48 +1,27 @@
-"""The directory of an audit: what was agreed, the secret of the games, one whole file for every game that was played.
-
-It also holds, once all are played, what they came to, in words and as JSON values.
-"""
+"""The directory of an audit: what was agreed, the secret of the games, and one whole file for every game played."""
 
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fl_audit.adjacency import Relation
 from fl_audit.errors import InputError, require
 from fl_audit.laboratory.claim import LESSONS
-from fl_audit.laboratory.findings import Finding, findings, opening, refusal_words, trial_json
-from fl_audit.laboratory.guesses import fewest_games, guess_trial, most_telling
+from fl_audit.laboratory.guesses import most_telling
 from fl_audit.laboratory.seen import Seen, stacked
-from fl_audit.laboratory.trial import Refusal, Tell, Trial, Unrefuted
+from fl_audit.laboratory.trial import Tell, Unrefuted
 from fl_audit.randomness import Purpose, generator
 from fl_audit.whole_files import remove_halves, whole_file
 from strategies.games.agreement import Agreement
-from strategies.games.files import outside_words
-from strategies.games.hearing import ERROR
-from strategies.games.notes import Numbers, Observer
 
 _SETTINGS, _SECRET, _PROBE = "campaign.json", "challenger.json", "probe.json"
 _COLUMNS, _CHOICE, _STILL = "columns.json", "choice.json", "still.json"
 _PARTS = ("steps", "released", "direction", "others", "own")
 Columns = tuple[tuple[str, slice], ...]  # names and slices of what is seen of a model
-_WORDS = {
-    "removed": "one client's contribution against almost none",
-    "replaced": "one client's contribution against the opposite",
-    "removed record": "one client with and without its first record",
-    "replaced record": "one client with its first record and with another one",
-}
-_MEND = (
-    "Check that contributions are clipped before they are summed, that all arrays of a client are clipped together, "
-    "that noise is scaled to the norm over the number of clients that the mean divides by, and every array gets it."
-)
-_CLIENTS, _ZERO = "replies of clients", "an update of exactly zero"
 
 
 @dataclass(frozen=True)
@@ -248,111 +227,3 @@ def _read(path: Path) -> dict[str, Any]:
 def _write(path: Path, values: dict[str, Any], private: bool = False) -> None:
     with whole_file(path, private) as file:
         file.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def _refusals(kind: str, seen: Sequence[Seen], present: NDArray[np.bool_], probe: str | None) -> Iterator[Refusal]:
-    """Give what was refused: games by the strategy and by clients, and an update of exactly zero."""
-
-    def refusal(what: str, said: str, refused: Iterable[bool]) -> Refusal:
-        where = np.array(list(refused))
-        shares = (float(np.mean(where[present])), float(np.mean(where[~present])))
-        return Refusal(what, said, *shares, is_allowed=False)
-
-    said = next((one.refusal for one in seen if one.refusal is not None), None)
-    if said is not None:
-        yield refusal(kind, said, (one.refusal is not None for one in seen))
-    for error in sorted({name for one in seen for name in one.numbers if name.startswith(ERROR)}):
-        yield refusal(_CLIENTS, error.removeprefix(ERROR), (error in one.numbers for one in seen))
-    if probe:
-        yield Refusal(_ZERO, probe, 0.0, 1.0, is_allowed=False)
-
-
-def _refused(refusal: Refusal) -> str:
-    if refusal.kind != _ZERO:
-        return refusal_words(refusal)
-    return (
-        f"An update of exactly zero, as of a client that has learned nothing, is not borne: {refusal.said}. Games have "
-        "the smallest change of one value in its place."
-    )
-
-
-def _report_text(trial: Trial, found: Sequence[Finding], notes: Sequence[str]) -> str:
-    """Return the report for the console."""
-    lines = [opening(trial)]
-    if trial.knowing is not None:
-        lines.append("  knows_others=True has the claim cover such an observer, and judges the same games anew.")
-    for finding in found:
-        if finding.attempt.is_broken:
-            lines.append(f"  {finding.cause}")
-        lines.append(f"  {finding.sentence}")
-        if finding.attempt.is_broken:
-            lines += [f"    {line}" for line in (*finding.attempt.lines, finding.mend)]
-        if finding.noise is not None:
-            lines.append(f"    {finding.noise.words}")
-    lines += [f"  {_refused(refusal)}" for refusal in trial.refusals]
-    return "\n".join([*lines, *(f"  {note}" for note in notes)])
-
-
-def finished_trial(audit: Agreement) -> Trial:
-    """Return what came of an audit; refused unless its games are all played."""
-    campaign = Campaign.finished(audit)
-    if campaign is None:
-        raise InputError(f"{audit.directory} holds no finished audit: run the app until all games are played")
-    return _trial(campaign)
-
-
-def finish(campaign: Campaign, columns: Columns, outside: Sequence[str]) -> str:
-    """Return what came of the games in words, and write it into their directory if all are played.
-
-    Parameters
-    ----------
-    campaign, columns, outside
-        The games, names and slices of what was seen of the model, and where games of this run wrote that could not be
-        kept apart.
-    """
-    if left := len(campaign.missing):
-        games = campaign.audit.games
-        played = f"{games - left} of {games} games are played, kept in {campaign.directory}"
-        return f"{played}: run the app again for the others"
-    campaign.keep_columns(columns)
-    trial = _trial(campaign)
-    found, notes = findings(trial, _WORDS, dict.fromkeys(_WORDS, _MEND)), _notes(campaign, outside)
-    text = _report_text(trial, found, notes)
-    _write(campaign.directory / "verdict.json", trial_json(trial, found) | {"notes": list(notes)})
-    with whole_file(campaign.directory / "verdict.txt") as file:
-        file.write_text(f"{text}\n", encoding="utf-8")
-    return f"{text}\nWritten to {campaign.directory}/verdict.json."
-
-
-def _trial(campaign: Campaign) -> Trial:
-    audit, numbers = campaign.audit, campaign.counted
-    seen = [campaign.game(number) for number in numbers]
-    present = np.array([campaign.is_present(number) for number in numbers])
-    kind = "removed" if audit.claim.neighbours.relation is Relation.ADD_REMOVE else "replaced"
-    kind += " record" if audit.is_about_records else ""
-    games = stacked(seen, campaign.columns)
-    knows = audit.knows_others or campaign.is_of_server
-    trial = guess_trial(audit.claim, kind, games, present, audit.confidence, knows)
-    refusals = tuple(_refusals(kind, seen, present, campaign.probe))
-    return replace(trial, unrefuted=campaign.unrefuted or trial.unrefuted, refusals=refusals)
-
-
-def _notes(campaign: Campaign, outside: Sequence[str]) -> tuple[str, ...]:
-    """Return what a reader has to know of these games besides."""
-    audit, found = campaign.audit, [outside_words(outside)] if outside else []
-    needed = fewest_games(audit.claim, audit.confidence) + audit.games - len(campaign.counted)
-    if needed > audit.games:
-        found.append(f"A claim as weak as this one takes {needed} games at least; {audit.games} were played.")
-    if len(campaign.contributions) > 1:
-        tried = f"The first games tried the contributions {' and '.join(campaign.contributions)}"
-        found.append(f"{tried}; all others played {campaign.chosen}, which told more.")
-    if audit.numbers is Numbers.KEPT and not audit.is_about_records:
-        kept = "The numbers that clients report were left as they are: nothing is said of them."
-        found.append(f'{kept} numbers="withheld" has a claim cover them.')
-    if audit.observer is Observer.CLIENT:
-        knows = "knows" if audit.knows_others or campaign.is_of_server else "does not know"
-        found.append(f"The observer is a client that {knows} what all others sent, and sees every release.")
-    if campaign.unrefuted is None:
-        same = "Everybody else replied the same in every game"
-        found.append(f"{same}: the noise of the server alone has to keep the claim.")
-    return tuple(found)

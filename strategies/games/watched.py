@@ -25,10 +25,11 @@ from fl_audit.randomness import Purpose, generator
 from strategies.games.agreement import Agreement, Contribution, is_private_on_the_server
 from strategies.games.arrays import arrays_of, crafted, flat, shapes_of, whole_parts
 from strategies.games.files import WorkingCopy, apart
+from strategies.games.findings import finish
 from strategies.games.fingerprint import fingerprint, joined
 from strategies.games.hearing import GameEars, RollCall, Scene, played
 from strategies.games.notes import Deed, Note, Numbers, Observer
-from strategies.games.store import Campaign, finish, open_campaign
+from strategies.games.store import Campaign, open_campaign
 from strategies.games.subject import Start, seed_generators, spared_generators, start_of
 from strategies.grids import Ears, HeardGrid
 

@@ -56,10 +56,12 @@ class Versions(NamedTuple):
     @property
     def is_ours(self) -> bool:
         """Whether that machine and this process understand each other: the third number of Python does not matter."""
-        return (self.python.rpartition(".")[0], self.flower) == (_OURS.python.rpartition(".")[0], _OURS.flower)
+        own = _own_versions()
+        return (self.python.rpartition(".")[0], self.flower) == (own.python.rpartition(".")[0], own.flower)
 
 
-_OURS = Versions(platform.python_version(), metadata.version("flwr"))
+def _own_versions() -> Versions:
+    return Versions(platform.python_version(), metadata.version("flwr"))
 
 
 def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: False) -> dict[str, Versions]:
@@ -84,7 +86,7 @@ def require_alike(address: str) -> None:
     rows: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     used = {row["NodeID"]: row["NodeManagerAddress"] for row in rows if row["Alive"] and row["Resources"].get("CPU")}
     others = [f"node {used[node]} has {one}" for node, one in versions_of(used).items() if not one.is_ours]
-    said = f"{'; '.join(others)}: accepted are nodes with {_OURS}, as here"
+    said = f"{'; '.join(others)}: accepted are nodes with {_own_versions()}, as here"
     require(not others, f"--ray-address {address}: {said}")
 
 
