@@ -84,7 +84,7 @@ def contribute_as_victim(game: Game, task: Task, membership: Membership) -> tupl
     bits = torch.from_numpy(membership.bits).to(present.total.device)
     chosen = torch.where(bits.unsqueeze(1), present.total, absent.total)
     if task.taking_part is not None:
-        chosen = chosen * torch.from_numpy(task.taking_part[:, game.differs(game.victim)]).to(chosen.device)
+        chosen = chosen * torch.from_numpy(task.taking_part[:, own]).to(chosen.device)
     sensitivity = local_sensitivity(present.total, absent.total)
     if len(game.honest_shard(game.victim).labels) == 0:
         ours, other = present.within, absent.within

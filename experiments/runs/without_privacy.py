@@ -16,6 +16,7 @@ _TRAINING = ("data", "model", "training")
 """Sections that both runs must have alike; privacy and what watches it may differ."""
 
 _MOST_WORLDS = 20  # as many trainings without privacy give its mean accuracy closely enough
+_PLACE = Path("public") / "without-privacy.json"
 
 
 def unprotected_config(config: RunConfig) -> RunConfig:
@@ -58,13 +59,13 @@ def note_unprotected(run: Path, other: Path) -> None:
     found = differences(_training_of(mine), _training_of(theirs))
     accepted = "Accepted is a run that differs in [privacy], [audit] and [run] alone"
     require(not found, f"{other} is no run of the same training: {'; '.join(found)}. {accepted}")
-    write_json(RunDirectory(run).path / "public" / "without-privacy.json", _read(other, parse_config(theirs)).to_json())
+    write_json(run / _PLACE, _read(other, parse_config(theirs)).to_json())
 
 
 def read_unprotected(run: RunDirectory) -> Unprotected | None:
     """Return what was noted of the same training without privacy; None where nothing was, or it cannot be read."""
     try:
-        return Unprotected.of_json(read_json(run.path / "public" / "without-privacy.json"))
+        return Unprotected.of_json(read_json(run.path / _PLACE))
     except (InputError, ValueError, KeyError, TypeError):
         return None
 

@@ -44,7 +44,7 @@ def sweep_page(sweep: Sweep, title: str) -> str:
     caption = _BY_PROMISE if by_promise else _BY_STAR
     figure = html_figure(to_png(sweep.figure), f"{title}: {caption}", escape(caption))
     best = points[points["on_frontier"]].sort_values("utility")
-    line = f"{plural(len(points), 'setting')}, {plural(len(sweep.models), 'model')}; {_best_text(sweep, best)}"
+    line = f"{plural(len(points), 'setting')}, {plural(len(sweep.models), 'model')}; {_best_text(best)}"
     return html_page(
         title=title,
         heading=title,
@@ -57,7 +57,7 @@ def sweep_page(sweep: Sweep, title: str) -> str:
     )
 
 
-def _best_text(sweep: Sweep, best: "pd.DataFrame") -> str:
+def _best_text(best: "pd.DataFrame") -> str:
     """Return the ends of the frontier, in what is held against each other."""
     if best.empty:
         return "none of them is on a frontier."

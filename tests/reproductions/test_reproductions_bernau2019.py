@@ -60,7 +60,7 @@ from experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_
 from experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from experiments.reproductions.papers import Context, Extent
 from experiments.reproductions.sources import find_data
-from experiments.runs.config import RunConfig, parse_config
+from experiments.runs.config import parse_config
 from experiments.runs.engines import Engine
 from experiments.runs.laws import sampling_rate
 from fl_audit.adjacency import Adjacency
@@ -75,10 +75,6 @@ from fl_audit.privacy.events import SampledGaussianRelease
 
 SKEWED = CANDIDATES[MembershipStudy.SKEWED][0][0]
 ALL = [one for groups in CANDIDATES.values() for forms in groups for one in forms]
-
-
-def configuration(part: WorldPart, extent: Extent, data_dir: Path | None) -> RunConfig:
-    return parse_config(values_of(part, extent, data_dir))
 
 
 # ---------------------------------------------------------------- Tables 2 and 3
@@ -150,7 +146,7 @@ def test_every_run_can_be_configured(data: MembershipData) -> None:
         assert len({one.name for one in parts} | {_seed_of(one, size) for one in parts}) == 2 * len(parts)
         assert len(chosen) == 1 + 2 * len(size.levels)
         for setting in chosen:
-            config = configuration(WorldPart(setting), extent, None)
+            config = parse_config(values_of(WorldPart(setting), extent, None))
             assert config.audit.targets == config.data.records
             assert config.privacy.private == (setting.method is Method.CENTRAL)
             assert (config.privacy.randomiser is not None) == (setting.method is Method.LOCAL)
@@ -160,9 +156,9 @@ def test_every_run_can_be_configured(data: MembershipData) -> None:
 def test_a_member_is_sampled_as_in_the_paper() -> None:
     # LFW keeps the n of the paper, so that q and epsilon of its noise follow.
     faces = CANDIDATES[MembershipStudy.LFW][0][0]
-    config = configuration(WorldPart(MembershipSetting(faces, Method.CENTRAL, 4.0)), Extent.FULL, None)
+    config = parse_config(values_of(WorldPart(MembershipSetting(faces, Method.CENTRAL, 4.0)), Extent.FULL, None))
     assert float(sampling_rate(config)) == pytest.approx(16 / 368)
-    config = configuration(WorldPart(MembershipSetting(faces, Method.LOCAL, 0.1)), Extent.FULL, None)
+    config = parse_config(values_of(WorldPart(MembershipSetting(faces, Method.LOCAL, 0.1)), Extent.FULL, None))
     assert config.training.local_batch == 32
     assert runs.most_epochs(config) == faces.full.epochs
     assert (config.privacy.pixelation_block, config.privacy.pixelation_pixels) == (1, 64)
@@ -200,7 +196,7 @@ def made_up(
     epsilon = {"guarantee": {"epsilon": 10 / max(setting.level, 0.1)}}
     sure = np.clip(right[:, np.newaxis] + 0.02 * scores[BLACK_BOX], 0, 1)
     by_world = {"train_accuracy": right, "test_accuracy": right, "chosen_epoch": np.full(worlds, 3.0)}
-    config = configuration(part, Extent.FULL, None)
+    config = parse_config(values_of(part, Extent.FULL, None))
     return _reduced(part, config, epsilon, Membership(is_in), scores, sure, by_world)
 
 

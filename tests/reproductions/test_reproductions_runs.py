@@ -19,7 +19,7 @@ from experiments.reproductions.names import ITEMS, item_names
 from experiments.reproductions.papers import COLUMNS, Context, Extent
 from experiments.reproductions.reproduce import PAPERS, chosen_items
 from experiments.reproductions.statistics import predicted_advantage
-from experiments.runs.config import RunConfig, parse_config
+from experiments.runs.config import parse_config
 from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
 from experiments.runs.run import run_audit
@@ -34,10 +34,6 @@ SMALL = replace(
     quick=(6, 4, 3), quick_dissimilarity="euclidean", worlds_per_batch=3,
 )  # fmt: skip
 LS_B = InsiderSetting(SMALL, NoiseScaling.LOCAL, Adjacency.REPLACE_RECORD)
-
-
-def configuration(setting: InsiderSetting, extent: Extent, data_dir: Path | None) -> RunConfig:
-    return parse_config(values_of(setting, extent, data_dir))
 
 
 @pytest.fixture(autouse=True)
@@ -179,12 +175,12 @@ def test_another_configuration_in_the_way_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = configuration(LS_B, Extent.QUICK, None)
+    config = parse_config(values_of(LS_B, Extent.QUICK, None))
     pair = _neighbour_of(config)
     assert resolve(config).public.pair == pair
     found = play([LS_B], Context(tmp_path, extent=Extent.QUICK))[LS_B]
     monkeypatch.setattr("experiments.reproductions.bernau2021.runs._ranked", None)
-    other = configuration(replace(LS_B, belief=0.75), Extent.QUICK, None)
+    other = parse_config(values_of(replace(LS_B, belief=0.75), Extent.QUICK, None))
     assert _neighbour_of(other, [(config, RunDirectory(tmp_path / "runs-quick" / LS_B.name))]) == pair
     assert len(labels_of(found)) == 2
 

@@ -1,7 +1,6 @@
 """The settings as published, and the names."""
 
 import math
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +24,7 @@ from experiments.reproductions.names import item_names
 from experiments.reproductions.papers import Extent
 from experiments.reproductions.reproduce import chosen_items
 from experiments.reproductions.sources import find_data
-from experiments.runs.config import RunConfig, parse_config
+from experiments.runs.config import parse_config
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.mechanisms.noise import NoiseScaling
@@ -39,10 +38,6 @@ B, U = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
 LS, GS = NoiseScaling.LOCAL, NoiseScaling.GLOBAL
 ALL = (MNIST, PURCHASE, ADULT)
 OF_2019 = ("table2", "table3", *(f"fig{number}" for number in range(3, 8)), "adversaries", "claims")
-
-
-def configuration(setting: InsiderSetting, extent: Extent, data_dir: Path | None) -> RunConfig:
-    return parse_config(values_of(setting, extent, data_dir))
 
 
 def test_names() -> None:
@@ -73,7 +68,7 @@ def test_an_unknown_name_gets_the_nearest_and_the_list() -> None:
     ],
 )
 def test_configurations_are_those_of_the_paper(data, records, delta, model, measure) -> None:  # type: ignore[no-untyped-def]
-    config = configuration(InsiderSetting(data, LS, B), Extent.FULL, None).as_dict()
+    config = parse_config(values_of(InsiderSetting(data, LS, B), Extent.FULL, None)).as_dict()
     assert (config["data"]["records"], config["privacy"]["delta"]) == (records, delta)
     assert (config["model"]["name"], config["audit"]["dissimilarity"]) == (model, measure)
     assert config["training"] | {"momentum": 0} == {
@@ -116,7 +111,7 @@ def test_neighbours_of_figure_4() -> None:
     """Three of either kind where a record of MNIST is replaced, which is what the paper drew; else the extremes."""
     third = InsiderSetting(MNIST, LS, B, 0.9, "least-dissimilar", 3)
     assert third in neighbour_settings(ALL)
-    audit = configuration(third, Extent.FULL, None).audit
+    audit = parse_config(values_of(third, Extent.FULL, None)).audit
     assert (audit.neighbour, audit.neighbour_rank) == ("least-dissimilar", 3)
     further = {(one.data, one.relation) for one in neighbour_settings(ALL) if one.rank > 1}
     assert further == {(MNIST, B)}
@@ -124,7 +119,7 @@ def test_neighbours_of_figure_4() -> None:
 
 def test_the_quick_form_changes_little() -> None:
     for setting in (*main_settings(ALL), *audit_settings(ALL)):
-        full, quick = (configuration(setting, extent, None).as_dict() for extent in Extent)
+        full, quick = (parse_config(values_of(setting, extent, None)).as_dict() for extent in Extent)
         assert quick["audit"]["worlds"] < full["audit"]["worlds"] / 8 + 30
         for section, key in (("audit", "worlds"), ("audit", "dissimilarity"), ("data", "test-records")):
             del full[section][key], quick[section][key]
