@@ -78,8 +78,8 @@ def _compared(shape: Shape, worlds: int, epochs: int, loops: int) -> tuple[Secon
 
 def _loop(model: StackedModel, start: Tensor, batches: list[Integers], features: Tensor, labels: Tensor) -> None:
     """Train one model as anybody would."""
-    template, values = model.template, model.layout.views(start.unsqueeze(0))
-    template.load_state_dict({name: value[0] for name, value in values.items()})
+    template = model.template
+    template.load_state_dict(model.layout.of_one(start))
     template.requires_grad_(True)
     optimizer = torch.optim.Adam(template.parameters(), lr=_RATE)
     for batch in batches:

@@ -1,6 +1,5 @@
 """The commands about promises, which need no run: calibrate and account."""
 
-import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, assert_never
 from experiments.cli.options import ADJACENCY_HELP, AdjacencyOption, JsonOption, option, print_json, print_table
 from experiments.names import OVER_BUDGET
 from fl_audit.adjacency import Adjacency
+from fl_audit.arrays import finite
 from fl_audit.errors import InputError, choice
 from fl_audit.privacy import defaults
 from fl_audit.privacy.names import Accountant, Sensitivities
@@ -282,7 +282,7 @@ def _cells(promise: "Guarantee | None", most: float) -> list[str]:
 def _promise_json(promise: "Guarantee") -> dict[str, Any]:
     """Return a promise under the names of the command line's JSON."""
     return {
-        "epsilon": promise.epsilon if math.isfinite(promise.epsilon) else None,
+        "epsilon": finite(promise.epsilon),
         "delta": promise.delta,
         "noise_multiplier": promise.noise_multiplier,
         "rounds": promise.rounds,

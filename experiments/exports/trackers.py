@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fl_audit.api.stored_run import Run
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, first_line
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def to_mlflow(run: Run, tracking_uri: str, experiment: str) -> str:
         _log(client, begun, run)
         client.set_terminated(begun)
     except mlflow.exceptions.MlflowException as error:
-        raise InputError(f"MLflow at {tracking_uri} refused: {str(error).splitlines()[0]}") from error
+        raise InputError(f"MLflow at {tracking_uri} refused: {first_line(error)}") from error
     return str(begun)
 
 

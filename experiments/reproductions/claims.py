@@ -6,6 +6,7 @@ from enum import StrEnum
 from math import ceil, hypot, inf, isfinite, nan
 from typing import Any
 
+from fl_audit.arrays import finite
 from fl_audit.evidence.membership.rates import Interval
 
 
@@ -130,7 +131,7 @@ class PaperClaim:
         """Return all that is published of the claim; infinite and missing numbers are None."""
         texts = {name: value for name, value in asdict(self).items() if isinstance(value, str)}
         ends = zip(("measured", "low", "high"), astuple(self.found), strict=True)
-        numbers = {name: float(value) if isfinite(value) else None for name, value in ends}
+        numbers = {name: finite(float(value)) for name, value in ends}
         more = {"claimed": self.range_text, "verdict": str(self.verdict), "worlds_to_decide": self.worlds_to_decide}
         return texts | {"why": self.untestable} | numbers | more | {"worlds": self.worlds}
 

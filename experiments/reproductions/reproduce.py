@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from experiments.reproductions.negoescu2023.paper import PAPER as NEGOESCU_2023
 from experiments.reproductions.page import differences_html, render_page
 from experiments.reproductions.papers import Context, Item, ItemResult, MadeItems, Paper
 from experiments.runs.provenance import commit_of_sources
+from fl_audit.arrays import finite
 from fl_audit.errors import require
 from fl_audit.report.style import to_png, to_svg
 from fl_audit.whole_files import whole_file
@@ -110,7 +110,7 @@ def _record_of(
         "commit": commit_of_sources(),
         "run_commits": spent.commits,
         "worlds": spent.worlds,
-        "minutes": round(spent.minutes, 1) if isfinite(spent.minutes) else None,
+        "minutes": finite(round(spent.minutes, 1)),
         "made": datetime.now(UTC).date().isoformat(),
         # Reasons in brackets name places of the machine that played.
         "said": (*made.warnings, *(_IN_BRACKETS.sub("", line) for line in (*made.remarks, *made.left_out))),

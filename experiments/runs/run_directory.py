@@ -17,7 +17,7 @@ from experiments.runs.places import CONFIGURATION, is_begun, require_place
 from experiments.runs.plan import AuditPlan, guarantee_of
 from experiments.runs.sameness import GROWING, contradictions, data_digests, differences
 from experiments.runs.store import RunStore, make_private, write_json, write_sealed
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, first_line, require
 from fl_audit.game.public import PublicGame
 from fl_audit.whole_files import SEALS, read_json, remove_halves
 
@@ -236,7 +236,7 @@ def read_public(path: Path) -> tuple[PublicGame, dict[str, Any]]:
         configuration = parse_config(found.configuration).as_public_dict()
         return PublicGame.from_json(json.dumps(found.game)), configuration
     except ValueError as error:  # InputError and ValidationError are both
-        reason = str(error).splitlines()[0] if isinstance(error, InputError) else "it holds no configuration of a run"
+        reason = first_line(error) if isinstance(error, InputError) else "it holds no configuration of a run"
         raise InputError(f"{place} is damaged: {reason}") from None
 
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, first_line, require
 from fl_audit.whole_files import SEALS, read_json, whole_file
 from fl_audit.worlds import WorldBatch, remaining_batches
 from server.results import BatchResult
@@ -222,8 +222,7 @@ def read_frame(path: Path) -> pd.DataFrame:
     try:
         return pd.read_parquet(path)
     except (OSError, ValueError, ArrowException) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path} cannot be read: {reason}") from error
+        raise InputError(f"{path} cannot be read: {first_line(error)}") from error
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = False) -> None:

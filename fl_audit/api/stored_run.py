@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, first_line, require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.run_tables import RunTables
 from fl_audit.notebook import html_table
@@ -119,7 +119,7 @@ def _tables(directory: Path) -> RunTables:
     except InputError:
         raise
     except (OSError, ValueError) as error:
-        raise InputError(f"a table of {directory} cannot be read: {str(error).splitlines()[0]}") from error
+        raise InputError(f"a table of {directory} cannot be read: {first_line(error)}") from error
 
 
 def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

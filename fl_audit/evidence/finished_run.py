@@ -141,6 +141,11 @@ class FinishedRun:
         bits: Flags = self.tables.worlds["bit"].to_numpy() == 1
         return bits
 
+    @property
+    def has_both_bits(self) -> bool:
+        """Whether D was used in some worlds, and D' in others."""
+        return bool(self.bits.any() and not self.bits.all())
+
     @cached_property
     def log_odds(self) -> Floats:
         """Log-odds of D against D' after the last round, without the prior, shape (worlds,); NaN without insider."""

@@ -209,8 +209,8 @@ class _World:
         from opacus import PrivacyEngine
 
         with torch.no_grad():
-            for name, weights in self._layout.views(start.unsqueeze(0)).items():
-                self._parameters[name].copy_(weights[0])
+            for name, weights in self._layout.of_one(start).items():
+                self._parameters[name].copy_(weights)
         engine = PrivacyEngine(accountant="rdp")
         if accountant is not None:
             engine.accountant.load_state_dict(json.loads(accountant))

@@ -203,7 +203,7 @@ def measure_membership(run: FinishedRun, _: Findings) -> MembershipNumbers | Non
     record = empirical_advantage(worlds[_COLUMNS[1]].to_numpy() == worlds["bit"].to_numpy(), facts.confidence)
     bounds, limit = (None, None) if promise is None else (membership_bounds(promise), promise.advantage_bound_exact)
     proven = None
-    if promise is not None and _SCORE in worlds and run.bits.any() and not run.bits.all():
+    if promise is not None and _SCORE in worlds and run.has_both_bits:
         scores = worlds[_SCORE].to_numpy(dtype=np.float64)  # the record's losses: an audit of the final model alone
         groups, method = (scores[run.bits], scores[~run.bits]), BoundMethod.ORDER_STATISTIC
         proven = epsilon_lower_bound(*groups, promise.delta, facts.confidence, method)

@@ -67,7 +67,7 @@ def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalNumbers 
     shown = estimates.sensitivity_interval(run.accounted_signal, promise.claim) if is_exact else None
     believed = estimates.belief_interval(run.towards_truth, confidence, promise.mu if is_normal else None)
     counted = estimates.advantage_interval(wins, run.worlds, promise.delta, confidence)
-    if run.bits.any() and not run.bits.all():
+    if run.has_both_bits:
         scores = run.log_odds[run.bits], run.log_odds[~run.bits]
         law = ScoreLaw.NORMAL_EQUAL_SPREAD if is_normal else ScoreLaw.ANY
         bounds = all_bounds(*scores, promise.delta, confidence, law)
@@ -95,7 +95,7 @@ class ScoreNumbers:
 def measure_scores(run: FinishedRun, _: Findings) -> ScoreNumbers | None:
     """Return what scores without a law show; None where there are none."""
     promise, scores = run.facts.guarantee, run.insider_scores
-    if promise is None or scores is None or run.bits.all() or not run.bits.any():
+    if promise is None or scores is None or not run.has_both_bits:
         return None
     members, others = scores[run.bits], scores[~run.bits]
     confidence = run.facts.confidence

@@ -69,10 +69,9 @@ def measure_pair(run: FinishedRun, findings: Findings) -> PairNumbers | None:
     if promise is None or insider is None or not run.facts.game.law.weighs_exactly:
         return None
     prior, confidence, odds, bits = run.facts.prior, run.facts.confidence, run.log_odds, run.bits
-    has_both = bool(bits.any() and not bits.all())
     advantage = expected.advantage_from_beliefs(odds, confidence, prior)
-    epsilon = expected.epsilon_from_beliefs(odds, bits, promise.delta, confidence) if has_both else None
-    curve = _curve(run, promise.epsilon) if has_both and run.worlds >= FEWEST_WORLDS else ()
+    epsilon = expected.epsilon_from_beliefs(odds, bits, promise.delta, confidence) if run.has_both_bits else None
+    curve = _curve(run, promise.epsilon) if run.has_both_bits and run.worlds >= FEWEST_WORLDS else ()
     return PairNumbers(advantage, insider.estimate, epsilon, curve, calibration(odds, bits, confidence, prior))
 
 

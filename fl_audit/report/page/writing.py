@@ -5,6 +5,7 @@ import io
 from functools import cache
 from pathlib import Path
 
+from fl_audit.errors import first_line
 from fl_audit.report.finding import RunContents
 from fl_audit.report.page.html import draw_all, render_html
 from fl_audit.whole_files import whole_file
@@ -25,7 +26,7 @@ def hindrance() -> str:
     except ImportError:
         return "WeasyPrint is not installed (pip install 'fl-audit[pdf]')"
     except OSError as error:
-        return f"WeasyPrint lacks a library of the system ({str(error).splitlines()[0]})"
+        return f"WeasyPrint lacks a library of the system ({first_line(error)})"
     return ""
 
 
