@@ -5,10 +5,12 @@ Verdict and report are printed into the log that `--stream` shows. Whatever rais
 """
 
 import sys
+import time
 from pathlib import Path
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
+from flwr.superlink.grid import InMemoryGrid
 
 import experiments  # noqa: F401  # sets the environment before Ray is imported
 from experiments.names import STOPPED, VIOLATED, WRONG_INPUT
@@ -21,6 +23,9 @@ from fl_audit.evidence.belief.verdict import Verdict
 from strategies.errors import FederationError
 
 server_app = ServerApp()
+
+_SECONDS_FOR_RAY = 120.0
+_SECONDS_BETWEEN_LOOKS = 0.05
 
 
 class ViolatedError(RuntimeError):
@@ -50,6 +55,8 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def _carry_out(grid: Grid, context: Context) -> None:
+    if isinstance(grid, InMemoryGrid):
+        _wait_for_ray()
     config, out = (str(context.run_config.get(key, "")) for key in ("config", "out"))
     require(bool(config and out), 'flwr run needs --run-config \'config="CONFIG.toml" out="DIR"\', both absolute paths')
     plan, run = resolve(load_config(Path(config))), RunDirectory(Path(out))
@@ -61,3 +68,23 @@ def _carry_out(grid: Grid, context: Context) -> None:
     print(f"fl-audit: report: {run.path / 'report.html'}", flush=True)
     if context.run_config.get("fail-on-violation") and verdict == Verdict.VIOLATED:
         raise ViolatedError("the verdict is violated")
+
+
+def _wait_for_ray() -> None:
+    """Wait until Flower's simulation has started its Ray, which it does in another thread while this app begins.
+
+    To start it the process forks, and OpenBLAS then waits for its own threads. Where this thread multiplies matrices in
+    that moment, as the choice of the neighbour does, both wait for each other, and the run stands still for ever.
+
+    Raises
+    ------
+    FederationError
+        If there is no Ray in time.
+    """
+    import ray
+
+    deadline = time.monotonic() + _SECONDS_FOR_RAY
+    while not ray.is_initialized():
+        if time.monotonic() > deadline:
+            raise FederationError(f"Flower started no Ray on this machine within {_SECONDS_FOR_RAY:.0f} s")
+        time.sleep(_SECONDS_BETWEEN_LOOKS)

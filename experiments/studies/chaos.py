@@ -39,8 +39,6 @@ from experiments.studies.hosts import Host, NoHostsError, other_hosts
 from fl_audit.errors import InputError
 
 BATCHES = 6
-SECONDS_OF_A_HANG = 60.0
-"""So long after a blow a run must have gone on, or have ended: a batch more, or a status."""
 _CLIENTS = 4
 _SECONDS_FOR_A_RUN = 300.0
 AUDIT = f"""
@@ -125,7 +123,7 @@ def _watched(
     draw: np.random.Generator,
 ) -> int:
     """Watch a driver to its end, let blows fall when their time has come, and return its status."""
-    moved, struck = time.monotonic(), False
+    moved = time.monotonic()
     while driver.poll() is None:
         now = _finished(run)
         if now.keys() - seen.keys():
@@ -137,8 +135,8 @@ def _watched(
             time.sleep(wait)
             if around.strike(blow, draw, driver):
                 found.blows.append((str(blow), len(seen)))
-                moved, struck = time.monotonic(), True
-        if struck and time.monotonic() - moved > SECONDS_OF_A_HANG:
+                moved = time.monotonic()
+        if time.monotonic() - moved > around.seconds_of_a_hang:
             found.hangs += 1
             end(driver)
         time.sleep(0.05)

@@ -13,6 +13,7 @@ from typing import Protocol, assert_never
 
 import numpy as np
 import psutil
+from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL, HEARTBEAT_PATIENCE
 
 from experiments.runs.cluster.access import new_token
 from experiments.runs.run_directory import RunDirectory
@@ -54,6 +55,8 @@ class Surroundings(Protocol):
 
     kinds: Sequence[Blow]  # what may befall it
     environment: dict[str, str]  # of the commands that play runs
+    # So long after its start, a batch or a blow a run must have gone on, or have ended: a batch more, or a status.
+    seconds_of_a_hang: float = 60.0
 
     def stand(self) -> None:
         """Start what has died, and let hosts that were cut off back in."""
@@ -213,6 +216,8 @@ class FlowerCommand(Surroundings):
     """
 
     kinds: Sequence[Blow] = (Blow.SUPERLINK, Blow.DRIVER, Blow.ACTOR)
+    # The SuperLink gives up the process of an app, and with it the command that looks on, so long after its last sign.
+    seconds_of_a_hang = Surroundings.seconds_of_a_hang + HEARTBEAT_PATIENCE * HEARTBEAT_DEFAULT_INTERVAL
 
     def __init__(self, place: Path, clients: int) -> None:
         self._home, self._clients = place / "flower", clients

@@ -8,6 +8,7 @@ import pytest
 import torch
 from audits import MakePlan
 from flwr.app import Context, RecordDict, UserConfig
+from flwr.superlink.grid import InMemoryGrid
 from safetensors.torch import load_file
 
 from clients.app import app as client_app
@@ -21,6 +22,7 @@ from fl_audit.errors import InputError
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.report.finding import RunContents
 from strategies.challenger import SeededChallenger
+from strategies.errors import FederationError
 
 SMALL_TOML = """
 [data]
@@ -108,6 +110,30 @@ def test_the_app_of_flowers_own_command_refuses_what_a_run_refuses(
         server_app(grid=LocalGrid(client_app, 3, 60.0), context=context)
     assert not (tmp_path / "flower").exists()
     assert "fl-audit: failed with status 2: " in capsys.readouterr().err
+
+
+def test_the_app_of_flowers_own_command_begins_once_ray_has_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenBLAS never ends a fork, by which Ray starts, in a moment in which another thread multiplies matrices."""
+    answers, loaded = [True, False, False], list[Path]()
+    monkeypatch.setattr("ray.is_initialized", lambda: bool(answers) and answers.pop())
+
+    def load(path: Path) -> None:
+        assert not answers
+        loaded.append(path)
+        raise InputError("so far")
+
+    monkeypatch.setattr("experiments.runs.flower_app.load_config", load)
+    settings = UserConfig({"config": str(tmp_path / "audit.toml"), "out": str(tmp_path / "flower")})
+    context = Context(run_id=1, node_id=1, node_config=UserConfig(), state=RecordDict(), run_config=settings)
+    with pytest.raises(InputError, match="so far"):
+        server_app(grid=object.__new__(InMemoryGrid), context=context)
+    monkeypatch.setattr("experiments.runs.flower_app._SECONDS_FOR_RAY", 0.2)
+    with pytest.raises(FederationError, match="Flower started no Ray on this machine within 0 s"):
+        server_app(grid=object.__new__(InMemoryGrid), context=context)
+    assert loaded == [tmp_path / "audit.toml"]
+    assert "fl-audit: failed with status 3: " in capsys.readouterr().err
 
 
 def test_the_app_of_flowers_own_command_gives_the_same_worlds_and_says_the_verdict(
