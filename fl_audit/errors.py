@@ -120,6 +120,17 @@ def require_number(said: str, value: object, accepted: str = "numbers") -> None:
     require(fits, f"{said} {value if isinstance(value, Real) else repr(value)}: accepted are {accepted}")
 
 
+def require_switch(name: str, value: object) -> None:
+    """Raise `InputError` unless a value is True or False: words such as "no" would count as True.
+
+    Parameters
+    ----------
+    name, value
+        What the message names, and what is on or off.
+    """
+    require(isinstance(value, (bool, np.bool_)), f"{name} is {value!r}: accepted are True and False")
+
+
 def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:
     """Return numbers as an array of doubles.
 

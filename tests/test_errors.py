@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fl_audit.errors import InputError, as_whole, require_number
+from fl_audit.errors import InputError, as_whole, require_number, require_switch
 
 
 def test_whole_numbers_are_taken_however_they_are_written_and_keep_every_digit() -> None:
@@ -34,3 +34,11 @@ def test_a_number_is_of_the_kind_that_the_message_names(value: object) -> None:
 def test_a_switch_is_no_whole_number(value: object) -> None:
     with pytest.raises(InputError, match=r"^rounds are .*: accepted are whole numbers from 0$"):
         require_number("rounds are", value, "whole numbers from 0")
+
+
+def test_a_word_is_no_switch() -> None:
+    for taken in (True, np.False_):
+        require_switch("is_clipped", taken)
+    for value in ("no", 0, None, math.nan):
+        with pytest.raises(InputError, match=r"^is_clipped is .*: accepted are True and False$"):
+            require_switch("is_clipped", value)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation, Unit
-from fl_audit.errors import InputError, as_path, choice, require, require_number
+from fl_audit.errors import InputError, as_path, choice, require, require_number, require_switch
 from fl_audit.laboratory.claim import LESSONS, StatedClaim
 from strategies.games.notes import Deed, Numbers, Observer, Replies
 
@@ -71,6 +71,7 @@ class Agreement:
         if self.games_per_run is not None:
             require_number("games_per_run is", self.games_per_run, "whole numbers from 1, or None")
         require_number("target is", self.target, "whole numbers from 0")
+        require_switch("knows_others", self.knows_others)
         for name, kinds in (("numbers", Numbers), ("replies", Replies), ("observer", Observer)):
             object.__setattr__(self, name, choice(kinds, name, getattr(self, name)))
         if self.contribution is not None:

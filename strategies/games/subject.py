@@ -18,7 +18,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats
-from fl_audit.errors import InputError, choice, require, require_number
+from fl_audit.errors import InputError, choice, require, require_number, require_switch
 from fl_audit.user_modules import import_function
 from strategies.games.bridge import as_strategy, initial_model
 from strategies.games.notes import Observer as Observer
@@ -57,7 +57,7 @@ class Subject:
     Raises
     ------
     InputError
-        If a number is out of its range.
+        If a number is out of its range, or a word stands where a tuple or a switch belongs.
     """
 
     # Makes a new strategy, of either of Flower's interfaces, as at the start of a run; it is called once a game. If it
@@ -89,6 +89,7 @@ class Subject:
     def __post_init__(self) -> None:
         require_number("clients are", self.clients, "whole numbers from 2")
         require_number("norm is", self.norm, "numbers above 0 and below 1000000")
+        require_switch("is_clipped", self.is_clipped)
         for name, held in (("metrics", self.metrics), ("mods", self.mods)):
             require(isinstance(held, (tuple, list)), f"{name} is {held!r}: accepted are tuples, such as ({held!r},)")
         # So that "server" looks where Observer.SERVER does.

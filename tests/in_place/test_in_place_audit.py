@@ -215,6 +215,7 @@ def test_the_insider_does_nothing_without_a_watched_strategy() -> None:
     [
         ({"games": 20}, "games are 20: accepted are whole numbers from 21"),
         ({"observer": "nobody"}, "observer is 'nobody': accepted are client, server"),
+        ({"knows_others": "no"}, "knows_others is 'no': accepted are True and False"),
         ({"claim": StatedClaim("add-remove-record", epsilon=1.0), "contribution": "crafted"}, "accepted is own"),
     ],
 )

@@ -1,8 +1,10 @@
 """`fl-audit strategy`: what it prints, writes and refuses."""
 
 import json
+import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg, Strategy
@@ -124,6 +126,21 @@ def test_a_claim_without_neighbours_is_refused() -> None:
 def test_the_norm_of_a_strategy_is_taken_from_it() -> None:
     assert subject_of("strategies_of_mine:private", [], 4, None, True, "client").norm == 1.0
     assert subject_of("strategies_of_mine:private", [], 4, 0.5, True, "client").norm == 0.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"clients": "4"}, "clients are '4': accepted are whole numbers from 2"),
+        ({"norm": math.nan}, "norm is nan: accepted are numbers above 0 and below 1000000"),
+        ({"is_clipped": "no"}, "is_clipped is 'no': accepted are True and False"),
+        ({"metrics": "loss"}, "metrics is 'loss': accepted are tuples, such as"),
+        ({"observer": "me"}, "observer is 'me': accepted are client, server"),
+    ],
+)
+def test_a_subject_is_refused_in_one_line(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Subject(private, **changes)
 
 
 @pytest.mark.parametrize("observer", ["server", Observer.SERVER])
