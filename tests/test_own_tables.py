@@ -16,7 +16,7 @@ from experiments.runs.config_file import load_config
 from experiments.runs.plan import data_spec, resolve
 from experiments.runs.run import run_audit
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.columns import is_number
+from fl_audit.data.columns import column_lines, is_number
 from fl_audit.data.records import Source
 from fl_audit.data.tables import read_table_text
 from fl_audit.errors import InputError, Remedy
@@ -160,6 +160,14 @@ def column(*cells: str, separator: str = ";") -> str:
         (column("1\u202f234,5", "7"), 7, 1234.5),
         ("sep=;\n" + column("1,5", "2,25"), 1.5, 2.25),
         (column("31.12.1970", "1.1.1970"), 0, 364),
+        (column("(1,329.17)", "12.5", "(1.91)"), -1329.17, 12.5),
+        (column("2555,67-", "12,5", "1.911,00-"), -2555.67, 12.5),
+        (column("\u22122.56", "12.5"), -2.56, 12.5),
+        (column("20,00 €", "1.499,50 €", "-3 €"), -3, 1499.5),
+        (column("$20.00", "-$3", "($4.50)"), -4.5, 20),
+        (column("EUR 20", "EUR 7.5"), 7.5, 20),
+        (column("20 years", "7 years"), 7, 20),
+        (column("10mg", "2.5mg", "7"), 2.5, 10),
     ],
 )
 def test_numbers_are_read_as_they_are_meant(text: str, low: float, high: float) -> None:
@@ -195,6 +203,109 @@ def test_letters_are_what_they_were(encoding: str) -> None:
     Path("letters.csv").write_bytes(text.encode(encoding))
     found = read_table_text(Path("letters.csv"))
     assert (found.text, found.separator, found.header) == (text, ";", ["Größe", "y"])
+
+
+@pytest.mark.parametrize(
+    ("encoding", "header", "words"),
+    [
+        ("cp1252", "décès", ["guéri", "décédé", "Besançon"]),
+        ("cp1252", "señal", ["niño", "corazón", "sí"]),
+        ("cp1252", "età", ["perché", "città", "più"]),
+        ("cp1252", "não", ["São Paulo", "coração", "pulmão"]),
+        ("cp1252", "død", ["København", "Ærø", "nej"]),
+        ("cp1252", "ålder", ["Malmö", "Göteborg", "nej"]),
+        ("cp1250", "płeć", ["mężczyzna", "śląskie", "łódzkie"]),
+        ("cp1250", "město", ["žena", "Děčín", "Příbram"]),
+        ("cp1251", "пол", ["мужской", "женский", "Москва"]),
+        ("cp1253", "φύλο", ["άνδρας", "γυναίκα", "ηλικία"]),
+    ],
+)
+def test_languages_are_read_as_they_are_written(encoding: str, header: str, words: list[str]) -> None:
+    text = f"{header};y\n" + "".join(f"{words[row % 3]};{row % 2}\n" for row in range(ROWS))
+    Path("letters.csv").write_bytes(text.encode(encoding))
+    assert read_table_text(Path("letters.csv")).text == text
+
+
+@pytest.mark.parametrize(
+    ("cells", "levels"),
+    [
+        (("1-", "2-", "3"), 3),
+        (("1-", "1", "2", "2-", "3"), None),
+        (("C50", "C61"), 2),
+        (("1 apple", "2 pears"), 2),
+        (("1st", "2nd"), 2),
+        (("20-29 years", "30-39 years"), 2),
+        (("G1 (low)", "G2 (high)"), 2),
+    ],
+)
+def test_codes_and_grades_are_no_amounts(cells: tuple[str, ...], levels: int | None) -> None:
+    if levels is None:
+        with pytest.raises(InputError, match=r"'1-' in column x.* missing = \[\"1-\", \"2-\"\]"):
+            written(column(*cells))
+    else:
+        assert str(written(column(*cells)).columns[1]).startswith(f"x: levels, {levels} of them")
+
+
+def test_how_amounts_are_read_is_said_and_many_words_among_numbers_are_no_missing_values() -> None:
+    assert "('(4.50 €)' is below 0; '€' left out)" in written(column("20.00 €", "(4.50 €)")).columns[1].detail
+    words = [f"word {row}" for row in range(8)]
+    with pytest.raises(InputError, match=r"'word 0' in column x.*and 7 further words stand there") as caught:
+        written(column(*words, *map(str, range(22))), max_levels=99)
+    assert caught.value.remedies == (Remedy("drop", ("x",)),)
+
+
+def test_words_that_differ_by_spaces_around_them_are_one_and_said() -> None:
+    words = ("Yes", "Yes ", "No", '"No"')
+    found = written("x;y\n" + "".join(f"{row};{words[row % 4]}\n" for row in range(ROWS)))
+    assert found.pool.classes == 2
+    assert "y has 'Yes', 'Yes '" in found.cautions[0].text
+    assert found.cautions[0].remedies == ()
+
+
+def test_a_column_with_one_word_is_listed_among_many() -> None:
+    names = ";".join(f"x{place}" for place in range(30))
+    rows = "".join(f"DE;{';'.join(str(row * place % 7) for place in range(30))};{row % 2}\n" for row in range(ROWS))
+    lines = column_lines(written(f"country;{names};y\n{rows}").columns)
+    assert any(line.startswith("country: levels, DE in every record, so always 1") for line in lines)
+
+
+def test_an_encoding_that_is_as_likely_is_named_and_names_decide() -> None:
+    rows = "".join(f"{('Plzeňský', 'Jihomoravský')[row % 3 == 0]};{row % 2}\n" for row in range(ROWS))
+    doubted = written("x;výška\n" + rows, "cp1250", label="výška").cautions
+    assert doubted[0].remedies == (Remedy("encoding", "cp1250"), Remedy("encoding", "cp1254"))
+    assert "'Plzeňský' in the place of 'Plzeòský'" in doubted[0].text
+    assert load("own", label="výška", encoding="cp1250").cautions == ()
+    assert "Plzeňský" in str(written("x;třída\n" + rows, "cp1250", label="třída").columns[1])
+
+
+@pytest.mark.parametrize("content", [b"PK\x03\x04rest of a workbook", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"])
+def test_a_workbook_is_named(content: bytes) -> None:
+    Path("own.csv").write_bytes(content)
+    with pytest.raises(InputError, match=r"own\.csv is an Excel workbook.*save it as CSV"):
+        load("own")
+
+
+def test_lines_above_the_names_are_pointed_at() -> None:
+    with pytest.raises(InputError, match=r"below one line of names; the first line has 1, and line 3 has 2$"):
+        written("Report of 2025\n\nx,y\n1,0\n2,1\n")
+
+
+@pytest.mark.parametrize("word", ["None", "NA", "null", "n/a"])
+def test_a_usual_word_for_a_missing_value_is_a_class_among_words(word: str) -> None:
+    """Who had no complication has a label: that there was none."""
+    text = "x;y\n" + "".join(f"{row};{(word, 'Bleeding', 'Infection')[row % 3]}\n" for row in range(ROWS))
+    found = written(text)
+    assert (found.pool.classes, len(found.pool)) == (3, ROWS)
+    assert found.cautions[0].remedies == (Remedy("missing", (word,)),)
+    assert f"{ROWS // 3} records have the label {word!r}" in found.cautions[0].text
+    without = written(text, missing=(word,))
+    assert (without.pool.classes, len(without.pool), without.cautions) == (2, 2 * ROWS // 3, ())
+    gaps = text.replace(";Bleeding", ";").replace("x;y", "x;z")
+    with pytest.raises(InputError, match="has a missing value in column z"):
+        written(gaps, label="z")
+    assert written(gaps, label="z", missing=()).pool.classes == 2
+    numbers = "x;w\n" + "".join(f"{row};{(word, 0, 1)[row % 3]}\n" for row in range(ROWS))
+    assert written(numbers, label="w", missing=()).pool.classes == 2  # beside numbers it is no class
 
 
 def test_an_encoding_that_is_named_is_taken_and_a_wrong_one_refused() -> None:

@@ -1,5 +1,6 @@
 """What should make the user of a table look twice: each said once, with the setting that mends it."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
@@ -12,6 +13,7 @@ from fl_audit.data.records import Caution
 from fl_audit.errors import Remedy
 
 _NAMED = 3
+_MISSING = {"", "na", "n/a", "nan", "none", "null", "<na>", "#n/a", "#na"}  # how a missing value is mostly written
 _COARSE = 10  # a table with fewer different records than so many times its records repeats itself by chance
 
 
@@ -25,6 +27,7 @@ def cautions(frame: pd.DataFrame, label: str, features: Floats32, repeats: int) 
     features, repeats
         What the columns became, shape (records, features); and the number of records that repeat an earlier one.
     """
+    yield from _nameless(frame[label])
     yield from _spellings(frame)
     yield from _tell_tales(frame, label)
     different = prod(min(frame[name].nunique(), len(frame)) for name in frame.columns)
@@ -36,6 +39,15 @@ def cautions(frame: pd.DataFrame, label: str, features: Floats32, repeats: int) 
     if (features == features[0]).all():
         same = "every feature is the same in all records, so that only the share of each class can be learned"
         yield Caution(f"{same}: give the table columns that differ")
+
+
+def _nameless(labels: "pd.Series[Any]") -> Iterator[Caution]:
+    """Yield a warning of classes whose names mostly say that there is no label."""
+    words = Counter([] if pd.api.types.is_numeric_dtype(labels) else labels.astype(str).str.strip().tolist())
+    for word in (word for word in words if word.casefold() in _MISSING):
+        remedy = Remedy("missing", (word,))
+        taken = f"{words[word]:,} records have the label {word!r}, which is taken for a class"
+        yield Caution(f"{taken}; if it is none, {remedy} leaves these records out", (remedy,))
 
 
 def one_spelling(column: "pd.Series[Any]") -> "pd.Series[Any]":
@@ -51,16 +63,21 @@ def _folded(word: str) -> str:
 
 
 def _spellings(frame: pd.DataFrame) -> Iterator[Caution]:
-    found = {}
+    found, around = {}, []
     for name, column in frame.items():
         if pd.api.types.is_numeric_dtype(column):
             continue
         folded: dict[str, list[str]] = {}
-        for word in sorted(column.astype(str).str.strip().unique().tolist()):
+        raw = set(column.astype(str).unique().tolist())
+        if twins := sorted(word for word in raw if word != word.strip() and word.strip() in raw):
+            around.append(f"{name} has {twins[0].strip()!r}, {_some([repr(twin) for twin in twins])}")
+        for word in sorted({word.strip() for word in raw}):
             folded.setdefault(_folded(word), []).append(word)
         # Words that differ from another one by case or spaces only, next to those that they resemble.
         if twins := [word for alike in folded.values() if len(alike) > 1 for word in alike]:
             found[str(name)] = twins
+    if around:
+        yield Caution(f"words that differ by spaces around them are taken for one: {'; '.join(around)}")
     if found:
         remedy = Remedy("ignore-case", True)
         columns = "; ".join(f"{name} has {_some([repr(twin) for twin in twins])}" for name, twins in found.items())

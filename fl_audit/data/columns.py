@@ -30,6 +30,16 @@ _NUMBER = {
     ",": re.compile(rf"[+-]?(?:\d*|{_GROUPS % '[.]'})(?:(?<=\d),|,?\d+)?(?:[eE][+-]?\d+)?\s*%?"),
 }
 
+# Amounts below 0 as accountants write them. A minus behind needs decimals before it: "2-" is a grade.
+_BELOW_ZERO = (
+    (re.compile(r"^[\u2212\u2013](?=\d)"), "-"),
+    (re.compile(r"^(\d[\d.,]*[.,]\d+)-$"), r"-\1"),
+    (re.compile(r"^\(([^()]*\d[^()]*)\)$"), r"-\1"),
+)
+# A currency before the digits, or words and signs behind them.
+_UNIT = re.compile(r"[+-]?((?:[$€£¥]|[A-Z]{3} ) ?)?\d[\d.,]*( ?[^\W\d_][^\d()+:/-]*| ?[$€£¥°])?")
+_MOST_WORDS = 5  # words among numbers that could each stand for a missing value
+
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?")
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
 _DOTTED_DATE = re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}")
@@ -172,32 +182,65 @@ def _numbers(column: "pd.Series[Any]", name: str, origin: Origin, decimal: str) 
         return column.to_numpy(dtype=np.float64), ""
     if (days := _days(column)) is not None:
         return days, " (days since 1970)"
-    text = without_groups(column)
-    codes, cells = pd.factorize(text)
+    codes, raw = pd.factorize(column.astype(str).str.strip())
+    text, notes = amounts(pd.Series(raw, dtype=str))
     other = DECIMAL_MARKS[decimal == "."]
-    written, otherwise = (np.array([is_number(cell, mark) for cell in cells])[codes] for mark in (decimal, other))
+    written, otherwise = (np.array([is_number(cell, mark) for cell in text]) for mark in (decimal, other))
     if written.all():
-        marks = [mark for mark in ("%", other) if text.str.contains(mark, regex=False).any()]
-        note = f" ({' and '.join(repr(mark) for mark in marks)} left out)" if marks else ""
+        left_out = [repr(mark) for mark in ("%", other) if text.str.contains(mark, regex=False).any()]
+        notes = [*notes, *([f"{' and '.join(left_out)} left out"] if left_out else [])]
         plain = text.str.replace(rf"[{other}%\s]", "", regex=True).str.replace(",", ".", regex=False)
-        return plain.to_numpy(dtype=np.float64), note
-    odd = int(np.argmin(written))
-    cell, drop = origin.cell(odd, name, _short(text.iloc[odd])), drop_remedy(name)
+        return plain.to_numpy(dtype=np.float64)[codes], f" ({'; '.join(notes)})" if notes else ""
+    words = tuple(str(cell) for cell in raw[~written])
+    cell, drop = origin.cell(int(np.argmin(written[codes])), name, _short(words[0])), drop_remedy(name)
     others = f"the decimals of the other columns have the mark {decimal!r}"
     accepted = f"accepted is one mark throughout, or {drop} to leave the column out"
     require(not otherwise.all(), f"{cell}, and {others}: {accepted}", drop)
     # Mostly numbers and a few words is a spoilt measurement, and one level for each number would hide that.
-    if written.mean() > _SHARE_OF_NUMBERS:
-        missing = Remedy("missing", (text.iloc[odd],))
+    if written[codes].mean() > _SHARE_OF_NUMBERS:
+        accepted = "where most cells are numbers: accepted are numbers throughout"
+        if len(words) > _MOST_WORDS:
+            further = f"and {len(words) - 1:,} further words stand there"
+            raise InputError(f"{cell}, {further}, {accepted}; {drop} leaves out the column", (drop,))
+        missing = Remedy("missing", words)
         leaves = f"{missing} leaves out the records where a value is missing, {drop} the column"
-        message = f"{cell}, where most cells are numbers: accepted are numbers throughout; {leaves}"
-        raise InputError(message, (missing,), (drop,))
+        raise InputError(f"{cell}, {accepted}; {leaves}", (missing,), (drop,))
     return None, ""
 
 
-def without_groups(text: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return cells without spaces around them, and without spaces and apostrophes between thousands."""
-    return text.astype(str).str.strip().str.replace(_SPACES, "", regex=True)
+def amounts(cells: "pd.Series[Any]") -> tuple["pd.Series[Any]", list[str]]:
+    """Return cells as numbers are written plainly, where they are amounts, and what was read in another way.
+
+    Left out are spaces around and between thousands, apostrophes between thousands, and a unit that all amounts have,
+    such as a currency; the minus of amounts below 0 stands first.
+
+    Parameters
+    ----------
+    cells
+        Cells of a column, each once.
+
+    Examples
+    --------
+    >>> text, notes = amounts(pd.Series(["1'000,50 EUR", "(20,00 EUR)"]))
+    >>> text.tolist(), notes
+    (['1000,50', '-20,00'], ["'(20,00 EUR)' is below 0", "'EUR' left out"])
+    """
+    stripped = cells.astype(str).str.strip()
+    text, notes = stripped.str.replace(_SPACES, "", regex=True), list[str]()
+    for pattern, plain in _BELOW_ZERO:
+        before = text
+        text = text.str.replace(pattern, plain, regex=True)
+        notes += [f"{cell!r} is below 0" for cell in stripped[text != before].iloc[:1]]
+    first = next((found for cell in text if (found := _UNIT.fullmatch(cell))), None)
+    front, behind = (first[1] or "", first[2] or "") if first else ("", "")
+    if front or behind:
+        own = re.compile(rf"^([+-]?){re.escape(front)}(\d[\d.,]*){re.escape(behind)}$")
+        bare = text.str.replace(own, r"\1\2", regex=True)
+        # In "1 apple" and "2 pears", as in codes, the words matter.
+        if all(any(is_number(cell, mark) for mark in DECIMAL_MARKS) for cell in bare if any(map(str.isdigit, cell))):
+            text = bare
+            notes.append(f"{(front or behind).strip()!r} left out")
+    return text, notes
 
 
 def is_number(cell: str, decimal: str) -> bool:
@@ -253,10 +296,11 @@ def _levels(text: "pd.Series[Any]", name: str, file: str, max_levels: int, befor
         remedy = f"leave the column out with {drop}, or allow for them with {more}"
         raise InputError(f"{file}: column {name} has {found}: {remedy}", (drop,), (more,))
     _check_width(before + len(levels), len(values), name, file)
-    detail = f"{len(levels)} of them, a feature each: {_some(levels)}"
+    alone = f"{first[:20]} in every record, so always 1" if len(levels) == 1 else ""
+    detail = alone or f"{len(levels)} of them, a feature each: {_some(levels)}"
     features = np.zeros((len(values), len(levels)), dtype=np.float32)
     features[np.arange(len(values)), codes] = 1
-    return Encoded(ColumnUse(name, ColumnKind.LEVELS, detail), features)
+    return Encoded(ColumnUse(name, ColumnKind.LEVELS, detail, odd=bool(alone)), features)
 
 
 def _some(levels: NDArray[np.generic] | Sequence[str], most: int = _EXAMPLES) -> str:

@@ -38,8 +38,8 @@ class TableSettings:
     label: str  # name of the label column: whole numbers or words
     drop: tuple[str, ...] = ()  # names of columns that are left out
     separator: str | None = None  # the character between cells; None is to be found
-    # Words that stand for a missing value, beside empty cells and the usual ones (NA, null, NaN): records with a
-    # missing value are left out. None: a missing value is refused.
+    # Words that stand for a missing value, beside empty cells and the usual ones (NA, null, NaN; among labels that are
+    # words these are classes): records with a missing value are left out. None: a missing value is refused.
     missing: tuple[str, ...] | None = None
     max_levels: int = DEFAULT_MAX_LEVELS  # largest number of levels of a column of words, and of classes of the label
     # Name of the column that says whose each record is: whole numbers or words. It becomes no feature. None: unknown.

@@ -6,7 +6,7 @@ import io
 import re
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fl_audit.data.columns import DECIMAL_MARKS, is_number, without_groups
+from fl_audit.data.columns import DECIMAL_MARKS, amounts, is_number
 from fl_audit.data.files import read_bytes, resolve
 from fl_audit.data.frames import TableSettings, chosen_columns, source_of_frames
-from fl_audit.data.records import Source
-from fl_audit.errors import InputError, Remedy, first_line
+from fl_audit.data.records import Caution, Source
+from fl_audit.errors import InputError, Remedy, first_line, require
 
 _NAMED = Remedy("encoding", "cp1252")
 _SEPARATORS = (",", ";", "\t", "|")
@@ -29,6 +29,10 @@ _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\r?\n')  # the first line of a file th
 _WESTERN = ("cp1252", "latin_1")
 _ENCODINGS = (*_WESTERN, "cp1250", "cp1251", "cp1253", "cp1254", "utf_16_le", "utf_16_be", "shift_jis", "gb18030")
 """Encodings of tables that are not UTF-8; with more candidates, short texts would be guessed worse."""
+_MOST_CHAOS = 0.6  # as charset-normalizer counts it, for which letters that are all accents or Cyrillic look odd
+_ALIKE = 0.08  # so much less coherence tells nothing: short texts have much of it by chance
+_WORD = re.compile(r"[^\s;,|\"]+")
+_WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # as Excel writes them
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -45,6 +49,7 @@ class TableText:
     text: str  # its content
     encoding: str  # its encoding
     separator: str  # the character between its cells
+    doubts: tuple[Caution, ...] = ()  # about an encoding that was found
 
     @property
     def header(self) -> list[str]:
@@ -52,11 +57,14 @@ class TableText:
         return [name.strip() for name in next(csv.reader(self.text.splitlines()[:1], delimiter=self.separator), [])]
 
 
-def read_table_text(path: Path, encoding: str | None = None, separator: str | None = None) -> TableText:
+def read_table_text(
+    path: Path, encoding: str | None = None, separator: str | None = None, names: Sequence[str] = ()
+) -> TableText:
     """Read a table as text; what is not said of it is found.
 
-    A byte-order mark names the encoding; what is no UTF-8 is judged by the library charset-normalizer. The separator is
-    the character that divides the header and the first rows into equally many cells.
+    A byte-order mark names the encoding; what is no UTF-8 is judged by the library charset-normalizer. Where that finds
+    several alike, the header has to hold the names that the user has given, and western ones are by far the most
+    frequent. The separator is the character that divides the header and the first rows into equally many cells.
 
     Parameters
     ----------
@@ -64,6 +72,8 @@ def read_table_text(path: Path, encoding: str | None = None, separator: str | No
         The file, plain or gzipped.
     encoding, separator
         Its encoding, as Python names it, and the character between cells; None is to be found.
+    names
+        Names of columns that the user has given.
 
     Raises
     ------
@@ -71,7 +81,11 @@ def read_table_text(path: Path, encoding: str | None = None, separator: str | No
         If the file cannot be read, or not with that encoding.
     """
     content = read_bytes(path)
-    encoding = encoding or _encoding(content, path)
+    workbook = "is an Excel workbook, or another archive: accepted is text, so save it as CSV (UTF-8)"
+    require(not content.startswith(_WORKBOOKS), f"{path} {workbook}")
+    found = [encoding] if encoding else _encodings(content, path)
+    encoding = next((one for one in found if _holds(content, one, names)), found[0])
+    doubts = _doubts(content, path, encoding, found) if len(found) > 1 else ()
     try:
         text = content.decode(encoding).removeprefix("\ufeff")
     except LookupError:
@@ -82,26 +96,50 @@ def read_table_text(path: Path, encoding: str | None = None, separator: str | No
         raise InputError(f"{path} has {wrong}: {accepted}", choices=(_NAMED,)) from error
     own = _SEPARATOR_LINE.match(text)
     text = text[own.end() :] if own else text
-    return TableText(path, text, encoding, separator or (own[1] if own else _separator(text)))
+    return TableText(path, text, encoding, separator or (own[1] if own else _separator(text)), doubts)
 
 
-def _encoding(content: bytes, path: Path) -> str:
+def _encodings(content: bytes, path: Path) -> list[str]:
+    """Return the encodings that a file may have, the likeliest first."""
     for mark, name in _MARKS:
         if content.startswith(mark):
-            return name
+            return [name]
     try:
         if "\0" not in content.decode("utf-8"):
-            return "utf-8"
+            return ["utf-8"]
     except UnicodeDecodeError:
         pass
     from charset_normalizer import from_bytes
 
-    found = from_bytes(content[:_BYTES_LOOKED_AT], cp_isolation=list(_ENCODINGS)).best()
-    if found is None:
+    found = from_bytes(content[:_BYTES_LOOKED_AT], cp_isolation=list(_ENCODINGS), threshold=_MOST_CHAOS)
+    if (best := found.best()) is None:
         accepted = f"accepted is a CSV file; {_NAMED}, or another name, says how it is written"
         raise InputError(f"{path} is no text in an encoding that is known: {accepted}", choices=(_NAMED,))
-    # Where several read the text alike, the western ones are by far the most frequent.
-    return next((name for name in _WESTERN if name in found.could_be_from_charset), found.encoding)
+    alike = [one for one in found if one.chaos <= best.chaos and one.coherence >= best.coherence - _ALIKE]
+    names = [next((name for name in _WESTERN if name in one.could_be_from_charset), one.encoding) for one in alike]
+    return sorted(names, key=lambda name: name not in _WESTERN)
+
+
+def _holds(content: bytes, encoding: str, names: Sequence[str]) -> bool:
+    """Return whether the first lines of a file hold all of some names in an encoding."""
+    try:
+        return all(name.encode(encoding) in content[:_BYTES_LOOKED_AT] for name in names)
+    except (LookupError, UnicodeEncodeError):
+        return False
+
+
+def _doubts(content: bytes, path: Path, encoding: str, others: Sequence[str]) -> tuple[Caution, ...]:
+    """Return a warning if a file would have other words in encodings that are as likely."""
+    own = _WORD.findall(content.decode(encoding, "replace"))
+    instead: dict[Remedy, tuple[str, str]] = {}
+    for other in others:
+        rivals = zip(own, _WORD.findall(content.decode(other, "replace")), strict=False)
+        if pair := next((pair for pair in rivals if pair[0] != pair[1]), None):
+            instead[Remedy("encoding", other)] = pair
+    said = "; ".join(
+        f"{remedy} would have {rival!r} in the place of {word!r}" for remedy, (word, rival) in instead.items()
+    )
+    return (Caution(f"{path.name} is read as {encoding}: {said}", tuple(instead)),) if instead else ()
 
 
 def _separator(text: str) -> str:
@@ -130,37 +168,51 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> Source:
     """
     settings = TableSettings.of(options)
     paths = [resolve(directory, options[key]) for key in ("path", "test-path") if key in options]
-    texts = [read_table_text(file, settings.encoding, settings.separator) for file in paths]
+    names = (*settings.kept, *settings.drop)
+    texts = [read_table_text(file, settings.encoding, settings.separator, names) for file in paths]
     found = replace(settings, encoding=texts[0].encoding, separator=texts[0].separator)
     frames = [_frame(text, found) for text in texts]
     if settings.decimal is None:
         found = replace(found, decimal=_decimal_mark(texts[0], frames[0].drop(columns=[settings.label]), found))
         # Points between thousands are no decimals: the parser must see none in them.
         frames = frames if found.decimal == "." else [_frame(text, found) for text in texts]
-    return source_of_frames(frames, paths, found, "csv", "CSV")
+    source = source_of_frames(frames, paths, found, "csv", "CSV")
+    return replace(source, cautions=(*texts[0].doubts, *source.cautions))
 
 
 def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> pd.DataFrame:
     """Read the cells of a file, and leave out the columns that are to be dropped."""
+    missing, label = list(settings.missing or ()), settings.label
+    frame = chosen_columns(
+        _read(text, decimal=settings.decimal or ".", dtype=str if as_text else None, na_values=missing),
+        text.path,
+        settings,
+    )
+    if frame[label].isna().any() and not pd.api.types.is_numeric_dtype(frame[label]):
+        # "None" and "NA" among words are classes, unless the user says that they are missing.
+        words = _read(text, dtype=str, na_values=["", *missing], keep_default_na=False)
+        frame = frame.assign(**{label: words[label]})
+    return frame
+
+
+def _read(text: TableText, **options: Any) -> pd.DataFrame:
     # Surplus fields would become row names and shift every column; with index_col=False they are at least warned of.
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
+        content = io.StringIO(text.text)
         try:
-            frame = pd.read_csv(
-                io.StringIO(text.text),
-                sep=text.separator,
-                decimal=settings.decimal or ".",
-                dtype=str if as_text else None,
-                na_values=list(settings.missing or ()),
-                index_col=False,
-                skipinitialspace=True,
-                low_memory=False,
+            frame: pd.DataFrame = pd.read_csv(
+                content, sep=text.separator, index_col=False, skipinitialspace=True, low_memory=False, **options
             )
         except (ValueError, pd.errors.ParserError, pd.errors.ParserWarning) as error:
             accepted = f"accepted is text whose cells are separated by {text.separator!r}"
+            rows = csv.reader(text.text.splitlines(), delimiter=text.separator)
+            (_, first), *below = [(line, len(row)) for line, row in enumerate(rows, start=1)] or [(0, 0)]
+            if longer := next((f"line {line} has {cells}" for line, cells in below if cells > first), None):
+                accepted += f" below one line of names; the first line has {first}, and {longer}"
             raise InputError(f"{text.path} is no CSV table ({first_line(error)}): {accepted}") from error
     frame.columns = [str(column).strip() for column in frame.columns]
-    return chosen_columns(frame, text.path, settings)
+    return frame
 
 
 def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings) -> str:
@@ -192,7 +244,7 @@ def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings)
 
 def _marks_of(column: "pd.Series[Any]") -> dict[str, str | None]:
     """Return the numbers with a mark, and which mark is decimal if only one can be; none unless most cells are such."""
-    cells = without_groups(column.dropna()).unique().tolist()
+    cells = amounts(pd.Series(column.dropna().unique()))[0].tolist()
     found: dict[str, str | None] = {}
     numbers = 0
     for cell in cells:
