@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from experiments.cli.main import app
 from experiments.names import Engine
+from experiments.runs.check import cautions_of
 from experiments.runs.config_file import load_config
 from experiments.runs.plan import data_spec, resolve
 from experiments.runs.run import run_audit
@@ -267,6 +268,17 @@ def test_a_column_with_one_word_is_listed_among_many() -> None:
     rows = "".join(f"DE;{';'.join(str(row * place % 7) for place in range(30))};{row % 2}\n" for row in range(ROWS))
     lines = column_lines(written(f"country;{names};y\n{rows}").columns)
     assert any(line.startswith("country: levels, DE in every record, so always 1") for line in lines)
+
+
+def test_a_class_that_no_training_record_has_is_named() -> None:
+    rows = "".join(f"{row};{row % 7};{'ab'[row % 2] if row else 'fraud'}\n" for row in range(200))
+    Path("rare.csv").write_text("x;z;y\n" + rows)
+    Path("audit.toml").write_text(
+        f'data = {{name = "csv", path = "{Path("rare.csv").absolute()}", label = "y", records = 20, clients = 2}}\n'
+        'training = {rounds = 1}\nprivacy = {belief = 0.9, delta = 0.001, adjacency = "replace-record"}\n'
+    )
+    said = cautions_of(resolve(load_config(Path("audit.toml"))))[-1].text
+    assert said.startswith("no record of class fraud (1 in the data) is among the 20 that train")
 
 
 def test_an_encoding_that_is_as_likely_is_named_and_names_decide() -> None:

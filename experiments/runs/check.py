@@ -19,6 +19,8 @@ from fl_audit.evidence.belief.noise_estimate import NOTHING_PLANNED, PlannedLimi
 from fl_audit.game.game import Game, load_game
 from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling
 
+_CLASSES_NAMED = 5
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -91,12 +93,14 @@ def cautions_of(plan: AuditPlan) -> tuple[Caution, ...]:
     """Return what the user of the data should look at: in the table, and in the records that are drawn from it."""
     source, data = load_source(plan.public.data), plan.config.data
     inside = select_records(source, data.records, data.test_records, data.seed).inside.labels
-    absent = len(np.unique(source.pool.labels)) - len(np.unique(inside))
-    if not absent:
+    absent = np.setdiff1d(source.pool.labels, inside)
+    if not absent.size:
         return source.cautions
+    names = source.class_names or range(source.pool.classes)
+    told = [f"{names[code]} ({np.sum(source.pool.labels == code):,} in the data)" for code in absent]
     text = (
-        f"{absent:,} of {source.pool.classes:,} classes {'has' if absent == 1 else 'have'} no record among the "
-        f"{data.records:,} that train, so that nothing of it is learned: more records in [data] would hold it"
+        f"no record of class {', '.join(told[:_CLASSES_NAMED])}{', ...' * (len(told) > _CLASSES_NAMED)} is among the "
+        f"{data.records:,} that train, so that nothing of it is learned: more records in [data] would hold some"
     )
     return (*source.cautions, Caution(text))
 

@@ -43,7 +43,7 @@ class ReplayMatch:
             return f"agrees with the run to {self.digits} digits: its beliefs follow from the public files alone"
         return (
             f"does not agree with the run: log-odds differ by up to {self.difference:.2g}, where rounding makes "
-            f"{_ROUNDING:g} at most; a public file was changed, or the run is of another version"
+            f"{_ROUNDING:g} at most; a file of the run was changed, or the run is of another version"
         )
 
 

@@ -170,7 +170,9 @@ def source_of_frames(
     placed = side_by_side((column.use.name, column.features.shape[1]) for column in encoded)
     warned += cautions(joint, label, features, repeats)
     source = Source(name, pool, test, description, uses, placed)
-    return replace(source, cautions=tuple(warned), found=settings.unusual)
+    return replace(
+        source, cautions=tuple(warned), found=settings.unusual, class_names=tuple(map(str, np.unique(labels)))
+    )
 
 
 def _owners(joint: pd.DataFrame, origin: Origin, settings: TableSettings) -> tuple[Owners, dict[str, ColumnUse]]:

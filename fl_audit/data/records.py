@@ -151,6 +151,7 @@ class Source:
     placed: tuple[TableColumn, ...] = ()
     flat_image: tuple[int, int] | None = None  # height and width of images whose pixels are in one row, otherwise None
     cautions: tuple[Caution, ...] = ()  # what the user should look at
+    class_names: tuple[str, ...] = ()  # what stands for each class in a table; empty elsewhere
     found: tuple[Remedy, ...] = ()  # the settings that say how a table is written, where it is not as usual
 
     def __post_init__(self) -> None:

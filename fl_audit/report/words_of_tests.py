@@ -11,7 +11,7 @@ from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.report.wording import UnitWords, capital, number_text, one_in, percent, times
 
 _SCALE = "Hold the standard deviation that is really added against noise multiplier times sensitivity, and see whether "
-_NEIGHBOURS = f"{_SCALE}the sensitivity is that of the neighbours named in the promise."
+_NEIGHBOURS = f"{_SCALE}the sensitivity is that of two training sets that differ as the promise says."
 _REUSE = "See where the noise comes from: every round, world and tensor needs draws of its own, from a fresh state."
 _NORMAL = "See how the noise is drawn: it must be normal, neither cut off nor replaced by another law."
 _PRECISE = "Draw and add the noise in float32 or more, and round nothing before it is added."

@@ -217,7 +217,7 @@ def test_titles_name_the_last_part_and_the_configuration_the_whole(make_contents
 def test_words_need_no_course(make_contents, shape):
     text = opening_of(make_contents(**shape))
     assert not re.search(
-        r"[\u0370-\u03ff]|log-odds|sigma|sensitivity|posterior|delta|None|nan|D'|Epsilon|direction", text
+        r"[\u0370-\u03ff]|log-odds|sigma|sensitivity|posterior|delta|None|nan|D'|Epsilon|direction|neighbours", text
     )
 
 

@@ -178,7 +178,7 @@ def render_html(
         *(f"<p>{escape(text)}</p>" for text in paragraphs(contents)),
         '<h2 id="person">What it means for a person in the data</h2>',
         f"<p>{escape(person_text(contents))}</p>",
-        _failed(contents),
+        _failed(contents, "in the appendix" if with_appendix else "in the appendix of report.html"),
         '<h2 id="numbers">Measured beside promised</h2>',
         _rows_table((*_ROW_COLUMNS, "Reading"), rows),
         f'<h2 id="figures">Figures</h2>\n<div class="figures">{"".join(shown)}</div>' if shown else "",
@@ -231,13 +231,13 @@ def _figure(number: int, picture: DrawnPicture, on_paper: bool) -> str:
     return html_figure(shown, f"{picture.title}. {picture.caption}", full, f"figure-{picture.name}")
 
 
-def _failed(contents: RunContents) -> str:
+def _failed(contents: RunContents, where: str) -> str:
     broken = broken_tests(verdict_of(contents).judgement, contents.words)
     if not broken:
         return ""
     told = [f"<strong>{escape(row.title)}.</strong> {escape(row.sentence)}" for row in broken[:MOST_FAILED]]
     lines, left = "".join(f"<li>{one}</li>" for one in told), len(broken) - MOST_FAILED
-    more = f"<p>{plural(left, 'more failed test')} in the appendix.</p>" if left > 0 else ""
+    more = f"<p>{plural(left, 'more failed test')} {where}.</p>" if left > 0 else ""
     return f'<h2 id="failed">What failed</h2>\n<ul>{lines}</ul>{more}'
 
 
@@ -294,8 +294,8 @@ def _inside(section: Section[Any], numbers: Any, contents: RunContents, figures:
     """Return all that a section has beside what stands on the page; nothing for nothing."""
     on_page = _stands_on_page(contents, section)
     text = "" if on_page else section.sentence(numbers, contents)
-    found = [(row, f". Reading: {row.reading}." if row.aside else "") for row in section.rows(numbers, contents)]
-    rows = [(*_row_cells(row), row.basis + reading) for row, reading in found]
+    found = [(row, f". Reading: {row.reading}" if row.aside else "") for row in section.rows(numbers, contents)]
+    rows = [(*_row_cells(row), row.basis.removesuffix(".") + reading) for row, reading in found]
     body = [
         f'<p class="notice">{ON_ITS_WORD}</p>' if section.trusts and _is_broken(contents) else "",
         f"<p>{escape(text)}</p>" if text else "",

@@ -160,7 +160,7 @@ def _caption(_: evidence.AttackNumbers, contents: RunContents) -> str:
 ATTACKS = Section(
     "attacks", "Membership attacks", evidence.AttackNumbers, evidence.measure_attacks, keys=("attacks",), on_page=True,
     sentence=_sentence, rows=_rows, tables=_tables,
-    picture=Picture("What outsiders get of what the insider can get", _roc_figure, _caption, height=4.6),
+    picture=Picture("What outsiders get of what the insider can get", _roc_figure, _caption),
 )  # fmt: skip
 
 

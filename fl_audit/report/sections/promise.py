@@ -156,7 +156,7 @@ def _other_promises_caption(numbers: evidence.OtherPromises, _: RunContents) -> 
 
 OTHER_PROMISES = Section(
     "other-promises", "What other promises would cost", evidence.OtherPromises, evidence.measure_other_promises,
-    on_page=True, tables=_other_promises_tables,
+    on_page=True, trusts=True, tables=_other_promises_tables,
     picture=Picture("What other promises would cost", _other_promises_figure, _other_promises_caption,
                     applies=lambda numbers, _: len(numbers.each) > 1),
 )  # fmt: skip
