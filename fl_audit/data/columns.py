@@ -235,10 +235,9 @@ def amounts(cells: "pd.Series[Any]") -> tuple["pd.Series[Any]", list[str]]:
     front, behind = (first[1] or "", first[2] or "") if first else ("", "")
     if front or behind:
         own = re.compile(rf"^([+-]?){re.escape(front)}(\d[\d.,]*){re.escape(behind)}$")
-        bare = text.str.replace(own, r"\1\2", regex=True)
-        # In "1 apple" and "2 pears", as in codes, the words matter.
-        if all(any(is_number(cell, mark) for mark in DECIMAL_MARKS) for cell in bare if any(map(str.isdigit, cell))):
-            text = bare
+        # In "1 apple" and "2 pears" the words matter, and "5k" beside "5000" is no 5; "0" needs no unit.
+        if all(own.match(cell) for cell in text if any(map("123456789".__contains__, cell))):
+            text = text.str.replace(own, r"\1\2", regex=True)
             notes.append(f"{(front or behind).strip()!r} left out")
     return text, notes
 
