@@ -109,8 +109,8 @@ class _ReleaseRecorder:
         if self.noise_seeds:
             kept["noise_seeds"] = torch.tensor(self.noise_seeds, dtype=torch.int64)
         self.rounds[batch.name].append({name: value.clone() for name, value in kept.items()})
-        if made.around.norms_array is not None:
-            self.norms[batch.name].append(made.around.norms_array)
+        if made.side.norms_array is not None:
+            self.norms[batch.name].append(made.side.norms_array)
         self.on_round(batch.count)
 
     def kept(self, batch: WorldBatch) -> dict[str, Tensor]:

@@ -155,16 +155,16 @@ class DPStrategy(Strategy):
     def _release(self, batch: WorldBatch, server_round: int, read: Received) -> Array:
         """Make the release of a batch, and return the models that it leads to."""
         law, transcript, total = self.public.law, self.transcripts[batch.name], read.total
-        around = self._around(batch, server_round, read)
+        side = self._around(batch, server_round, read)
         if law.adds_noise and not law.clients_add_noise:
-            total = self.noise(batch, server_round, total, law.server_scale(read.local_sensitivity, around.norms_array))
+            total = self.noise(batch, server_round, total, law.server_scale(read.local_sensitivity, side.norms_array))
         before, state = transcript.models[-1], transcript.optimizer
         moved, transcript.optimizer = step(law.optimizer, before, total, state, law.denominator)
         if not np.isfinite(moved.numpy()).all():
             said = f"round {server_round}: a model of {batch.name} is no longer finite"
             raise FederationError(f"{said}: learning rate, clipping norm and noise together move it too far")
         transcript.models = [*transcript.models[-2:], moved]
-        transcript.made = Made(server_round, tuple(transcript.models), total, around, transcript.steps)
+        transcript.made = Made(server_round, tuple(transcript.models), total, side, transcript.steps)
         if law.rounds_needed > 1:
             transcript.steps = (*transcript.steps, Step(before, total))[1 - law.rounds_needed :]
         return Array(*pack(moved.numpy()))
@@ -172,16 +172,16 @@ class DPStrategy(Strategy):
     def _around(self, batch: WorldBatch, server_round: int, read: Received) -> SideInformation:
         """Return what an adversary knows of a round beside the release, and move the clipping norms."""
         law, transcript = self.public.law, self.transcripts[batch.name]
-        around = SideInformation(taking_part=self._shown_participation(batch), contribution=read.of_victim)
+        side = SideInformation(taking_part=self._shown_participation(batch), contribution=read.of_victim)
         if isinstance(law.clipping, AdaptiveClipping):
             assert transcript.norms is not None
             draws = self.challenger.quantile_normals(batch.worlds, server_round)
             bits = read.centred_bits + law.bit_sigma * draws
-            around = replace(around, norms=transcript.norms, bits=bits)
+            side = replace(side, norms=transcript.norms, bits=bits)
             transcript.norms = law.clipping.moved(transcript.norms, bits / law.denominator + 0.5)
         if law.clients_add_noise:
-            around = replace(around, world_numbers=torch.tensor(list(batch.worlds)))
-        return around
+            side = replace(side, world_numbers=torch.tensor(list(batch.worlds)))
+        return side
 
     def _shown_participation(self, batch: WorldBatch) -> Tensor | None:
         """Return who took part as far as the adversary may know: that of the target may be a secret."""

@@ -59,11 +59,11 @@ class ShowReleases(Inquiry):
         for batch in self._asked(exchange):
             made = transcripts[batch.name].made
             assert made is not None, "an exchange from the second on follows a release"
-            if made.around.norms is not None:
-                self._norms[batch.name].append(made.around.norms.numpy())
+            if made.side.norms is not None:
+                self._norms[batch.name].append(made.side.norms.numpy())
             for client, seeds in self.insiders.items():
                 told = torch.tensor(list(seeds), dtype=torch.int64)
-                known = replace(made, around=replace(made.around, noise_seeds=told)) if len(seeds) else made
+                known = replace(made, side=replace(made.side, noise_seeds=told)) if len(seeds) else made
                 tensors = show(self.public.view, self.public.law, known).tensors()
                 arrays = ArrayRecord({name: Array(*pack(value.numpy())) for name, value in tensors.items()})
                 written.append(to_observer(client, _OBSERVE, batch, exchange - 1, arrays, self._told(batch)))

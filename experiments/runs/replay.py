@@ -111,7 +111,7 @@ def _replay_batch(game: Game, stored: dict[str, Tensor]) -> Replay:
     found = [observe(game, show(public.view, public.law, made), batch_worlds) for made in rounds]
     increments = np.stack([one.increment for one in found], axis=1)
     scales = [
-        public.law.noise_scale(one.local_sensitivity, public.standpoint, made.around.norms_array)
+        public.law.noise_scale(one.local_sensitivity, public.standpoint, made.side.norms_array)
         for made, one in zip(rounds, found, strict=True)
     ]
     measured = np.stack([one.residuals.sigma for one in found], axis=1)

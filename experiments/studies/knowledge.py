@@ -126,7 +126,7 @@ def _without_own(plan: AuditPlan, directory: Path) -> Floats:
     ignorant, found = replace(game, public=whole), []
     for path in sorted((directory / "public").glob("releases-*")):
         increments = [
-            weigh(ignorant, sums_of(game, made.models[-2], Moment(made.number), made.around), made.release).increment
+            weigh(ignorant, sums_of(game, made.models[-2], Moment(made.number), made.side), made.release).increment
             for made in stored_rounds(game, load_file(path))
         ]
         found.append(np.sum(increments, axis=0))

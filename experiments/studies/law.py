@@ -113,7 +113,7 @@ def _increments_of_wrong_insiders(directory: Path, game: Game) -> dict[str, Floa
     for path in sorted((directory / "public").glob("releases-*")):
         hypotheses, rounds = list[Hypotheses](), []
         for made in stored_rounds(game, load_file(path)):
-            hypotheses = [*hypotheses[-1:], sums_of(game, made.models[-2], Moment(made.number), made.around)]
+            hypotheses = [*hypotheses[-1:], sums_of(game, made.models[-2], Moment(made.number), made.side)]
             rounds.append([read(game, hypotheses, made.release) for read in WRONG_INSIDERS.values()])
         batches.append(np.stack(rounds, axis=-1))
     return dict(zip(WRONG_INSIDERS, np.concatenate(batches, axis=1), strict=True))

@@ -61,7 +61,7 @@ def observe(game: Game, seen: SeenRound, batch_worlds: int | None = None) -> Obs
     """
     law, rounding = game.public.law, seen.rounding(game.public.law)
     question = question_of(game, seen, batch_worlds)
-    found = weigh(game, question.hypotheses, question.observed, seen.around.norms_array)
+    found = weigh(game, question.hypotheses, question.observed, seen.side.norms_array)
     if rounding is None:
         return found
     share = rounding.cpu().numpy() / law.noise_scale(found.local_sensitivity, game.public.standpoint)
@@ -111,14 +111,14 @@ def score(game: Game, seen: SeenRound, insider: int) -> Floats:
     """
     # What is left of a release when all that can be expected of it is taken away.
     if game.public.standpoint.place is Place.SERVER:  # which sees the contribution of the target's client by itself
-        rest = shown(seen.around.contribution, "the contribution of the target's client").double().clone()
+        rest = shown(seen.side.contribution, "the contribution of the target's client").double().clone()
         clients, known, worlds = [game.victim], dict[int, int](), ()
     else:
         rest, knowing = seen.sums(game.public.law).double().clone(), (insider, *game.colluders(insider))
-        seeds = shown(seen.around.noise_seeds, "the seeds of the noise that the insider knows").tolist()
+        seeds = shown(seen.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
         require(len(seeds) == len(knowing), f"{len(seeds)} seeds of noise were shown: accepted are {len(knowing)}")
         clients, known = list(range(len(game.shards))), dict(zip(knowing, seeds, strict=True))
-        worlds = tuple(shown(seen.around.world_numbers, "the numbers of the worlds").tolist())
+        worlds = tuple(shown(seen.side.world_numbers, "the numbers of the worlds").tolist())
     # What the differing record would add, and the variance of a coordinate, from the clients whose noise is not known.
     direction, variance = torch.zeros_like(rest), 0.0
     for client in clients:

@@ -72,7 +72,7 @@ class RunFacts:
         return self.relation.sensitivity_of_sum(self.game.law.clipping_norm)
 
     @property
-    def faced_multiplier(self) -> float:
+    def effective_noise_multiplier(self) -> float:
         """Noise multiplier of a round's sum that the insider faces, less the noise that it knows; 0 without noise."""
         return effective_noise_multiplier(self.game.law.noise, self.game.standpoint)
 
@@ -84,7 +84,7 @@ class RunFacts:
         """
         if not (law := self.game.law).adds_noise:
             return self.global_sensitivity
-        return self.global_sensitivity * (self.faced_multiplier / law.round_multiplier(self.game.standpoint))
+        return self.global_sensitivity * (self.effective_noise_multiplier / law.round_multiplier(self.game.standpoint))
 
     @property
     def is_sampled(self) -> bool:

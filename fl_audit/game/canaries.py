@@ -74,9 +74,9 @@ def canary_scores(game: Game, seen: SeenRound, worlds: tuple[int, ...]) -> Float
         The game, what the observer saw of the round, and the numbers of the worlds.
     """
     public, at_server = game.public, game.public.standpoint.place is Place.SERVER
-    observed = seen.around.contribution if at_server else seen.sums(public.law)
+    observed = seen.side.contribution if at_server else seen.sums(public.law)
     assert observed is not None, "the server sees what every client sent"
-    units = np.broadcast_to(_unit(game) if seen.around.norms_array is None else seen.around.norms_array, len(worlds))
+    units = np.broadcast_to(_unit(game) if seen.side.norms_array is None else seen.side.norms_array, len(worlds))
     scores = np.empty((len(worlds), directions_read(public)))
     for row, (world, sums) in enumerate(zip(worlds, observed.double().cpu().numpy(), strict=True)):
         for one in range(scores.shape[1]):

@@ -40,24 +40,24 @@ def question_of(game: Game, seen: SeenRound, batch_worlds: int | None = None) ->
     batch_worlds
         World count of the original batch, when only its first worlds are weighed again; see `StackedModel.clipped_sum`.
     """
-    law, around = game.public.law, seen.around
+    law, side = game.public.law, seen.side
     if law.rounds_needed > 1:
         return _whitened(game, seen, batch_worlds)
-    moment = Moment(seen.number, around.norms, batch_worlds)
+    moment = Moment(seen.number, side.norms, batch_worlds)
     if game.public.standpoint.place is Place.SERVER:
         return _of_contribution(game, seen, moment)
-    hypotheses = sums_of(game, seen.start, moment, around)
+    hypotheses = sums_of(game, seen.start, moment, side)
     return Question(_less_known_noise(game, seen.sums(law), seen), hypotheses)
 
 
-def sums_of(game: Game, models: Tensor, moment: Moment, around: SideInformation) -> Hypotheses:
+def sums_of(game: Game, models: Tensor, moment: Moment, side: SideInformation) -> Hypotheses:
     """Return the sums that a round has under D and under D'.
 
     Parameters
     ----------
     game, models
         The game, and theta_{i-1}, float32 (worlds, parameters).
-    moment, around
+    moment, side
         The round; who took part, and the noised bits, where the law has them.
     """
     law = game.public.law
@@ -67,24 +67,24 @@ def sums_of(game: Game, models: Tensor, moment: Moment, around: SideInformation)
     else:
         present, absent = differing_contributions(game, models, moment)
     if law.is_sampled and game.public.standpoint.sees_participation:
-        takes_part = shown(around.taking_part, "who took part")[:, game.target].bool()
+        takes_part = shown(side.taking_part, "who took part")[:, game.target].bool()
         present, absent, weight = present.times(takes_part), absent.times(takes_part), 1.0
     match game.unit:
         case Unit.RECORD:
             others = None
             if law.is_sampled:
-                taking_part = shown(around.taking_part, "who took part").cpu().numpy()
+                taking_part = shown(side.taking_part, "who took part").cpu().numpy()
                 others = torch.from_numpy(np.delete(taking_part, game.target, axis=1)).to(models.device)
             shared = contributed(game, game.victim, game.common, models, moment, others)
         case Unit.CLIENT:
-            shared = _shared_clients(game, models, moment, around)
+            shared = _shared_clients(game, models, moment, side)
         case _:
             assert_never(game.unit)
-    sides = _log_odds_of_bits(game, shared, (present, absent), around)
+    sides = _log_odds_of_bits(game, shared, (present, absent), side)
     return Hypotheses(shared.total, present.total, absent.total, weight, sides)
 
 
-def _shared_clients(game: Game, models: Tensor, moment: Moment, around: SideInformation) -> Contributed:
+def _shared_clients(game: Game, models: Tensor, moment: Moment, side: SideInformation) -> Contributed:
     """Add up the updates of all other clients, each in the worlds in which it takes part."""
     total, members = nothing(models, game.public.law.is_adaptive), game.public.cohort(moment.number)
     bits = total.centred_bits
@@ -94,7 +94,7 @@ def _shared_clients(game: Game, models: Tensor, moment: Moment, around: SideInfo
         some: slice | Tensor = slice(None)
         part = moment
         if game.public.law.is_sampled:
-            rows = shown(around.taking_part, "who took part")[:, client].nonzero().flatten()
+            rows = shown(side.taking_part, "who took part")[:, client].nonzero().flatten()
             if len(rows) == 0:
                 continue
             if len(rows) < len(models):
@@ -106,13 +106,13 @@ def _shared_clients(game: Game, models: Tensor, moment: Moment, around: SideInfo
 
 
 def _log_odds_of_bits(
-    game: Game, shared: Contributed, sides: tuple[Contributed, Contributed], around: SideInformation
+    game: Game, shared: Contributed, sides: tuple[Contributed, Contributed], side: SideInformation
 ) -> tuple[Tensor, Tensor] | None:
     """Return what the noised bits say for each differing contribution's being in, against nothing being in."""
     law = game.public.law
     if not law.is_adaptive:
         return None
-    rest = shown(around.bits, "the noised bits") - shared.centred_bits
+    rest = shown(side.bits, "the noised bits") - shared.centred_bits
     one, other = ((rest - side.centred_bits / 2) * side.centred_bits / law.bit_sigma**2 for side in sides)
     return one, other
 
@@ -127,19 +127,19 @@ def _of_contribution(game: Game, seen: SeenRound, moment: Moment) -> Question:
             own = torch.zeros_like(present.total)
         case _:
             assert_never(game.unit)
-    observed = shown(seen.around.contribution, "the contribution of the target's client")
+    observed = shown(seen.side.contribution, "the contribution of the target's client")
     return Question(observed, Hypotheses(own, present.total, absent.total))
 
 
 def _less_known_noise(game: Game, observed: Tensor, seen: SeenRound) -> Tensor:
     """Subtract the noise shares that the adversary knows."""
-    law, around = game.public.law, seen.around
+    law, side = game.public.law, seen.side
     if not law.clients_add_noise:
         return observed
-    seeds = shown(around.noise_seeds, "the seeds of the noise that the insider knows").tolist()
+    seeds = shown(side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
     known = game.public.standpoint.known_shares
     require(len(seeds) == known, f"{len(seeds)} seeds of noise were shown: accepted are {known}")
-    worlds, left = shown(around.world_numbers, "the numbers of the worlds").tolist(), observed.double()
+    worlds, left = shown(side.world_numbers, "the numbers of the worlds").tolist(), observed.double()
     for seed in seeds:
         share = noise_share(seed, worlds, seen.number, observed.shape[1]).to(observed.device)
         left = left - law.share_scale * share.double()

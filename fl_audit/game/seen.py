@@ -79,7 +79,7 @@ class Made:
     # Up to three successive models (worlds, parameters), theta_i last and theta_{i-1} before it.
     models: tuple[Tensor, ...]
     release: Tensor  # r_i (worlds, parameters)
-    around: SideInformation = field(default_factory=SideInformation)  # what an adversary knows of the round beside it
+    side: SideInformation = field(default_factory=SideInformation)  # what an adversary knows of the round beside it
     # The rounds before it that are needed to weigh it, oldest first; none unless the noise is correlated.
     earlier: tuple[Step, ...] = ()
 
@@ -87,7 +87,7 @@ class Made:
         """Return the round in its first worlds."""
         models = tuple(model[:worlds] for model in self.models)
         earlier = tuple(Step(start[:worlds], release[:worlds]) for start, release in self.earlier)
-        return Made(self.number, models, self.release[:worlds], self.around.first(worlds), earlier)
+        return Made(self.number, models, self.release[:worlds], self.side.first(worlds), earlier)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class SeenRound:
     # determine the sum, theta_i last.
     models: tuple[Tensor, ...]
     release: Tensor | None  # the noised sums r_i (worlds, parameters); None under `model`
-    around: SideInformation = field(default_factory=SideInformation)  # what an adversary knows of the round beside it
+    side: SideInformation = field(default_factory=SideInformation)  # what an adversary knows of the round beside it
     # The rounds before it that are needed to weigh it, oldest first; none unless the noise is correlated.
     earlier: tuple[Step, ...] = ()
 
@@ -109,7 +109,7 @@ class SeenRound:
         named |= {} if self.release is None else {str(Key.RELEASE): self.release}
         for back, (start, release) in enumerate(reversed(self.earlier), start=1):
             named |= {earlier_key(Key.MODELS, back): start, earlier_key(Key.RELEASE, back): release}
-        return named | self.around.tensors()
+        return named | self.side.tensors()
 
     @staticmethod
     def of(number: int, tensors: Mapping[str, Tensor]) -> "SeenRound":
@@ -184,9 +184,9 @@ def show(view: View, law: ReleaseLaw, made: Made) -> SeenRound:
     """
     match view:
         case View.UPDATE:
-            return SeenRound(made.number, (made.models[-2],), made.release, made.around, made.earlier)
+            return SeenRound(made.number, (made.models[-2],), made.release, made.side, made.earlier)
         case View.MODEL:
-            return SeenRound(made.number, made.models[-law.optimizer.models_to_invert :], None, made.around)
+            return SeenRound(made.number, made.models[-law.optimizer.models_to_invert :], None, made.side)
         case _:
             assert_never(view)
 
@@ -201,9 +201,9 @@ def kept_of(view: View, made: Made) -> dict[str, Tensor]:
     """
     match view:
         case View.UPDATE:
-            return {_KEPT[view]: made.release} | made.around.tensors()
+            return {_KEPT[view]: made.release} | made.side.tensors()
         case View.MODEL:
-            return {_KEPT[view]: made.models[-1]} | made.around.tensors()
+            return {_KEPT[view]: made.models[-1]} | made.side.tensors()
         case _:
             assert_never(view)
 

@@ -121,7 +121,7 @@ class Round(NamedTuple):
 def round_by_hand(plan: AuditPlan, game: Game, made: Made) -> Round:
     law, public, models = plan.public.law, plan.public, made.models[-2]
     challenger = SeededChallenger(plan.config.run.seed or 0)
-    norms = made.around.norms
+    norms = made.side.norms
     norms = torch.full((WORLDS,), law.clipping_norm, dtype=torch.float64) if norms is None else norms
     nothing = ByHand(torch.zeros(models.shape, dtype=torch.float64), torch.full((WORLDS,), 0.5).double())
 
@@ -179,7 +179,7 @@ def noise_by_hand(plan: AuditPlan, game: Game, made: Made) -> Tensor:
     row[-1] = 1.0
     if isinstance(law.noise, CorrelatedGaussian):
         row = inverse(strategy_matrix(law.noise.matrix, law.noise.rounds, law.noise.bands))[made.number - 1]
-    norms = torch.full((WORLDS,), law.clipping_norm).double() if made.around.norms is None else made.around.norms
+    norms = torch.full((WORLDS,), law.clipping_norm).double() if made.side.norms is None else made.side.norms
     scale = law.noise_multiplier * law.adjacency.sensitivity_of_sum(1.0) * norms
     return scale[:, None] * sum(float(one) * draw for one, draw in zip(row, draws, strict=False))  # type: ignore[return-value]
 
@@ -202,7 +202,7 @@ def test_a_release_is_what_its_law_says_and_the_insider_knows_what_it_may(
         close(made.release, hand.shared.total + own.total + noise_by_hand(plan, stored.game, made))
         took_part += int(hand.target.sum())
         # What the insider works out: both sums, and which of their parts are certain.
-        found = sums_of(stored.game, made.models[-2], Moment(made.number, made.around.norms), made.around)
+        found = sums_of(stored.game, made.models[-2], Moment(made.number, made.side.norms), made.side)
         close(found.shared, hand.shared.total)
         is_known = not law.is_sampled or standpoint.sees_participation
         assert found.weight == (1.0 if is_known else law.sampling_rate)
@@ -219,8 +219,8 @@ def _check_bits(plan: AuditPlan, made: Made, hand: Round, own: ByHand) -> None:
     if not isinstance(law.clipping, AdaptiveClipping):
         return
     draws = SeededChallenger(plan.config.run.seed or 0).quantile_normals(range(WORLDS), made.number)
-    assert made.around.bits is not None
-    close(made.around.bits, hand.shared.within - 0.5 + own.within - 0.5 + law.bit_sigma * draws, 1e-9)
+    assert made.side.bits is not None
+    close(made.side.bits, hand.shared.within - 0.5 + own.within - 0.5 + law.bit_sigma * draws, 1e-9)
 
 
 def _check_what_is_seen(plan: AuditPlan, stored: Stored, made: Made, hand: Round, own: ByHand) -> None:
@@ -251,13 +251,13 @@ def test_an_adaptive_norm_follows_its_rule_and_the_noise_follows_the_norm(small_
     assert isinstance(clipping, AdaptiveClipping)
     norms = torch.full((WORLDS,), 0.3, dtype=torch.float64)
     for made in stored.rounds:
-        assert made.around.norms is not None
-        assert made.around.bits is not None
-        close(made.around.norms, norms, 1e-12)
-        share = made.around.bits / 5 + 0.5  # five clients, each bit less one half
+        assert made.side.norms is not None
+        assert made.side.bits is not None
+        close(made.side.norms, norms, 1e-12)
+        share = made.side.bits / 5 + 0.5  # five clients, each bit less one half
         norms = norms * torch.exp(-0.2 * (share - 0.5))
     table = pd.read_parquet(tmp_path / "run" / "rounds.parquet").sort_values(["round", "world"])
-    used = torch.cat([made.around.norms for made in stored.rounds if made.around.norms is not None])
+    used = torch.cat([made.side.norms for made in stored.rounds if made.side.norms is not None])
     np.testing.assert_allclose(table["clipping_norm"], used)
     np.testing.assert_allclose(table["sigma"], 1.5 * used)
     assert table["clipping_norm"].nunique() > WORLDS

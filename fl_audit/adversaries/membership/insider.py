@@ -175,7 +175,7 @@ def observe_targets(game: Game, seen: SeenRound, membership: Membership | None) 
     public, worlds = game.public, len(seen.start)
     membership = membership or Membership(np.zeros((worlds, game.public.targets), dtype=np.bool_))
     law, sees = public.law, public.standpoint.sees_participation
-    sigma = law.noise_scale(np.zeros(worlds), public.standpoint, seen.around.norms_array)
+    sigma = law.noise_scale(np.zeros(worlds), public.standpoint, seen.side.norms_array)
     steps = whitened_steps(game, seen)
     clip = None  # what is added up from formed contributions is clipped already
     match game.unit:
@@ -203,7 +203,7 @@ def observe_targets(game: Game, seen: SeenRound, membership: Membership | None) 
 
 def _taking_part(game: Game, seen: SeenRound, number: int, worlds: int) -> Flags | None:
     """Return which units take part in a round, if they are in, (worlds, units); None is all of them."""
-    members, shown = game.public.cohort(number), seen.around.taking_part
+    members, shown = game.public.cohort(number), seen.side.taking_part
     if members is not None:
         return np.broadcast_to(np.isin(np.arange(game.units), members), (worlds, game.units))
     return None if shown is None else shown.bool().cpu().numpy()
@@ -253,14 +253,14 @@ def _of_clients(
     A client's bit for an adaptive norm is one coordinate more, in units in which its noise is that of the others. Both
     stand there a second time without it: beside a short update the noise of the bits would hide that of the sum.
     """
-    law, around = game.public.law, seen.around
+    law, side = game.public.law, seen.side
     unit = torch.from_numpy(sigma) / law.bit_sigma if law.is_adaptive else torch.from_numpy(sigma)
     noise: Tensor | float = 0.0
     updates: dict[int, Tensor] = {}
     for step in steps:
-        part, moment = _taking_part(game, seen, step.number, membership.worlds), Moment(step.number, around.norms)
+        part, moment = _taking_part(game, seen, step.number, membership.worlds), Moment(step.number, side.norms)
         held = _in_sum(game, membership, part)
-        noise = noise + step.factor * _with_bit(step.release, around.bits, unit)
+        noise = noise + step.factor * _with_bit(step.release, side.bits, unit)
         for client in range(game.units):
             is_target = client in game.targets and (part is None or bool(part[:, client].any()))
             if not held[:, client].any() and not is_target:

@@ -182,7 +182,7 @@ def measure_clipping(run: FinishedRun, _: Findings) -> ClippingNumbers | None:
     if not isinstance(law.clipping, AdaptiveClipping) or NORM_COLUMN not in rounds:
         return None
     last = rounds.loc[rounds["round"] == rounds["round"].max(), NORM_COLUMN]
-    z, standpoint = run.facts.faced_multiplier, run.facts.game.standpoint
+    z, standpoint = run.facts.effective_noise_multiplier, run.facts.game.standpoint
     return ClippingNumbers(
         first_norm=law.clipping_norm,
         last_norm=float(last.median()),

@@ -62,7 +62,7 @@ def _noise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
         rows.append(("Noise multiplier z of the law", facts.game.law.noise_multiplier))
     if known := law_words.known_noise_text(facts):
         rows.append(("Noise that the insider knows", known))
-        rows.append(("Noise multiplier that the insider faces", facts.faced_multiplier))
+        rows.append(("Noise multiplier that the insider faces", facts.effective_noise_multiplier))
     return rows
 
 

@@ -194,9 +194,9 @@ CLIPPING = Section(
 
 
 def _colluders_sentence(numbers: evidence.ColludersNumbers, _: RunContents) -> str:
-    faced = (numbers.groups[0], numbers.groups[-1], numbers.server)
+    effective = (numbers.groups[0], numbers.groups[-1], numbers.server)
     alone, most, server = (
-        f"{number_text(one.noise_multiplier, 3)} (epsilon {number_text(finite(one.epsilon), 3)})" for one in faced
+        f"{number_text(one.noise_multiplier, 3)} (epsilon {number_text(finite(one.epsilon), 3)})" for one in effective
     )
     return (
         "Every client knows the noise that it added itself, and clients who trust each other can put theirs together "
