@@ -155,7 +155,7 @@ class DPStrategy(Strategy):
     def _release(self, batch: WorldBatch, server_round: int, read: Received) -> Array:
         """Make the release of a batch, and return the models that it leads to."""
         law, transcript, total = self.public.law, self.transcripts[batch.name], read.total
-        side = self._around(batch, server_round, read)
+        side = self._side_information(batch, server_round, read)
         if law.adds_noise and not law.clients_add_noise:
             total = self.noise(batch, server_round, total, law.server_scale(read.local_sensitivity, side.norms_array))
         before, state = transcript.models[-1], transcript.optimizer
@@ -169,7 +169,7 @@ class DPStrategy(Strategy):
             transcript.steps = (*transcript.steps, Step(before, total))[1 - law.rounds_needed :]
         return Array(*pack(moved.numpy()))
 
-    def _around(self, batch: WorldBatch, server_round: int, read: Received) -> SideInformation:
+    def _side_information(self, batch: WorldBatch, server_round: int, read: Received) -> SideInformation:
         """Return what an adversary knows of a round beside the release, and move the clipping norms."""
         law, transcript = self.public.law, self.transcripts[batch.name]
         side = SideInformation(taking_part=self._shown_participation(batch), contribution=read.of_victim)

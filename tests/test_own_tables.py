@@ -319,6 +319,8 @@ def test_a_usual_word_for_a_missing_value_is_a_class_among_words(word: str) -> N
     assert written(gaps, label="z", missing=()).pool.classes == 2
     numbers = "x;w\n" + "".join(f"{row};{(word, 0, 1)[row % 3]}\n" for row in range(ROWS))
     assert written(numbers, label="w", missing=()).pool.classes == 2  # beside numbers it is no class
+    answers = "x;v\n" + "".join(f"{row};{(word, True, False)[row % 3]}\n" for row in range(ROWS))
+    assert written(answers, label="v", missing=()).pool.classes == 2
 
 
 def test_an_encoding_that_is_named_is_taken_and_a_wrong_one_refused() -> None:

@@ -97,9 +97,9 @@ def cautions_of(plan: AuditPlan) -> tuple[Caution, ...]:
     if not absent.size:
         return source.cautions
     names = source.class_names or range(source.pool.classes)
-    told = [f"{names[code]} ({np.sum(source.pool.labels == code):,} in the data)" for code in absent]
+    told = [f"{names[code]} ({np.sum(source.pool.labels == code):,} in the data)" for code in absent[:_CLASSES_NAMED]]
     text = (
-        f"no record of class {', '.join(told[:_CLASSES_NAMED])}{', ...' * (len(told) > _CLASSES_NAMED)} is among the "
+        f"no record of class {', '.join(told)}{', ...' * (absent.size > _CLASSES_NAMED)} is among the "
         f"{data.records:,} that train, so that nothing of it is learned: more records in [data] would hold some"
     )
     return (*source.cautions, Caution(text))

@@ -69,8 +69,8 @@ def _spellings(frame: pd.DataFrame) -> Iterator[Caution]:
             continue
         folded: dict[str, list[str]] = {}
         raw = set(column.astype(str).unique().tolist())
-        if twins := sorted(word for word in raw if word != word.strip() and word.strip() in raw):
-            around.append(f"{name} has {twins[0].strip()!r}, {_some([repr(twin) for twin in twins])}")
+        if spaced := sorted(word for word in raw if word != word.strip() and word.strip() in raw):
+            around.append(f"{name} has {spaced[0].strip()!r}, {_some([repr(word) for word in spaced])}")
         for word in sorted({word.strip() for word in raw}):
             folded.setdefault(_folded(word), []).append(word)
         # Words that differ from another one by case or spaces only, next to those that they resemble.

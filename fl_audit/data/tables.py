@@ -129,7 +129,8 @@ def _holds(content: bytes, encoding: str, names: Sequence[str]) -> bool:
 
 
 def _doubts(content: bytes, path: Path, encoding: str, others: Sequence[str]) -> tuple[Caution, ...]:
-    """Return a warning if a file would have other words in encodings that are as likely."""
+    """Return a warning if the beginning of a file would have other words in encodings that are as likely."""
+    content = content[:_BYTES_LOOKED_AT]
     own = _WORD.findall(content.decode(encoding, "replace"))
     instead: dict[Remedy, tuple[str, str]] = {}
     for other in others:
@@ -188,9 +189,10 @@ def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> p
         text.path,
         settings,
     )
-    if frame[label].isna().any() and not pd.api.types.is_numeric_dtype(frame[label]):
+    if frame[label].isna().any() and pd.api.types.infer_dtype(frame[label], skipna=True) == "string":
         # "None" and "NA" among words are classes, unless the user says that they are missing.
-        words = _read(text, dtype=str, na_values=["", *missing], keep_default_na=False)
+        own = {"usecols": lambda name: name.strip() == label, "keep_default_na": False}
+        words = _read(text, dtype=str, na_values=["", *missing], **own)
         frame = frame.assign(**{label: words[label]})
     return frame
 

@@ -294,8 +294,10 @@ def _inside(section: Section[Any], numbers: Any, contents: RunContents, figures:
     """Return all that a section has beside what stands on the page; nothing for nothing."""
     on_page = _stands_on_page(contents, section)
     text = "" if on_page else section.sentence(numbers, contents)
-    found = [(row, f". Reading: {row.reading}" if row.aside else "") for row in section.rows(numbers, contents)]
-    rows = [(*_row_cells(row), row.basis.removesuffix(".") + reading) for row, reading in found]
+    rows = [
+        (*_row_cells(row), f"{row.basis.removesuffix('.')}. Reading: {row.reading}." if row.aside else row.basis)
+        for row in section.rows(numbers, contents)
+    ]
     body = [
         f'<p class="notice">{ON_ITS_WORD}</p>' if section.trusts and _is_broken(contents) else "",
         f"<p>{escape(text)}</p>" if text else "",
