@@ -1,0 +1,1 @@
+"""Campaigns that check the auditor itself."""

@@ -1,0 +1,159 @@
+"""Digests of every number that fixed seeds give, to show that a change of structure changes no result.
+
+    python -m tests.validation.equality record before.json
+    python -m tests.validation.equality record after.json
+    python -m tests.validation.equality compare before.json after.json
+
+`record` plays small audits of all kinds, engines and mechanisms, one black-box audit of made-up trials, one of a Flower
+strategy, a review of an app and a running federation with canaries. It writes a digest of each column of their tables
+and of each number of their summaries. `compare` lists what differs and ends with status 1 where anything does. Columns
+and keys that were renamed in between stand in `renames.json`, old name to new name.
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from tests.validation.equality_cases import AUDITS, ON_RAY, OTHERS
+
+RENAMES = Path(__file__).with_name("renames.json")
+_NOT_COMPARED = ("timing", "versions", "provenance", "looks", "seconds", "memory")
+"""Parts of a key that stand for how a run was carried out, and not for what came out."""
+
+Digests = dict[str, str]
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    recording = commands.add_parser("record", help="play everything and write the digests")
+    recording.add_argument("file", type=Path)
+    recording.add_argument("--only", default="", help="cases whose name contains this text")
+    recording.add_argument("--without-ray", action="store_true", help="leave out the cases that start Ray")
+    comparing = commands.add_parser("compare", help="list what differs between two files")
+    comparing.add_argument("old", type=Path)
+    comparing.add_argument("new", type=Path)
+    chosen = parser.parse_args()
+    if chosen.command == "record":
+        record(chosen.file, chosen.only, with_ray=not chosen.without_ray)
+        return
+    found = differences(*(json.loads(path.read_text()) for path in (chosen.old, chosen.new)), read_renames())
+    print("\n".join(found) or "All digests are equal.")
+    sys.exit(1 if found else 0)
+
+
+def record(file: Path, only: str = "", *, with_ray: bool = True) -> None:
+    """Play all cases and write their digests to a file, by the name of the case.
+
+    Parameters
+    ----------
+    file, only, with_ray
+        Where the digests go, a text that the names of the cases have to contain, and whether Ray is started.
+    """
+    torch.set_num_threads(1)
+    cases: dict[str, Callable[[Path], Any]] = {**AUDITS, **OTHERS, **(ON_RAY if with_ray else {})}
+    found: dict[str, Digests] = {}
+    for name, play in cases.items():
+        if only not in name:
+            continue
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory() as place:
+            directory = Path(place) / "run"
+            numbers = play(directory)
+            tables = dict(_tables(directory))
+            found[name] = {**tables, **_numbers(numbers)}
+        file.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+    count = sum(map(len, found.values()))
+    print(f"{count} digests of {len(found)} cases: {file}")
+
+
+def _tables(directory: Path) -> Iterator[tuple[str, str]]:
+    """Yield name and digest of each column of each table at the top of a run directory."""
+    for path in sorted(directory.glob("*.parquet")):
+        frame = pd.read_parquet(path)
+        for column in frame.columns:
+            yield f"{path.stem}.{column}", _digest(frame[column])
+
+
+def _digest(column: "pd.Series[Any]") -> str:
+    values = column.to_numpy()
+    content = json.dumps(values.tolist()).encode() if values.dtype == object else np.ascontiguousarray(values).tobytes()
+    return hashlib.sha256(f"{values.dtype}{values.shape}".encode() + content).hexdigest()[:20]
+
+
+def _numbers(values: Any) -> Digests:
+    """Return each number and verdict of nested values by its path: the text that gives it back to the last bit."""
+    return {
+        place: repr(value)
+        for place, value in _flat(values)
+        if isinstance(value, int | float) or place.endswith("verdict")
+        if not any(part in place for part in _NOT_COMPARED)
+    }
+
+
+def _flat(values: Any, place: str = "summary") -> Iterator[tuple[str, Any]]:
+    match values:
+        case Mapping():
+            for key, value in values.items():
+                yield from _flat(value, f"{place}.{key}")
+        case list() | tuple():
+            for number, value in enumerate(values):
+                named = value.get("name", number) if isinstance(value, Mapping) else number
+                yield from _flat(value, f"{place}[{named}]")
+        case _:
+            yield place, values
+
+
+def read_renames() -> dict[str, str]:
+    """Return the table of renames: parts of keys, old to new."""
+    table: dict[str, str] = json.loads(RENAMES.read_text())
+    return table
+
+
+def differences(
+    old: Mapping[str, Digests], new: Mapping[str, Digests], renames: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return a line for each digest that differs or stands in one of two records alone.
+
+    Parameters
+    ----------
+    old, new, renames
+        Digests by case and key, and the names that were changed in between, old to new.
+
+    Examples
+    --------
+    >>> differences({"a": {"worlds.bit": "1"}}, {"a": {"trials.bit": "1"}}, {"worlds": "trials"})
+    []
+    >>> differences({"a": {"mu": "1"}}, {"a": {"mu": "2"}})
+    ['a: mu is 2 and was 1']
+    """
+    found = []
+    for case in dict.fromkeys([*old, *new]):
+        before = {_renamed(key, renames or {}): value for key, value in old.get(case, {}).items()}
+        after = new.get(case, {})
+        changed = (key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key))
+        found.extend(
+            f"{case}: {key} is {after.get(key, 'missing')} and was {before.get(key, 'missing')}" for key in changed
+        )
+    return found
+
+
+def _renamed(key: str, renames: Mapping[str, str]) -> str:
+    """Return a key with the new name in the place of each part that was renamed; the longest old names go first."""
+    for name in sorted(renames, key=len, reverse=True):
+        key = key.replace(name, renames[name])
+    return key
+
+
+if __name__ == "__main__":
+    main()

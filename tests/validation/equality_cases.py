@@ -1,0 +1,181 @@
+"""The cases of the equality command: small audits of every kind, and audits of other people's code."""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg, Strategy
+
+import experiments  # noqa: F401  # sets the environment before Flower is imported
+from experiments.runs.config import parse_config
+from experiments.runs.engines import Engine
+from experiments.runs.plan import resolve
+from experiments.runs.run import run_audit
+from experiments.trials.review_process import reviewed
+from fl_audit.canaries.directions import canary_coin, canary_direction
+from fl_audit.canaries.kept import Watch
+from fl_audit.canaries.rounds import CanaryNote
+from fl_audit.evidence.live import measure_live
+from fl_audit.laboratory.claim import StatedClaim
+from fl_audit.laboratory.findings import findings, trial_json
+from fl_audit.laboratory.seen import Games
+from fl_audit.laboratory.trial import QUICK, Budget, put_on_trial
+from fl_audit.privacy.terms import TrainingTerms
+from strategies.games.campaign import hold_to_claim
+from strategies.games.kinds import MENDS, WORDS
+from strategies.games.subject import Subject
+from strategies.review.options import ReviewOptions
+from tests.audits import small_settings
+from tests.federation.laws import LAWS
+from tests.review.apps import with_strategy, write_app
+
+Changes = Mapping[str, dict[str, Any]]
+Play = Callable[[Path], Any]
+
+_NO_BELIEF: dict[str, Any] = {"belief": None, "noise-multiplier": 1.2, "sensitivity": None}
+_NO_PRIVACY: dict[str, Any] = {
+    "private": False, "belief": None, "delta": None, "sensitivity": None, "clipping-norm": None
+}  # fmt: skip
+_ONE_RUN: dict[str, Any] = {
+    "game": "one-run", "worlds": None, "canaries": 6, "epsilon-star": False, "evaluate-every": 40
+}  # fmt: skip
+_SETTINGS: dict[str, Changes] = {
+    "identifiability": {},
+    "global sensitivity": {"privacy": {"sensitivity": "global", "accountant": "gdp"}},
+    "no privacy": {"privacy": _NO_PRIVACY, "audit": {"insider": False}},
+    "Adam": {"training": {"optimizer": "adam", "learning-rate": 0.01}},
+    "models shown, momentum": {"training": {"optimizer": "momentum"}, "audit": {"view": "model"}},
+    "dense network": {"model": {"name": "dense-128"}, "audit": {"epsilon-star": False}},
+    "crafted record": {"privacy": {"sensitivity": "global"}, "audit": {"neighbour": "crafted", "epsilon-star": False}},
+    "membership": {
+        "data": {"records": 120},
+        "privacy": _NO_BELIEF | {"accountant": "pld"},
+        "audit": {
+            "game": "membership", "worlds": 24, "targets": 60, "epsilon-star": False,
+            "attacks": ["loss", "shadow", "lira", "rmia", "white-box"],
+        },
+    },
+    "reconstruction": {
+        "privacy": {"belief": None, "reconstruction": 0.5, "candidates": 20, "sensitivity": None, "accountant": None},
+        "audit": {"game": "reconstruction", "candidates": 20, "worlds": 20, "epsilon-star": False},
+    },
+    "one run with canaries": {
+        "data": {"clients": 6},
+        "training": {"strategy": "dp-fedavg", "rounds": 40, "learning-rate": 1.0},
+        "privacy": _NO_BELIEF | {"accountant": "gdp"},
+        "audit": _ONE_RUN,
+        "run": {"worlds-per-batch": None},
+    },
+    "clients with Opacus": {
+        "data": {"partition": "linear"},
+        "training": {"strategy": "dp-sgd-clients", "rounds": 3, "local-batch": 8, "learning-rate": None},
+        "privacy": _NO_BELIEF,
+        "audit": {"epsilon-star": False, "membership": False},
+    },
+    "randomised records": {
+        "data": {
+            "name": "experiments.reproductions.bernau2019.skewed:skewed_purchases", "classes": 10,
+            "generated-records": 400,
+        },
+        "privacy": _NO_PRIVACY | {"randomiser": "randomised-response", "record-epsilon": 2.0},
+        "audit": {"insider": False},
+    },
+}  # fmt: skip
+
+
+def _audit(changes: Changes, engine: Engine, directory: Path) -> Any:
+    """Play an audit and return its summary."""
+    plan = resolve(parse_config(small_settings(**changes)))
+    return run_audit(plan, directory, engine, with_report=False).summary
+
+
+def _convolutional(directory: Path) -> Any:
+    """Play an audit of a convolutional network on made-up pictures."""
+    draw = np.random.default_rng(0)
+    path = directory.parent / "pictures.npz"
+    np.savez(path, x=draw.random((120, 1, 28, 28), np.float32), y=np.arange(120) % 10)
+    data = {"name": "npz", "path": str(path), "records": 40, "test-records": 20}
+    audit = {"worlds": 2, "epsilon-star": False, "membership": False}
+    changes = {"data": data, "model": {"name": "mnist-cnn"}, "audit": audit, "run": {"worlds-per-batch": 2}}
+    return _audit(changes, Engine.LOCAL, directory)
+
+
+AUDITS: dict[str, Play] = {
+    **{name: partial(_audit, changes, Engine.LOCAL) for name, changes in {**_SETTINGS, **LAWS}.items()},
+    "convolutional network": _convolutional,
+}
+"""Audits on the local engine, by name."""
+ON_RAY: dict[str, Play] = {
+    f"{name}, on Ray": partial(_audit, {**_SETTINGS, **LAWS}[name], Engine.RAY)
+    for name in ("identifiability", "distributed")
+}
+"""Two of them on Ray."""
+
+
+def _made_up_trials(_: Path) -> Any:
+    """Audit a claim with made-up trials: a Gaussian shift that is twice as large as claimed."""
+    random = np.random.default_rng(0)
+
+    def play(_kind: str, _first: int, count: int) -> tuple[Games, np.ndarray[Any, Any]]:
+        bits = random.random(count) < 0.5
+        steps = random.standard_normal((count, 1, 3))
+        steps[:, :, 0] += 2.0 * bits[:, None]
+        direction, zeros = np.zeros_like(steps), np.zeros_like(steps)
+        direction[:, :, 0] = 1.0
+        every = np.ones(count, dtype=bool)
+        numbers = np.zeros((count, 0))
+        tensors = (("weight", slice(0, 2)), ("bias", slice(2, 3)))
+        return Games(steps, steps, direction, zeros, zeros, every, every, numbers, (), ~every, tensors), bits
+
+    claim, budget = StatedClaim("add-remove-client", noise_multiplier=1.0), Budget(200, (600,), (1.0,), 1, 1, 1)
+    trial = put_on_trial(claim, ["removed"], play, frozenset(), lambda _: "it refused", budget)
+    return trial_json(trial, findings(trial, WORDS, MENDS))
+
+
+def _private_strategy() -> Strategy:
+    return DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), 1.0, 1.0, 4)
+
+
+def _strategy(directory: Path) -> Any:
+    """Audit Flower's wrapper with fixed clipping."""
+    del directory
+    claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
+    trial = hold_to_claim(
+        Subject(_private_strategy, clients=4), claim, budget=QUICK, only=["removed", "opposite", "huge"]
+    )
+    return trial_json(trial, findings(trial, WORDS, MENDS))
+
+
+def _review(directory: Path) -> Any:
+    """Review an app that averages with a tenth of the noise that it claims."""
+    private = "DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), 0.1, 2.0, 4)"
+    app = write_app(directory.parent / "app", "equality_app", with_strategy(private))
+    options = ReviewOptions(
+        noise_multiplier=1.0, adjacency="add-remove-client", is_quick=True, processes=1, rounds=1, nodes=4, seconds=1e5
+    )
+    return reviewed(app, options)
+
+
+def _live(directory: Path) -> Any:
+    """Judge the canaries of 20 rounds of a made-up training with a tenth of the noise."""
+    size, directions, coins = 650, 11, 12
+    watch = Watch(directory, directions, 1, TrainingTerms("add-remove-client", 1.0, 20), 1e-5)
+    draw, model = np.random.default_rng(0), np.zeros(size)
+    for number in range(1, 21):
+        release = 0.1 * draw.normal(size=size)
+        release += canary_coin(coins, number, 0) * canary_direction(directions, number, 0, size)
+        watch.note(number, [model], [model + release], [CanaryNote(0)], 0)
+        model = model + release
+    return json.loads(json.dumps(measure_live(directory, coins).to_json()))
+
+
+OTHERS: dict[str, Play] = {
+    "black box, made-up trials": _made_up_trials,
+    "black box, strategy": _strategy,
+    "black box, review of an app": _review,
+    "canaries, live": _live,
+}
+"""Audits of other people's code and of a running federation, by name."""

@@ -1,0 +1,31 @@
+"""The equality command notices a changed number, and follows a table of renames."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from strategies.challenger import SeededChallenger
+from tests.validation.equality import differences, record
+
+
+def _recorded(file: Path) -> dict[str, dict[str, str]]:
+    record(file, only="identifiability", with_ray=False)
+    return dict(json.loads(file.read_text()))
+
+
+def test_equal_runs_are_equal_and_one_changed_draw_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = _recorded(tmp_path / "first.json")
+    assert len(first["identifiability"]) > 100
+    assert differences(first, _recorded(tmp_path / "second.json")) == []
+    honest = SeededChallenger.standard_normals
+    monkeypatch.setattr(SeededChallenger, "standard_normals", lambda *args: honest(*args) * (1 + 1e-6))
+    assert differences(first, _recorded(tmp_path / "changed.json"))
+
+
+def test_renamed_keys_are_compared_and_missing_ones_are_listed() -> None:
+    old = {"case": {"worlds.log_odds": "1", "summary.worlds": "2"}}
+    new = {"case": {"trials.log_odds": "1", "summary.trials": "2"}}
+    assert differences(old, new, {"worlds": "trials"}) == []
+    assert len(differences(old, new)) == 4
+    assert differences({"case": {}, "gone": {"a": "1"}}, {"case": {}}) == ["gone: a is missing and was 1"]
