@@ -9,6 +9,9 @@ A game of an audit counts as a round, because a server could call any round a ga
 games: audit an app without this modifier.
 """
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from flwr.app import Context, Error, Message
@@ -51,11 +54,22 @@ def budget_mod(
         # The server chooses the name: an app trains for `train.ACTION` as well, and `train.default` is its plain train.
         if not message.metadata.message_type.startswith("train"):
             return call_next(message, context)
-        with ledger_lock(ledger):
-            reason = _refusal(ledger, LedgerLine(str(context.run_id), terms, sensitivity, clipping_norm), budget, delta)
+        line = LedgerLine(str(context.run_id), terms, sensitivity, clipping_norm)
+        with ledger_lock(ledger), _told_at_the_site():
+            reason = _refusal(ledger, line, budget, delta)
         return call_next(message, context) if reason is None else Message(Error(REFUSED, reason), reply_to=message)
 
     return ask
+
+
+@contextmanager
+def _told_at_the_site() -> Iterator[None]:
+    """Say in the site's own log what is wrong with its files: Flower sends to the server what is raised here."""
+    try:
+        yield
+    except InputError as error:
+        sys.stderr.write(f"fl_audit: {error}\n")
+        raise InputError("the ledger of the site cannot be used: the log of its SuperNode says why") from None
 
 
 def _refusal(ledger: Path, line: LedgerLine, budget: float, delta: float) -> str | None:
@@ -69,8 +83,9 @@ def _refusal(ledger: Path, line: LedgerLine, budget: float, delta: float) -> str
             return f"with this training the site would have spent more than epsilon {budget:g} at delta {delta:g}"
     try:
         answered = int(counter.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{counter} holds no number of rounds: {error}") from None
+    except (OSError, ValueError):
+        # Flower sends this line to the server: nothing of what a file of the site holds stands in it.
+        raise InputError(f"{counter} cannot be read, or holds no number of rounds: restore it from a copy") from None
     if answered >= line.terms.rounds:
         return f"the site has answered in {answered} rounds: no more were promised"
     # Counted before it is sent, and by the site itself: a round that fails counts, whatever the server calls it.

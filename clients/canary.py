@@ -49,7 +49,7 @@ class Canary:
     def __post_init__(self) -> None:
         require_number("number is", self.number, "whole numbers from 0")
         _require_shared(self.directions, self.clipping_norm)
-        require_seed("coins", self.coins)
+        require_seed("coins", self.coins, is_secret=True)
         apart = self.directions != self.coins
         require(apart, "coins and directions have one seed: accepted are two, since who sees releases knows the latter")
 
@@ -143,7 +143,10 @@ def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = Fa
         if number is None:
             return call_next(message, context)
         coins = seed_in(Path(str(context.node_config.get("canary-coins", ""))))
-        canary = Canary(int(str(number)), directions, coins, clipping_norm, is_replaced)
+        told = str(number)
+        is_number = told.isascii() and told.isdecimal()
+        require(is_number, f"canary = {told!r} in the node's configuration: accepted are whole numbers from 0")
+        canary = Canary(int(told), directions, coins, clipping_norm, is_replaced)
         return canary_mod(canary)(message, context, call_next)
 
     return choose

@@ -1,9 +1,15 @@
 """How much a program says beside its results: chosen once by whoever starts it, and asked by what would say it."""
 
+import codecs
+import io
 import logging
 import sys
+import unicodedata
+from typing import Any, TextIO, cast
 
 LEVELS = ("debug", "info", "warning", "error")
+_LAYOUT = "\n\t\u200c\u200d"  # the last two join letters or keep them apart
+_READABLE, _ASCII = "fl-audit-readable", {"\N{NO-BREAK SPACE}": " ", "\N{EN DASH}": "-", "\N{EM DASH}": "-"}
 LOG = logging.getLogger("fl_audit")  # what goes on, for `--log-level`: this program's own log
 
 _FLOWER = logging.getLogger("flwr")
@@ -51,6 +57,71 @@ def printable(text: str) -> str:
     'a\\\\x1b[31mb\\\\n'
     """
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def plain(text: str) -> str:
+    """Return a text with its control characters as escapes, but for ends of lines and tabs.
+
+    Examples
+    --------
+    >>> plain("20 % of \\x1b[2J")
+    '20 % of \\\\x1b[2J'
+    """
+    return text if text.isprintable() else "".join(one if _is_plain(one) else printable(one) for one in text)
+
+
+def _is_plain(one: str) -> bool:
+    return one.isprintable() or one in _LAYOUT or unicodedata.category(one) == "Zs"
+
+
+class PlainStream(io.TextIOBase):
+    """A text stream whose control characters, but for ends of lines and tabs, are written as escapes.
+
+    Column names, labels and names of files come from other people, and a terminal would obey what stands in them.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.rich_proxied_file = stream  # rich writes here, with the colours that are its own
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text, and return its length."""
+        self._stream.write(plain(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what waits."""
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        """Return whether the stream is a terminal."""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """Return the descriptor of the stream."""
+        return self._stream.fileno()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def protect_terminal() -> None:
+    """Have nothing that is printed from now on act on the terminal, and have any encoding show it."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None or isinstance(stream, PlainStream):
+            continue
+        if isinstance(stream, io.TextIOWrapper):
+            codecs.register_error(_READABLE, _readable)
+            stream.reconfigure(errors=_READABLE)
+        setattr(sys, name, cast(TextIO, PlainStream(stream)))
+
+
+def _readable(error: UnicodeError) -> tuple[str, int]:
+    """Return what stands for characters that an encoding lacks: a plain space or dash, or an escape."""
+    assert isinstance(error, UnicodeEncodeError)
+    found = error.object[error.start : error.end]
+    return "".join(_ASCII.get(one) or printable(ascii(one)[1:-1]) for one in found), error.end
 
 
 def settle_flower() -> None:

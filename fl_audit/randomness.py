@@ -48,16 +48,19 @@ class Purpose(IntEnum):
     DRAWING = 29
 
 
-def require_seed(name: str, seed: object) -> None:
+def require_seed(name: str, seed: object, is_secret: bool = False) -> None:
     """Raise `InputError` unless a seed is a whole number from 0 that 64 bits hold.
 
     Parameters
     ----------
     name, seed
         What the message calls it, and the seed.
+    is_secret
+        Whether the message leaves the value out, since others may read it.
     """
     is_seed = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and 0 <= int(seed) < 2**64
-    require(is_seed, f"{name} is {seed!r}: accepted are whole numbers from 0 to 2**64 - 1")
+    found = f"of type {type(seed).__name__} or out of range" if is_secret else repr(seed)
+    require(is_seed, f"{name} is {found}: accepted are whole numbers from 0 to 2**64 - 1")
 
 
 def generator(seed: int, purpose: Purpose, *, world: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:

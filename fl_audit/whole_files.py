@@ -75,6 +75,8 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path} is missing: accepted is a directory that 'fl-audit run' made") from error
     except IsADirectoryError as error:
         raise InputError(f"{path} is a directory: accepted is a file that 'fl-audit run' made") from error
+    except UnicodeDecodeError as error:  # whose text repeats a byte of a file that may be secret
+        raise InputError(f"{path} cannot be read: it is no text in UTF-8") from error
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
 

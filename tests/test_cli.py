@@ -218,6 +218,8 @@ def test_wrong_files_get_one_line(fl_audit: FlAudit, config: Path, tmp_path: Pat
         (("run", "audit.toml", "--engine", "cloud"), "accepted are ray, local"),
         (("run", "audit.toml", "--resume"), "--resume without --out"),
         (("run", "audit.toml", "--ray-address", "127.0.0.1:1"), "no Ray cluster answers there"),
+        (("run", "audit.toml", "--ray-address", "ray://127.0.0.1:1"), "Ray Client cannot carry a run"),
+        (("run", "audit.toml", "--ray-address", "automatic"), "no Ray cluster answers there"),
         (("run", "audit.toml", "--out", "audit.toml/x"), "audit.toml is a file: accepted is a place below a directory"),
         (("replay", "gone"), "configuration.json is missing"),
         (("sweep", "audit.toml", "--over", "privacy.belief"), "accepted is section.key=value,value"),

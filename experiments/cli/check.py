@@ -45,16 +45,17 @@ def check(
     if as_json:
         options.print_json(check_json(found))
         return
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from experiments.terminal import console
 
     table = Table(title=Text(str(config)), show_header=False)
     table.add_column("what", style="bold", no_wrap=True)
     table.add_column("finding")
     for row in _rows(found, chosen):
         table.add_row(*map(Text, row))
-    Console(markup=False).print(table)
+    console().print(table)
 
 
 def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:

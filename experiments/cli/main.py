@@ -117,6 +117,7 @@ def guarded(command: Callable[[], object]) -> None:
 
 def main() -> None:
     """Run the command line."""
+    talk.protect_terminal()
     # A model of one's own, `package.module:factory`, is looked for where the user stands.
     search_last(Path.cwd())
     guarded(app)

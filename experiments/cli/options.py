@@ -86,15 +86,16 @@ def print_table(
     numbers
         Places of the columns that are set to the right.
     """
-    from rich.console import Console
     from rich.table import Table
+
+    from experiments.terminal import console as console_for
 
     table = Table(title=title)
     for place, column in enumerate(columns):
         table.add_column(column, justify="right" if place in numbers else "left")
     for row in rows:
         table.add_row(*row)
-    console = Console(markup=False)
+    console = console_for()
     console.print(table)
     for note in notes:
         console.print(note, highlight=False)

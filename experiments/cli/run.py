@@ -204,11 +204,10 @@ def _print(contents: "RunContents", directory: Path, as_json: bool) -> None:
         places = {"directory": str(directory), "report": str(directory / "report.html")}
         options.print_json(contents.summary | places)
         return
-    from rich.console import Console
-
+    from experiments.terminal import console
     from fl_audit.report.page.first_screen import summary_table
 
-    Console(markup=False).print(summary_table(contents))
+    console().print(summary_table(contents))
     _tell_report(directory)
 
 

@@ -124,15 +124,14 @@ def reproduce(
     """
     require_known(name)
     chosen = None if engine is None else choice(Engine, "--engine", engine)
-    from rich.console import Console
-
     from experiments.reproductions.papers import Context, Extent
     from experiments.reproductions.reproduce import reproduce as compute
     from experiments.runs.progress import runs_progress_bar
+    from experiments.terminal import console as console_for
 
     extent = Extent.QUICK if quick else Extent.FULL
     directory = out or Path("runs") / f"reproduce-{name}{'-quick' if quick else ''}"
-    console = Console(stderr=True)
+    console = console_for(stderr=True)
     context = Context(
         directory, data_dir, extent, chosen, runs_progress_bar,
         lambda line: None if is_quiet() else console.print(line, highlight=False), minutes, ray_address,

@@ -12,6 +12,5 @@ from experiments.runs.guard import nothing_outlives_this_process
 
 __all__ = ["client_app"]
 
-close_a_ray_to_come()
-nothing_outlives_this_process()
+nothing_outlives_this_process(close_a_ray_to_come())
 put_pool_in_place()

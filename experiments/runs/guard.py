@@ -6,6 +6,7 @@ knows what belongs to the run by an environment variable that all processes of t
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -26,12 +27,17 @@ _QUIET_LOOKS = 3  # so often in a row nothing must be found: a process that is j
 
 
 @contextmanager
-def nothing_outlives() -> Iterator[None]:
+def nothing_outlives(directory: Path | None = None) -> Iterator[None]:
     """End every process that is started inside the block when the block ends, or when this process does.
 
     Processes count that inherit the environment of this one, on this machine; on Linux, macOS and Windows alike.
+
+    Parameters
+    ----------
+    directory
+        A temporary directory of these processes, which is removed after them; None for none.
     """
-    guard, marks = _guard()
+    guard, marks = _guard(directory)
     try:
         with environment(marks):
             yield
@@ -41,17 +47,25 @@ def nothing_outlives() -> Iterator[None]:
         guard.wait(_SECONDS_TO_END + 2.0)
 
 
-def nothing_outlives_this_process() -> None:
-    """End every process that is started from now on when this process ends, however that comes."""
-    guard, marks = _guard()
+def nothing_outlives_this_process(directory: Path | None = None) -> None:
+    """End every process that is started from now on when this process ends, however that comes.
+
+    Parameters
+    ----------
+    directory
+        As for `nothing_outlives`.
+    """
+    guard, marks = _guard(directory)
     _GUARDS.append(guard)
     os.environ.update(marks)
 
 
-def _guard() -> tuple[subprocess.Popen[bytes], dict[str, str]]:
+def _guard(directory: Path | None) -> tuple[subprocess.Popen[bytes], dict[str, str]]:
     """Start a guard of this process, and return it with what the environment of guarded processes has."""
     mark = uuid.uuid4().hex
     command = [sys.executable, "-P", str(Path(__file__).resolve()), mark]
+    if directory is not None:
+        command.append(str(directory))
     # A session of its own keeps it from the signals that end this process and its group.
     guard = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
     return guard, {_MARK: mark, _KEEP_ENVIRONMENT: "1"}
@@ -88,7 +102,8 @@ def marked(mark: str) -> list[psutil.Process]:
 def main() -> None:
     """Wait until standard input ends, and then end what carries the mark that the command line names.
 
-    Processes are killed until none is left, for some seconds at most.
+    Processes are killed until none is left, for some seconds at most. Their temporary directory is removed then, if the
+    command line names one.
     """
     sys.stdin.buffer.read()
     deadline, quiet = time.monotonic() + _SECONDS_TO_END, 0
@@ -101,6 +116,8 @@ def main() -> None:
             except psutil.Error:
                 continue
         time.sleep(_SECONDS_BETWEEN_LOOKS)
+    for directory in sys.argv[2:]:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from experiments import talk
+from experiments.terminal import console as console_for
 
 SECONDS_UNTIL_A_LINE, SECONDS_BETWEEN_LINES = 2.0, 10.0
 """When work says for the first time what it is, and how often again, where standard error is no terminal."""
@@ -92,7 +92,7 @@ def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
 def at_work(what: str) -> Iterator[None]:
     """Show on standard error that work of unknown length goes on; if that is no terminal, a line if it takes long."""
     talk.LOG.info(what)
-    console = Console(stderr=True, markup=False)
+    console = console_for(stderr=True)
     if talk.is_quiet():
         yield
     elif console.is_terminal:
@@ -132,14 +132,14 @@ def _said_again(line: Callable[[], str]) -> Iterator[None]:
 def _display(total: int, of: str = "world-rounds") -> AbstractContextManager[_Show]:
     if talk.is_quiet():
         return nullcontext(lambda done, what: None)
-    return _bar(total, of) if Console(stderr=True).is_terminal else _lines(total, of)
+    return _bar(total, of) if console_for(stderr=True).is_terminal else _lines(total, of)
 
 
 @contextmanager
 def _bar(total: int, of: str) -> Iterator[_Show]:
     reached = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TextColumn(f"{of},")
     times = TimeElapsedColumn(), TextColumn("gone,"), TimeRemainingColumn(), TextColumn("left")
-    with Bar(*reached, *times, console=Console(stderr=True)) as bar:
+    with Bar(*reached, *times, console=console_for(stderr=True)) as bar:
         task = bar.add_task("", total=total)
         yield lambda done, what: bar.update(task, advance=done, description=what)
 

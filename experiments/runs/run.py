@@ -15,7 +15,7 @@ from flwr.serverapp import Grid
 
 from clients.app import app as default_client_app
 from clients.app import read_ahead
-from experiments.runs.cluster.access import RayOptions, refuse_unreachable
+from experiments.runs.cluster.access import RayOptions, cluster_at
 from experiments.runs.config import LossSource
 from experiments.runs.engines import Engine, run_on_ray
 from experiments.runs.first_step import require_finite_steps
@@ -113,7 +113,7 @@ def run_audit(
     """
     with at_work("looking at data and model"):
         require_playable(plan)
-    refuse_unreachable(ray_address)
+    ray_address = cluster_at(ray_address)
     if not resume:
         require_room(plan, directory)
     run = RunDirectory(directory)

@@ -96,7 +96,8 @@ class RunDirectory:
         ------
         InputError
             If the directory holds something and `resume` is not asked for, or holds a run of another configuration, or
-            another process holds it; nothing is written then.
+            another process holds it; nothing is written then. One that the block raises before a batch is finished
+            removes the run that was begun.
         """
         require_place(self.path, resume)
         if resume:
@@ -120,7 +121,13 @@ class RunDirectory:
                 # Nothing was here before, and half a run could neither go on nor begin.
                 shutil.rmtree(self.path, ignore_errors=True)
                 raise InputError(f"run directory {self.path} cannot be made: {error.strerror}") from error
-            yield plan.with_seed(chosen.seed)
+            try:
+                yield plan.with_seed(chosen.seed)
+            except InputError:
+                # What is wrong may show once the run has begun: nothing of it may stand in the way of the next try.
+                if not any((self.path / "challenger" / "batches").glob("batch-*")):
+                    shutil.rmtree(self.path, ignore_errors=True)
+                raise
 
     def _go_on(self, plan: AuditPlan) -> AuditPlan:
         """Return what is left to do of the run that stands here; the game it was begun with is played on."""

@@ -23,7 +23,7 @@ from ray import cloudpickle
 from ray.exceptions import RayError, RayTaskError
 
 from experiments.names import Engine
-from experiments.runs.cluster.access import RayOptions, ray_for, refuse_unreachable
+from experiments.runs.cluster.access import RayOptions, cluster_at, ray_for
 from experiments.runs.plan import AuditPlan
 from experiments.runs.progress import Progress, RunsProgress, part_of
 from experiments.runs.run import run_audit
@@ -68,8 +68,10 @@ def play_points(
     FederationError
         If points failed: the others are finished first, then every failure is told.
     """
+    for left in directory.glob(".*.partial"):  # by a sweep that was killed, with the seed of a point in it
+        shutil.rmtree(left, ignore_errors=True)
     if options is not None:
-        refuse_unreachable(options.address)
+        options = replace(options, address=cluster_at(options.address))
     pending = {name: _seeded(plans[name], name, secret) for name in _pending(plans, directory)}
     if not pending:
         return
@@ -135,11 +137,12 @@ def _play_here(plans: _Plans, directory: Path, begin: _Begin, on_finished: _Told
         partial, told = _partial_directory(directory / name), begin(f"point {number} of {len(plans)}")
         try:
             _play(plan, partial, part_of(told, _world_rounds(plan)))
+            partial.rename(directory / name)
         except FederationError as error:
-            shutil.rmtree(partial, ignore_errors=True)
             yield f"point {name}: {error}"
             continue
-        partial.rename(directory / name)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
         on_finished(name)
 
 
@@ -246,7 +249,8 @@ def _play_alone(plan: AuditPlan, counter: Any) -> Files:
         yield on_round
         counter.add.remote(done)
 
-    with tempfile.TemporaryDirectory() as scratch:
+    # An embedded Ray has a directory of its own, which is removed with it, however it ends.
+    with tempfile.TemporaryDirectory(dir=os.environ.get("RAY_TMPDIR")) as scratch:
         run = Path(scratch) / "run"
         # The points share the cores; [run] actors says how many points run, not how many clients of one.
         _play(replace(plan, config=plan.config.changed(run={"actors": 1})), run, told)

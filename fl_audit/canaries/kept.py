@@ -21,6 +21,7 @@ from fl_audit.randomness import require_seed
 from fl_audit.whole_files import whole_file
 
 _PROMISE = "promise.json"
+_DIGITS_OF_A_SEED = 20
 _PATIENCE = 60.0  # seconds in which another process has kept its round
 
 
@@ -163,13 +164,30 @@ def kept_promise(directory: Path) -> KeptPromise:
 
 
 def seed_in(path: Path) -> int:
-    """Return the seed, a whole number from 0 to 2**64 - 1, that a text file holds; raises `InputError` for none."""
+    """Return the seed, a whole number from 0 to 2**64 - 1, that a text file holds.
+
+    Raises
+    ------
+    InputError
+        If the file holds none. The message repeats nothing of what stands there, which is secret: Flower sends errors
+        of a client to the server.
+    """
+    accepted = "accepted is a text file with one whole number from 0 to 2**64 - 1 and nothing else"
     try:
-        seed = int(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} holds no seed: {error}; accepted is a file with one whole number") from None
-    require(0 <= seed < 2**64, f"{path} holds another number: accepted are whole numbers from 0 to 2**64 - 1")
-    return seed
+        text = path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise InputError(f"{path} holds no seed: {error.strerror}; {accepted}") from None
+    except ValueError:
+        raise InputError(f"{path} holds no seed: it is no text; {accepted}") from None
+    is_seed = text.isascii() and text.isdecimal() and len(text) <= _DIGITS_OF_A_SEED and int(text) < 2**64
+    require(is_seed, f"{path} holds no seed: {_kind_of(text)}; {accepted}")
+    return int(text)
+
+
+def _kind_of(text: str) -> str:
+    """Say what is wrong with a text that is no seed, without any of it."""
+    lines = len(text.splitlines())
+    return "it is empty" if not text else f"it has {lines} lines" if lines > 1 else "its line is no such number"
 
 
 def _change(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> Floats:

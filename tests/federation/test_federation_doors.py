@@ -1,6 +1,7 @@
 """Nobody gets into a Ray that a run has started: not without its token, not with another, from no network."""
 
 import os
+import stat
 import subprocess
 import sys
 import urllib.error
@@ -16,7 +17,7 @@ from hosts import other_hosts
 
 from experiments.runs import guard
 from experiments.runs.cluster import access
-from experiments.runs.cluster.access import RayOptions, ray_for
+from experiments.runs.cluster.access import RayOptions, cluster_at, ray_for
 from fl_audit.errors import InputError
 
 CALLS = (
@@ -96,8 +97,12 @@ def test_no_listener_answers_without_the_token_and_nothing_of_it_is_left(monkeyp
     with ray_for(RayOptions(actors=1)):
         import ray
 
-        token = os.environ["RAY_AUTH_TOKEN"]
+        token, place = os.environ["RAY_AUTH_TOKEN"], Path(os.environ["RAY_TMPDIR"])
         head, session = ray.get_runtime_context().gcs_address, Path(global_worker.node.get_session_dir_path())
+        # Ray makes its own directories writable for everybody: what no other account can enter is the one around them.
+        assert session.is_relative_to(place)
+        assert stat.S_IMODE(place.stat().st_mode) == 0o700
+        assert any(path.is_socket() for path in session.rglob("*"))
         refused(answers(None), {"UNAUTHENTICATED", "HTTP 401"})
         refused(answers("0" * len(token)), {"UNAUTHENTICATED", "HTTP 403"})
         assert grpc_answer(head, CALLS[0], token) == "OK"  # so it is the token that decides
@@ -105,11 +110,12 @@ def test_no_listener_answers_without_the_token_and_nothing_of_it_is_left(monkeyp
         assert not any(token in line for line in commands)
         mark = os.environ[guard._MARK]
         assert len(guard.marked(mark)) >= 2  # the head and the node at least: whatever bears it ends with this process
+        files = [path for path in session.rglob("*") if path.is_file()]
+        assert [path for path in files if token.encode() in path.read_bytes()] == []
     assert guard.marked(mark) == []
     assert not any(name.startswith("RAY_AUTH") for name in os.environ)
     assert not (Path.home() / ".ray" / "auth_token").exists()
-    telling = [path for path in session.rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
-    assert telling == []
+    assert not place.exists()
     monkeypatch.setattr(access, "_init", lambda *_: None)  # the token is drawn before Ray starts, which takes seconds
     with ray_for(RayOptions(actors=1)):
         assert os.environ["RAY_AUTH_TOKEN"] not in (token, "")
@@ -162,7 +168,7 @@ def test_a_cluster_that_asks_for_a_token_is_joined_with_it_alone(
     def joined(address: str) -> None:
         import ray
 
-        with ray_for(RayOptions(address)):
+        with ray_for(RayOptions(cluster_at(address))):
             assert len(ray.nodes()) == 1
 
     def told(address: str) -> str:

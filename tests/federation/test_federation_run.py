@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ from safetensors.torch import load_file
 from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
+from experiments.runs.cluster import access
+from experiments.runs.cluster.access import cluster_at
 from experiments.runs.engines import Engine
 from experiments.runs.replay import ReplayMatch, replay
 from experiments.runs.run import rebuild_report, run_audit
@@ -266,6 +269,35 @@ def test_what_epsilon_star_cannot_use_is_refused_before_the_run(small_plan: Make
     with pytest.raises(InputError, match="Epsilon\\* needs 2 records in D', there are 1"):
         run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     assert not (tmp_path / "run").exists()
+
+
+def test_auto_is_the_only_cluster_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray._private import services
+
+    def none(address: str) -> str:
+        raise ConnectionError("Found multiple active Ray instances")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        monkeypatch.setattr(access, "_asks_for_token", lambda address: False)
+        monkeypatch.setattr(services, "canonicalize_bootstrap_address_or_die", lambda _: address)
+        assert cluster_at("auto") == cluster_at(address) == address
+        assert cluster_at(None) is None
+    monkeypatch.setattr(services, "canonicalize_bootstrap_address_or_die", none)
+    with pytest.raises(InputError, match="not exactly one Ray cluster runs on this machine"):
+        cluster_at("auto")
+
+
+def test_wrong_input_that_shows_late_leaves_nothing_in_the_way(small_plan: MakePlan, tmp_path: Path) -> None:
+    run, plan = RunDirectory(tmp_path / "run"), small_plan()
+    for _ in range(2):  # the second try finds the place free
+        with pytest.raises(InputError, match="late"), run.opened(plan, resume=False):
+            raise InputError("late")
+        assert not run.path.exists()
+    with pytest.raises(InputError, match="late"), run.opened(plan, resume=False):
+        (run.path / "challenger" / "batches" / "batch-00000").mkdir(parents=True)
+        raise InputError("late")
+    assert run.is_begun, "what was finished is kept"
 
 
 def test_a_run_that_another_process_holds_is_refused_and_left_as_it_is(small_plan: MakePlan, small_run: Path) -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from clients.canary import Canary
 from experiments.cli.main import main
 from experiments.studies.canary_clients import Training
 from fl_audit.canaries.directions import canary_coin, canary_direction
-from fl_audit.canaries.kept import Watch
+from fl_audit.canaries.kept import Watch, seed_in
 from fl_audit.canaries.rounds import CanaryNote
 from fl_audit.confidence.shift import detectable_shift
 from fl_audit.errors import InputError
@@ -243,6 +244,27 @@ def test_the_command_says_it_and_writes_a_page(
     text, status = said(str(place), "--coins", str(tmp_path / "none"))
     assert status == 2
     assert "holds no seed" in text
+
+
+@pytest.mark.parametrize(
+    "content", [b"1234567890123456789x", b"", b"12\n13\n", b"9" * 30, b"\xff\xfe12", b"-5", b"1_0", "\u0663".encode()]
+)
+def test_a_file_that_holds_no_seed_is_refused_without_its_content(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "coins").write_bytes(content)
+    with pytest.raises(InputError, match="holds no seed") as caught:
+        seed_in(tmp_path / "coins")
+    said = str(caught.value).replace(str(tmp_path), "")
+    for word in content.decode("latin-1").split():
+        assert len(word) < 2 or word not in said
+    assert "\n" not in said
+
+
+def test_coins_out_of_range_are_not_repeated() -> None:
+    with pytest.raises(InputError, match="coins is of type") as caught:
+        Canary(0, 11, 2**64 + 123456789, 1.0)
+    assert "123456789" not in str(caught.value)
+    with pytest.raises(InputError, match="directions is 18446744073709551617"):
+        Canary(0, 2**64 + 1, 5, 1.0)
 
 
 def test_terms_that_cannot_be_are_refused(tmp_path: Path) -> None:

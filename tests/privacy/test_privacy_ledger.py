@@ -181,7 +181,9 @@ def test_a_client_sends_nothing_once_the_budget_is_spent(tmp_path: Path) -> None
     assert [one.name for one in read_ledger(path)] == ["7"]
 
 
-def test_messages_that_come_at_once_are_counted_one_by_one_and_a_lost_count_is_no_count(tmp_path: Path) -> None:
+def test_messages_that_come_at_once_are_counted_one_by_one_and_a_lost_count_is_no_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path, terms = tmp_path / "ledger", TrainingTerms("add-remove-client", 5.0, 3)
     mod, (message, context), at_once = budget_mod(path, terms, 99.0, DELTA), asked(7), threading.Barrier(8)
 
@@ -193,8 +195,14 @@ def test_messages_that_come_at_once_are_counted_one_by_one_and_a_lost_count_is_n
         assert sorted(threads.map(one, range(8))) == [False] * 3 + [True] * 5
     assert [found.name for found in read_ledger(path)] == ["7"]
     (tmp_path / "ledger.rounds" / "7").unlink()
-    with pytest.raises(InputError, match="holds no number of rounds"):
-        mod(message, context, lambda got, _: got)
+    # What is raised goes to the server: the site's own log has the rest, and neither what a damaged file holds.
+    for damage, said in ("rounds/7", "holds no number of rounds"), ("ledger", "is no training"):
+        path.parent.joinpath("ledger." + damage if "/" in damage else damage).write_text("private words")
+        with pytest.raises(InputError, match="the ledger of the site cannot be used") as caught:
+            mod(message, context, lambda got, _: got)
+        assert "private" not in str(caught.value)
+        assert str(tmp_path) not in str(caught.value)
+        assert said in capsys.readouterr().err
 
 
 def test_who_only_reads_a_ledger_loads_numpy_alone(tmp_path: Path) -> None:

@@ -167,6 +167,22 @@ def test_a_point_that_fails_in_this_process_leaves_nothing_behind(tmp_path: Path
     assert names == {"epsilon=1.0", "private=false_learning-rate=0.5"}
 
 
+def test_no_ended_sweep_leaves_a_half_point_with_its_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt takes it away, and the next sweep what a killed one left."""
+    left = tmp_path / "out" / "points" / ".epsilon=1.0.999999.partial" / "challenger"
+    left.mkdir(parents=True)
+    (left / "seed.json").write_text("{}")
+
+    def interrupted(plan: Any, directory: Path, *_: Any, **__: Any) -> None:
+        run_audit(plan, directory, Engine.LOCAL, with_report=False)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("experiments.sweeps.schedule.run_audit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(points(1.0), tmp_path / "out", engine=Engine.LOCAL)
+    assert list((tmp_path / "out" / "points").iterdir()) == []
+
+
 def test_frontier_and_ranges_of_points() -> None:
     given = points(1.0, 8.0)
     star = {"epsilon=1.0": [0.1, 0.3], "epsilon=8.0": [1.0, 1.0], "private=false_learning-rate=0.5": [np.inf, 2.0]}

@@ -17,12 +17,15 @@ mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 head=${nodes[0]}
 address=$(srun --nodes=1 --ntasks=1 -w "$head" hostname --ip-address | awk '{print $1}')
 
+# Ray's sockets lie in a directory of each node that no other account can enter.
 srun --nodes=1 --ntasks=1 -w "$head" --overlap \
-    ray start --head --node-ip-address="$address" --port=6379 --num-cpus="$SLURM_CPUS_PER_TASK" --block &
+    sh -c 'ray start --head --temp-dir="$(mktemp -d)/ray" "$@" --block' ray \
+    --node-ip-address="$address" --port=6379 --num-cpus="$SLURM_CPUS_PER_TASK" &
 sleep 15
 for node in "${nodes[@]:1}"; do
     srun --nodes=1 --ntasks=1 -w "$node" --overlap \
-        ray start --address="$address:6379" --num-cpus="$SLURM_CPUS_PER_TASK" --block &
+        sh -c 'ray start --temp-dir="$(mktemp -d)/ray" "$@" --block' ray \
+        --address="$address:6379" --num-cpus="$SLURM_CPUS_PER_TASK" &
 done
 sleep 15
 

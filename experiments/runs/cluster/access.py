@@ -2,7 +2,8 @@
 
 Ray's ports listen on all interfaces of a machine, and whoever may speak to them runs code as the user. Ray's token
 authentication closes them: the token of an embedded Ray is drawn for one block, and stands nowhere but in the
-environment of the processes of that block.
+environment of the processes of that block. Ray's sockets and logs, which Ray makes writable for every account, lie in a
+directory that no other account can enter.
 """
 
 import logging
@@ -11,11 +12,13 @@ import platform
 import secrets
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
@@ -105,6 +108,9 @@ def _answer(reference: Any) -> str | None:
         return None
 
 
+_PLACE = "RAY_TMPDIR"
+"""Names the directory in which Ray makes its own."""
+_PREFIX, _LONGEST_PLACE = "fl-audit-", 16
 _ACTORS_ON_A_CARD = 4
 """Client processes that share a graphics card unless the configuration says otherwise."""
 _SECONDS_TO_ANSWER = 5.0
@@ -167,14 +173,34 @@ def new_token() -> dict[str, str]:
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
-def close_a_ray_to_come() -> None:
-    """Have a Ray that this process starts later, by itself, ask for a token that only its own processes know.
+def private_directory() -> Path:
+    """Make a directory for Ray's sockets and logs that only this user may enter, and return it.
 
-    Nothing is changed where the user has said how Ray authenticates, or names a cluster that runs already.
+    Ray adds some 70 characters to it, and a path of a socket has at most 103 on some systems. So it lies where
+    temporary files do only if that is short enough.
     """
-    if not {"RAY_AUTH_MODE", "RAY_ADDRESS"} & os.environ.keys():
+    places = (os.environ.get(_PLACE, ""), tempfile.gettempdir(), "/tmp")
+    short = [place for place in places if len(place) <= _LONGEST_PLACE and os.access(place, os.W_OK)]
+    return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=next(iter(short), None)))
+
+
+def close_a_ray_to_come() -> Path | None:
+    """Close a Ray that this process starts later, by itself, to everybody but its own processes.
+
+    It asks for a token that only they know, unless the user has said how Ray authenticates. Its sockets and logs lie in
+    a directory of this user alone, which is returned. Nothing is changed where the user names a cluster that runs
+    already: None is returned then.
+    """
+    if "RAY_ADDRESS" in os.environ:
+        return None
+    if "RAY_AUTH_MODE" not in os.environ:
         os.environ.update(new_token())
         _read_environment_anew()
+    if Path(os.environ.get(_PLACE, "")).name.startswith(_PREFIX):
+        return None  # this is a process of the Ray that was closed so
+    directory = private_directory()
+    os.environ[_PLACE] = str(directory)
+    return directory
 
 
 @contextmanager
@@ -204,8 +230,10 @@ def ray_for(options: RayOptions) -> Iterator[None]:
         return
     # Processes of Ray look for modules where this one does.
     paths = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    place = private_directory()
+    closed = {"PYTHONPATH": paths, **_EARLY, **new_token(), _PLACE: str(place)}
     try:
-        with nothing_outlives(), environment({"PYTHONPATH": paths, **_EARLY, **new_token()}), _no_helpers():
+        with nothing_outlives(place), environment(closed), _no_helpers():
             _read_environment_anew()
             _init(options, lambda said: FederationError(f"Ray did not start on this machine: {said}"))
             try:
@@ -283,7 +311,7 @@ def _join(options: RayOptions) -> None:
 
 def _asks_for_token(address: str) -> bool:
     """Return whether a cluster wants a token; `InputError` if it does and this process names none or a wrong one."""
-    if address.startswith(("ray://", "auto")) or _lets_in(address, None):
+    if _lets_in(address, None):
         return False
     hint = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to the token that its nodes were started with"
     inside: Any = ray._raylet
@@ -308,13 +336,45 @@ def _lets_in(address: str, token: str | None) -> bool:
     return True
 
 
-def refuse_unreachable(address: str | None) -> None:
-    """Raise `InputError` if no cluster answers at an address; Ray itself would try for minutes."""
-    if address is None or address.startswith(("ray://", "auto")):
-        return
-    host, _, port = address.rpartition(":")
+def cluster_at(address: str | None) -> str | None:
+    """Return HOST:PORT of the cluster that a user names, after it has answered and let this process in.
+
+    To be called before anything is written: Ray itself would try for minutes, and a wrong token would be noticed only
+    when the run has begun.
+
+    Parameters
+    ----------
+    address
+        HOST:PORT, "auto" for the only cluster that runs on this machine, or None, which is returned as it is.
+
+    Raises
+    ------
+    InputError
+        If the address has another form, no cluster answers there, or it refuses the token of this process.
+    """
+    if address is None:
+        return None
+    found = _address_here() if address == "auto" else address
+    accepted = "accepted is HOST:PORT of a node started with 'ray start --head', or auto on that machine"
+    require(not found.startswith("ray://"), f"--ray-address {address}: Ray Client cannot carry a run: {accepted}")
+    host, _, port = found.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=_SECONDS_TO_ANSWER).close()
     except (OSError, ValueError, OverflowError) as error:
-        accepted = "accepted is HOST:PORT of a node started with 'ray start --head'"
         raise InputError(f"--ray-address {address}: no Ray cluster answers there: {accepted}") from error
+    _read_environment_anew()
+    _asks_for_token(found)
+    return found
+
+
+def _address_here() -> str:
+    """Return the address of the only cluster that runs on this machine."""
+    from ray._private.services import canonicalize_bootstrap_address_or_die
+
+    try:
+        return str(canonicalize_bootstrap_address_or_die("auto"))
+    except (ConnectionError, ValueError) as error:
+        raise InputError(
+            "--ray-address auto: not exactly one Ray cluster runs on this machine: accepted is HOST:PORT of a node "
+            "started with 'ray start --head'"
+        ) from error
