@@ -43,11 +43,12 @@ def _print(found: "list[RunRow]") -> None:
     """Print the runs by number, and below them each number of theirs, as many runs side by side as there is room."""
     from rich.table import Column, Table
 
+    from experiments.talk import printable
     from experiments.terminal import console as console_for
 
     console = console_for()
     for place, row in enumerate(found, start=1):
-        console.print(f"{place:>2}  {row.run}: {row.verdict}")
+        console.print(f"{place:>2}  {printable(row.run)}: {row.verdict}")
     columns = [_in_words(row) for row in found]
     names = list(dict.fromkeys(name for column in columns for name in column))
     per_table = max(1, (console.width - _NAMES - 1) // _CELL)

@@ -288,6 +288,11 @@ def test_auto_is_the_only_cluster_of_the_machine(monkeypatch: pytest.MonkeyPatch
         cluster_at("auto")
 
 
+def _finish_a_batch_and_fail(run: RunDirectory) -> None:
+    (run.path / "challenger" / "batches" / "batch-00000").mkdir(parents=True)
+    raise InputError("late")
+
+
 def test_wrong_input_that_shows_late_leaves_nothing_in_the_way(small_plan: MakePlan, tmp_path: Path) -> None:
     run, plan = RunDirectory(tmp_path / "run"), small_plan()
     for _ in range(2):  # the second try finds the place free
@@ -295,8 +300,7 @@ def test_wrong_input_that_shows_late_leaves_nothing_in_the_way(small_plan: MakeP
             raise InputError("late")
         assert not run.path.exists()
     with pytest.raises(InputError, match="late"), run.opened(plan, resume=False):
-        (run.path / "challenger" / "batches" / "batch-00000").mkdir(parents=True)
-        raise InputError("late")
+        _finish_a_batch_and_fail(run)
     assert run.is_begun, "what was finished is kept"
 
 
