@@ -165,17 +165,17 @@ def located(module: nn.Module, values: Mapping[str, Tensor], features: Tensor, n
     """
     watched = copied(module).eval()
     with _Watch(watched) as watch:
-        places = list[Place]()
+        failed = watch.run(values, features)
+        together = None if failed is None else watch.place(failed, None)
+        alone = list[Place]()
         for name, example in zip(names, features, strict=True):
             failed = watch.run(values, example.unsqueeze(0))
-            if failed is not None:
-                places.append(watch.place(failed, name))
-        if not places and (failed := watch.run(values, features)) is not None:
-            places.append(watch.place(failed, None))
-    if not places:
-        return None
-    first = places[0]
-    return first._replace(largest=max(place.largest for place in places if place.path == first.path))
+            # A record alone may fail elsewhere: layers of torch take some inputs for one record without its batch.
+            if failed is not None and (together is None or watch.path == together.path):
+                alone.append(watch.place(failed, name))
+    if not alone:
+        return together
+    return alone[0]._replace(largest=max(place.largest for place in alone if place.path == alone[0].path))
 
 
 class _Watch:
@@ -212,6 +212,11 @@ class _Watch:
         except (Exception, SystemExit) as error:
             return error
         return None
+
+    @property
+    def path(self) -> str:
+        """Name of the layer where the run that has just failed did."""
+        return self._begun[-1][0] if self._begun else ""
 
     def place(self, error: BaseException, record: str | None) -> Place:
         """Return where the run that has just failed did."""

@@ -169,7 +169,7 @@ def _refuse_another_in_training(module: nn.Module, features: Tensor) -> None:
         not is_random and _alike(trained[0], evaluated),
         f"the model {'draws random numbers' if is_random else 'gives other outputs'} in training mode, as dropout "
         "does, and no party could recompute that: accepted is one that computes the same in training and in evaluation "
-        "mode, so remove the dropout or set its probability to 0",
+        f"mode, so remove the dropout or set its probability to 0{_remedy_of_norm(module)}",
     )
 
 
@@ -184,14 +184,12 @@ def _refuse_another_after_a_step(module: nn.Module, features: Tensor, source: to
         raise InputError(
             f"the model cannot be run once its weights have moved ({said(error)}): accepted is one that runs with any"
         ) from error
-    normed = "; in place of spectral_norm, torch.nn.utils.parametrizations.weight_norm"
-    hint = normed if any("spectral" in repr(layer).lower() for layer in _normed(module)) else ""
     because = f", because training moves its buffer {moved[0]!r}" if moved else ""
     require(
         _alike(still, trained) and _alike(still, after),
         f"the model gives other outputs in training than in evaluation mode once its weights have moved{because}, and "
         "all parties compute in evaluation mode with buffers as they are: accepted is one that computes the same in "
-        f"both modes{hint}",
+        f"both modes{_remedy_of_norm(module)}",
     )
 
 
@@ -215,11 +213,12 @@ def _after_a_step(
     return still, trained, after, moved
 
 
-def _normed(module: nn.Module) -> Iterator[object]:
-    """Yield what changes the weights of a module's layers whenever they run: parametrizations and hooks."""
-    for layer in module.modules():
-        yield type(layer).__name__
-        yield from (type(hook).__name__ for hook in layer._forward_pre_hooks.values())
+def _remedy_of_norm(module: nn.Module) -> str:
+    """Return what to use in place of spectral normalisation, as the end of a message; nothing where there is none."""
+    hooks = (hook for layer in module.modules() for hook in (layer, *layer._forward_pre_hooks.values()))
+    if not any("spectral" in type(one).__name__.lower() for one in hooks):
+        return ""
+    return "; in place of spectral_norm, torch.nn.utils.parametrizations.weight_norm"
 
 
 def _alike(left: Tensor, right: Tensor) -> bool:
