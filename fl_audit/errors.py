@@ -205,6 +205,20 @@ def as_path(what: str, value: object) -> Path:
     return Path(str(value))
 
 
+def expanded_path(value: str | Path) -> Path:
+    """Return a path with the home directory that its `~` stands for; `InputError` if there is none.
+
+    Parameters
+    ----------
+    value
+        The path as a user wrote it.
+    """
+    try:
+        return Path(value).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"{value} begins with the home of nobody here: accepted is a path without '~'") from error
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of what an exception says, or its type."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
