@@ -206,12 +206,17 @@ def as_path(what: str, value: object) -> Path:
 
 
 def expanded_path(value: str | Path) -> Path:
-    """Return a path with the home directory that its `~` stands for; `InputError` if there is none.
+    """Return a path with the home directory that its `~` stands for.
 
     Parameters
     ----------
     value
         The path as a user wrote it.
+
+    Raises
+    ------
+    InputError
+        If it begins with the home of a user who has none.
     """
     try:
         return Path(value).expanduser()

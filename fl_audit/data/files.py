@@ -183,7 +183,7 @@ def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generi
             return {key: archive[key] for key in keys if key in archive.files}
     except InputError:
         raise
-    except MemoryError as error:
+    except (MemoryError, OverflowError) as error:  # a damaged header may claim more than any machine can count
         raise InputError(f"{path} does not fit into memory ({error}): accepted are arrays that do") from error
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         # NumPy takes whatever it does not know for a pickle, and recommends to load it.
