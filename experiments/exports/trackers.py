@@ -171,7 +171,7 @@ _SECONDS_TO_ANSWER = 3.0
 
 def _require_answer(tracking_uri: str) -> None:
     """Refuse the address of a server that does not answer, to which MLflow itself would speak for minutes."""
-    # A server that answers, and falls silent then, is asked once more, unless the user's own environment says otherwise.
+    # A server that answers and then falls silent is asked once more, unless the user's environment says otherwise.
     try:
         address = urlsplit(tracking_uri)
         host, port = address.hostname, address.port or (443 if address.scheme == "https" else 80)
