@@ -204,7 +204,7 @@ def _after_a_step(
         for parameter in subject.parameters():
             if parameter.requires_grad:
                 scale = float(parameter.square().mean().sqrt()) + _SMALL_STEP
-                parameter += scale * torch.randn(parameter.shape, generator=source)
+                parameter.add_(scale * torch.randn(parameter.shape, generator=source))
         before = {name: value.clone() for name, value in subject.named_buffers()}
         still = copied(subject).eval()(features)
         trained = subject(features)

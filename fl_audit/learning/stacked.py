@@ -417,8 +417,9 @@ def _built(spec: ModelSpec, records: ProbeRecords | None = None, is_checked: boo
         return StackedModel(template, shape, is_checked=True)
     tried = records or ProbeRecords(torch.rand(PROBE_EXAMPLES, *shape, generator=_seeded()), names_of(PROBE_EXAMPLES))
     cautions = look_at_outputs(template, spec.classes, tried)
-    model = StackedModel(template, shape, records and records.features)
-    check_outputs(template, shape, spec.classes, records and records.features)
+    real = None if records is None else records.features
+    model = StackedModel(template, shape, real)
+    check_outputs(template, shape, spec.classes, real)
     model.cautions = cautions
     return model
 
