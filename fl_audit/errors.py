@@ -117,7 +117,17 @@ def require_number(said: str, value: object, accepted: str = "numbers") -> None:
     fl_audit.errors.InputError: rounds are None: accepted are whole numbers from 1
     """
     fits = isinstance(value, Real) and not isinstance(value, bool) and all(is_in(value) for is_in in _checks(accepted))
-    require(fits, f"{said} {value if isinstance(value, Real) else repr(value)}: accepted are {accepted}")
+    require(fits, f"{said} {_written(value)}: accepted are {accepted}")
+
+
+_LARGEST_WRITTEN = 10**20
+
+
+def _written(value: object) -> str:
+    """Return a value as a message shows it: of a number with hundreds of digits how many they are."""
+    if isinstance(value, int) and abs(value) >= _LARGEST_WRITTEN:
+        return f"a whole number of about {int(value.bit_length() * 0.30103) + 1} digits"
+    return str(value) if isinstance(value, Real) else repr(value)
 
 
 def require_switch(name: str, value: object) -> None:
@@ -193,6 +203,25 @@ def as_path(what: str, value: object) -> Path:
     """
     require(isinstance(value, (str, Path)), f"{what} is {value!r}: accepted are paths")
     return Path(str(value))
+
+
+def expanded_path(value: str | Path) -> Path:
+    """Return a path with the home directory that its `~` stands for.
+
+    Parameters
+    ----------
+    value
+        The path as a user wrote it.
+
+    Raises
+    ------
+    InputError
+        If it begins with the home of a user who has none.
+    """
+    try:
+        return Path(value).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"{value} begins with the home of nobody here: accepted is a path without '~'") from error
 
 
 def first_line(error: BaseException) -> str:

@@ -1,5 +1,6 @@
 """Files that are written whole or not at all."""
 
+import errno
 import hashlib
 import json
 import os
@@ -28,9 +29,12 @@ def whole_file(path: Path, private: bool = False) -> Iterator[Path]:
 
     Raises
     ------
+    InputError
+        If a pipe, a socket or a device is there, which is not for us to replace.
     OSError
         If the system refuses to write, as on a full disk; it names `path`.
     """
+    require_ordinary(str(path), path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     temporary.unlink(missing_ok=True)
@@ -50,6 +54,40 @@ def whole_file(path: Path, private: bool = False) -> Iterator[Path]:
         raise OSError(number, os.strerror(number), str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def require_ordinary(said: str, path: Path) -> None:
+    """Refuse a pipe, a socket, a device or a circle of links, which would be waited for or replaced.
+
+    What is missing is for others to refuse, and a pipe that a shell has opened, such as `<(command)`, is read.
+
+    Parameters
+    ----------
+    said, path
+        How the message begins, and the path that a user named.
+
+    Raises
+    ------
+    InputError
+        If it is one, or its name is longer than the system takes.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:
+        number = error.errno if isinstance(error, OSError) else errno.EINVAL
+        if number in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM):
+            return
+        why = os.strerror(number or errno.EINVAL)
+        shown = said if len(said) <= _LONGEST_SAID else f"{said[:_LONGEST_SAID]}..."
+        raise InputError(f"{shown} cannot be had ({why}): accepted are files and directories") from error
+    is_open = path.as_posix().startswith(_OPENED) and stat.S_ISFIFO(mode)
+    found = next((words for is_kind, words in _KINDS.items() if is_kind(mode)), None)
+    require(found is None or is_open, f"{said} is {found}: accepted are files and directories")
+
+
+_LONGEST_SAID = 100
+_OPENED = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+_KINDS = {stat.S_ISFIFO: "a pipe", stat.S_ISSOCK: "a socket", stat.S_ISCHR: "a device", stat.S_ISBLK: "a device"}
 
 
 def remove_halves(directory: Path) -> None:

@@ -143,6 +143,8 @@ def _read_numbers(path: Path) -> "NDArray[np.float64]":
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
     except ValueError as error:
         raise InputError(f"{path} cannot be read: {error}") from error
+    except (MemoryError, OverflowError) as error:  # a damaged header may claim more than any machine can count
+        raise InputError(f"{path} does not fit into memory ({error}): accepted are numbers that do") from error
     if values.size == 0:
         raise InputError(f"{path} is empty: accepted is one number a line, or a .npy file of numbers")
     if values.ndim != 1 or values.dtype.kind not in "fiu":

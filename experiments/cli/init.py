@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from experiments.cli.options import DataDirOption, JsonOption, argument, option, print_json, switch
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, expanded_path, require
 
 if TYPE_CHECKING:
     from experiments.runs.config.described import Setting
@@ -101,7 +101,7 @@ def _asked_data(
         question = "Your data: a CSV file, an archive .npz, a directory of pictures, or a data set"
         data = str(typer.prompt(question, err=True))
     if data_name(data) == "csv" and label is None and is_asking():
-        header = read_table_text(Path(data).expanduser(), encoding, separator).header
+        header = read_table_text(expanded_path(data), encoding, separator).header
         label = str(typer.prompt(f"Column to be learned ({', '.join(header)})", err=True))
     return data, label
 

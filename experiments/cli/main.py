@@ -93,8 +93,14 @@ for _command in _COMMANDS:
     app.command(cls=PlainCommand, short_help=(_command.__doc__ or "").partition("\n")[0])(_command)
 
 
+_LONGEST_LINE, _LONGEST_END = 1500, 300
+
+
 def _fail(message: str, status: int) -> NoReturn:
-    print(f"fl-audit: {talk.printable(message)}", file=sys.stderr)
+    said = talk.printable(message)
+    if len(said) > _LONGEST_LINE:  # a file's cell or a name may be longer than any line that is read
+        said = f"{said[: _LONGEST_LINE - _LONGEST_END]} ... {said[-_LONGEST_END:]}"
+    print(f"fl-audit: {said}", file=sys.stderr)
     sys.exit(status)
 
 

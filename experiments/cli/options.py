@@ -5,6 +5,7 @@ from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import typer
 from click import Command, Context
 from typer.core import TyperCommand, TyperGroup
@@ -13,6 +14,7 @@ from typer.models import ArgumentInfo, OptionInfo
 from experiments.names import Engine
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import choice, require
+from fl_audit.whole_files import require_ordinary
 
 
 class _Plain(Command):
@@ -21,7 +23,21 @@ class _Plain(Command):
 
 
 class PlainCommand(_Plain, TyperCommand):
-    """A command whose help is plain text: typer escapes brackets as if it were markup."""
+    """A command whose help is plain text: typer escapes brackets as if it were markup.
+
+    Before it runs, a path that names a pipe, a device or the like is refused, whichever option or argument it is for.
+    """
+
+    def invoke(self, ctx: Context) -> Any:
+        """Run the command."""
+        for parameter in self.params:
+            if not isinstance(parameter.type, click.Path):
+                continue
+            given = ctx.params.get(str(parameter.name))
+            flag = parameter.opts[0] if parameter.param_type_name == "option" else parameter.make_metavar(ctx)
+            for value in given if isinstance(given, (list, tuple)) else filter(None, [given]):
+                require_ordinary(f"{flag} {value}", Path(value))
+        return super().invoke(ctx)
 
 
 class PlainGroup(_Plain, TyperGroup):

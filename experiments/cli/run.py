@@ -89,6 +89,7 @@ def run(
             from experiments.runs.plan import resolve
             from experiments.runs.run import rebuild_report, require_playable, run_audit
             from fl_audit.data.catalogue import load_source
+            from fl_audit.game.game import load_game
 
         def way_on() -> list[str] | None:
             if not is_begun(directory):
@@ -105,6 +106,8 @@ def run(
                     require_playable(plan)
             if not (as_json or is_quiet()):
                 _tell_data(load_source(plan.public.data))
+                for text in load_game(plan.public).model.cautions:
+                    print(f"look at: {text}")
             contents = run_audit(plan, directory, chosen, ray_address, resume, progress_bar, with_report=plain is None)
             if plain is not None:
                 run_audit(resolve(plain), other, chosen, ray_address, is_begun(other), progress_bar, with_report=False)

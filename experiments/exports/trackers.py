@@ -2,16 +2,19 @@
 
 import json
 import math
+import os
 import re
+import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 
 from fl_audit.api.stored_run import Run
-from fl_audit.errors import InputError, first_line
+from fl_audit.errors import InputError, first_line, require
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,7 @@ def to_mlflow(run: Run, tracking_uri: str, experiment: str) -> str:
         import mlflow
     except ImportError:
         raise InputError("mlflow is not installed: install it with pip install 'fl-audit[mlflow]'") from None
+    _require_answer(tracking_uri)
     try:
         client = mlflow.MlflowClient(tracking_uri=tracking_uri)
         found = client.get_experiment_by_name(experiment)
@@ -157,9 +161,35 @@ def to_mlflow(run: Run, tracking_uri: str, experiment: str) -> str:
         begun = client.create_run(place, run_name=run.path.resolve().name).info.run_id
         _log(client, begun, run)
         client.set_terminated(begun)
-    except mlflow.exceptions.MlflowException as error:
+    except Exception as error:  # the stores of MLflow raise exceptions of their own libraries too
         raise InputError(f"MLflow at {tracking_uri} refused: {first_line(error)}") from error
     return str(begun)
+
+
+_SECONDS_TO_ANSWER = 3.0
+
+
+def _require_answer(tracking_uri: str) -> None:
+    """Refuse the address of a server that does not answer, to which MLflow itself would speak for minutes."""
+    # A server that answers and then falls silent is asked once more, unless the user's environment says otherwise.
+    try:
+        address = urlsplit(tracking_uri)
+        host, port = address.hostname, address.port or (443 if address.scheme == "https" else 80)
+    except ValueError as error:
+        raise InputError(f"--out {tracking_uri!r} is no address ({error}): accepted is http://HOST:PORT") from error
+    if address.scheme not in ("http", "https"):
+        return
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+    require(bool(host), f"--out {tracking_uri!r} names no host: accepted is http://HOST:PORT")
+    try:
+        socket.create_connection((host, port), _SECONDS_TO_ANSWER).close()
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or first_line(error)
+        found = f"MLflow at {tracking_uri} does not answer ({why})"
+        raise InputError(
+            f"{found}: accepted is the address of a server that runs, or a file such as sqlite:///mlflow.db"
+        ) from error
 
 
 def _log(client: "object", begun: str, run: Run) -> None:

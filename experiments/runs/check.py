@@ -90,19 +90,20 @@ def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine
 
 
 def cautions_of(plan: AuditPlan) -> tuple[Caution, ...]:
-    """Return what the user of the data should look at: in the table, and in the records that are drawn from it."""
+    """Return what the user should look at: in the table, in the records that are drawn from it, and in the model."""
     source, data = load_source(plan.public.data), plan.config.data
     inside = select_records(source, data.records, data.test_records, data.seed).inside.labels
     absent = np.setdiff1d(source.pool.labels, inside)
+    of_model = tuple(Caution(text) for text in load_game(plan.public).model.cautions)
     if not absent.size:
-        return source.cautions
+        return (*source.cautions, *of_model)
     names = source.class_names or range(source.pool.classes)
     told = [f"{names[code]} ({np.sum(source.pool.labels == code):,} in the data)" for code in absent[:_CLASSES_NAMED]]
     text = (
         f"no record of class {', '.join(told)}{', ...' * (absent.size > _CLASSES_NAMED)} is among the "
         f"{data.records:,} that train, so that nothing of it is learned: more records in [data] would hold some"
     )
-    return (*source.cautions, Caution(text))
+    return (*source.cautions, Caution(text), *of_model)
 
 
 def _limits(plan: AuditPlan, game: Game) -> PlannedLimits | None:

@@ -10,7 +10,8 @@ from experiments.runs.config import RunConfig, parse_config
 from experiments.runs.config.data import DATA_PATHS, MODEL_PATH
 from experiments.runs.config_errors import shown
 from fl_audit.data.catalogue import PREFIX
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, expanded_path
+from fl_audit.whole_files import require_ordinary
 
 _BARE_DECIMAL = re.compile(r"[+-]?(\d+\.|\.\d+)([eE][+-]?\d+)?")
 """Numbers such as .5 and 5., which people write and TOML does not know."""
@@ -45,6 +46,7 @@ def load_values(path: Path, overrides: Sequence[str] = (), data_dir: str | None 
     InputError
         If the file cannot be read, is no TOML, or an override is written otherwise.
     """
+    require_ordinary(f"configuration {path}", path)
     try:
         # Some editors begin a file with a byte-order mark, which TOML does not know.
         values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -108,4 +110,4 @@ def _anchor_paths(section: Any, directory: Path) -> None:
         section["name"] = f"{PREFIX}{directory / name.removeprefix(PREFIX)}"
     for key in (*DATA_PATHS, MODEL_PATH):
         if isinstance(section.get(key), str):
-            section[key] = str(directory / Path(section[key]).expanduser())
+            section[key] = str(directory / expanded_path(section[key]))

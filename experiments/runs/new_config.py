@@ -18,7 +18,7 @@ from experiments.runs.run import require_playable
 from fl_audit.data.catalogue import PREFIX, DataSpec, available, load_source
 from fl_audit.data.files import data_directory
 from fl_audit.data.tables import read_table_text
-from fl_audit.errors import InputError, Remedy, require
+from fl_audit.errors import InputError, Remedy, expanded_path, require
 
 _OF_FILES = ("csv", "npz", "idx", "images")
 _toml = partial(json.dumps, ensure_ascii=False)  # for these kinds of values TOML is as JSON
@@ -152,7 +152,7 @@ def _new_config(wishes: Wishes, directory: Path) -> tuple[str, list[str]]:
 def data_name(data: str) -> str:
     """Return the name that a configuration has for data: that of a data set, or the format of a file; else refuse."""
     names = [entry.name for entry in available() if entry.name not in _OF_FILES]
-    path = Path(data).expanduser()
+    path = expanded_path(data)
     if data in names or data.startswith(PREFIX) or (":" in data and not path.exists()):
         return data
     files = "a CSV file, an archive .npz, a directory of pictures, package.module:loader"
@@ -195,7 +195,7 @@ def _data(wishes: Wishes) -> dict[str, Any]:
     if name not in _OF_FILES:
         require(wishes.label is None, f"--label {wishes.label!r} with data set {name}: it goes with a CSV file")
         return {"name": name, **table}
-    path = str(Path(wishes.data).expanduser().absolute())
+    path = str(expanded_path(wishes.data).absolute())
     if name != "csv":
         return {"name": name, "path": path, **table}
     if wishes.label is None:

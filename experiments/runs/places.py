@@ -19,7 +19,7 @@ def is_begun(directory: Path) -> bool:
 
 def nearest_place(directory: Path) -> Path:
     """Return the directory, or the nearest of those that it would lie in, that is there already."""
-    return next(place for place in (directory.absolute(), *directory.absolute().parents) if place.exists())
+    return next(place for place in (directory.absolute(), *directory.absolute().parents) if os.path.lexists(place))
 
 
 def _is_free(directory: Path) -> bool:
@@ -27,7 +27,7 @@ def _is_free(directory: Path) -> bool:
 
     Another process may be about to begin one: its lock is asked for later, and refuses.
     """
-    if not directory.exists():
+    if not os.path.lexists(directory):
         return True
     if not directory.is_dir() or is_begun(directory):
         return False
@@ -59,6 +59,7 @@ def require_place(directory: Path, resume: bool) -> None:
     accepted = "accepted is a new directory, or --resume to go on with the run in it"
     require(_is_free(directory), f"run directory {directory} exists: {accepted}")
     there = nearest_place(directory)
-    cause = f"{there} is {'not for us to write in' if there.is_dir() else 'a file'}"
+    kind = "a link that leads nowhere" if there.is_symlink() and not there.exists() else "a file"
+    cause = f"{there} is {'not for us to write in' if there.is_dir() else kind}"
     said = f"run directory {directory} cannot be made, because {cause}: accepted is a place below a directory that is"
     require(there.is_dir() and os.access(there, os.W_OK), said)

@@ -15,6 +15,7 @@ from fl_audit.data.partition import Split, owners_of, population_size, select_re
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
 from fl_audit.errors import require
 from fl_audit.game.examples import model_for
+from fl_audit.game.probe_records import probe_records
 from fl_audit.game.public import PublicGame
 from fl_audit.learning.frozen_cores import find_weights
 from fl_audit.learning.stacked import StackedModel
@@ -144,7 +145,8 @@ def _claims(config: RunConfig, law: ReleaseLaw) -> list[Claim]:
 
 def _sized(config: RunConfig) -> RunConfig:
     """Fill in how many worlds make a batch, about a second of work a round, and of how many releases are kept."""
-    run, model = config.run, StackedModel.of(model_for(config.model.name, load_source(data_spec(config.data)).pool))
+    run, source = config.run, load_source(data_spec(config.data))
+    model = StackedModel.of(model_for(config.model.name, source.pool), probe_records(source))
     by_work = int(_WORK_A_ROUND / (_examples_a_round(config) * model.scalars_per_example))
     by_message = int(_MESSAGE_SCALARS / model.layout.size)
     worlds = max(1, min(by_message, max(_FEWEST_WORLDS, min(_MOST_WORLDS, by_work))))

@@ -1,5 +1,6 @@
 """The same training without privacy beside a run: named to `report --without-privacy`, or played by `run`."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def unprotected_config(config: RunConfig) -> RunConfig:
 
 def unprotected_place(directory: Path) -> Path:
     """Return where the same training without privacy is kept: beside the run."""
-    place = directory.resolve()
+    place = Path(os.path.realpath(directory))
     return place.with_name(f"{place.name}-without-privacy")
 
 
@@ -81,5 +82,5 @@ def _read(directory: Path, config: RunConfig) -> Unprotected:
     releases = RunDirectory(directory).store(config).tables(config.audit.worlds)["releases"]
     means = releases[["world", "round", "test_accuracy"]].dropna().groupby("round")["test_accuracy"].mean()
     require(len(means) > 0, f"{directory} has no accuracy of any release: accepted is a run that was evaluated")
-    name, worlds = directory.resolve().name, int(releases["world"].nunique())
+    name, worlds = os.path.basename(os.path.realpath(directory)), int(releases["world"].nunique())
     return Unprotected(name, worlds, tuple(map(int, means.index)), tuple(map(float, means)))

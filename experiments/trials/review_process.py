@@ -98,7 +98,9 @@ def _run(copy: Path, request: Path, place: Path, seconds: float) -> int | None:
 def _ignored(directory: str, names: list[str]) -> set[str]:
     paths = {name: Path(directory, name) for name in names}
     large = {name for name, path in paths.items() if path.is_file() and path.stat().st_size > _LARGEST}
-    return large | set(_LEFT_OUT(directory, names))
+    # Pipes, sockets and devices cannot be copied, and an app has them for its time alone.
+    odd = {name for name, path in paths.items() if path.exists() and not (path.is_file() or path.is_dir())}
+    return large | odd | set(_LEFT_OUT(directory, names))
 
 
 def _last_line(place: Path) -> str:

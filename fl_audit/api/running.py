@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fl_audit.api.stored_run import Run, read_run
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, expanded_path, require
 
 Settings = Mapping[str, Mapping[str, Any]]
 """A configuration by section, with the keys of the file: `{"audit": {"worlds": 100}}`."""
@@ -141,7 +141,7 @@ def _written(config: Settings) -> str:
         lines.append(f"[{section}]")
         for key, value in keys.items():
             is_path = section in ("data", "model") and key in _PATHS and isinstance(value, str | Path)
-            lines.append(f"{key} = {_toml(str(Path(value).expanduser().absolute()) if is_path else value)}")
+            lines.append(f"{key} = {_toml(str(expanded_path(value).absolute()) if is_path else value)}")
     return "\n".join(lines) + "\n"
 
 

@@ -13,7 +13,7 @@ from typing import IO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.errors import InputError, first_line, require
+from fl_audit.errors import InputError, expanded_path, first_line, require
 
 DATA_DIRECTORY_VARIABLE = "FL_AUDIT_DATA"  # environment variable that names the data directory where no other is given
 
@@ -24,7 +24,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 def data_directory(given: str | None) -> Path | None:
     """Return the data directory, absolute and with `~` expanded: the given one, else that of FL_AUDIT_DATA, or None."""
     chosen = given or os.environ.get(DATA_DIRECTORY_VARIABLE)
-    return Path(chosen).expanduser().absolute() if chosen else None
+    return expanded_path(chosen).absolute() if chosen else None
 
 
 def locate(directory: Path | None, folder: str, *names: str) -> list[Path]:
@@ -79,7 +79,7 @@ def resolve(directory: Path | None, path: str, what: Literal["file", "folder"] =
     InputError
         If there is none.
     """
-    first = Path(path).expanduser().absolute()
+    first = expanded_path(path).absolute()
     candidates = [first] if directory is None else [first, directory / path]
     for candidate in candidates:
         if candidate.is_file() if what == "file" else candidate.is_dir():
@@ -183,7 +183,7 @@ def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generi
             return {key: archive[key] for key in keys if key in archive.files}
     except InputError:
         raise
-    except MemoryError as error:
+    except (MemoryError, OverflowError) as error:  # a damaged header may claim more than any machine can count
         raise InputError(f"{path} does not fit into memory ({error}): accepted are arrays that do") from error
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         # NumPy takes whatever it does not know for a pickle, and recommends to load it.

@@ -14,13 +14,15 @@ from fl_audit.data.columns import described_names
 from fl_audit.data.encoding import build_records, encode_labels
 from fl_audit.data.files import resolve
 from fl_audit.data.records import ColumnKind, ColumnUse, Source
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, require, require_number
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 _HIGHEST_PIXEL = np.float32(255)
+_LARGEST_SIDE, _MOST_NUMBERS = 4096, 2**32
+"""Pixels that a side is scaled to at most, and numbers that all pictures are together: 16 GiB of them."""
 _GREY_MODES = ("1", "L", "LA", "I", "I;16", "F")
 
 
@@ -33,7 +35,10 @@ class ImageSettings:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "ImageSettings":
-        """Return the settings that options name: image-size, grey."""
+        """Return the settings that options name: image-size, grey; `InputError` if the size is beyond any model."""
+        size = options.get("image-size")
+        if size is not None:
+            require_number("image-size in [data] is", size, f"whole numbers from 1 to {_LARGEST_SIDE}")
         return cls(options.get("image-size"), bool(options.get("grey", False)))
 
 
@@ -48,6 +53,9 @@ def image_features(pictures: Iterable[tuple[str, "Image"]], settings: ImageSetti
     kept: list[NDArray[np.uint8]] = []
     first = ""
     for name, picture in pictures:
+        numbers = len(kept) * kept[0].size if kept else 0
+        many = f"{len(kept):,} pictures of {_size(kept[0])} pixels are {numbers:,} numbers" if kept else ""
+        require(numbers <= _MOST_NUMBERS, f"{many}: accepted are up to {_MOST_NUMBERS:,}; a smaller image-size helps")
         kept.append(_pixels(picture, settings))
         first = first or name
         sizes = f"{name} has {_size(kept[-1])} pixels and {first} {_size(kept[0])}"

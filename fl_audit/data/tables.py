@@ -39,6 +39,9 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+csv.field_size_limit(
+    2**31 - 1
+)  # by itself Python refuses a cell, or a line without its separator, of 131,073 characters
 
 
 @dataclass(frozen=True)
@@ -88,12 +91,12 @@ def read_table_text(
     doubts = _doubts(content, path, encoding, found) if len(found) > 1 else ()
     try:
         text = content.decode(encoding).removeprefix("\ufeff")
-    except LookupError:
-        raise InputError(f"encoding is {encoding!r}: accepted are those of Python, such as 'cp1252'") from None
     except UnicodeDecodeError as error:
         wrong = f"byte {error.object[error.start]:#x} at {error.start}, which {encoding} does not have"
         accepted = f"accepted is text, and {_NAMED}, or another name, says how it is written"
         raise InputError(f"{path} has {wrong}: {accepted}", choices=(_NAMED,)) from error
+    except (LookupError, ValueError):  # ValueError: some are no encodings of files, such as punycode
+        raise InputError(f"encoding is {encoding!r}: accepted are those of Python, such as 'cp1252'") from None
     own = _SEPARATOR_LINE.match(text)
     text = text[own.end() :] if own else text
     return TableText(path, text, encoding, separator or (own[1] if own else _separator(text)), doubts)
@@ -124,7 +127,7 @@ def _holds(content: bytes, encoding: str, names: Sequence[str]) -> bool:
     """Return whether the first lines of a file hold all of some names in an encoding."""
     try:
         return all(name.encode(encoding) in content[:_BYTES_LOOKED_AT] for name in names)
-    except (LookupError, UnicodeEncodeError):
+    except (LookupError, ValueError):  # it has no such letters, is no encoding of files, or none at all
         return False
 
 

@@ -19,6 +19,7 @@ from fl_audit.data.records import Records, alone, with_crafted
 from fl_audit.device import require_device
 from fl_audit.game.examples import Examples, model_for
 from fl_audit.game.membership import Membership
+from fl_audit.game.probe_records import probe_records
 from fl_audit.game.public import PublicGame
 from fl_audit.learning.frozen_cores import VggCore, load_core
 from fl_audit.learning.stacked import StackedModel
@@ -355,7 +356,7 @@ def load_game(public: PublicGame) -> Game:
         inside = with_values(inside, public.pair.index, source, public.candidate_column)
         more = np.arange(public.records, public.records_held)
         shards = tuple(np.append(one, more) if client == victim else one for client, one in enumerate(shards))
-    model = StackedModel.of(model_for(public.model, split.inside))
+    model = StackedModel.of(model_for(public.model, split.inside), probe_records(source))
     core = None if public.weights is None else load_core(public.weights)
     return Game(
         public=public,

@@ -64,7 +64,7 @@ class SentGame:
                 victim=self.victim,
                 held_out=None,
                 classes=self.classes,
-                model=StackedModel.of(ModelSpec(public.model, self.feature_shape, self.classes)),
+                model=StackedModel.of(ModelSpec(public.model, self.feature_shape, self.classes), is_checked=True),
                 core=self.core,
             )
         )

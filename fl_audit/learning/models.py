@@ -1,14 +1,11 @@
 """The built-in models, models that users bring, and the initial weights of either in every world."""
 
-import copy
 import inspect
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import pairwise
 from math import prod
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,7 +14,8 @@ from torch import Tensor, nn
 from fl_audit import user_modules
 from fl_audit.errors import InputError, require
 from fl_audit.learning.frozen_cores import VGG16
-from fl_audit.learning.module_checks import check_module, said, set_aside_frozen, without_hints
+from fl_audit.learning.model_faults import raised_at
+from fl_audit.learning.module_checks import check_module, copied, said, set_aside_frozen, without_hints
 from fl_audit.learning.stacking import ParameterLayout
 from fl_audit.randomness import Purpose, generator
 
@@ -85,7 +83,6 @@ _BUILT_IN: dict[str, _Factory] = {
     # classes. Bernau et al. 2019 (section 4.4) exchange "the dense layer at the end" of a trained network.
     VGG16: _dense(),
 }
-_OUR_FILES = (Path(__file__), Path(user_modules.__file__))
 
 
 def build_model(spec: ModelSpec) -> nn.Module:
@@ -123,9 +120,11 @@ def build_model(spec: ModelSpec) -> nn.Module:
         with without_hints():
             module = factory(**taken)
     except (Exception, SystemExit) as error:
-        raise InputError(f"model {spec.name!r} cannot be built: its function raised {_raised(error)}") from error
-    found = f"model {spec.name!r} made a {type(module).__name__}"
-    require(isinstance(module, nn.Module), f"{found}: accepted is a torch.nn.Module")
+        raise InputError(f"model {spec.name!r} cannot be built: its function raised {raised_at(error)}") from error
+    is_class = isinstance(module, type) and issubclass(module, nn.Module)
+    what = f"the class {module.__name__}" if is_class else f"a {type(module).__name__}"
+    accepted = "return what calling it makes" if is_class else "accepted is a torch.nn.Module"
+    require(isinstance(module, nn.Module), f"model {spec.name!r} made {what}: {accepted}")
     check_module(module)
     return module
 
@@ -138,7 +137,7 @@ def model_template(spec: ModelSpec) -> nn.Module:
     """
 
     template = _drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS))
-    constants = set_aside_frozen(copy.deepcopy(template))
+    constants = set_aside_frozen(copied(template))
     if constants:
         again = set_aside_frozen(_drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS)))
         differing = [name for name, value in constants.items() if not torch.equal(value, again[name])]
@@ -158,23 +157,19 @@ def import_factory(name: str) -> Callable[..., nn.Module]:
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) and error.name else ""
         is_place = isinstance(error, ModuleNotFoundError | AttributeError | ValueError | TypeError)
-        why = f" ({_raised(error)})" + (": accepted is 'package.module:factory'" if is_place else "")
+        why = f" ({raised_at(error)})" + (": accepted is 'package.module:factory'" if is_place else "")
         if missing and not f"{module_name}.".startswith(f"{missing}."):
             why = f": it needs the package {missing!r}, which is not installed"
         raise InputError(f"model {name!r} cannot be imported{why}") from error
+    is_made, word = isinstance(factory, nn.Module), attribute.rpartition(".")[2]
+    require(
+        not is_made,
+        f"model {name!r} is a module, a {type(factory).__name__}, and not what makes one: accepted is a function that "
+        f"returns a new one whenever it is called, such as def build(): return torch.nn.Sequential(...), so write "
+        f"what {word} is made of there",
+    )
     require(callable(factory), f"model {name!r} is not callable: accepted is a function that returns a torch.nn.Module")
     return factory  # type: ignore[no-any-return]
-
-
-def _raised(error: BaseException) -> str:
-    """Return kind and words of what a user's code raised, and where if the code has a file."""
-    kind, words = type(error).__name__, said(error)
-    frames = traceback.extract_tb(error.__traceback__)
-    # The deepest line that is neither ours nor torch's: the one that its author can change.
-    theirs = [one for one in frames if "site-packages" not in one.filename and Path(one.filename) not in _OUR_FILES]
-    theirs = [one for one in theirs if not one.filename.startswith("<") and "importlib" not in one.filename]
-    place = f" in {Path(theirs[-1].filename).name}, line {theirs[-1].lineno}" if theirs else ""
-    return (kind if words == kind else f"{kind}: {words}") + place
 
 
 def _drawn(spec: ModelSpec, source: np.random.Generator) -> nn.Module:

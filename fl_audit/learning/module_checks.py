@@ -5,6 +5,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from fl_audit.errors import InputError, first_line, require
 PROBE_EXAMPLES = 3
 _MODE_EXAMPLES, _MODE_DRAWS = 16, 4
 """So many examples and draws that dropout with a probability of a few percent is noticed."""
+_SMALL_STEP = 0.01  # what moves weights that are all zero
 
 
 def check_module(module: nn.Module) -> None:
@@ -68,25 +70,70 @@ def set_aside_frozen(module: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in constants.items()}
 
 
-def check_outputs(module: nn.Module, feature_shape: tuple[int, ...], classes: int) -> None:
+def check_outputs(
+    module: nn.Module, feature_shape: tuple[int, ...], classes: int, records: Tensor | None = None
+) -> None:
     """Refuse a module whose outputs are not one number for each class, mix examples, or depend on the mode.
 
     Parameters
     ----------
     module, feature_shape, classes
         The module, which is called on a few random examples; shape of one example, and number of classes.
+    records
+        Records of the data, (n, *shape), on which it is called too; random examples that it cannot read are then left
+        out, since it need not read any others. None for none.
+
+    Raises
+    ------
+    InputError
+        If the outputs are such.
     """
     source = torch.Generator().manual_seed(1)
     features = torch.rand(PROBE_EXAMPLES, *feature_shape, generator=source)
-    together, alone = _outputs_together_and_alone(copy.deepcopy(module).eval(), features)
+    more = torch.rand(_MODE_EXAMPLES, *feature_shape, generator=source)
+    try:
+        _check_outputs(module, features, classes)
+        _refuse_another_in_training(module, more)
+    except InputError:
+        raise
+    except Exception:
+        if records is None:
+            raise
+    if records is not None:
+        _check_outputs(module, records[:PROBE_EXAMPLES], classes)
+        _refuse_another_in_training(module, records[:_MODE_EXAMPLES])
+        more = records[:_MODE_EXAMPLES]
+    _refuse_another_after_a_step(module, more, source)
+
+
+def _check_outputs(module: nn.Module, features: Tensor, classes: int) -> None:
+    together, alone = _outputs_together_and_alone(copied(module).eval(), features)
     require(
         together.dim() == 2 and _alike(together, alone),
-        f"the model gives outputs of shape {tuple(together.shape)} for {PROBE_EXAMPLES} examples, or mixes examples: "
-        f"accepted are outputs of shape ({PROBE_EXAMPLES}, {classes}), of which each row depends on one example",
+        f"the model gives outputs of shape {tuple(together.shape)} for {len(features)} examples, or mixes examples"
+        f"{_mixing_layer(module, features)}: accepted are outputs of shape ({len(features)}, {classes}), of which each "
+        "row depends on one example",
+    )
+    hint = (
+        "; one number for two classes, as a sigmoid reads it, becomes two" if together.shape[1] + 1 == classes else ""
     )
     found = f"the model has {together.shape[1]} outputs and the data has {classes} classes"
-    require(together.shape[1] == classes, f"{found}: accepted is one output for each class")
-    _refuse_another_in_training(module, torch.rand(_MODE_EXAMPLES, *feature_shape, generator=source))
+    require(together.shape[1] == classes, f"{found}: accepted is one output for each class{hint}")
+
+
+def _mixing_layer(module: nn.Module, features: Tensor) -> str:
+    """Return in words which layer reads the examples of a batch as the steps of a sequence, if one does."""
+    kinds = (nn.RNNBase, nn.MultiheadAttention)
+    for path, layer in module.named_modules():
+        if isinstance(layer, kinds) and not layer.batch_first:
+            where = (
+                "its transformer layer" if path.endswith("self_attn") else f"layer {path!r} ({type(layer).__name__})"
+            )
+            return f", for {where} takes the first axis for steps of time: give it batch_first=True"
+        if isinstance(layer, kinds) and features.dim() == 2:
+            name = type(layer).__name__
+            return f", for layer {path!r} ({name}) takes two axes for one sequence: give it records of (steps, numbers)"
+    return ""
 
 
 def _outputs_together_and_alone(module: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
@@ -101,7 +148,7 @@ def _outputs_together_and_alone(module: nn.Module, features: Tensor) -> tuple[Te
             return one(asked), torch.cat([one(example.unsqueeze(0)) for example in asked])
 
     try:
-        return outputs(copy.deepcopy(module).double(), features.double())
+        return outputs(copied(module).double(), features.double())
     except (RuntimeError, TypeError):
         return outputs(module, features)
 
@@ -111,8 +158,8 @@ def _refuse_another_in_training(module: nn.Module, features: Tensor) -> None:
     # Layers can be recognised by their types, but functions such as `torch.nn.functional.dropout` only by their effect.
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad(), without_hints():
-            evaluated = copy.deepcopy(module).eval()(features)
-            trained = [copy.deepcopy(module).train()(features) for _ in range(_MODE_DRAWS)]
+            evaluated = copied(module).eval()(features)
+            trained = [copied(module).train()(features) for _ in range(_MODE_DRAWS)]
     except (Exception, SystemExit) as error:
         raise InputError(
             f"the model cannot be run in training mode ({said(error)}): accepted is one that runs in both modes"
@@ -122,12 +169,111 @@ def _refuse_another_in_training(module: nn.Module, features: Tensor) -> None:
         not is_random and _alike(trained[0], evaluated),
         f"the model {'draws random numbers' if is_random else 'gives other outputs'} in training mode, as dropout "
         "does, and no party could recompute that: accepted is one that computes the same in training and in evaluation "
-        "mode, so remove the dropout or set its probability to 0",
+        f"mode, so remove the dropout or set its probability to 0{_remedy_of_norm(module)}",
     )
 
 
+def _refuse_another_after_a_step(module: nn.Module, features: Tensor, source: torch.Generator) -> None:
+    """Refuse a module whose modes part once its weights have moved, or whose outputs follow buffers that move."""
+    # Spectral normalisation is alike in both modes at first: its buffers, which training mode moves, fit the first
+    # weights, and not those after a step.
+    subject = copied(module).train()
+    try:
+        still, trained, after, moved = _after_a_step(subject, features, source)
+    except (Exception, SystemExit) as error:
+        raise InputError(
+            f"the model cannot be run once its weights have moved ({said(error)}): accepted is one that runs with any"
+        ) from error
+    because = f", because training moves its buffer {moved[0]!r}" if moved else ""
+    require(
+        _alike(still, trained) and _alike(still, after),
+        f"the model gives other outputs in training than in evaluation mode once its weights have moved{because}, and "
+        "all parties compute in evaluation mode with buffers as they are: accepted is one that computes the same in "
+        f"both modes{_remedy_of_norm(module)}",
+    )
+
+
+def _after_a_step(
+    subject: nn.Module, features: Tensor, source: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor, list[str]]:
+    """Move a module's weights by about their size.
+
+    Return its outputs in evaluation mode, in training mode, and in evaluation mode again; and the buffers that moved.
+    """
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), without_hints():
+        for parameter in subject.parameters():
+            if parameter.requires_grad:
+                scale = float(parameter.square().mean().sqrt()) + _SMALL_STEP
+                parameter.add_(scale * torch.randn(parameter.shape, generator=source))
+        before = {name: value.clone() for name, value in subject.named_buffers()}
+        still = copied(subject).eval()(features)
+        trained = subject(features)
+        moved = [name for name, value in subject.named_buffers() if not torch.equal(value, before.get(name, value))]
+        after = subject.eval()(features)
+    return still, trained, after, moved
+
+
+def _remedy_of_norm(module: nn.Module) -> str:
+    """Return what to use in place of spectral normalisation, as the end of a message; nothing where there is none."""
+    hooks = (hook for layer in module.modules() for hook in (layer, *layer._forward_pre_hooks.values()))
+    if not any("spectral" in type(one).__name__.lower() for one in hooks):
+        return ""
+    return "; in place of spectral_norm, torch.nn.utils.parametrizations.weight_norm"
+
+
 def _alike(left: Tensor, right: Tensor) -> bool:
-    return isinstance(left, Tensor) and left.shape == right.shape and torch.allclose(left, right, rtol=1e-4, atol=1e-5)
+    """Return whether outputs are the same; what is no number, of examples that a model cannot read, is like itself."""
+    is_one_shape = isinstance(left, Tensor) and left.shape == right.shape
+    return is_one_shape and torch.allclose(left, right, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """Return a copy of a module; `InputError` if it holds what cannot be copied."""
+    try:
+        return copy.deepcopy(module)
+    except Exception as error:
+        old = "torch.nn.utils.weight_norm" in str(error)
+        accepted = (
+            "torch.nn.utils.parametrizations.weight_norm in its place" if old else "a module of tensors and layers"
+        )
+        raise InputError(f"the model cannot be copied ({said(error)}): accepted is {accepted}") from error
+
+
+def start_from_zeros(module: nn.Module) -> None:
+    """Give recurrent layers that begin with a state of zeros a state that `torch.func.vmap` can run many examples of.
+
+    Their own zeros are one tensor for all examples, into which no layer but `torch.nn.LSTM` can write theirs.
+
+    Parameters
+    ----------
+    module
+        The module, whose layers are given hooks; what they compute stays as it is.
+    """
+    for layer in module.modules():
+        is_lstm = isinstance(layer, nn.LSTM) and not layer.proj_size
+        if isinstance(layer, (nn.RNNBase, nn.RNNCellBase)) and not is_lstm:
+            layer.register_forward_pre_hook(_begin_with_zeros, with_kwargs=True)
+
+
+def _begin_with_zeros(
+    layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Add the zeros that a recurrent layer would begin with itself, made from its input."""
+    states = given[1] if len(given) > 1 else named.get("hx")
+    inputs = given[0] if given else named.get("input")
+    if states is not None or not isinstance(inputs, Tensor):
+        return None
+    if isinstance(layer, nn.RNNBase):
+        rows = layer.num_layers * (2 if layer.bidirectional else 1)
+        batch = (inputs.shape[0 if layer.batch_first else 1],) if inputs.dim() == 3 else ()
+        widths = (layer.proj_size or layer.hidden_size, layer.hidden_size)
+        shapes = [(rows, *batch, width) for width in widths]
+    else:
+        assert isinstance(layer, nn.RNNCellBase)
+        shapes = [(*inputs.shape[:-1], layer.hidden_size)] * 2
+    zeros = tuple(inputs.new_zeros(shape) for shape in shapes)
+    is_pair = isinstance(layer, (nn.LSTM, nn.LSTMCell))
+    return (inputs, zeros if is_pair else zeros[0]), {}
 
 
 def said(error: BaseException) -> str:

@@ -1,9 +1,7 @@
 """One model in many worlds: logits, losses and clipped per-example gradient sums of stacked models."""
 
-import copy
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
 
 import torch
@@ -11,21 +9,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from fl_audit.errors import InputError
 from fl_audit.learning.chain_training import dense_chain
+from fl_audit.learning.first_outputs import ProbeRecords, look_at_outputs
 from fl_audit.learning.layers import Frame, Visit
 from fl_audit.learning.memory import keep_freed_memory
+from fl_audit.learning.model_faults import explaining, names_of, refusal
 from fl_audit.learning.models import ModelSpec, import_factory, model_template
 from fl_audit.learning.module_checks import (
     PROBE_EXAMPLES,
     check_module,
     check_outputs,
-    said,
+    copied,
     set_aside_frozen,
-    without_hints,
+    start_from_zeros,
 )
 from fl_audit.learning.sampling import Portion, Workload
-from fl_audit.learning.stacking import ParameterLayout, is_plain, parameter_owners, stack_layers
+from fl_audit.learning.stacking import ParameterLayout, StackedParts, clipping_weights, is_plain, parameter_owners
 
 CACHE_BUDGET = 2**21
 """Scalars of activations that one pass holds: more leave the cache, and with fewer the calls of torch cost too much."""
@@ -51,6 +50,11 @@ class StackedModel:
         worlds; the others are the parameters of the model.
     feature_shape
         Shape of one example.
+    records
+        Records of the data, (n, *shape), on which a module is judged that random examples are no input for; None for
+        none.
+    is_checked
+        Whether another process has judged the module, which therefore need not run on random examples.
 
     Raises
     ------
@@ -64,24 +68,41 @@ class StackedModel:
     torch.Size([5, 8])
     """
 
-    def __init__(self, template: nn.Module, feature_shape: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        template: nn.Module,
+        feature_shape: tuple[int, ...],
+        records: Tensor | None = None,
+        is_checked: bool = False,
+    ) -> None:
         check_module(template)
         keep_freed_memory()
-        own = copy.deepcopy(template).eval()
+        own = copied(template).eval()
         set_aside_frozen(own)
+        start_from_zeros(own)
         own.requires_grad_(False)
         self.feature_shape = feature_shape
         self.layout = ParameterLayout.of(own)
-        self._parts = _Parts(own)
+        self._parts = StackedParts(own)
         self.activations = self.layout.size
-        self.fast = self._probe()
+        self.cautions: tuple[str, ...] = ()
+        self.fast = self._probe(records, is_checked)
         self.chain = dense_chain(own, feature_shape, self.layout)
 
     @classmethod
-    def of(cls, spec: ModelSpec) -> "StackedModel":
-        """Return the stacked model of a specification; `InputError` if it cannot be built or gives wrong outputs."""
+    def of(cls, spec: ModelSpec, records: ProbeRecords | None = None, is_checked: bool = False) -> "StackedModel":
+        """Return the stacked model of a specification; `InputError` if it cannot be built or gives wrong outputs.
+
+        Parameters
+        ----------
+        spec, records, is_checked
+            Which model is meant; records of the data that a model of the user is tried on, None for random examples;
+            and whether another process has done so.
+        """
         # A factory of the user may read files or print: called once a process, however often its model is wanted.
-        return _of_factory(spec, import_factory(spec.name)) if ":" in spec.name else _built(spec)
+        if ":" in spec.name:
+            return _of_factory(spec, import_factory(spec.name), records, is_checked)
+        return _built(spec)
 
     @property
     def template(self) -> nn.Module:
@@ -217,7 +238,7 @@ class StackedModel:
         frame.worlds, frame.examples = len(next(iter(parameters.values()))), examples
         frame.read(features)
         frame.recording, frame.tape = recording, []
-        with without_hints():
+        with self.explaining(parameters, features):
             return stacked(features), frame
 
     def _logits_pass(self, models: Tensor, features: Tensor) -> Tensor:
@@ -225,7 +246,7 @@ class StackedModel:
             if not self.fast:
                 # One world at a time: recurrent layers have no rule for vmap without gradients.
                 one_by_one = map(self.layout.of_one, models)
-                with without_hints():
+                with self.explaining(self.layout.views(models), features):
                     return torch.stack([functional_call(self.template, values, (features,)) for values in one_by_one])
             merged, frame = self._run_stacked(self.layout.views(models), features, len(features), recording=False)
             return frame.split(merged)
@@ -233,7 +254,7 @@ class StackedModel:
     def _summed_gradients(self, models: Tensor, portion: Portion) -> dict[str, Tensor]:
         """Return each parameter's gradient (worlds, *shape) of the summed loss of a pass."""
         views = self.layout.views(models)
-        with without_hints():
+        with self.explaining(views, portion.features):
             if len(models) > 1 and not self.fast:
                 axis = 0 if portion.is_own else None
                 gradients = vmap(grad(self._summed_loss), (0, axis, axis))(views, portion.features, portion.labels)
@@ -260,7 +281,7 @@ class StackedModel:
         with torch.no_grad():
             measured = [visit.layer.squared_norms(visit, signal) for visit, signal in taped]
             squared_norms = torch.stack([norms for norms, _ in measured]).sum(0)
-            weights = _weights(squared_norms, clipping_norm, portion.counted)
+            weights = clipping_weights(squared_norms, clipping_norm, portion.counted)
             columns = self.layout.slices()
             for (visit, signal), (_, kept) in zip(taped, measured, strict=True):
                 for name, summed in visit.layer.weighted_sum(visit, signal, weights, kept).items():
@@ -292,7 +313,7 @@ class StackedModel:
         for first in range(0, portion.examples, together):
             part = portion.take(slice(first, first + together))
             gradients = self.example_gradients(models, part)
-            weights = _weights(gradients.square().sum(2), clipping_norm, part.counted)
+            weights = clipping_weights(gradients.square().sum(2), clipping_norm, part.counted)
             total += torch.einsum("wn,wnp->wp", weights, gradients)
 
     def example_gradients(self, models: Tensor, portion: Portion) -> Tensor:
@@ -309,16 +330,28 @@ class StackedModel:
 
         worlds_axis = 0 if portion.is_own else None
         per_world = vmap(vmap(grad(loss), in_dims=(None, 0, 0)), in_dims=(0, worlds_axis, worlds_axis))
-        with without_hints():
-            gradients = per_world(self.layout.views(models), portion.features, portion.labels)
+        views = self.layout.views(models)
+        with self.explaining(views, portion.features):
+            gradients = per_world(views, portion.features, portion.labels)
         # A parameter that is a single number, such as a learned temperature, has no axes of its own.
         shape = (len(models), portion.examples)
         widths = [(name, columns.stop - columns.start) for name, columns in self.layout.slices().items()]
         return torch.cat([gradients[name].reshape(*shape, width) for name, width in widths], dim=2)
 
-    def _probe(self) -> bool:
+    def explaining(self, parameters: dict[str, Tensor], features: Tensor) -> AbstractContextManager[None]:
+        """Say in one line, by an `InputError`, what the user's code raises in a block, and on which record.
+
+        Parameters
+        ----------
+        parameters, features
+            Each parameter of stacked models, (worlds, *shape), and the records that they run on, (n, *shape), or each
+            world's own, one world after the other.
+        """
+        return explaining(self.template, parameters, features, self.feature_shape)
+
+    def _probe(self, records: Tensor | None, is_checked: bool) -> bool:
         """Run the stacked layers on a small example and return whether they do what gradients of single examples do."""
-        source = torch.Generator().manual_seed(0)
+        source = _seeded()
         flat = self.layout.flatten(dict(self.template.named_parameters()))
         models = flat + 0.1 * torch.randn(_PROBE_WORLDS, len(flat), generator=source)
         features = torch.rand(PROBE_EXAMPLES, *self.feature_shape, generator=source)
@@ -328,15 +361,23 @@ class StackedModel:
             with suppress(Exception):
                 if self._agrees(models, portion, self._backward_sum(models, portion)):
                     return True
+        expected = torch.empty_like(models)
         try:
-            expected = torch.empty_like(models)
             self._clipped_sum_generic(models, portion, 1.0, expected)
         except (Exception, SystemExit) as error:
-            raise InputError(
-                f"the model cannot be run example by example on features of shape {self.feature_shape} "
-                f"({said(error)}): accepted are modules for torch.func.vmap, without random draws and .item()"
-            ) from error
-        return self._agrees(models, portion, expected)
+            if is_checked:
+                return False
+            if records is None:
+                raise refusal(error, self.feature_shape) from error
+        else:
+            return self._agrees(models, portion, expected)
+        # Numbers between 0 and 1 may be no input for it, such as for a table that is looked up from 1.
+        portion = Portion(records[:PROBE_EXAMPLES], portion.labels[: len(records)])
+        try:
+            self._clipped_sum_generic(models, portion, 1.0, expected)
+        except (Exception, SystemExit) as error:
+            raise refusal(error, self.feature_shape) from error
+        return False
 
     def _backward_sum(self, models: Tensor, portion: Portion) -> Tensor:
         """Return the sums of gradients clipped to norm 1, by a backward pass for each example of each world."""
@@ -348,7 +389,7 @@ class StackedModel:
                 loss = self._summed_loss(parameters, example.unsqueeze(0), label.unsqueeze(0))
                 gradients = torch.autograd.grad(loss, list(parameters.values()))
                 gradient = self.layout.flatten(dict(zip(parameters, gradients, strict=True)))
-                total += _weights(gradient.square().sum(), 1.0, None) * gradient
+                total += clipping_weights(gradient.square().sum(), 1.0, None) * gradient
         return sums
 
     def _agrees(self, models: Tensor, portion: Portion, expected: Tensor) -> bool:
@@ -370,34 +411,26 @@ class StackedModel:
         return True
 
 
-def _built(spec: ModelSpec) -> StackedModel:
-    template = model_template(spec)
-    model = StackedModel(template, spec.feature_shape)
-    check_outputs(template, spec.feature_shape, spec.classes)
+def _built(spec: ModelSpec, records: ProbeRecords | None = None, is_checked: bool = False) -> StackedModel:
+    template, shape = model_template(spec), spec.feature_shape
+    if is_checked:
+        return StackedModel(template, shape, is_checked=True)
+    tried = records or ProbeRecords(torch.rand(PROBE_EXAMPLES, *shape, generator=_seeded()), names_of(PROBE_EXAMPLES))
+    cautions = look_at_outputs(template, spec.classes, tried)
+    real = None if records is None else records.features
+    model = StackedModel(template, shape, real)
+    check_outputs(template, shape, spec.classes, real)
+    model.cautions = cautions
     return model
 
 
+def _seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
 @lru_cache(maxsize=4)
-def _of_factory(spec: ModelSpec, factory: Callable[..., nn.Module]) -> StackedModel:
+def _of_factory(
+    spec: ModelSpec, factory: Callable[..., nn.Module], records: ProbeRecords | None, is_checked: bool
+) -> StackedModel:
     """Build the model of a factory, which tells apart factories of one name."""
-    return _built(spec)
-
-
-class _Parts(threading.local):
-    """What a pass changes while it runs; every thread has its own copy, so that threads do not disturb each other."""
-
-    def __init__(self, template: nn.Module) -> None:
-        self.template = copy.deepcopy(template)
-        self.frame = Frame()
-        self.stacked = stack_layers(copy.deepcopy(template), self.frame)
-
-
-def _weights(squared_norms: Tensor, clipping_norm: float | None, counted: Tensor | None) -> Tensor:
-    """Return the weights min(1, C / norm) of gradients, or 1 without clipping; 0 for examples that do not count.
-
-    A gradient of zero has the weight 1.
-    """
-    if clipping_norm is None:
-        return torch.ones_like(squared_norms) if counted is None else counted
-    weights = torch.clamp(clipping_norm * torch.rsqrt(squared_norms), max=1.0)
-    return weights if counted is None else weights * counted
+    return _built(spec, records, is_checked)

@@ -1,6 +1,8 @@
 """Which layers of a module have a stacked form, and where each parameter is found in one flat vector."""
 
+import copy
 import math
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -126,3 +128,28 @@ class ParameterLayout:
     def flatten(self, parameters: Mapping[str, Tensor]) -> Tensor:
         """Return one model's parameters as one float32 vector."""
         return torch.cat([parameters[name].detach().reshape(-1).float() for name in self.names])
+
+
+class StackedParts(threading.local):
+    """What a pass changes while it runs; every thread has its own copy, so that threads do not disturb each other."""
+
+    def __init__(self, template: nn.Module) -> None:
+        self.template = copy.deepcopy(template)
+        self.frame = Frame()
+        self.stacked = stack_layers(copy.deepcopy(template), self.frame)
+
+
+def clipping_weights(squared_norms: Tensor, clipping_norm: float | None, counted: Tensor | None) -> Tensor:
+    """Return the weights min(1, C / norm) of gradients, or 1 without clipping; 0 for examples that do not count.
+
+    A gradient of zero has the weight 1.
+
+    Parameters
+    ----------
+    squared_norms, clipping_norm, counted
+        Squared norms of the gradients, C, and 1 where an example counts, else 0; None where all count.
+    """
+    if clipping_norm is None:
+        return torch.ones_like(squared_norms) if counted is None else counted
+    weights = torch.clamp(clipping_norm * torch.rsqrt(squared_norms), max=1.0)
+    return weights if counted is None else weights * counted

@@ -21,6 +21,8 @@ from fl_audit.privacy.targets import Target
 from fl_audit.search import smallest_root
 
 _BY_RENYI = (Accountant.RDP_CLASSIC, Accountant.RDP)
+_HARDLY_EVER = 1e-6
+"""Probability with which a unit takes part in any round at all, under which the smallest noise is tried first."""
 _PLD_TOLERANCE = 1e-5  # relative width to which a noise multiplier is searched under `pld` where units are sampled
 SMALLEST_SAMPLED_NOISE = 0.01
 """Smallest noise multiplier that is offered where units are sampled: sampling alone may keep a promise, so that even
@@ -200,6 +202,8 @@ def _by_curves(gap: Callable[[pld.LossCurves], float], claim: Claim, start: floa
     def at(points: int) -> Callable[[float], float]:
         return lambda z: gap(pld.loss_curves(claim.with_noise(z).events, claim.adjacency, points))
 
+    if claim.participation < _HARDLY_EVER:
+        start = SMALLEST_SAMPLED_NOISE  # with so rare a part any noise is likely to do, and a search comes here slowly
     near = smallest_root(at(pld.COARSE), start, 10 * _PLD_TOLERANCE, SMALLEST_SAMPLED_NOISE)
     return smallest_root(at(pld.FINE), near, _PLD_TOLERANCE, SMALLEST_SAMPLED_NOISE)
 

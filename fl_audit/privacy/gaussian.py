@@ -47,9 +47,9 @@ def require_positive(**given: float) -> None:
 
 
 def require_whole(**given: float) -> None:
-    """Raise `InputError` unless each is a whole number of at least 1."""
+    """Raise `InputError` unless each is a whole number of at least 1, and such that its square root is exact enough."""
     for name, value in given.items():
-        require_number(f"{name} is", value, "whole numbers from 1")
+        require_number(f"{name} is", value, "whole numbers from 1 to 1e15")
 
 
 def gaussian_mu(noise_multiplier: float, rounds: int) -> float:

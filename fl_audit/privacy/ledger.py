@@ -107,12 +107,15 @@ def read_ledger(path: Path) -> tuple[LedgerLine, ...]:
 def ledger_lock(path: Path) -> "FileLock":
     """Return the lock under which a ledger, and what is counted beside it, is written; who holds it may take it again.
 
-    The directory of the ledger is made where it is missing.
+    The directory of the ledger is made where it is missing. `InputError` if the ledger is a directory itself.
     """
     from filelock import FileLock
 
+    require(bool(path.name) and not path.is_dir(), f"ledger {path} is a directory: accepted is a file")
     path.parent.mkdir(parents=True, exist_ok=True)
-    return FileLock(path.with_name(f"{path.name}.lock"), is_singleton=True)
+    lock = path.with_name(f"{path.name}.lock")
+    lock.touch()  # where nothing can be written the system says so, and the lock would be waited for without end
+    return FileLock(lock, is_singleton=True)
 
 
 def add_to_ledger(path: Path, line: LedgerLine, budget: float | None = None, delta: float | None = None) -> bool:

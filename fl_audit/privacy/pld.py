@@ -41,6 +41,7 @@ FINE, COARSE, FINEST = 200, 40, 800
 quantiles of laws that are cheap."""
 _SLACK_SHARE = 1e-3  # share of a probability that is left to sums of losses beyond the slack
 _LARGEST_LOSS = 1e20
+_MOST_RELEASES = 10**9  # with more, rounding alone misplaces as much mass as a delta of 1e-5 has, and none is read off
 _STAGED = 1000
 _LARGEST_GRID = 2**22
 _WIDEST_INTERVAL = 4e-3  # of answers: with it an epsilon in the hundreds is right to a thousandth too
@@ -243,6 +244,8 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
     """
     laws = _loss_laws(events, adjacency)
     longest, count = max(high - low for low, high in (law.span for law, _ in laws)), sum(times for _, times in laws)
+    most = f"accepted by pld are up to {_MOST_RELEASES:,}"
+    require(count <= _MOST_RELEASES, f"{count:,} releases are composed: {most}")
     accepted = f"accepted by pld are losses up to {_LARGEST_LOSS:g}"
     require(longest < _LARGEST_LOSS, f"the noise is so weak that losses reach {longest:.3g}: {accepted}")
     interval = _interval(laws, points, count, longest)

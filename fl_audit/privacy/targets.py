@@ -6,7 +6,7 @@ from typing import Final
 
 from fl_audit.errors import require, require_number
 from fl_audit.privacy import defaults
-from fl_audit.privacy.gaussian import gaussian_mu, require_positive
+from fl_audit.privacy.gaussian import gaussian_mu
 from fl_audit.privacy.scores import require_advantage
 
 
@@ -29,12 +29,12 @@ class AdvantageTarget:
 
 @dataclass(frozen=True)
 class EpsilonTarget:
-    """The accountant reports at most `epsilon`, positive and finite."""
+    """The accountant reports at most `epsilon`, positive and up to 1e100: no number holds less noise."""
 
     epsilon: float
 
     def __post_init__(self) -> None:
-        require_positive(epsilon=self.epsilon)
+        require_number("epsilon is", self.epsilon, "positive finite numbers to 1e100")
 
 
 @dataclass(frozen=True)

@@ -307,13 +307,13 @@ def test_refuses_a_model_that_cannot_learn() -> None:
         ("normalised", "BatchNorm1d.*GroupNorm"),
         ("centred", "mixes examples"),
         ("standardised", "mixes examples"),
-        ("too_deep", "cannot be run example by example"),
+        ("too_deep", r"returns shape \(3, 3, 1\) for 3 records, .*\.mean\(2\)"),
         ("of_two_classes", "the model has 2 outputs and the data has 3 classes: accepted is one output for each class"),
         ("noisy", "random"),
         ("dropping", "random"),
-        ("squeezed", "cannot be run example by example"),
-        ("branching", r"cannot be run example by example .*accepted are .*without random draws and \.item\(\)"),
-        ("narrow", r"cannot be run example by example on features of shape \(2, 3\)"),
+        ("squeezed", r"returns shape \(3,\) for a single record: accepted is \(1, 3\)"),
+        ("branching", r"cannot be run example by example .*accepted are .*no \.item\(\)"),
+        ("narrow", r"layer 'head' \(Linear\) .* takes 99 numbers and is given 6.*torch\.nn\.Linear\(6, 3\)"),
     ],
 )
 def test_refuses_a_factorys_module_in_one_line(factories: None, name: str, message: str) -> None:

@@ -86,7 +86,9 @@ class SharedUpdate:
         return self._flat({name: parameters[name] - now[name] for name in now})
 
     def _loss(self, parameters: _Parameters, records: Tensor, labels: Tensor, reduction: str = "sum") -> Tensor:
-        logits = functional_call(self.model.template, parameters, (records,))
+        stacked = {name: value.unsqueeze(0) for name, value in parameters.items()}
+        with self.model.explaining(stacked, records):
+            logits = functional_call(self.model.template, parameters, (records,))
         return F.cross_entropy(logits, labels, reduction=reduction)
 
     def _flat(self, parameters: _Parameters) -> Tensor:

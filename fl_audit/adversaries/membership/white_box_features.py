@@ -20,7 +20,6 @@ from torch.func import functional_call
 
 from fl_audit.arrays import Floats32, Integers
 from fl_audit.errors import require
-from fl_audit.learning.module_checks import without_hints
 from fl_audit.learning.stacked import StackedModel
 
 _PROBES = 2
@@ -160,7 +159,7 @@ def _seen(
 
 def _log_probabilities(model: StackedModel, parameters: dict[str, Tensor], features: Tensor) -> Tensor:
     """Return log-probabilities of one model in float64, shape (n, classes)."""
-    with without_hints():
+    with model.explaining({name: value.unsqueeze(0) for name, value in parameters.items()}, features):
         logits: Tensor = functional_call(model.template, parameters, (features,))
     return F.log_softmax(logits.double(), dim=1)
 

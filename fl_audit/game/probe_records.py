@@ -1,0 +1,44 @@
+"""Which records of a data set a user's model is tried on before a run."""
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from fl_audit.arrays import Integers
+from fl_audit.data.records import Records, Source
+from fl_audit.learning.first_outputs import ProbeRecords
+
+_SPREAD = 16  # records from the first to the last
+_MOST_COLUMNS = 128
+"""Of records with so many numbers at most those are taken that are largest and smallest in each of them."""
+_ENDS = 8  # of records with more numbers so many that hold the largest numbers of all, and the smallest
+
+
+@lru_cache(maxsize=2)
+def probe_records(source: Source) -> ProbeRecords:
+    """Return records that show what a data set has: some from first to last, and those with the extreme numbers.
+
+    Whoever looks up numbers, such as the tokens of a text, is so asked for the largest that occurs anywhere.
+
+    Parameters
+    ----------
+    source
+        The data set, with its test records.
+    """
+    taken = [(source.pool, "record"), *([] if source.test is None else [(source.test, "test record")])]
+    chosen = [(records, _chosen(records), what) for records, what in taken]
+    features = np.concatenate([records.features[places] for records, places, _ in chosen])
+    names = tuple(f"{what} {place} (from 0)" for _, places, what in chosen for place in places.tolist())
+    return ProbeRecords(torch.from_numpy(features), names)
+
+
+def _chosen(records: Records) -> Integers:
+    spread = np.unique(np.linspace(0, len(records) - 1, _SPREAD).astype(np.int64))
+    numbers = records.features.reshape(len(records), -1)
+    if numbers.shape[1] <= _MOST_COLUMNS:
+        extreme = np.concatenate([numbers.argmax(0), numbers.argmin(0)])
+    else:
+        extreme = np.concatenate([numbers.max(1).argsort()[-_ENDS:], numbers.min(1).argsort()[:_ENDS]])
+    # The first are those that a model is tried on where it is tried on few.
+    return np.concatenate([spread, np.setdiff1d(extreme, spread)])

@@ -1,0 +1,324 @@
+"""What a user's model raised, in one line: the layer, the record, and the change that mends it.
+
+A model is run on many records of many worlds at once, where an exception tells neither. So the records are run again,
+one after the other and without `torch.func`, while every layer notes when it begins and ends.
+"""
+
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import isqrt, prod
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fl_audit import user_modules
+from fl_audit.errors import InputError
+from fl_audit.learning.module_checks import copied, said, without_hints
+from fl_audit.learning.stacking import is_plain
+
+_OUR_DIRECTORY = Path(__file__).parent
+_AXES = {nn.Conv1d: ("L",), nn.Conv2d: ("H", "W"), nn.Conv3d: ("D", "H", "W")}
+_NO_MEMORY = ("allocate memory", "out of memory")
+
+
+class Place(NamedTuple):
+    """Where a model failed."""
+
+    layer: nn.Module  # the innermost layer that had begun and not ended
+    path: str  # its name in the model; empty for the model itself
+    given: Tensor | None  # its first input, where that is a tensor
+    record: str | None  # the record; None where only several together fail
+    error: BaseException  # what was raised
+    largest: float  # largest number that any record gave the layer
+
+    @property
+    def words(self) -> str:
+        """The layer as a message names it."""
+        kind = type(self.layer).__name__
+        return f"layer {self.path!r} ({kind})" if self.path else f"its forward ({kind})"
+
+
+def names_of(count: int) -> tuple[str, ...]:
+    """Return how records are named that are known by nothing but their places."""
+    return tuple(f"record {number} of {count} that it was given (from 0)" for number in range(count))
+
+
+@contextmanager
+def explaining(
+    module: nn.Module, parameters: Mapping[str, Tensor], features: Tensor, shape: tuple[int, ...]
+) -> Iterator[None]:
+    """Say in one line, by an `InputError`, what a model's code raises in a block, and on which record.
+
+    Whatever is the fault of this program, or of a machine without memory, is raised as it is.
+
+    Parameters
+    ----------
+    module, parameters
+        The model, and each of its parameters in some worlds, (worlds, *shape).
+    features, shape
+        The records that it runs on, in any number of axes, and the shape of one.
+
+    Raises
+    ------
+    InputError
+        If the code of the model raises anything.
+    Exception
+        Whatever else is raised in the block.
+    SystemExit
+        Likewise.
+    """
+    try:
+        with without_hints():
+            yield
+    except (Exception, SystemExit) as error:
+        if is_plain(module):
+            raise  # no code but torch's and ours has run
+        values = {name: value[0].detach() for name, value in parameters.items()}
+        fault = explained(error, module, values, features.reshape(-1, *shape))
+        if fault is None:
+            raise
+        raise fault from error
+
+
+def explained(
+    error: BaseException,
+    module: nn.Module,
+    values: Mapping[str, Tensor],
+    features: Tensor,
+    names: Sequence[str] | None = None,
+) -> InputError | None:
+    """Return what a model's code raised as an error of one line; None if the program, not the model, is at fault.
+
+    Parameters
+    ----------
+    error, module
+        What was raised, and the model, which stays as it is.
+    values
+        Its trained parameters, by name, as they were when it happened.
+    features, names
+        The records it was given, (n, *shape), and how a message names each; None counts them.
+    """
+    if isinstance(error, InputError):
+        return error
+    if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY):
+        return None
+    shape = tuple(features.shape[1:])
+    place = located(module, values, features, names or names_of(len(features)))
+    if place is None:
+        is_known = any(words in str(error) for words in _UNDER_VMAP)
+        return refusal(error, shape) if is_known or _is_theirs(error) else None
+    mend, where = _mend(place, shape), _line_of(place.error)
+    if mend is None:
+        what, mend = f"raised {raised_at(place.error)}", f"accepted is a model that reads float32 records of {shape}"
+    else:
+        what = f"cannot use what it is given{where}"
+    return InputError(f"the model fails on {place.record or 'several records together'}: {place.words} {what}: {mend}")
+
+
+def refusal(error: BaseException, shape: tuple[int, ...]) -> InputError:
+    """Return what `torch.func` cannot run as an error of one line.
+
+    Parameters
+    ----------
+    error, shape
+        What was raised, and the shape of a record.
+    """
+    if isinstance(error, InputError):
+        return error
+    mend = next((mend for words, mend in _UNDER_VMAP.items() if words in str(error)), None)
+    why = f" ({said(error)}): accepted are modules for torch.func.vmap" if mend is None else f": {mend}"
+    return InputError(f"the model cannot be run example by example on features of shape {shape}{why}")
+
+
+_RANDOM = "it draws random numbers, which no party could recompute: remove the draw"
+_BRANCHES = (
+    "it asks a tensor for a number of Python, by .item(), float() or if, which torch.func.vmap cannot do: accepted are "
+    "tensors throughout, such as torch.where(condition, one, other) in place of if, and no .item()"
+)
+_IN_PLACE = (
+    "it writes into a tensor in place, which torch.func.vmap cannot do for many records at once: accepted is "
+    "h = h + x in place of h += x, and torch.stack(parts) in place of filling a tensor part by part"
+)
+_UNDER_VMAP = {
+    "random": _RANDOM,
+    ".item()": _BRANCHES,
+    "data-dependent": _BRANCHES,
+    "Cannot access data pointer": "it leaves torch, as .numpy() does: accepted are operations of torch throughout",
+    "inplace": _IN_PLACE,
+    "in-place": _IN_PLACE,
+    "match the broadcast shape": _IN_PLACE,
+}
+"""Mends by the words that `torch.func` uses."""
+
+
+def located(module: nn.Module, values: Mapping[str, Tensor], features: Tensor, names: Sequence[str]) -> Place | None:
+    """Return where a model fails on some records, together or one by one; None if it does not.
+
+    Parameters
+    ----------
+    module, values, features, names
+        As for `explained`.
+    """
+    watched = copied(module).eval()
+    with _Watch(watched) as watch:
+        failed = watch.run(values, features)
+        together = None if failed is None else watch.place(failed, None)
+        alone = list[Place]()
+        for name, example in zip(names, features, strict=True):
+            failed = watch.run(values, example.unsqueeze(0))
+            # A record alone may fail elsewhere: layers of torch take some inputs for one record without its batch.
+            if failed is not None and (together is None or watch.path == together.path):
+                alone.append(watch.place(failed, name))
+    if not alone:
+        return together
+    return alone[0]._replace(largest=max(place.largest for place in alone if place.path == alone[0].path))
+
+
+class _Watch:
+    """Notes which layers of a module have begun and not ended, and what each was given."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._begun: list[tuple[str, nn.Module, Tensor | None]] = []
+        self._handles: list[Callable[[], None]] = []
+
+    def __enter__(self) -> "_Watch":
+        for path, layer in self._module.named_modules():
+
+            def begins(layer: nn.Module, given: tuple[object, ...], path: str = path) -> None:
+                first = given[0] if given and isinstance(given[0], Tensor) else None
+                self._begun.append((path, layer, first))
+
+            def ends(*unused: object) -> None:
+                self._begun.pop()
+
+            self._handles += [layer.register_forward_pre_hook(begins).remove, layer.register_forward_hook(ends).remove]
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        for remove in self._handles:
+            remove()
+
+    def run(self, values: Mapping[str, Tensor], features: Tensor) -> BaseException | None:
+        """Run the module; return what it raised."""
+        self._begun.clear()
+        try:
+            with torch.random.fork_rng(devices=[]), torch.no_grad(), without_hints():
+                functional_call(self._module, dict(values), (features,))
+        except (Exception, SystemExit) as error:
+            return error
+        return None
+
+    @property
+    def path(self) -> str:
+        """Name of the layer where the run that has just failed did."""
+        return self._begun[-1][0] if self._begun else ""
+
+    def place(self, error: BaseException, record: str | None) -> Place:
+        """Return where the run that has just failed did."""
+        path, layer, given = self._begun[-1] if self._begun else ("", self._module, None)
+        largest = float(given.max()) if given is not None and given.numel() else 0.0
+        return Place(layer, path, given, record, error, largest)
+
+
+def _mend(place: Place, shape: tuple[int, ...]) -> str | None:
+    """Return what mends a fault; None where that is not known."""
+    text, given = str(place.error), place.given
+    if "must have the same dtype" in text or "expected scalar type" in text:
+        return "records arrive as float32, and so are its weights: call .float() on what the layer is given"
+    if given is not None:
+        match place.layer:
+            case nn.Embedding() | nn.EmbeddingBag():
+                return _mend_lookup(place.layer, given, place.largest)
+            case nn.Conv1d() | nn.Conv2d() | nn.Conv3d():
+                return _mend_convolution(place.layer, given)
+            case nn.Linear():
+                return _mend_dense(place.layer, given, shape)
+            case nn.RNNBase():
+                return _mend_recurrent(place.layer, given)
+            case _:
+                pass
+    if "index tensor" in text or "indices must be" in text or "used as indices" in text or "'indices'" in text:
+        return "records arrive as float32: call .long() on what is looked up"
+    if "positional argument" in text and isinstance(place.error, TypeError):
+        return "forward is called with one tensor, the batch of records: give its other arguments defaults"
+    return None
+
+
+def _mend_lookup(layer: nn.Embedding | nn.EmbeddingBag, given: Tensor, largest: float) -> str:
+    if given.is_floating_point():
+        return "records arrive as float32, and it looks up whole numbers: call .long() on what the layer is given"
+    held, width, kind = layer.num_embeddings, layer.embedding_dim, type(layer).__name__
+    looked_up = f"it holds {held} rows, 0 to {held - 1}, and is asked for"
+    if int(given.min()) < 0:
+        return f"{looked_up} {int(given.min())}: accepted are numbers from 0"
+    return f"{looked_up} {int(largest)}: accepted is a larger one, such as {kind}({int(largest) + 1}, {width})"
+
+
+def _mend_convolution(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, given: Tensor) -> str:
+    axes = next(axes for kind, axes in _AXES.items() if isinstance(layer, kind))
+    channels, one = layer.in_channels, tuple(given.shape[1:])
+    wanted = f"it reads records of shape ({', '.join(('C', *axes))}) with C = {channels}, and is given {one}"
+    if len(one) == len(axes) and channels == 1:  # no axis of channels
+        return f"{wanted}: put torch.nn.Unflatten(1, {(1, one[0])}) before it"
+    side = isqrt(prod(one) // channels)
+    if len(one) == 1 and len(axes) == 2 and channels * side * side == prod(one):
+        return f"{wanted}: put torch.nn.Unflatten(1, {(channels, side, side)}) before it"
+    if len(one) == len(axes) + 1 and one[-1] == channels:
+        return f"{wanted}: move the last axis to the front, by .movedim(-1, 1)"
+    return f"{wanted}: accepted are inputs of that shape, so reshape them or change C"
+
+
+def _mend_dense(layer: nn.Linear, given: Tensor, shape: tuple[int, ...]) -> str:
+    wanted = f"it takes {layer.in_features} numbers and is given {given.shape[-1]}"
+    if given.dim() > 2 and prod(given.shape[1:]) == layer.in_features:
+        return f"{wanted}: put torch.nn.Flatten() before it"
+    numbers = prod(given.shape[1:])
+    flat = ", behind torch.nn.Flatten()" if given.dim() > 2 else ""
+    return f"{wanted}; a record has shape {shape}: accepted is torch.nn.Linear({numbers}, {layer.out_features}){flat}"
+
+
+def _mend_recurrent(layer: nn.RNNBase, given: Tensor) -> str:
+    wanted = f"it reads records of shape (steps, {layer.input_size}), and is given {tuple(given.shape[1:])}"
+    if given.dim() == 2 and layer.input_size == 1:
+        return f"{wanted}: call .unsqueeze(2) on what it is given"
+    if given.dim() == 2 and layer.input_size == given.shape[1]:
+        return f"{wanted}: call .unsqueeze(1) on what it is given"
+    return f"{wanted}: accepted is {type(layer).__name__}({given.shape[-1]}, {layer.hidden_size}, batch_first=True)"
+
+
+def raised_at(error: BaseException) -> str:
+    """Return kind and words of what a user's code raised, and where if the code has a file."""
+    kind, words = type(error).__name__, said(error)
+    return (kind if words == kind else f"{kind}: {words}") + _line_of(error)
+
+
+def _line_of(error: BaseException) -> str:
+    frames = _their_frames(error)
+    return f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+
+
+def _their_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """Return the lines, outermost first, that are neither ours nor torch's: those that their author can change."""
+    frames: Iterable[traceback.FrameSummary] = traceback.extract_tb(error.__traceback__)
+    ours = Path(user_modules.__file__)
+    return [
+        one
+        for one in frames
+        if "site-packages" not in one.filename
+        and Path(one.filename).parent != _OUR_DIRECTORY
+        and Path(one.filename) != ours
+        and not one.filename.startswith("<")
+        and "importlib" not in one.filename
+    ]
+
+
+def _is_theirs(error: BaseException) -> bool:
+    """Return whether the innermost line outside torch is the user's."""
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if "site-packages" not in one.filename]
+    theirs = _their_frames(error)
+    return bool(theirs) and frames[-1].filename == theirs[-1].filename

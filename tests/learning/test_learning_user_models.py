@@ -1,0 +1,370 @@
+"""Small models as people write them: right ones are taken, wrong ones get a line whose remedy makes them right."""
+
+import re
+from collections import namedtuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fl_audit.errors import InputError
+from fl_audit.learning import stacked
+from fl_audit.learning.first_outputs import ProbeRecords
+from fl_audit.learning.stacked import StackedModel
+
+CLASSES = 3
+
+
+class Model(nn.Module):
+    """Layers, and a function of them and of the records that is the forward pass."""
+
+    def __init__(self, way: Callable[..., Any], **layers: nn.Module) -> None:
+        super().__init__()
+        self.way = way
+        for name, layer in layers.items():
+            self.add_module(name, layer)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.way(self, x)
+
+
+@dataclass
+class Answer:
+    """As models of the Hugging Face library answer."""
+
+    loss: Tensor | None
+    logits: Tensor
+
+
+Pair = namedtuple("Pair", ["hidden", "scores"])
+Made = Callable[[], nn.Module]
+
+
+def built(made: Made, records: Tensor) -> StackedModel:
+    """Build a model as a run does, with the records as those of the data."""
+    spec = stacked.ModelSpec("theirs:build", tuple(records.shape[1:]), CLASSES)
+    names = tuple(f"record {number}" for number in range(len(records)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fl_audit.learning.models.import_factory", lambda name: made)
+        return stacked._built(spec, ProbeRecords(records, names))
+
+
+def rows(*shape: int) -> Tensor:
+    return torch.rand(6, *shape, generator=torch.Generator().manual_seed(3)) + 0.5
+
+
+def tokens() -> Tensor:
+    """Texts of seven tokens, of which the largest is 59."""
+    found = torch.randint(0, 50, (6, 7), generator=torch.Generator().manual_seed(3)).float()
+    found[4, 2] = 59
+    return found
+
+
+def lookup(held: int, before: Callable[[Tensor], Tensor] = lambda x: x.long()) -> Made:
+    return lambda: Model(
+        lambda m, x: m.head(m.embed(before(x)).mean(1)), embed=nn.Embedding(held, 8), head=nn.Linear(8, 3)
+    )
+
+
+def dense(inputs: int = 8) -> nn.Module:
+    return nn.Sequential(nn.Linear(inputs, 5), nn.Tanh(), nn.Linear(5, 3))
+
+
+def returning(answer: Callable[[Tensor], Any]) -> Made:
+    return lambda: Model(lambda m, x: answer(m.body(x)), body=dense())
+
+
+def recurrent(kind: type[nn.RNNBase], **more: Any) -> Made:
+    width = (more.get("proj_size") or 4) * (2 if more.get("bidirectional") else 1)
+    more = {"batch_first": True, **more}
+    return lambda: Model(lambda m, x: m.head(m.cells(x)[0][:, -1]), cells=kind(2, 4, **more), head=nn.Linear(width, 3))
+
+
+def step_by_step(kind: type[nn.RNNCellBase]) -> Made:
+    def way(model: Any, x: Tensor) -> Any:
+        state = None
+        for step in x.unbind(1):
+            state = model.cell(step, state)
+        return model.head(state[0] if isinstance(state, tuple) else state)
+
+    return lambda: Model(way, cell=kind(2, 4), head=nn.Linear(4, 3))  # type: ignore[call-arg]
+
+
+def picture(*first: nn.Module, channels: int = 1) -> Made:
+    return lambda: nn.Sequential(*first, nn.Conv2d(channels, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(72, 3))
+
+
+def normed(norm: Callable[[nn.Module], nn.Module]) -> Made:
+    return lambda: nn.Sequential(norm(nn.Linear(8, 5)), nn.Tanh(), nn.Linear(5, 3))
+
+
+def attentive(batch_first: bool) -> Made:
+    return lambda: Model(
+        lambda m, x: m.head(m.mixed(x, x, x)[0].mean(1)),
+        mixed=nn.MultiheadAttention(2, 1, batch_first=batch_first),
+        head=nn.Linear(2, 3),
+    )
+
+
+RIGHT: dict[str, tuple[Made, Tensor]] = {
+    "dense": (dense, rows(8)),
+    "tokens": (lookup(60), tokens()),
+    "tokens that are counted from one": (lookup(60, lambda x: x.long() - 1), tokens() + 1),
+    "convolutions": (picture(), rows(1, 8, 8)),
+    "log-softmax": (lambda: nn.Sequential(dense(), nn.LogSoftmax(1)), rows(8)),
+    "LSTM": (recurrent(nn.LSTM), rows(5, 2)),
+    "LSTM with projections": (recurrent(nn.LSTM, proj_size=3), rows(5, 2)),
+    "GRU": (recurrent(nn.GRU), rows(5, 2)),
+    "GRU of two layers, both ways": (recurrent(nn.GRU, num_layers=2, bidirectional=True), rows(5, 2)),
+    "RNN": (recurrent(nn.RNN), rows(5, 2)),
+    "RNN of rectified units": (recurrent(nn.RNN, nonlinearity="relu"), rows(5, 2)),
+    "LSTM cell": (step_by_step(nn.LSTMCell), rows(5, 2)),
+    "GRU cell": (step_by_step(nn.GRUCell), rows(5, 2)),
+    "RNN cell": (step_by_step(nn.RNNCell), rows(5, 2)),
+    "attention": (attentive(True), rows(5, 2)),
+    "weight normalisation": (normed(nn.utils.parametrizations.weight_norm), rows(8)),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_model_is_taken_and_every_record_has_its_own_gradient(name: str) -> None:
+    made, records = RIGHT[name]
+    model = built(made, records)
+    assert model.cautions == ()
+    flat = model.layout.flatten(dict(model.template.named_parameters()))
+    models, labels = torch.stack([flat, 0.5 * flat]), torch.tensor([0, 1, 2, 0, 1, 2])
+    found = model.clipped_sum(models, records, labels, 0.3)
+    for world, weights in enumerate(models):
+        # One record at a time and by torch alone, on the module as its author wrote it.
+        module = made()
+        nn.utils.vector_to_parameters(weights, module.parameters())
+        total, whole = torch.zeros_like(weights), torch.zeros_like(weights)
+        for record, label in zip(records, labels, strict=True):
+            loss = nn.functional.cross_entropy(module(record.unsqueeze(0)), label.unsqueeze(0))
+            gradient = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(module.parameters()))])
+            total += gradient * min(1.0, 0.3 / float(gradient.norm()))
+            whole += gradient
+        torch.testing.assert_close(found[world], total, rtol=1e-3, atol=1e-5)
+        mean = model.mean_gradients(models, records, labels)[world]
+        torch.testing.assert_close(mean, whole / len(labels), rtol=1e-3, atol=1e-5)
+
+
+def flattened(way: str) -> Made:
+    """A convolution behind what a message names."""
+    return picture(eval(way, {"torch": torch}))
+
+
+def wrapped(inner: Made, line: str) -> Made:
+    """The two lines of a message, around the class that they name."""
+    first, second = re.findall(r"'([^']*(?:class|def) .*?)'(?= and|$)", line)
+    place: dict[str, Any] = {"Model": type(inner())}
+    exec(f"{first}\n{second}", place)
+    return lambda: place["Logits"](inner().way, **dict(inner().named_children()))
+
+
+def bare() -> nn.Module:
+    return nn.Linear(8, 3)
+
+
+ANSWERS: dict[str, tuple[Callable[[Tensor], Any], str]] = {
+    "tuple": (lambda found: (found, found.mean(1)), "a tuple: return the logits alone"),
+    "list": (lambda found: [found.mean(1), found], "a list"),
+    "dictionary": (lambda found: {"loss": None, "logits": found}, "a dict"),
+    "dataclass": (lambda found: Answer(None, found), "an Answer"),
+    "named tuple": (lambda found: Pair(found.mean(1), found), "a Pair"),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_the_two_lines_of_the_message_take_the_logits_out_of_an_answer(name: str) -> None:
+    answer, said = ANSWERS[name]
+    line = refused(returning(answer), rows(8))
+    assert f"the model returns {said}" in line
+    built(wrapped(returning(answer), line), rows(8))
+
+
+WRONG: dict[str, tuple[Made, Tensor, str, Made]] = {
+    "vocabulary": (
+        lookup(50),
+        tokens(),
+        r"record 4: layer 'embed' \(Embedding\).* 0 to 49.* Embedding\(60, 8\)",
+        lookup(60),
+    ),
+    "negative": (
+        lookup(60, lambda x: x.long() - 1),
+        tokens(),
+        "is asked for -1: accepted are numbers from 0",
+        lookup(60),
+    ),
+    "no long": (lookup(60, lambda x: x), tokens(), r"layer 'embed' .* call \.long\(\) on", lookup(60)),
+    "long before a dense layer": (
+        lambda: Model(lambda m, x: m.body(x.long()), body=dense()),
+        rows(8),
+        r"layer 'body\.0' \(Linear\) .* call \.float\(\)",
+        lambda: Model(lambda m, x: m.body(x.long().float()), body=dense()),
+    ),
+    "pixels in a row": (
+        picture(),
+        rows(64),
+        r"layer '0' \(Conv2d\).* put torch\.nn\.Unflatten\(1, \(1, 8, 8\)\) before",
+        flattened("torch.nn.Unflatten(1, (1, 8, 8))"),
+    ),
+    "no channels": (
+        picture(),
+        rows(8, 8),
+        r"layer '0' \(Conv2d\).* put torch\.nn\.Unflatten\(1, \(1, 8\)\) before",
+        flattened("torch.nn.Unflatten(1, (1, 8))"),
+    ),
+    "channels last": (
+        picture(channels=4),
+        rows(8, 8, 4),
+        r"\.movedim\(-1, 1\)",
+        lambda: Model(lambda m, x: m.body(x.movedim(-1, 1)), body=picture(channels=4)()),
+    ),
+    "no flatten": (
+        lambda: dense(64),
+        rows(1, 8, 8),
+        r"layer '0' \(Linear\) .* put torch\.nn\.Flatten\(\) before it",
+        lambda: nn.Sequential(nn.Flatten(), dense(64)),
+    ),
+    "other width": (lambda: dense(9), rows(8), r"accepted is torch\.nn\.Linear\(8, 5\)", dense),
+    "pixel map": (
+        lambda: nn.Conv2d(1, 3, 3),
+        rows(1, 8, 8),
+        r"returns shape \(6, 3, 6, 6\) for 6 records.* \.mean\(\(2, 3\)\)",
+        lambda: Model(lambda m, x: m.body(x).mean((2, 3)), body=nn.Conv2d(1, 3, 3)),
+    ),
+    "every step": (
+        lambda: nn.Linear(2, 3),
+        rows(5, 2),
+        r"returns shape \(6, 5, 3\).* \.mean\(1\)",
+        lambda: Model(lambda m, x: m.body(x).mean(1), body=nn.Linear(2, 3)),
+    ),
+    "classes that are chosen": (returning(lambda found: found.argmax(1, keepdim=True)), rows(8), "int64", dense),
+    "detached": (returning(lambda found: found.detach()), rows(8), r"no gradient, as after \.detach\(\)", dense),
+    "two arguments": (
+        lambda: Masked(),
+        rows(8),
+        "forward is called with one tensor, the batch of records: give its other arguments defaults",
+        lambda: Masked.with_default(),
+    ),
+    "in place": (
+        lambda: Model(
+            lambda m, x: m.head(torch.zeros(len(x), 5).add_(m.body(x))), body=nn.Linear(8, 5), head=nn.Linear(5, 3)
+        ),
+        rows(8),
+        r"writes into a tensor in place.* h = h \+ x",
+        lambda: Model(
+            lambda m, x: m.head(torch.zeros(len(x), 5) + m.body(x)), body=nn.Linear(8, 5), head=nn.Linear(5, 3)
+        ),
+    ),
+    "branch": (
+        lambda: Model(lambda m, x: m.body(x) if x.sum() > 0 else m.body(-x), body=dense()),
+        rows(8),
+        r"torch\.where\(condition, one, other\)",
+        lambda: Model(lambda m, x: torch.where(x.sum() > 0, m.body(x), m.body(-x)), body=dense()),
+    ),
+    "steps first": (
+        recurrent(nn.GRU, batch_first=False),
+        rows(6, 2),
+        r"layer 'cells' \(GRU\).* batch_first=True",
+        recurrent(nn.GRU),
+    ),
+    "attention, steps first": (attentive(False), rows(6, 2), r"layer 'mixed' .* batch_first=True", attentive(True)),
+    "spectral normalisation": (
+        normed(nn.utils.parametrizations.spectral_norm),
+        rows(8),
+        r"moves its buffer '0\.parametrizations\.weight\.0\._u'.* torch\.nn\.utils\.parametrizations\.weight_norm",
+        normed(nn.utils.parametrizations.weight_norm),
+    ),
+    "old spectral normalisation": (
+        normed(nn.utils.spectral_norm),
+        rows(8),
+        r"in place of spectral_norm, torch\.nn\.utils\.parametrizations\.weight_norm",
+        normed(nn.utils.parametrizations.weight_norm),
+    ),
+    "old weight normalisation": (
+        normed(nn.utils.weight_norm),
+        rows(8),
+        r"cannot be copied .* accepted is torch\.nn\.utils\.parametrizations\.weight_norm",
+        normed(nn.utils.parametrizations.weight_norm),
+    ),
+    "running mean": (lambda: Centred(), rows(8), "moves its buffer 'middle'", dense),
+    "a class": (lambda: nn.Linear, rows(8), "made the class Linear: return what calling it makes", bare),  # type: ignore[dict-item, return-value]
+}
+
+
+class Masked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = dense()
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return self.body(x * mask)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def with_default() -> nn.Module:
+        class Defaulted(Masked):
+            def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+                return super().forward(x, torch.ones(()) if mask is None else mask)
+
+        return Defaulted()
+
+
+class Centred(nn.Module):
+    """Takes from its records a mean that moves after it was taken away."""
+
+    middle: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = dense()
+        self.register_buffer("middle", torch.zeros(8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = self.body(x - self.middle)
+        if self.training:
+            self.middle = 0.9 * self.middle + 0.1 * x.detach().mean(0)
+        return found  # type: ignore[no-any-return]
+
+
+def refused(made: Made, records: Tensor) -> str:
+    with pytest.raises(InputError) as caught:
+        built(made, records)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_model_is_told_what_mends_it_and_that_does(name: str) -> None:
+    made, records, said, mended = WRONG[name]
+    assert re.search(said, refused(made, records))
+    assert built(mended, records).cautions == ()
+
+
+@pytest.mark.parametrize("last", [nn.Softmax(1), nn.Sigmoid()])
+def test_probabilities_before_the_loss_are_told(last: nn.Module) -> None:
+    kind = type(last).__name__.lower()
+    (line,) = built(lambda: nn.Sequential(dense(), last), rows(8)).cautions
+    assert f"it learns more without the {kind}" in line
+    assert built(dense, rows(8)).cautions == ()
+
+
+def test_what_fails_in_training_alone_is_one_line_with_layer_and_record() -> None:
+    model = built(lookup(60), tokens())
+    flat = model.layout.flatten(dict(model.template.named_parameters()))
+    models, labels = torch.stack([flat, flat]), torch.zeros(6, dtype=torch.int64)
+    later = tokens()
+    later[5, 0] = 77
+    ways: list[Callable[[], object]] = [
+        lambda: model.clipped_sum(models, later, labels, 1.0),
+        lambda: model.mean_gradients(models, later, labels),
+        lambda: model.mean_gradients(models[:1], later, labels),
+        lambda: model.logits(models, later),
+    ]
+    for way in ways:
+        with pytest.raises(InputError, match=r"record 5 of 6 .* layer 'embed' \(Embedding\) .*77.*Embedding\(78, 8\)"):
+            way()
