@@ -12,6 +12,7 @@ from fl_audit.data.columns import check_classes, described_names
 from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels, encode_owners
 from fl_audit.data.frames import TableSettings, chosen_columns, source_of_frames
 from fl_audit.data.image_folders import ImageSettings, image_features
+from fl_audit.data.missing import without_words
 from fl_audit.data.records import ColumnKind, ColumnUse, Source
 from fl_audit.errors import InputError, first_line, require
 
@@ -47,7 +48,7 @@ def load_hub(name: str, options: Mapping[str, Any]) -> Source:
     require(len(pictures) <= 1, f"{name} has several columns of pictures, {', '.join(pictures)}: {accepted}")
     if pictures and pictures[0] not in table.drop:
         return _of_pictures(pictures[0], parts, table, images)
-    frames = [chosen_columns(_frame(data), path, table) for path, data in parts]
+    frames = [without_words(chosen_columns(_frame(data), path, table), table.missing or ()) for path, data in parts]
     return source_of_frames(frames, [path for path, _ in parts], table, name, "data set")
 
 
