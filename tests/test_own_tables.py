@@ -317,10 +317,12 @@ def test_a_usual_word_for_a_missing_value_is_a_class_among_words(word: str) -> N
     with pytest.raises(InputError, match="has a missing value in column z"):
         written(gaps, label="z")
     assert written(gaps, label="z", missing=()).pool.classes == 2
-    numbers = "x;w\n" + "".join(f"{row};{(word, 0, 1)[row % 3]}\n" for row in range(ROWS))
-    assert written(numbers, label="w", missing=()).pool.classes == 2  # beside numbers it is no class
-    answers = "x;v\n" + "".join(f"{row};{(word, True, False)[row % 3]}\n" for row in range(ROWS))
-    assert written(answers, label="v", missing=()).pool.classes == 2
+    for others in ((0, 1), (True, False)):  # beside numbers and truth values it is no class
+        numbers = "x;w\n" + "".join(f"{row};{(word, *others)[row % 3]}\n" for row in range(ROWS))
+        with pytest.raises(InputError, match=f"has the word {word!r} for a missing value in column w") as caught:
+            written(numbers, label="w", missing=())
+        assert caught.value.remedies == (Remedy("missing", (word,)),)
+        assert written(numbers, label="w", missing=(word,)).pool.classes == 2
 
 
 def test_an_encoding_that_is_named_is_taken_and_a_wrong_one_refused() -> None:

@@ -324,8 +324,8 @@ def _levels(
         if repeats is not None and repeats.most > 1:
             owner = Remedy("owner", name)
             up_to = f"in {repeats.rows:,} records, up to {repeats.most:,} each"
-            remedy = f"if it says whose each record is, name it with {owner}; {drop} would leave out the column"
-            raise InputError(f"{file}: column {name} has {found}; {up_to}: {remedy}", (owner,), (drop,))
+            remedy = f"if it says whose each record is, name it with {owner}; else {drop} or {more}"
+            raise InputError(f"{file}: column {name} has {found}; {up_to}: {remedy}", (owner,), (drop, more))
         remedy = f"leave the column out with {drop}, or allow for them with {more}"
         raise InputError(f"{file}: column {name} has {found}: {remedy}", (drop,), (more,))
     _check_width(before + len(levels), len(values), name, file)

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from fl_audit.arrays import Flags
 from fl_audit.data.cautions import cautions, one_spelling
-from fl_audit.data.identifiers import identifiers, most_personal
-from fl_audit.data.missing import words_among_numbers
 from fl_audit.data.columns import (
     DECIMAL_MARKS,
     DEFAULT_MAX_LEVELS,
@@ -25,6 +23,8 @@ from fl_audit.data.columns import (
     encode_column,
 )
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
+from fl_audit.data.identifiers import identifiers, most_personal
+from fl_audit.data.missing import words_among_numbers
 from fl_audit.data.records import Caution, ColumnKind, ColumnUse, Identifier, Source, side_by_side
 from fl_audit.errors import InputError, Remedy, require
 
@@ -153,8 +153,8 @@ def source_of_frames(
     # One frame, so that a column has one type and one set of levels in both files.
     joint = pd.concat(parts, ignore_index=True).infer_objects()
     if settings.ignore_case:
-        words = [name for name in joint.columns if not pd.api.types.is_numeric_dtype(joint[name])]
-        joint = joint.assign(**{name: one_spelling(joint[name]) for name in words})
+        in_words = [name for name in joint.columns if not pd.api.types.is_numeric_dtype(joint[name])]
+        joint = joint.assign(**{name: one_spelling(joint[name]) for name in in_words})
     labels = _label_values(joint[label], label, origin)
     check_classes(labels, f"{paths[0]}: label column {label}", settings.max_levels)
     codes, test_codes, classes = encode_labels(labels[:train], labels[train:] if len(parts) > 1 else None, paths[0])
@@ -179,7 +179,7 @@ def source_of_frames(
     )
     placed = side_by_side((column.use.name, column.features.shape[1]) for column in encoded)
     warned += (caution for column in encoded for caution in column.cautions)
-    warned += cautions(joint, label, features, repeats, [one.name for one in found])
+    warned += cautions(joint, label, features, repeats, [*owner_use, *(one.name for one in found)])
     source = Source(name, pool, test, description, uses, placed, identifiers=found)
     return replace(
         source, cautions=tuple(warned), found=settings.unusual, class_names=tuple(map(str, np.unique(labels)))
@@ -212,9 +212,7 @@ def _label_values(column: "pd.Series[Any]", label: str, origin: Origin) -> NDArr
     return values
 
 
-def _encode(
-    frame: pd.DataFrame, origin: Origin, settings: TableSettings, persons: Identifier | None
-) -> list[Encoded]:
+def _encode(frame: pd.DataFrame, origin: Origin, settings: TableSettings, persons: Identifier | None) -> list[Encoded]:
     encoded, width, refused = [], 0, []
     for name, column in frame.items():
         try:

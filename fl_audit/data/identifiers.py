@@ -48,7 +48,9 @@ _ALONE = re.compile(
 """Names that say it by themselves."""
 _MAYBE = re.compile(rf"(?:.*_)?(?:id|pid|uid|eid|sid|cid)|(?:{_PERSONS})")
 """Names that can be those of groups too, such as `hospital_id`: the number of values decides."""
-_FIRST_COUNTS = re.compile(r"(?:n|no|nr|num|number|count|anzahl|total|sum|mean|avg|average|max|min|has|is|any|days?|age)_.*")
+_FIRST_COUNTS = re.compile(
+    r"(?:n|no|nr|num|number|count|anzahl|total|sum|mean|avg|average|max|min|has|is|any|days?|age)_.*"
+)
 """Beginnings of names of counts and measurements, such as `number_of_visits` and `num_user_id`."""
 _MEASURED = re.compile(
     r"age|alter|edad|years?|jahr|yob|birth\w*|zip\w*|plz|postal\w*|post|postcode|postleitzahl|pincode|fips|cap|cp|code|"

@@ -78,7 +78,9 @@ def without_words(frame: pd.DataFrame, missing: Sequence[str]) -> pd.DataFrame:
     def kept(column: "pd.Series[Any]") -> "pd.Series[Any]":
         if pd.api.types.is_bool_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
             return column
-        is_gone = column.isin(gone) if pd.api.types.is_numeric_dtype(column) else column.astype(str).str.strip().isin(missing)
+        is_gone = (
+            column.isin(gone) if pd.api.types.is_numeric_dtype(column) else column.astype(str).str.strip().isin(missing)
+        )
         return column.where(~is_gone) if is_gone.any() else column
 
     return frame.assign(**{str(name): kept(column) for name, column in frame.items()}) if missing else frame

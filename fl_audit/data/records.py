@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -113,6 +113,25 @@ class Caution:
     text: str  # what it is, in a line that names the remedies
     remedies: tuple[Remedy, ...] = ()  # settings that mend it
     in_report: bool = False  # whether it says how the numbers of a report are to be read, and so stands there too
+
+
+_NAMED = 3
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the first names of a list, and how many follow.
+
+    Parameters
+    ----------
+    names
+        What is listed, each as it stands in the line.
+
+    Examples
+    --------
+    >>> some(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 @dataclass(frozen=True)
