@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from experiments.cli.main import app
 from experiments.names import Engine
-from experiments.runs.check import cautions_of
+from experiments.runs.cautions import cautions_of
 from experiments.runs.config_file import load_config
 from experiments.runs.plan import data_spec, resolve
 from experiments.runs.run import run_audit
