@@ -43,6 +43,20 @@ def report_lines(plan: AuditPlan) -> tuple[str, ...]:
     return tuple(caution.text for caution in cautions_of(plan) if caution.in_report)
 
 
+def most_records(plan: AuditPlan) -> int:
+    """Return how many records the person with most has, by the owner column or those that look like one; else 1.
+
+    Parameters
+    ----------
+    plan
+        The resolved plan.
+    """
+    source, data = load_source(plan.public.data), plan.config.data
+    owner = select_records(source, data.records, data.test_records, data.seed).inside.owner
+    owned = 1 if owner is None else int(np.bincount(owner).max())
+    return max(owned, *(one.most for one in source.identifiers), 1)
+
+
 def _of_persons(plan: AuditPlan, source: Source, split: Split) -> Iterator[Caution]:
     """Yield warnings of persons with several records, by the owner column or by columns that look like one."""
     owned, unit = plan.config.data.owner is not None or source.pool.owner is not None, plan.public.law.unit
@@ -69,10 +83,10 @@ def _numbers(one: Identifier) -> str:
 
 def _unprotected(one: Identifier, unit: Unit, adjacency: Adjacency, is_owner: bool) -> Caution:
     """Return a warning of persons with several records whom the promise does not protect."""
-    found = f"{_numbers(one)}: a claim about {unit}s does not protect a person with several"
+    found = f"{_numbers(one)}: a claim about {unit}s does not protect a person with several, and it is a feature"
     if not is_owner:
         drop = Remedy("drop", (one.name,))
-        return Caution(f"{found}; {drop} leaves the column out, else it is a feature", (drop,), in_report=True)
+        return Caution(f"{found}; {drop} leaves it out", (drop,), in_report=True)
     remedies = (Remedy("owner", one.name), *_as_clients(adjacency))
     return Caution(f"{found}; {settings_text(remedies)} protects all rows of each together", remedies, in_report=True)
 

@@ -66,7 +66,7 @@ _FEWEST_DIGITS = 3  # digits of a code in text; W12 is a ward
 def identifiers(frame: pd.DataFrame, label: str, owner: str | None) -> tuple[Identifier, ...]:
     """Return the columns of a table that look like identifiers, label and owner left out.
 
-    A column does by its name, or where its values repeat over most records, with 1.2 to 50 records a value, and are
+    A column does by its name, where it numbers the records, or where its values repeat over most records, with 1.2 to 50 records a value, and are
     codes: long whole numbers or texts of one form, or numbers that determine another column in no order, as the number
     of a person does their sex. Among measurements and counts the first is rare and the second follows an order.
 
@@ -148,6 +148,8 @@ def _is_one(name: str, column: "pd.Series[Any]", codes: Integers, counts: Intege
         return True
     if _FIRST_COUNTS.fullmatch(plain):
         return False
+    if values == rows:
+        return pd.api.types.is_numeric_dtype(column) and _counts_up(column)
     in_between = values * _MOST_A_VALUE >= rows
     if _MAYBE.fullmatch(plain) and in_between:
         return True
@@ -160,6 +162,11 @@ def _is_one(name: str, column: "pd.Series[Any]", codes: Integers, counts: Intege
         numbers = np.array([int(one) for one in column.unique().tolist()], dtype=object)
         return _are_long_codes(numbers) or _determines_in_no_order(column, codes, counts, others)
     return _are_coded(column.astype(str).str.strip().unique().tolist())
+
+
+def _counts_up(column: "pd.Series[Any]") -> bool:
+    """Return whether numbers, each once, are consecutive, in whatever order."""
+    return int(column.max()) - int(column.min()) == len(column) - 1
 
 
 def _are_long_codes(numbers: "np.ndarray[Any, np.dtype[np.object_]]") -> bool:

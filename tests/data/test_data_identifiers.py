@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fl_audit.data.identifiers import identifiers
+from fl_audit.data.identifiers import identifiers, most_personal
 
 ROWS, PERSONS = 900, 218
 Values = np.ndarray  # one for each row
@@ -148,3 +148,29 @@ def test_an_identifier_is_found_with_its_numbers(name: str) -> None:
 @pytest.mark.parametrize("name", HONEST)
 def test_what_is_measured_counted_or_shared_is_no_identifier(name: str) -> None:
     assert _found(name, HONEST[name]) == []
+
+
+def test_a_column_that_numbers_or_names_each_record_is_told_apart_from_measurements() -> None:
+    draw = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "row": draw.permutation(40) + 1000,
+            "mrn": draw.choice(10**6, 40, replace=False),
+            "income": draw.choice(10**6, 40, replace=False),
+            "size": draw.normal(size=40),
+        }
+    )
+    found = identifiers(table.assign(y=[0, 1] * 20), "y", None)
+    assert [(one.name, one.values, one.most) for one in found] == [("row", 40, 1), ("mrn", 40, 1)]
+
+
+def test_an_owner_is_no_feature_and_says_whose_the_other_values_are() -> None:
+    person = np.repeat(np.arange(30), 4)
+    visits = pd.DataFrame({"patient_id": person, "encounter_id": np.arange(120) // 2, "site_id": person % 7, "y": 0})
+    found = identifiers(visits, "y", "patient_id")
+    assert [(one.name, one.within_owner) for one in found] == [("encounter_id", True), ("site_id", False)]
+    assert most_personal(found, "patient_id") is None
+    both = identifiers(visits, "y", None)
+    persons = most_personal(both, None)
+    assert persons is not None
+    assert (persons.name, persons.values, persons.most) == ("patient_id", 30, 4)
