@@ -188,7 +188,7 @@ def source_of_frames(
 
 def _counted(words: Mapping[str, int]) -> str:
     """Return how often each word stood for a missing value, in brackets; nothing where only cells were empty."""
-    named = [f"{word!r} in {count:,}" for word, count in words.items() if word]
+    named = [f"{word!r} in {count:,}" for word, count in sorted(words.items(), key=lambda one: -one[1]) if word]
     empty = [f"empty in {words['']:,}"] if words.get("") else []
     return f" ({', '.join(named + empty)})" if named else ""
 

@@ -40,6 +40,9 @@ _NAMED = re.compile(
     rf"(?:id|code|numero)_(?:{_PERSONS}|{_CASES})"
 )
 """Names of somebody's number, words joined by low lines: `patient_id`, `kundennummer`, `id_paciente`."""
+_OF_A_PERSON = re.compile(
+    rf"(?:.*_)?(?:{_PERSONS})s?_?(?:{_MARKS}|{_NUMBERS})|(?:id|code|numero)_(?:{_PERSONS})|mrn|ssn"
+)
 _ALONE = re.compile(
     r"(?:.*_)?(?:mrn|ssn|uuid|guid|iban|imei|kvnr|seqn|pseudonym|email|e_mail|surname|last_?name|full_?name|"
     r"patient_?name|user_?name|nachname|identifier|identifiant|identificador|codice_fiscale|dni|nif|pesel|bsn|cpf|"
@@ -47,7 +50,13 @@ _ALONE = re.compile(
 )
 """Names that say it by themselves."""
 _MAYBE = re.compile(rf"(?:.*_)?(?:id|pid|uid|eid|sid|cid)|(?:{_PERSONS})")
-"""Names that can be those of groups too, such as `hospital_id`: the number of values decides."""
+"""Names that can be those of groups too: the number of values decides."""
+_OF_GROUPS = re.compile(
+    r"(?:.*_)?(?:type|category|class|group|source|disposition|status|level|role|cluster|country|state|region|city|site|"
+    r"location|hospital|clinic|ward|department|dept|unit|room|store|shop|branch|school|cent(?:er|re)|team|plan|product|"
+    r"item|drug|diagnosis|procedure)_?id"
+)
+"""Names of what many persons share."""
 _FIRST_COUNTS = re.compile(
     r"(?:n|no|nr|num|number|count|anzahl|total|sum|mean|avg|average|max|min|has|is|any|days?|age)_.*"
 )
@@ -66,9 +75,10 @@ _FEWEST_DIGITS = 3  # digits of a code in text; W12 is a ward
 def identifiers(frame: pd.DataFrame, label: str, owner: str | None) -> tuple[Identifier, ...]:
     """Return the columns of a table that look like identifiers, label and owner left out.
 
-    A column does by its name, where it numbers the records, or where its values repeat over most records, with 1.2 to 50 records a value, and are
-    codes: long whole numbers or texts of one form, or numbers that determine another column in no order, as the number
-    of a person does their sex. Among measurements and counts the first is rare and the second follows an order.
+    A column does by its name, where it numbers the records, or where its values repeat over most records, with 1.2 to
+    50 records a value, and are codes: long whole numbers or texts of one form, or numbers that determine another column
+    in no order, as the number of a person does their sex. Among measurements and counts the first is rare and the
+    second follows an order.
 
     Parameters
     ----------
@@ -118,7 +128,14 @@ def most_personal(found: Sequence[Identifier], owner: str | None) -> Identifier 
         Columns that look like identifiers, and the name of the owner column or None.
     """
     repeated = [one for one in found if one.most > 1] if owner is None else []
-    return min(repeated, key=lambda one: (not is_named_so(one.name), one.values), default=None)
+    return min(repeated, key=_distance_from_person, default=None)
+
+
+def _distance_from_person(one: Identifier) -> tuple[int, int]:
+    """Return how far a name is from that of a person, and the number of values: persons are fewer than their visits."""
+    if is_named_so(one.name):
+        return (0 if _OF_A_PERSON.fullmatch(_plain(one.name)) else 1), one.values
+    return 2, one.values
 
 
 def _plain(name: str) -> str:
@@ -146,7 +163,7 @@ def _is_one(name: str, column: "pd.Series[Any]", codes: Integers, counts: Intege
     values, rows, plain = len(counts), len(codes), _plain(name)
     if is_named_so(name):
         return True
-    if _FIRST_COUNTS.fullmatch(plain):
+    if _FIRST_COUNTS.fullmatch(plain) or _OF_GROUPS.fullmatch(plain):
         return False
     if values == rows:
         return pd.api.types.is_numeric_dtype(column) and _counts_up(column)

@@ -13,7 +13,7 @@ Values = np.ndarray  # one for each row
 
 
 def _table(name: str, values: Values, person: Values, draw: np.random.Generator) -> pd.DataFrame:
-    """Return a hospital's table with a column in question; what belongs to a person is the same in all of their rows."""
+    """Return a hospital's table with a column in question; what belongs to a person is the same in all their rows."""
     sex, born = draw.integers(0, 2, PERSONS), draw.integers(1930, 2005, PERSONS)
     return pd.DataFrame(
         {
@@ -109,6 +109,8 @@ HONEST: dict[str, Column] = {
     "tenure": _drawn(0, 120),
     "percent": _drawn(0, 101),
     "hospital_id": _drawn(1, 6),
+    "store_id": _drawn(1, 40),
+    "discharge_disposition_id": _drawn(1, 29),
     "admission_type_id": _drawn(1, 9),
     "amino_acid": _among(*[f"aa{letter}" for letter in "acdefghiklmnpqrstvwy"]),
     "uric_acid": _drawn(20, 90),
@@ -166,9 +168,9 @@ def test_a_column_that_numbers_or_names_each_record_is_told_apart_from_measureme
 
 def test_an_owner_is_no_feature_and_says_whose_the_other_values_are() -> None:
     person = np.repeat(np.arange(30), 4)
-    visits = pd.DataFrame({"patient_id": person, "encounter_id": np.arange(120) // 2, "site_id": person % 7, "y": 0})
+    visits = pd.DataFrame({"patient_id": person, "encounter_id": np.arange(120) // 2, "session_id": person % 7, "y": 0})
     found = identifiers(visits, "y", "patient_id")
-    assert [(one.name, one.within_owner) for one in found] == [("encounter_id", True), ("site_id", False)]
+    assert [(one.name, one.within_owner) for one in found] == [("encounter_id", True), ("session_id", False)]
     assert most_personal(found, "patient_id") is None
     both = identifiers(visits, "y", None)
     persons = most_personal(both, None)
