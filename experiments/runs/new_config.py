@@ -188,7 +188,7 @@ def _values(wishes: Wishes, data: Mapping[str, Any], pool: int) -> dict[str, dic
         "privacy": {
             wishes.target: wishes.value,
             "delta": wishes.delta or min(_LARGEST_DELTA, one_digit),
-            "accountant": "rdp" if strategy == "dp-sgd-clients" else "gdp",  # gdp accounts for no samples
+            "accountant": "pld" if strategy == "dp-sgd-clients" else "gdp",  # gdp accounts for no samples
             "clipping-norm": 1.0,
             **noise,
             "adjacency": adjacency,

@@ -305,7 +305,7 @@ def _refusal(
     missing = gaps.to_numpy(dtype=np.bool_)
     row, position = (int(axis[0]) for axis in np.nonzero(missing))
     name = str(gaps.columns[position])
-    word = "" if pd.isna(frame.iloc[row, position]) else f"the word {str(frame.iloc[row, position]).strip()!r} for "
+    word = "" if frame[name].isna().iloc[row] else f"the word {str(frame.iloc[row, position]).strip()!r} for "
     text = f"{path} has {word}a missing value in column {name}, row {row + 1}: accepted are values throughout, and "
     text += f"{missing.any(axis=1).sum():,} of {len(gaps):,} records lack one; "
     among = words_among_numbers(frame.drop(columns=list(columns)))

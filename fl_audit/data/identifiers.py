@@ -228,7 +228,7 @@ def _tells(other: Integers, pairs: Integers, same: Flags) -> bool:
     levels, changes, values = np.count_nonzero(shares), int((np.diff(other) != 0).sum()), int((~same).sum()) + 1
     by_chance = -len(pairs) * log(max(float((shares**2).sum()), 1e-12))
     # A column that follows the order changes once between its levels; one that renames has as many levels as values.
-    return by_chance > _SURE and 1 < levels <= values // 2 and changes > 2 * levels
+    return by_chance > _SURE and 1 < int(levels) <= values // 2 and changes > 2 * int(levels)
 
 
 def _is_function(codes: Integers, other: Integers) -> bool:
