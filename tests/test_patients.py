@@ -92,7 +92,9 @@ def test_with_an_owner_one_record_is_still_not_one_person() -> None:
         (("--adjacency", "add-remove-record"), "add-remove-record", "dp-fedsgd"),
         (("--adjacency", "add-remove-client"), "add-remove-client", "dp-fedavg"),
         (("--strategy", "dp-fedavg"), "replace-client", "dp-fedavg"),
-        (("--strategy", "dp-sgd-clients"), "add-remove-record", "dp-sgd-clients"),
+        pytest.param(
+            ("--strategy", "dp-sgd-clients"), "add-remove-record", "dp-sgd-clients", marks=pytest.mark.long
+        ),
     ],
 )
 def test_adjacency_and_strategy_are_options_and_one_follows_from_the_other(
@@ -109,6 +111,7 @@ def shown(contents: RunContents) -> str:
     return screen.getvalue()
 
 
+@pytest.mark.long
 def test_report_console_and_summary_say_it_with_the_number() -> None:
     for flags in ((), ("--owner", "patient_id")):
         said_by("init", *FLAGS, *flags, "--force")
