@@ -143,7 +143,8 @@ def sentinels(frame: pd.DataFrame) -> Iterator[Caution]:
         if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
             continue
         numbers = column.to_numpy(dtype=np.float64)
-        odd = _sentinels_of(numbers)
+        if not (odd := _sentinels_of(numbers)):
+            continue
         others = numbers[~np.isin(numbers, odd)]
         for number in odd:
             count = int((numbers == number).sum())
@@ -157,7 +158,7 @@ def sentinels(frame: pd.DataFrame) -> Iterator[Caution]:
 def _sentinels_of(numbers: Floats) -> list[float]:
     """Return the numbers that are often written for a missing value, where no other number is near."""
     present = [number for number in _SENTINELS if (numbers == number).sum() >= _FEWEST_SENTINELS]
-    others = numbers[~np.isin(numbers, present)]
+    others = numbers[~np.isin(numbers, present)] if present else numbers[:0]
     if not others.size or len(np.unique(others)) < _FEWEST_OTHERS:
         return []
     low, high = others.min(), others.max()

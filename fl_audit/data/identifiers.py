@@ -5,7 +5,8 @@ nothing that a model should learn.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from math import gcd, log
 from typing import Any
 
@@ -88,14 +89,15 @@ def identifiers(frame: pd.DataFrame, label: str, owner: str | None) -> tuple[Ide
     if len(frame) < ENOUGH_TO_TELL:
         return ()
     found, others = [], [name for name in frame.columns if name not in (label, owner)]
-    compared = _codes(frame[others[:_COLUMNS_COMPARED]])
-    for place, name in enumerate(others):
+    # Other columns are compared with few that repeat, so that their codes are mostly not needed.
+    compared = cache(lambda: _codes(frame[others[:_COLUMNS_COMPARED]]))
+    for name in others:
         column = frame[name]
         if not _can_name(column):
             continue
         codes, levels = pd.factorize(column)
         counts = np.bincount(codes)
-        if len(levels) < _FEWEST_VALUES or not _is_one(str(name), column, codes, counts, np.delete(compared, place, 1)):
+        if len(levels) < _FEWEST_VALUES or not _is_one(str(name), column, codes, counts, compared):
             continue
         within = owner is not None and _is_function(codes, pd.factorize(frame[owner])[0])
         found.append(Identifier(str(name), len(levels), len(frame), int(counts.max()), within))
@@ -159,7 +161,9 @@ def _codes(frame: pd.DataFrame) -> Integers:
     return np.stack(found, axis=1) if found else np.empty((len(frame), 0), dtype=np.int64)
 
 
-def _is_one(name: str, column: "pd.Series[Any]", codes: Integers, counts: Integers, others: Integers) -> bool:
+def _is_one(
+    name: str, column: "pd.Series[Any]", codes: Integers, counts: Integers, others: Callable[[], Integers]
+) -> bool:
     values, rows, plain = len(counts), len(codes), _plain(name)
     if is_named_so(name):
         return True
@@ -177,7 +181,7 @@ def _is_one(name: str, column: "pd.Series[Any]", codes: Integers, counts: Intege
         return False
     if pd.api.types.is_numeric_dtype(column):
         numbers = np.array([int(one) for one in column.unique().tolist()], dtype=object)
-        return _are_long_codes(numbers) or _determines_in_no_order(column, codes, counts, others)
+        return _are_long_codes(numbers) or _determines_in_no_order(column, codes, others())
     return _are_coded(column.astype(str).str.strip().unique().tolist())
 
 
@@ -205,7 +209,7 @@ def _are_coded(cells: list[str]) -> bool:
     return len(shortened) == 1 and max(form.count("0") for form in forms) >= _FEWEST_DIGITS
 
 
-def _determines_in_no_order(column: "pd.Series[Any]", codes: Integers, counts: Integers, others: Integers) -> bool:
+def _determines_in_no_order(column: "pd.Series[Any]", codes: Integers, others: Integers) -> bool:
     """Return whether all records of each value agree in another column, which neither follows its order nor renames it.
 
     Who is a person has one sex. An age has one age group, but that follows its order; and the name of a diagnosis only

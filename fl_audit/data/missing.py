@@ -1,6 +1,7 @@
 """Words that stand for a missing value only where the setting `missing` says so, and that must not be passed over."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,22 @@ def without_words(frame: pd.DataFrame, missing: Sequence[str]) -> pd.DataFrame:
         return column.where(~is_gone) if is_gone.any() else column
 
     return frame.assign(**{str(name): kept(column) for name, column in frame.items()}) if missing else frame
+
+
+def words_gone(written: pd.DataFrame, read: pd.DataFrame) -> Mapping[str, int]:
+    """Return in how many records each word stood for a missing value; an empty text is an empty cell.
+
+    Parameters
+    ----------
+    written, read
+        What stands in the cells, and the same columns as they were read, in which what is missing is NaN.
+    """
+    gaps = [written[name][read[name].isna()] for name in read.columns if read[name].isna().any()]
+    if not gaps:
+        return {}
+    words = pd.concat(gaps)
+    words = words.where(words.notna(), "").astype(str).str.strip()
+    return Counter(words.groupby(level=0).unique().explode().tolist())
 
 
 def _as_number(word: str) -> float | None:

@@ -19,6 +19,7 @@ from fl_audit.data.cautions import header_cautions
 from fl_audit.data.columns import DECIMAL_MARKS, amounts, is_number
 from fl_audit.data.files import read_bytes, resolve
 from fl_audit.data.frames import TableSettings, chosen_columns, source_of_frames
+from fl_audit.data.missing import words_gone
 from fl_audit.data.records import Caution, Source
 from fl_audit.errors import InputError, Remedy, first_line, require
 
@@ -33,8 +34,9 @@ _ENCODINGS = (*_WESTERN, "cp1250", "cp1251", "cp1253", "cp1254", "utf_16_le", "u
 _MOST_CHAOS = 0.6  # as charset-normalizer counts it, for which letters that are all accents or Cyrillic look odd
 _ALIKE = 0.08  # so much less coherence tells nothing: short texts have much of it by chance
 _WORD = re.compile(r"[^\s;,|\"]+")
-_ZEROS = re.compile(r"(?<![\w.:/-])0\d{2,}(?![\w.:/-])")  # a code of three digits or more that begins with a zero
+_ZEROS = re.compile(r"0(?<![\w.:/-]0)\d{2,}(?![\w.:/-])")  # a code of three digits or more that begins with a zero
 _LONG_CODE = re.compile(r"(?<![\w.])\d{16,}(?![\w.])")  # more digits than a double holds
+_ROUNDED = 2.0**53  # from here on, numbers with a point are no longer exact
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # as Excel writes them
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -207,8 +209,8 @@ def _with_exact_codes(frame: pd.DataFrame, text: TableText, settings: TableSetti
 
     Codes of 16 digits and more beside an empty cell would be rounded, and owners 007 and 7 would be one.
     """
-    long = {str(name) for name, column in frame.items() if pd.api.types.is_float_dtype(column)}
-    names = sorted(long) if _LONG_CODE.search(text.text) else []
+    floats = frame.select_dtypes("float")
+    names = sorted(map(str, floats.columns[(floats.abs() >= _ROUNDED).any()]))
     if settings.owner is not None and pd.api.types.is_numeric_dtype(frame[settings.owner]):
         names = sorted({*names, settings.owner})
     for name, written in _as_written(text, names).items() if names else ():
@@ -226,11 +228,7 @@ def _missing_words(
     found: Counter[str] = Counter()
     for frame, text in zip(frames, texts, strict=True):
         names = [str(name) for name in frame.columns[frame.isna().any()]] if settings.missing else []
-        if names:
-            cells = _as_written(text, names).loc[frame.index]
-            gaps = [cells[name].str.strip()[frame[name].isna()] for name in names]
-            words = pd.concat(gaps)
-            found.update(words.groupby(level=0).unique().explode().tolist())
+        found.update(words_gone(_as_written(text, names), frame[names]) if names else {})
     return found
 
 

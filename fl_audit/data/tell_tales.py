@@ -33,9 +33,12 @@ def tell_tales(frame: pd.DataFrame, label: str, passed_over: Collection[str]) ->
         if not _determines(pd.factorize(column.iloc[few])[0], codes[few]) and not _parts(column.iloc[few], codes[few]):
             continue
         values = pd.factorize(column)[0]
-        if _determines(values, codes) and values.max() + 1 == len(classes):
+        determines = _determines(values, codes)
+        if determines and values.max() + 1 == len(classes):
             same.append(str(name))
-        elif (_determines(values, codes) and _repeats(values, sizes)) or (_parts(column, codes) and _mixes(sizes)):
+        elif (determines and _repeats(values, sizes)) or (
+            _parts(column.iloc[few], codes[few]) and _parts(column, codes) and _mixes(sizes)
+        ):
             more.append(str(name))
     for names, told in ((same, f"the label {label} in other words"), (more, f"enough to know the label {label}")):
         if names:
@@ -47,7 +50,7 @@ def tell_tales(frame: pd.DataFrame, label: str, passed_over: Collection[str]) ->
 def _determines(values: Integers, codes: Integers) -> bool:
     """Return whether all records of each value have one class."""
     pairs = values.astype(np.int64) * (int(codes.max()) + 1) + codes
-    return len(np.unique(pairs)) == int(values.max()) + 1
+    return len(pd.unique(pairs)) == int(values.max()) + 1
 
 
 def _repeats(values: Integers, sizes: Integers) -> bool:

@@ -11,7 +11,7 @@ import pytest
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.cautions import header_cautions
-from fl_audit.data.missing import USUAL_WORDS, without_words
+from fl_audit.data.missing import USUAL_WORDS, without_words, words_gone
 from fl_audit.data.records import Caution, Source
 from fl_audit.errors import InputError, Remedy
 
@@ -105,7 +105,9 @@ def test_the_count_of_records_left_out_names_words_and_empty_cells() -> None:
 def test_data_sets_of_other_formats_follow_the_setting_too() -> None:
     frame = pd.DataFrame({"a": [1, -99, 3], "b": ["x", " NA", "z"], "c": [True, False, True]})
     assert without_words(frame, ()).equals(frame)
-    assert without_words(frame, ("NA", "-99")).isna().sum().to_dict() == {"a": 1, "b": 1, "c": 0}
+    gone = without_words(frame, ("NA", "-99"))
+    assert gone.isna().sum().to_dict() == {"a": 1, "b": 1, "c": 0}
+    assert words_gone(frame, gone) == {"NA": 1, "-99": 1}
 
 
 @pytest.mark.parametrize(

@@ -176,3 +176,10 @@ def test_an_owner_is_no_feature_and_says_whose_the_other_values_are() -> None:
     persons = most_personal(both, None)
     assert persons is not None
     assert (persons.name, persons.values, persons.most) == ("patient_id", 30, 4)
+
+
+def test_a_table_of_many_columns_is_looked_through() -> None:
+    draw = np.random.default_rng(0)
+    table = pd.DataFrame(draw.integers(0, 40, (200, 250)), columns=[f"q{number}" for number in range(250)])
+    table["patient_id"] = draw.permutation(np.arange(200) // 4)
+    assert [one.name for one in identifiers(table.assign(y=0), "y", None)] == ["patient_id"]
