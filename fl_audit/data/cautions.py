@@ -204,20 +204,13 @@ def _lists(words: Sequence[str]) -> Iterator[Caution]:
             single = next((part for part in parts[listed[0]] if part in words), None)
             beside = "" if single is None else f" beside {single!r}"
             text = f"the label {listed[0]!r}{beside} looks like several answers in one cell"
-            whole = f"{plural_of(len(several))} taken for a class of its own"
+            whole = f"{_combinations(len(several))} taken for a class of its own"
             yield Caution(f"{text}, and {whole}: give a column for each answer, and learn one of them")
             return
 
 
-def plural_of(combinations: int) -> str:
-    """Return how many combinations there are, with the verb that follows.
-
-    Parameters
-    ----------
-    combinations
-        Their number, from 1.
-    """
-    return "this combination is" if combinations == 1 else f"each of {combinations} combinations is"
+def _combinations(number: int) -> str:
+    return "this combination is" if number == 1 else f"each of {number} combinations is"
 
 
 def weight_cautions(frame: pd.DataFrame) -> Iterator[Caution]:
