@@ -92,9 +92,7 @@ def test_with_an_owner_one_record_is_still_not_one_person() -> None:
         (("--adjacency", "add-remove-record"), "add-remove-record", "dp-fedsgd"),
         (("--adjacency", "add-remove-client"), "add-remove-client", "dp-fedavg"),
         (("--strategy", "dp-fedavg"), "replace-client", "dp-fedavg"),
-        pytest.param(
-            ("--strategy", "dp-sgd-clients"), "add-remove-record", "dp-sgd-clients", marks=pytest.mark.long
-        ),
+        pytest.param(("--strategy", "dp-sgd-clients"), "add-remove-record", "dp-sgd-clients", marks=pytest.mark.long),
     ],
 )
 def test_adjacency_and_strategy_are_options_and_one_follows_from_the_other(

@@ -33,7 +33,8 @@ def shown(contents: RunContents) -> str:
 
 
 def test_lines_about_the_data_stand_in_summary_console_and_first_screen(make_contents):
-    contents = changed(make_contents(exact=False, worlds=40, rounds=4), look_at=("one record is not one person",), most_records=7)
+    small = make_contents(exact=False, worlds=40, rounds=4)
+    contents = changed(small, look_at=("one record is not one person",), most_records=7)
     assert contents.summary["look_at"] == ["one record is not one person"]
     assert "one record is not one person" in shown(contents)
     assert "one record is not one person" in first_screen(contents)
