@@ -1,7 +1,7 @@
 """The one exception that means: the user's input, not the program, is wrong; and the checks that raise it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache, partial
@@ -20,7 +20,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 @dataclass(frozen=True)
 class Remedy:
-    """A setting of [data] that mends what is wrong with a table.
+    """A setting that mends what is wrong with a table, or with what is promised of it.
 
     Examples
     --------
@@ -30,9 +30,34 @@ class Remedy:
 
     key: str  # its name
     value: str | bool | int | tuple[str, ...]  # what it is set to; words are added to those that are there
+    section: str = "data"  # section of the configuration that it stands in
 
     def __str__(self) -> str:
-        return f"{self.key} = {json.dumps(self.value, ensure_ascii=False)} in [data]"
+        return f"{self.setting} in [{self.section}]"
+
+    @property
+    def setting(self) -> str:
+        """The line of the configuration."""
+        return f"{self.key} = {json.dumps(self.value, ensure_ascii=False)}"
+
+
+def settings_text(remedies: Sequence[Remedy]) -> str:
+    """Return settings that belong together, section by section, as a message names them.
+
+    Parameters
+    ----------
+    remedies
+        The settings, those of a section after each other.
+
+    Examples
+    --------
+    >>> settings_text([Remedy("owner", "who"), Remedy("partition", "natural"), Remedy("strategy", "x", "training")])
+    'owner = "who" and partition = "natural" in [data] and strategy = "x" in [training]'
+    """
+    following = [one.section for one in remedies[1:]] + [""]
+    return " and ".join(
+        one.setting if one.section == after else str(one) for one, after in zip(remedies, following, strict=True)
+    )
 
 
 class InputError(ValueError):

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from experiments.cli.main import app
 from experiments.names import Engine
-from experiments.runs.check import cautions_of
+from experiments.runs.cautions import cautions_of
 from experiments.runs.config_file import load_config
 from experiments.runs.plan import data_spec, resolve
 from experiments.runs.run import run_audit
@@ -278,8 +278,11 @@ def test_a_class_that_no_training_record_has_is_named() -> None:
         f'data = {{name = "csv", path = "{Path("rare.csv").absolute()}", label = "y", records = 20, clients = 2}}\n'
         'training = {rounds = 1}\nprivacy = {belief = 0.9, delta = 0.001, adjacency = "replace-record"}\n'
     )
-    said = cautions_of(resolve(load_config(Path("audit.toml"))))[-1].text
-    assert said.startswith("no record of class fraud (1 in the data) is among the 20 that train")
+    said = [caution.text for caution in cautions_of(resolve(load_config(Path("audit.toml"))))]
+    assert any(one.startswith("no record of class fraud (1 in the data) is among the 20 that train") for one in said)
+    # x numbers the records, and 20 records are too few for a rate
+    assert said[0].startswith("x: another value in each of 200 rows")
+    assert any(one.startswith("what models give away is measured on 20 training records alone") for one in said)
 
 
 def test_an_encoding_that_is_as_likely_is_named_and_names_decide() -> None:
@@ -317,10 +320,12 @@ def test_a_usual_word_for_a_missing_value_is_a_class_among_words(word: str) -> N
     with pytest.raises(InputError, match="has a missing value in column z"):
         written(gaps, label="z")
     assert written(gaps, label="z", missing=()).pool.classes == 2
-    numbers = "x;w\n" + "".join(f"{row};{(word, 0, 1)[row % 3]}\n" for row in range(ROWS))
-    assert written(numbers, label="w", missing=()).pool.classes == 2  # beside numbers it is no class
-    answers = "x;v\n" + "".join(f"{row};{(word, True, False)[row % 3]}\n" for row in range(ROWS))
-    assert written(answers, label="v", missing=()).pool.classes == 2
+    for others in ((0, 1), (True, False)):  # beside numbers and truth values it is no class
+        numbers = "x;w\n" + "".join(f"{row};{(word, *others)[row % 3]}\n" for row in range(ROWS))
+        with pytest.raises(InputError, match=f"has the word {word!r} for a missing value in column w") as caught:
+            written(numbers, label="w", missing=())
+        assert caught.value.remedies == (Remedy("missing", (word,)),)
+        assert written(numbers, label="w", missing=(word,)).pool.classes == 2
 
 
 def test_an_encoding_that_is_named_is_taken_and_a_wrong_one_refused() -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from experiments.cli.options import DataDirOption, JsonOption, argument, option, print_json, switch
+from experiments.cli.options import ADJACENCY_HELP, DataDirOption, JsonOption, argument, option, print_json, switch
+from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError, expanded_path, require
 
 if TYPE_CHECKING:
@@ -45,6 +46,12 @@ def init(
     epsilon: Annotated[float | None, option("E", "Largest epsilon.")] = None,
     advantage: Annotated[float | None, option("A", "Largest advantage.")] = None,
     noise_multiplier: Annotated[float | None, option("Z", "Noise over sensitivity.")] = None,
+    adjacency: Annotated[
+        str | None, option("NAME", f"{ADJACENCY_HELP}  [default: by the strategy]", among=Adjacency)
+    ] = None,
+    strategy: Annotated[
+        str | None, option("NAME", "How clients train, such as dp-fedavg.  [default: by the adjacency]")
+    ] = None,
     delta: Annotated[float | None, option("D", "delta.  [default: a tenth of 1 / records]")] = None,
     worlds: Annotated[int, option("W", "How often the game is played.")] = 200,
     data_dir: DataDirOption = None,
@@ -80,7 +87,7 @@ def init(
     table |= {"missing": [word for word in missing if word] if missing else None}
     table |= {"separator": separator, "decimal": decimal, "encoding": encoding, "max-levels": max_levels}
     table |= {"ignore-case": ignore_case or None, "unique": unique or None}
-    wishes = Wishes(data, target, value, label, clients, rounds, delta, worlds, table)
+    wishes = Wishes(data, target, value, label, clients, rounds, delta, worlds, table, adjacency, strategy)
     with at_work("loading the data, accounting the promise"):
         text, notes = config_or_remedies(wishes, place)
     with whole_file(file) as written:

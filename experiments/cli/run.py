@@ -21,7 +21,7 @@ from fl_audit.errors import InputError
 
 if TYPE_CHECKING:
     from experiments.runs.config.run import RunSection
-    from fl_audit.data.records import Source
+    from experiments.runs.plan import AuditPlan
     from fl_audit.report.finding import RunContents
 
 OutOption = Annotated[Path | None, option("DIR", "Run directory; must be new.  [default: runs/NAME-TIME]")]
@@ -88,8 +88,6 @@ def run(
                 _start_ray(ray, settings.run)
             from experiments.runs.plan import resolve
             from experiments.runs.run import rebuild_report, require_playable, run_audit
-            from fl_audit.data.catalogue import load_source
-            from fl_audit.game.game import load_game
 
         def way_on() -> list[str] | None:
             if not is_begun(directory):
@@ -105,9 +103,7 @@ def run(
                 with at_work(f"passing records through the frozen core of {plan.public.model}"):
                     require_playable(plan)
             if not (as_json or is_quiet()):
-                _tell_data(load_source(plan.public.data))
-                for text in load_game(plan.public).model.cautions:
-                    print(f"look at: {text}")
+                _tell_data(plan)
             contents = run_audit(plan, directory, chosen, ray_address, resume, progress_bar, with_report=plain is None)
             if plain is not None:
                 run_audit(resolve(plain), other, chosen, ray_address, is_begun(other), progress_bar, with_report=False)
@@ -190,15 +186,18 @@ def _start_ray(stack: ExitStack, settings: "RunSection") -> None:
         importing.join()
 
 
-def _tell_data(source: "Source") -> None:
-    """Say what became of the records and columns of a table; other data have none that could become this or that."""
+def _tell_data(plan: "AuditPlan") -> None:
+    """Say what became of the records and columns of a table, and what to look at in whatever data there are."""
+    from experiments.runs.cautions import cautions_of
+    from fl_audit.data.catalogue import load_source
     from fl_audit.data.columns import column_lines
 
+    source = load_source(plan.public.data)
     if source.columns:
         print(f"data: {source.description}")
     for line in column_lines(source.columns):
         print(f"column {line}")
-    for caution in source.cautions:
+    for caution in cautions_of(plan):
         print(f"look at: {caution.text}")
 
 

@@ -3,23 +3,19 @@
 from dataclasses import asdict, dataclass
 from typing import Any, assert_never
 
-import numpy as np
-
 from experiments.names import Engine
+from experiments.runs.cautions import cautions_of
 from experiments.runs.footprint import Footprint, footprint
 from experiments.runs.plan import AuditPlan
 from experiments.runs.probe import Probe, probe
 from experiments.runs.run import require_playable
 from fl_audit.arrays import finite
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.partition import select_records
 from fl_audit.data.records import Caution, ColumnUse
 from fl_audit.evidence.belief.family import DETECTION_POWER
 from fl_audit.evidence.belief.noise_estimate import NOTHING_PLANNED, PlannedLimits, planned_limits
 from fl_audit.game.game import Game, load_game
 from fl_audit.mechanisms.contribution import Everybody, FixedCohort, PoissonSampling
-
-_CLASSES_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -87,23 +83,6 @@ def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine
     )
     tried = probe(plan, engine) if with_probe else None
     return Check(plan, sizes, cautions, _limits(plan, game), tried, wanted)
-
-
-def cautions_of(plan: AuditPlan) -> tuple[Caution, ...]:
-    """Return what the user should look at: in the table, in the records that are drawn from it, and in the model."""
-    source, data = load_source(plan.public.data), plan.config.data
-    inside = select_records(source, data.records, data.test_records, data.seed).inside.labels
-    absent = np.setdiff1d(source.pool.labels, inside)
-    of_model = tuple(Caution(text) for text in load_game(plan.public).model.cautions)
-    if not absent.size:
-        return (*source.cautions, *of_model)
-    names = source.class_names or range(source.pool.classes)
-    told = [f"{names[code]} ({np.sum(source.pool.labels == code):,} in the data)" for code in absent[:_CLASSES_NAMED]]
-    text = (
-        f"no record of class {', '.join(told)}{', ...' * (absent.size > _CLASSES_NAMED)} is among the "
-        f"{data.records:,} that train, so that nothing of it is learned: more records in [data] would hold some"
-    )
-    return (*source.cautions, Caution(text), *of_model)
 
 
 def _limits(plan: AuditPlan, game: Game) -> PlannedLimits | None:

@@ -10,15 +10,16 @@ from math import floor, log10
 from pathlib import Path
 from typing import Any
 
-from experiments.runs.check import cautions_of
+from experiments.runs.cautions import cautions_of
 from experiments.runs.config import parse_config
 from experiments.runs.config.described import settings
 from experiments.runs.plan import resolve
 from experiments.runs.run import require_playable
+from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.data.catalogue import PREFIX, DataSpec, available, load_source
 from fl_audit.data.files import data_directory
 from fl_audit.data.tables import read_table_text
-from fl_audit.errors import InputError, Remedy, expanded_path, require
+from fl_audit.errors import InputError, Remedy, expanded_path, require, settings_text
 
 _OF_FILES = ("csv", "npz", "idx", "images")
 _toml = partial(json.dumps, ensure_ascii=False)  # for these kinds of values TOML is as JSON
@@ -58,6 +59,8 @@ class Wishes:
     delta: float | None = None  # delta of the promise; None is a tenth of 1 / records
     worlds: int = 200  # how often the game is played
     table: Mapping[str, Any] | None = None  # further settings of [data], by key: data-dir, and those of a table
+    adjacency: str | None = None  # how neighbours differ; None follows from the strategy
+    strategy: str | None = None  # how clients train; None follows from the adjacency
 
 
 def config_or_remedies(wishes: Wishes, directory: Path) -> tuple[str, list[str]]:
@@ -93,6 +96,9 @@ def _in_options(text: str, remedies: Iterable[Remedy]) -> str:
     >>> _in_options('mend it with drop = ["id"] in [data]', [Remedy("drop", ("id",))])
     'mend it with --drop id'
     """
+    remedies = list(remedies)
+    together = " ".join(flag for one in remedies for flag in _flags(one.key, one.value))
+    text = text.replace(settings_text(remedies), together) if remedies else text
     for remedy in remedies:
         text = text.replace(str(remedy), " ".join(_flags(remedy.key, remedy.value)))
     return text
@@ -120,6 +126,8 @@ def _needed(wishes: Wishes, directory: Path, error: InputError) -> list[str]:
 
 
 def _flags(name: str, value: Any) -> list[str]:
+    if name == "partition":
+        return []  # `--owner` makes every owner a client
     if value is True:
         return [f"--{name}"]
     words = (list(value) or [""]) if isinstance(value, list | tuple) else [str(value)]
@@ -170,21 +178,39 @@ def _values(wishes: Wishes, data: Mapping[str, Any], pool: int) -> dict[str, dic
     number = min(10, records // 2) if wishes.clients is None else wishes.clients
     clients: dict[str, Any] = {"partition": "natural"} if owned else {"clients": number}
     tenth = 0.1 / records
+    adjacency, strategy = _promised_to(wishes)
+    noise = {"noise": "inside-training"} if strategy == "dp-sgd-clients" else {}
     one_digit = float(f"{tenth:.0e}") if log10(tenth) != floor(log10(tenth)) else tenth
     return {
         "data": {**data, "records": records, **clients},
         "model": {"name": "logistic"},
-        "training": {"rounds": wishes.rounds, "learning-rate": 1.0, "optimizer": "sgd"},
+        "training": {**_training(strategy), "rounds": wishes.rounds, "learning-rate": 1.0, "optimizer": "sgd"},
         "privacy": {
             wishes.target: wishes.value,
             "delta": wishes.delta or min(_LARGEST_DELTA, one_digit),
-            "accountant": "gdp",
+            "accountant": "pld" if strategy == "dp-sgd-clients" else "gdp",  # gdp accounts for no samples
             "clipping-norm": 1.0,
-            "adjacency": "replace-record",
+            **noise,
+            "adjacency": adjacency,
         },
         "audit": {"worlds": wishes.worlds, "neighbour": "most-dissimilar", "view": "update"},
         "run": {"device": "cpu"},
     }
+
+
+def _promised_to(wishes: Wishes) -> tuple[str, str]:
+    """Return adjacency and strategy, of which one follows from the other where it is not said."""
+    adjacency, strategy = wishes.adjacency, wishes.strategy
+    if strategy is None:
+        strategy = "dp-fedavg" if adjacency is not None and adjacency.endswith(f"-{Unit.CLIENT}") else "dp-fedsgd"
+    if adjacency is None:
+        usual = {"dp-fedavg": Adjacency.REPLACE_CLIENT, "dp-sgd-clients": Adjacency.ADD_REMOVE_RECORD}
+        adjacency = str(usual.get(strategy, Adjacency.REPLACE_RECORD))
+    return adjacency, strategy
+
+
+def _training(strategy: str) -> dict[str, Any]:
+    return {} if strategy == "dp-fedsgd" else {"strategy": strategy, "local-epochs": 1, "local-learning-rate": 0.1}
 
 
 def _data(wishes: Wishes) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.runs.cautions import most_records, report_lines
 from experiments.runs.pairs import looked_at
 from experiments.runs.plan import AuditPlan
 from fl_audit.adjacency import Unit
@@ -64,6 +65,8 @@ def summarise(
         canaries=canary_facts(game),
         drawn=drawn,
         looks=looks,
+        look_at=report_lines(plan),
+        most_records=most_records(plan),
     )
     run = FinishedRun(facts, tables, Timing.of_json(timing), provenance, unprotected)
     promise = run.facts.guarantee

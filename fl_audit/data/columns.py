@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats, Floats32, Integers
 from fl_audit.data.encoding import min_max
-from fl_audit.data.records import ColumnKind, ColumnUse
+from fl_audit.data.records import Caution, ColumnKind, ColumnUse, Identifier
 from fl_audit.errors import InputError, Remedy, require
 
 DEFAULT_MAX_LEVELS = 100  # levels of a column, and classes of a label, that are accepted unless the user says otherwise
@@ -36,6 +36,7 @@ _BELOW_ZERO = (
     (re.compile(r"^(\d[\d.,]*[.,]\d+)-$"), r"-\1"),
     (re.compile(r"^\(([^()]*\d[^()]*)\)$"), r"-\1"),
 )
+_BOUND = re.compile(r"^[<>≤≥]=? ?(?=[+-]?[\d.,]*\d[\d.,]*$)")  # a measurement below or above what can be told
 # A currency before the digits, or words and signs behind them.
 _UNIT = re.compile(r"[+-]?((?:[$€£¥]|[A-Z]{3} ) ?)?\d[\d.,]*( ?[^\W\d_][^\d()+:/-]*| ?[$€£¥°])?")
 _MOST_WORDS = 5  # words among numbers that could each stand for a missing value
@@ -51,6 +52,7 @@ class Encoded:
 
     use: ColumnUse  # what it became
     features: Floats32  # float32, shape (records, 1) for numbers, (records, levels) for levels
+    cautions: tuple[Caution, ...] = ()  # what the user should look at
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +77,13 @@ class Origin:
 
 
 def encode_column(
-    column: "pd.Series[Any]", name: str, origin: Origin, max_levels: int, before: int, decimal: str
+    column: "pd.Series[Any]",
+    name: str,
+    origin: Origin,
+    max_levels: int,
+    before: int,
+    decimal: str,
+    repeats: Identifier | None = None,
 ) -> Encoded:
     """Turn a column without missing cells into features.
 
@@ -91,10 +99,12 @@ def encode_column(
     max_levels, before, decimal
         Largest number of levels of a column of words; number of features that the columns before it became; and mark of
         decimals: the other one of point and comma can stand between thousands.
+    repeats
+        How the values repeat where they look like those of persons, and no other column says whose a record is.
     """
     numbers, note = _numbers(column, name, origin, decimal)
     if numbers is None:
-        return _levels(column.astype(str).str.strip(), name, origin.file, max_levels, before)
+        return _levels(column.astype(str).str.strip(), name, origin.file, max_levels, before, repeats)
     train, drop = origin.train, drop_remedy(name)
     nameless = "a column of numbers without a name, such as programs add to number the records"
     remedy = f"give it a name, or leave it out with {drop}"
@@ -110,7 +120,21 @@ def encode_column(
     if numbers_records:
         detail += f"; it numbers the records, which says nothing of them: consider {drop}"
     use = ColumnUse(name, ColumnKind.NUMBER, detail, odd=numbers_records or high == low or bool(note))
-    return Encoded(use, np.concatenate([scaled, rest]).astype(np.float32))
+    return Encoded(use, np.concatenate([scaled, rest]).astype(np.float32), tuple(_bounds(column, name)))
+
+
+def _bounds(column: "pd.Series[Any]", name: str) -> Iterator[Caution]:
+    """Yield a warning of cells such as `<0.5`, which were read as the number that they are below or above."""
+    if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
+        return
+    cells = column.astype(str).str.strip()
+    bounded = cells[cells.str.match(_BOUND)]
+    if len(bounded):
+        words = tuple(sorted(bounded.unique().tolist()))
+        share = f"{len(bounded):,} of {len(cells):,} records ({len(bounded) / len(cells):.1%})"
+        text = f"column {name} has {_some(words)} in {share}, read as the number behind the sign"
+        remedy = Remedy("missing", words)
+        yield Caution(f"{text}: {remedy} leaves these records out", (remedy,))
 
 
 def _check_width(width: int, records: int, name: str, file: str) -> None:
@@ -231,6 +255,9 @@ def amounts(cells: "pd.Series[Any]") -> tuple["pd.Series[Any]", list[str]]:
         before = text
         text = text.str.replace(pattern, plain, regex=True)
         notes += [f"{cell!r} is below 0" for cell in stripped[text != before].iloc[:1]]
+    if 2 * (bounded := text.str.match(_BOUND)).sum() <= len(text):
+        text = text.str.replace(_BOUND, "", regex=True)
+        notes += [f"{cell!r} is read as the number behind the sign" for cell in stripped[bounded].iloc[:1]]
     first = next((found for cell in text if (found := _UNIT.fullmatch(cell))), None)
     front, behind = (first[1] or "", first[2] or "") if first else ("", "")
     if front or behind:
@@ -278,7 +305,9 @@ def _days(column: "pd.Series[Any]") -> Floats | None:
     return seconds / 86_400
 
 
-def _levels(text: "pd.Series[Any]", name: str, file: str, max_levels: int, before: int) -> Encoded:
+def _levels(
+    text: "pd.Series[Any]", name: str, file: str, max_levels: int, before: int, repeats: Identifier | None
+) -> Encoded:
     values, drop = text.to_numpy(dtype=np.str_), drop_remedy(name)
     levels, codes = np.unique(values, return_inverse=True)
     first = str(values[0])
@@ -292,6 +321,11 @@ def _levels(text: "pd.Series[Any]", name: str, file: str, max_levels: int, befor
     if len(levels) > max_levels:
         more = Remedy("max-levels", len(levels))
         found = f"{len(levels):,} different texts, such as {_short(first)}, and max-levels is {max_levels}"
+        if repeats is not None and repeats.most > 1:
+            owner = Remedy("owner", name)
+            up_to = f"in {repeats.rows:,} records, up to {repeats.most:,} each"
+            remedy = f"if it says whose each record is, name it with {owner}; else {drop} or {more}"
+            raise InputError(f"{file}: column {name} has {found}; {up_to}: {remedy}", (owner,), (drop, more))
         remedy = f"leave the column out with {drop}, or allow for them with {more}"
         raise InputError(f"{file}: column {name} has {found}: {remedy}", (drop,), (more,))
     _check_width(before + len(levels), len(values), name, file)

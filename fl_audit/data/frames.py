@@ -23,7 +23,9 @@ from fl_audit.data.columns import (
     encode_column,
 )
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
-from fl_audit.data.records import Caution, ColumnKind, ColumnUse, Source, side_by_side
+from fl_audit.data.identifiers import identifiers, most_personal
+from fl_audit.data.missing import words_among_numbers
+from fl_audit.data.records import Caution, ColumnKind, ColumnUse, Identifier, Source, side_by_side
 from fl_audit.errors import InputError, Remedy, require
 
 _LEAST_KEPT = 0.5  # share of the records of every class that is left at least where records are left out
@@ -38,8 +40,8 @@ class TableSettings:
     label: str  # name of the label column: whole numbers or words
     drop: tuple[str, ...] = ()  # names of columns that are left out
     separator: str | None = None  # the character between cells; None is to be found
-    # Words that stand for a missing value, beside empty cells and the usual ones (NA, null, NaN; among labels that are
-    # words these are classes): records with a missing value are left out. None: a missing value is refused.
+    # Words that stand for a missing value, beside empty cells: records with a missing value are left out. Other words,
+    # also NA and null, are what they are. None: a missing value is refused.
     missing: tuple[str, ...] | None = None
     max_levels: int = DEFAULT_MAX_LEVELS  # largest number of levels of a column of words, and of classes of the label
     # Name of the column that says whose each record is: whole numbers or words. It becomes no feature. None: unknown.
@@ -113,7 +115,12 @@ def _near(name: str, columns: Sequence[str]) -> str:
 
 
 def source_of_frames(
-    frames: Sequence[pd.DataFrame], paths: Sequence[Path], settings: TableSettings, name: str, title: str
+    frames: Sequence[pd.DataFrame],
+    paths: Sequence[Path],
+    settings: TableSettings,
+    name: str,
+    title: str,
+    words: Mapping[str, int] | None = None,
 ) -> Source:
     """Return the records of a table, or of two of which the second has the official test records.
 
@@ -125,6 +132,8 @@ def source_of_frames(
         One table, or two with the same columns, those that are to be dropped gone; and where each comes from.
     settings, name, title
         How the tables are read; name of the source in the catalogue; and what kind of data this is, in words.
+    words
+        In how many records each word stands for a missing value, an empty text for empty cells; None where all are.
     """
     label, read = settings.label, sum(map(len, frames))
     parts, warned = [], []
@@ -144,13 +153,14 @@ def source_of_frames(
     # One frame, so that a column has one type and one set of levels in both files.
     joint = pd.concat(parts, ignore_index=True).infer_objects()
     if settings.ignore_case:
-        words = [name for name in joint.columns if not pd.api.types.is_numeric_dtype(joint[name])]
-        joint = joint.assign(**{name: one_spelling(joint[name]) for name in words})
+        in_words = [name for name in joint.columns if not pd.api.types.is_numeric_dtype(joint[name])]
+        joint = joint.assign(**{name: one_spelling(joint[name]) for name in in_words})
     labels = _label_values(joint[label], label, origin)
     check_classes(labels, f"{paths[0]}: label column {label}", settings.max_levels)
     codes, test_codes, classes = encode_labels(labels[:train], labels[train:] if len(parts) > 1 else None, paths[0])
     owners, owner_use = _owners(joint, origin, settings)
-    encoded = _encode(joint.drop(columns=[label, *owner_use]), origin, settings)
+    found = identifiers(joint, label, settings.owner)
+    encoded = _encode(joint.drop(columns=[label, *owner_use]), origin, settings, most_personal(found, settings.owner))
     features = np.concatenate([column.features for column in encoded], axis=1)
     pool = build_records(features[:train], codes, classes, paths[0], owners)
     test = None if test_codes is None else build_records(features[train:], test_codes, classes, paths[-1])
@@ -158,7 +168,7 @@ def source_of_frames(
     if settings.unusual:
         description += f"; read with {', '.join(str(one).removesuffix(' in [data]') for one in settings.unusual)}"
     if read > complete:
-        description += f"; {read - complete:,} records with a missing value are left out"
+        description += f"; {read - complete:,} records with a missing value{_counted(words or {})} are left out"
     if complete > len(joint):
         description += f"; {complete - len(joint):,} records that repeat another one are left out"
     uses = (
@@ -168,11 +178,19 @@ def source_of_frames(
         *(ColumnUse(name, ColumnKind.DROPPED, "as the configuration says") for name in settings.drop),
     )
     placed = side_by_side((column.use.name, column.features.shape[1]) for column in encoded)
-    warned += cautions(joint, label, features, repeats)
-    source = Source(name, pool, test, description, uses, placed)
+    warned += (caution for column in encoded for caution in column.cautions)
+    warned += cautions(joint, label, features, repeats, [*owner_use, *(one.name for one in found)])
+    source = Source(name, pool, test, description, uses, placed, identifiers=found)
     return replace(
         source, cautions=tuple(warned), found=settings.unusual, class_names=tuple(map(str, np.unique(labels)))
     )
+
+
+def _counted(words: Mapping[str, int]) -> str:
+    """Return how often each word stood for a missing value, in brackets; nothing where only cells were empty."""
+    named = [f"{word!r} in {count:,}" for word, count in sorted(words.items(), key=lambda one: -one[1]) if word]
+    empty = [f"empty in {words['']:,}"] if words.get("") else []
+    return f" ({', '.join(named + empty)})" if named else ""
 
 
 def _owners(joint: pd.DataFrame, origin: Origin, settings: TableSettings) -> tuple[Owners, dict[str, ColumnUse]]:
@@ -194,13 +212,15 @@ def _label_values(column: "pd.Series[Any]", label: str, origin: Origin) -> NDArr
     return values
 
 
-def _encode(frame: pd.DataFrame, origin: Origin, settings: TableSettings) -> list[Encoded]:
+def _encode(frame: pd.DataFrame, origin: Origin, settings: TableSettings, persons: Identifier | None) -> list[Encoded]:
     encoded, width, refused = [], 0, []
     for name, column in frame.items():
         try:
             if pd.api.types.is_numeric_dtype(column):
                 _refuse_infinite(column, str(name), origin)
-            found = encode_column(column, str(name), origin, settings.max_levels, width, settings.decimal or ".")
+            repeats = persons if persons is not None and persons.name == name else None
+            decimal = settings.decimal or "."
+            found = encode_column(column, str(name), origin, settings.max_levels, width, decimal, repeats)
         except InputError as error:
             # Columns that a setting mends are collected, so that the user learns of all of them at once.
             if not error.remedies:
@@ -219,10 +239,13 @@ def _together(refused: Sequence[InputError]) -> InputError:
     if len(refused) == 1:
         return refused[0]
     values: dict[str, dict[str, None]] = {}
+    single = []
     for remedy in (remedy for error in refused for remedy in error.remedies):
-        assert isinstance(remedy.value, tuple), "columns are left out by name, and values by words"
-        values.setdefault(remedy.key, {}).update(dict.fromkeys(remedy.value))
-    remedies = tuple(Remedy(key, tuple(words)) for key, words in values.items())
+        if isinstance(remedy.value, tuple):
+            values.setdefault(remedy.key, {}).update(dict.fromkeys(remedy.value))
+        else:
+            single.append(remedy)
+    remedies = (*single, *(Remedy(key, tuple(words)) for key, words in values.items()))
     further = f"{len(refused) - 1} further {'column is' if len(refused) == 2 else 'columns are'} refused too"
     message = f"{refused[0]}; {further}, and {' with '.join(map(str, remedies))} mends all"
     return InputError(message, remedies, (*refused[0].remedies, *refused[0].choices))
@@ -240,7 +263,10 @@ def _complete_records(frame: pd.DataFrame, path: Path, settings: TableSettings) 
     """Return the records without a missing cell, and a warning of each class that loses most of its records."""
     # Where none may be left out, or a class would have no record left, remedies leave out columns, those that lack most
     # first, until every class keeps half of its records. With more than `max_levels` labels no class is looked after.
+    words = words_among_numbers(frame)
     gaps = frame.isna()
+    for name, own in words.items():
+        gaps[name] |= frame[name].astype(str).str.strip().isin(own)
     missing: Flags = gaps.to_numpy(dtype=np.bool_)
     if not missing.any():
         return frame, []
@@ -251,8 +277,8 @@ def _complete_records(frame: pd.DataFrame, path: Path, settings: TableSettings) 
         classes = np.full(len(frame), "")
     beside = gaps.drop(columns=fixed)
     columns = _lacking(beside[usable], classes[usable])
-    if settings.missing is None:
-        raise _refusal(gaps, path, fixed, columns)
+    if settings.missing is None or words:
+        raise _refusal(frame, gaps, path, fixed, columns)
     names, totals = np.unique(classes[usable], return_counts=True)
     left = np.array([np.count_nonzero(kept & (classes == name)) for name in names])
     gone = [str(name) for name in names[left == 0]]
@@ -272,13 +298,19 @@ def _complete_records(frame: pd.DataFrame, path: Path, settings: TableSettings) 
     return frame.take(np.flatnonzero(kept)), halved
 
 
-def _refusal(gaps: pd.DataFrame, path: Path, fixed: Sequence[str], columns: Sequence[str]) -> InputError:
+def _refusal(
+    frame: pd.DataFrame, gaps: pd.DataFrame, path: Path, fixed: Sequence[str], columns: Sequence[str]
+) -> InputError:
+    """Return a refusal of gaps, empty cells or words among numbers; `columns` are those without which records last."""
     missing = gaps.to_numpy(dtype=np.bool_)
     row, position = (int(axis[0]) for axis in np.nonzero(missing))
     name = str(gaps.columns[position])
-    text = f"{path} has a missing value in column {name}, row {row + 1}: accepted are values throughout, and "
+    word = "" if frame[name].isna().iloc[row] else f"the word {str(frame.iloc[row, position]).strip()!r} for "
+    text = f"{path} has {word}a missing value in column {name}, row {row + 1}: accepted are values throughout, and "
     text += f"{missing.any(axis=1).sum():,} of {len(gaps):,} records lack one; "
-    records, first = Remedy("missing", ()), Remedy("drop", (name,))
+    among = words_among_numbers(frame.drop(columns=list(columns)))
+    records = Remedy("missing", tuple(sorted({one for own in among.values() for one in own})))
+    first = Remedy("drop", (name,))
     if not columns:
         text += f"leave out the records where one is missing with {records}"
         return InputError(text if name in fixed else f"{text}, or the column with {first}", (records,), (first,))

@@ -1,6 +1,7 @@
 """Data sets of the Hugging Face hub, or in its formats on disk, through flwr-datasets: `name = "hf:OWNER/NAME"`."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from fl_audit.data.columns import check_classes, described_names
 from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels, encode_owners
 from fl_audit.data.frames import TableSettings, chosen_columns, source_of_frames
 from fl_audit.data.image_folders import ImageSettings, image_features
+from fl_audit.data.missing import without_words, words_gone
 from fl_audit.data.records import ColumnKind, ColumnUse, Source
 from fl_audit.errors import InputError, first_line, require
 
@@ -47,8 +49,12 @@ def load_hub(name: str, options: Mapping[str, Any]) -> Source:
     require(len(pictures) <= 1, f"{name} has several columns of pictures, {', '.join(pictures)}: {accepted}")
     if pictures and pictures[0] not in table.drop:
         return _of_pictures(pictures[0], parts, table, images)
-    frames = [chosen_columns(_frame(data), path, table) for path, data in parts]
-    return source_of_frames(frames, [path for path, _ in parts], table, name, "data set")
+    written = [chosen_columns(_frame(data), path, table) for path, data in parts]
+    frames = [without_words(frame, table.missing or ()) for frame in written]
+    words = Counter[str]()
+    for before, after in zip(written, frames, strict=True):
+        words.update(words_gone(before, after))
+    return source_of_frames(frames, [path for path, _ in parts], table, name, "data set", words)
 
 
 def _splits(name: str, options: Mapping[str, Any]) -> "dict[str, Dataset]":

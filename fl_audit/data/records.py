@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -108,10 +108,41 @@ class ColumnUse:
 
 @dataclass(frozen=True)
 class Caution:
-    """Something about a table that could be read, and that its user should look at."""
+    """Something about the data of a run that its user should look at."""
 
     text: str  # what it is, in a line that names the remedies
     remedies: tuple[Remedy, ...] = ()  # settings that mend it
+    in_report: bool = False  # whether it says how the numbers of a report are to be read, and so stands there too
+
+
+_NAMED = 3
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the first names of a list, and how many follow.
+
+    Parameters
+    ----------
+    names
+        What is listed, each as it stands in the line.
+
+    Examples
+    --------
+    >>> some(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
+@dataclass(frozen=True)
+class Identifier:
+    """A column that looks as if it named a person or a thing, where a record should only describe one."""
+
+    name: str  # name of the column
+    values: int  # how many different values it has, at least 2
+    rows: int  # in so many records
+    most: int  # records with the commonest value; 1 where each has a value of its own
+    within_owner: bool = False  # whether all records of a value have one owner
 
 
 @dataclass(frozen=True)
@@ -153,6 +184,7 @@ class Source:
     cautions: tuple[Caution, ...] = ()  # what the user should look at
     class_names: tuple[str, ...] = ()  # what stands for each class in a table; empty elsewhere
     found: tuple[Remedy, ...] = ()  # the settings that say how a table is written, where it is not as usual
+    identifiers: tuple[Identifier, ...] = ()  # the columns of a table that became features, and look like identifiers
 
     def __post_init__(self) -> None:
         if self.test is None:

@@ -6,7 +6,7 @@ import io
 import re
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fl_audit.data.cautions import header_cautions
 from fl_audit.data.columns import DECIMAL_MARKS, amounts, is_number
 from fl_audit.data.files import read_bytes, resolve
 from fl_audit.data.frames import TableSettings, chosen_columns, source_of_frames
+from fl_audit.data.missing import words_gone
 from fl_audit.data.records import Caution, Source
 from fl_audit.errors import InputError, Remedy, first_line, require
 
@@ -32,6 +34,9 @@ _ENCODINGS = (*_WESTERN, "cp1250", "cp1251", "cp1253", "cp1254", "utf_16_le", "u
 _MOST_CHAOS = 0.6  # as charset-normalizer counts it, for which letters that are all accents or Cyrillic look odd
 _ALIKE = 0.08  # so much less coherence tells nothing: short texts have much of it by chance
 _WORD = re.compile(r"[^\s;,|\"]+")
+_ZEROS = re.compile(r"0(?<![\w.:/-]0)\d{2,}(?![\w.:/-])")  # a code of three digits or more that begins with a zero
+_LONG_CODE = re.compile(r"(?<![\w.])\d{16,}(?![\w.])")  # more digits than a double holds
+_ROUNDED = 2.0**53  # from here on, numbers with a point are no longer exact
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # as Excel writes them
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -180,24 +185,69 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> Source:
         found = replace(found, decimal=_decimal_mark(texts[0], frames[0].drop(columns=[settings.label]), found))
         # Points between thousands are no decimals: the parser must see none in them.
         frames = frames if found.decimal == "." else [_frame(text, found) for text in texts]
-    source = source_of_frames(frames, paths, found, "csv", "CSV")
-    return replace(source, cautions=(*texts[0].doubts, *source.cautions))
+    frames = [_with_exact_codes(frame, text, settings) for frame, text in zip(frames, texts, strict=True)]
+    source = source_of_frames(frames, paths, found, "csv", "CSV", _missing_words(frames, texts, found))
+    above = (*texts[0].doubts, *header_cautions(texts[0].header), *_zero_cautions(frames[0], texts[0], settings))
+    return replace(source, cautions=(*above, *source.cautions))
 
 
 def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> pd.DataFrame:
     """Read the cells of a file, and leave out the columns that are to be dropped."""
-    missing, label = list(settings.missing or ()), settings.label
-    frame = chosen_columns(
+    # Only empty cells and the words of the setting are missing: a country can have the code NA.
+    missing = ["", *(settings.missing or ())]
+    return chosen_columns(
         _read(text, decimal=settings.decimal or ".", dtype=str if as_text else None, na_values=missing),
         text.path,
         settings,
     )
-    if frame[label].isna().any() and pd.api.types.infer_dtype(frame[label], skipna=True) == "string":
-        # "None" and "NA" among words are classes, unless the user says that they are missing.
-        own = {"usecols": lambda name: name.strip() == label, "keep_default_na": False}
-        words = _read(text, dtype=str, na_values=["", *missing], **own)
-        frame = frame.assign(**{label: words[label]})
+
+
+def _as_written(text: TableText, names: Sequence[str]) -> pd.DataFrame:
+    """Return columns of a file with the text of every cell."""
+    return _read(text, dtype=str, na_filter=False, usecols=lambda name: name.strip() in names)
+
+
+def _with_exact_codes(frame: pd.DataFrame, text: TableText, settings: TableSettings) -> pd.DataFrame:
+    """Return a table in which codes that numbers would not tell apart are text.
+
+    Codes of 16 digits and more beside an empty cell would be rounded, and owners 007 and 7 would be one.
+    """
+    floats = frame.select_dtypes("float")
+    names = sorted(map(str, floats.columns[(floats.abs() >= _ROUNDED).any()]))
+    if settings.owner is not None and pd.api.types.is_numeric_dtype(frame[settings.owner]):
+        names = sorted({*names, settings.owner})
+    for name, written in _as_written(text, names).items() if names else ():
+        cells = written.str.strip()
+        odd = _ZEROS if name == settings.owner else _LONG_CODE
+        if cells.str.fullmatch(odd).any() or cells.str.fullmatch(_LONG_CODE).any():
+            frame = frame.assign(**{str(name): cells.where(frame[name].notna())})
     return frame
+
+
+def _missing_words(
+    frames: Sequence[pd.DataFrame], texts: Sequence[TableText], settings: TableSettings
+) -> Mapping[str, int]:
+    """Return in how many records each word stands for a missing value; an empty text is an empty cell."""
+    found: Counter[str] = Counter()
+    for frame, text in zip(frames, texts, strict=True):
+        names = [str(name) for name in frame.columns[frame.isna().any()]] if settings.missing else []
+        found.update(words_gone(_as_written(text, names), frame[names]) if names else {})
+    return found
+
+
+def _zero_cautions(frame: pd.DataFrame, text: TableText, settings: TableSettings) -> Iterator[Caution]:
+    """Yield a warning of codes whose leading zeros are lost as they are read as numbers."""
+    if not _ZEROS.search(text.text):
+        return
+    kept = [str(name) for name, column in frame.items() if pd.api.types.is_numeric_dtype(column)]
+    for name, written in _as_written(text, [name for name in kept if name not in settings.kept]).items():
+        padded = written[written.str.strip().str.fullmatch(_ZEROS)]
+        if len(padded):
+            cell, drop = str(padded.iloc[0]).strip(), Remedy("drop", (str(name),))
+            told = f"column {name} has codes with leading zeros in {len(padded):,} of {len(written):,} rows"
+            lost = f"such as {cell!r}, which is read as the number {int(cell)}"
+            mend = f"a letter before each makes them words, such as 'N{cell}', and {drop} leaves them out"
+            yield Caution(f"{told}, {lost}: {mend}", (drop,))
 
 
 def _read(text: TableText, **options: Any) -> pd.DataFrame:
@@ -207,7 +257,13 @@ def _read(text: TableText, **options: Any) -> pd.DataFrame:
         content = io.StringIO(text.text)
         try:
             frame: pd.DataFrame = pd.read_csv(
-                content, sep=text.separator, index_col=False, skipinitialspace=True, low_memory=False, **options
+                content,
+                sep=text.separator,
+                index_col=False,
+                skipinitialspace=True,
+                low_memory=False,
+                keep_default_na=False,
+                **options,
             )
         except (ValueError, pd.errors.ParserError, pd.errors.ParserWarning) as error:
             accepted = f"accepted is text whose cells are separated by {text.separator!r}"

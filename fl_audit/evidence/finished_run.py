@@ -50,6 +50,8 @@ class RunFacts:
     drawn: Drawn | None = None  # pictures that could be drawn of records; None where none are asked for
     # After how many worlds this run was judged, rising, this time the last; empty where that was not noted.
     looks: tuple[int, ...] = ()
+    look_at: tuple[str, ...] = ()  # what the data do to the meaning of the numbers, a line each
+    most_records: int = 1  # records that one person has at most, as far as columns tell
 
     @property
     def has_promise(self) -> bool:

@@ -14,6 +14,8 @@ from fl_audit.learning.private_training import opacus_epsilon
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.privacy.accounting import Accountant, client_epsilons
 
+FEW_NATS = 3.0  # Epsilon* of models that cannot leak beyond which Epsilon* of others says nothing
+
 
 @dataclass(frozen=True)
 class StarNumbers:
@@ -26,9 +28,14 @@ class StarNumbers:
     untrained_mean: float  # mean of the initial models, which cannot leak: what chance alone reaches; NaN where unknown
     untrained_max: float  # the largest of the initial models; NaN where unknown
 
+    @property
+    def is_meaningful(self) -> bool:
+        """Whether chance alone stays so small that the number can tell something; also where that is not known."""
+        return not self.untrained_mean > FEW_NATS
+
     def to_json(self) -> dict[str, Any]:
         """Return the entry `epsilon_star`."""
-        return {"epsilon_star": json_of(self)}
+        return {"epsilon_star": json_of(self) | {"is_meaningful": self.is_meaningful}}
 
 
 @dataclass(frozen=True)

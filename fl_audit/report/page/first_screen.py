@@ -25,6 +25,7 @@ from fl_audit.evidence.findings.verdict import NoiseNumbers, VerdictNumbers
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.finding import RunContents
 from fl_audit.report.law_words import not_private_label
+from fl_audit.report.look_at import look_at
 from fl_audit.report.page.markup import banner_html, next_html
 from fl_audit.report.sections.insider import advantage_row
 from fl_audit.report.sections.law import provenance_line
@@ -161,14 +162,14 @@ def _after_consistent(contents: RunContents) -> str:
 
 
 def warnings_of(contents: RunContents) -> list[str]:
-    """Return what to beware of, a line each: models that are no private release, a delta that allows to publish."""
+    """Return what to beware of, a line each: no private release, a delta that allows to publish, odd data."""
     facts, promise = contents.facts, contents.facts.guarantee
     lines = [not_private_label(facts)] if not facts.game.law.is_private_release else []
     if promise is not None and promise.delta * facts.units >= LARGE_DELTA:
         large = f"Delta {number_text(promise.delta, 3)} is large for {facts.units:,} {contents.words.many}"
         some = f"{number_text(promise.delta * facts.units, 2)} of them, drawn by lot"
         lines.append(f"{large}: to publish {some}, would keep the promise")
-    return lines
+    return [*lines, *look_at(contents)]
 
 
 _ENDS = (2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)  # where the axis may end, in multiples of the promised epsilon

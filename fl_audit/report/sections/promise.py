@@ -68,6 +68,8 @@ def person_text(contents: RunContents) -> str:
             f" Of {CANDIDATES:,} equally likely {contents.words.one}s an attacker who knows all the others names the "
             f"right one in {percent(named)} of cases at most; by chance it is {percent(1 / CANDIDATES)}."
         )
+    if (most := contents.facts.most_records) > 1 and contents.words.one == "record":
+        text += f" It covers one record: a person with several, here up to {most:,}, is protected less."
     if verdict is not None and verdict.verdict is Verdict.VIOLATED:
         return f"Had the promise been kept, this would hold; it was broken, so it does not. {text}"
     return text

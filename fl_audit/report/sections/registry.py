@@ -7,6 +7,7 @@ from fl_audit.errors import require
 from fl_audit.evidence.findings.found import Findings
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.report.finding import Row, RunContents, Section
+from fl_audit.report.look_at import look_at
 from fl_audit.report.sections import promise
 from fl_audit.report.sections.attacks import ATTACKS, ATTRIBUTES, MEMBERSHIP
 from fl_audit.report.sections.empirical_epsilon import EMPIRICAL_EPSILON, ONE_RUN, SCORES, TRADEOFF
@@ -79,6 +80,7 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
             summary |= numbers.to_json() | dict(section.said(numbers, run))
     contents = RunContents(run, Findings(found), summary, sections)
     summary["findings"] = [row.to_json() for row in page_rows(contents)]
+    summary["look_at"] = look_at(contents)
     return contents
 
 

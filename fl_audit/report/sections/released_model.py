@@ -10,6 +10,7 @@ from fl_audit.arrays import finite
 from fl_audit.evidence.findings import released_model as evidence
 from fl_audit.evidence.findings.found import json_of
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
+from fl_audit.report.look_at import NOT_MEANINGFUL, star_text
 from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.style import INK, LIMIT, MUTED, draw_spread, finish_axes
 from fl_audit.report.wording import number_text, percent, plural
@@ -88,6 +89,8 @@ SQUASH = 4.0  # a promised epsilon more than this many times above the largest E
 def _star_sentence(star: evidence.StarNumbers, contents: RunContents) -> str:
     if not math.isfinite(star.mean):
         return "How much a released model gives away by its losses was not determined."
+    if not star.is_meaningful:
+        return f"{star_text(star)}.{_losses_text(contents)}"
     text = (
         f"Judged by its losses alone, a released model scores {number_text(star.mean, 3)} on the leakage scale "
         f"Epsilon* (at most {number_text(star.max, 3)}), where 0 means that it treats people in the training data "
@@ -123,8 +126,11 @@ def _star_rows(star: evidence.StarNumbers, _: RunContents) -> list[Row]:
     normal = "losses of members and of a population sample are normal after a logit transform"
     how = f"Negoescu et al. 2023{at_delta(star.delta)}{cut}; {normal}"
     chance = "the same of release 0, which cannot leak: what chance reaches"
+    doubt = "" if star.is_meaningful else f": {NOT_MEANINGFUL}"
     return [
-        Row("Epsilon*, mean over worlds (nats)", finite(star.mean), f"of the final release, {how}", on_page=True),
+        Row(
+            f"Epsilon*, mean over worlds (nats){doubt}", finite(star.mean), f"of the final release, {how}", on_page=True
+        ),
         Row("Epsilon*, largest world (nats)", finite(star.max), "an extreme value"),
         Row("Epsilon* of untrained models, mean (nats)", finite(star.untrained_mean), chance),
         Row("Epsilon* of untrained models, largest (nats)", finite(star.untrained_max), "likewise, an extreme value"),
@@ -136,7 +142,8 @@ def _star_rows(star: evidence.StarNumbers, _: RunContents) -> list[Row]:
 def _star_caption(star: evidence.StarNumbers, contents: RunContents) -> str:
     spread = "" if contents.run.worlds == 1 else " Median, middle half and range of the worlds."
     at, promise = number_text(star.delta), contents.facts.guarantee
-    text = f"Measured from losses alone at δ = {at}.{spread} Under the floor chance decides."
+    meaning = "Under the floor chance decides." if star.is_meaningful else f"It is {NOT_MEANINGFUL}: the floor is high."
+    text = f"Measured from losses alone at δ = {at}.{spread} {meaning}"
     if promise is None or promise_fits(contents):
         return text
     return f"{text} The promise, {number_text(promise.epsilon, 3)}, lies far above."

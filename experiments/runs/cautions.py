@@ -1,0 +1,153 @@
+"""What the user of a run's data should look at, said alike by `init`, `check` and `run`, and by the report."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from experiments.runs.plan import AuditPlan
+from fl_audit.adjacency import Adjacency, Unit
+from fl_audit.data.catalogue import load_source
+from fl_audit.data.identifiers import most_personal
+from fl_audit.data.names import PartitionScheme
+from fl_audit.data.partition import Split, select_records
+from fl_audit.data.records import Caution, Identifier, Source
+from fl_audit.errors import Remedy, settings_text
+from fl_audit.game.game import load_game
+
+ENOUGH_FOR_A_RATE = 30
+"""With fewer records a share is off by 18 percentage points or more, one time in twenty."""
+_CLASSES_NAMED = 5
+
+
+def cautions_of(plan: AuditPlan) -> tuple[Caution, ...]:
+    """Return what the user should look at: in the table, in what is drawn from it, in what is promised, in the model.
+
+    Parameters
+    ----------
+    plan
+        The resolved plan.
+    """
+    source, data = load_source(plan.public.data), plan.config.data
+    split = select_records(source, data.records, data.test_records, data.seed)
+    of_data = (*_of_persons(plan, source, split), *source.cautions, *_absent(plan, source, split), *_few(plan))
+    return (*of_data, *(Caution(text) for text in load_game(plan.public).model.cautions))
+
+
+def report_lines(plan: AuditPlan) -> tuple[str, ...]:
+    """Return what a report says of the data beside its numbers, a line each.
+
+    Parameters
+    ----------
+    plan
+        The resolved plan.
+    """
+    return tuple(caution.text for caution in cautions_of(plan) if caution.in_report)
+
+
+def most_records(plan: AuditPlan) -> int:
+    """Return how many records the person with most has, by the owner column or those that look like one; else 1.
+
+    Parameters
+    ----------
+    plan
+        The resolved plan.
+    """
+    source, data = load_source(plan.public.data), plan.config.data
+    owner = select_records(source, data.records, data.test_records, data.seed).inside.owner
+    owned = 1 if owner is None else int(np.bincount(owner).max())
+    return max(owned, *(one.most for one in source.identifiers), 1)
+
+
+def _of_persons(plan: AuditPlan, source: Source, split: Split) -> Iterator[Caution]:
+    """Yield warnings of persons with several records, by the owner column or by columns that look like one."""
+    owned, unit = plan.config.data.owner is not None or source.pool.owner is not None, plan.public.law.unit
+    together = unit is Unit.CLIENT and plan.public.partition is PartitionScheme.NATURAL and owned
+    if not together:
+        yield from _of_owners(plan, split, unit)
+    persons = most_personal(source.identifiers, "owner" if owned else None)
+    for one in source.identifiers:
+        if one.most == 1:
+            drop = Remedy("drop", (one.name,))
+            found = f"{one.name}: another value in each of {one.rows:,} rows, which only names or numbers the record"
+            yield Caution(f"{found}; {drop} leaves it out, else it is a feature", (drop,))
+        elif together and one.within_owner:
+            drop = Remedy("drop", (one.name,))
+            found = f"{_numbers(one)}, so it looks like an identifier, and is a feature"
+            yield Caution(f"{found}; {drop} leaves it out", (drop,))
+        else:
+            yield _unprotected(one, unit, plan.public.law.adjacency, is_owner=one is persons)
+
+
+def _numbers(one: Identifier) -> str:
+    return f"{one.name}: {one.values:,} values in {one.rows:,} rows, up to {one.most:,} each"
+
+
+def _unprotected(one: Identifier, unit: Unit, adjacency: Adjacency, is_owner: bool) -> Caution:
+    """Return a warning of persons with several records whom the promise does not protect."""
+    found = f"{_numbers(one)}: a claim about {unit}s does not protect a person with several, and it is a feature"
+    if not is_owner:
+        drop = Remedy("drop", (one.name,))
+        return Caution(f"{found}; {drop} leaves it out", (drop,), in_report=True)
+    remedies = (Remedy("owner", one.name), *_as_clients(adjacency))
+    return Caution(f"{found}; {settings_text(remedies)} protects all rows of each together", remedies, in_report=True)
+
+
+def _as_clients(adjacency: Adjacency) -> tuple[Remedy, ...]:
+    """Return the settings that make every owner a client, and promise something to clients."""
+    relation = Adjacency(f"{adjacency.relation}-{Unit.CLIENT}")
+    natural = Remedy("partition", PartitionScheme.NATURAL.value)
+    return natural, Remedy("strategy", "dp-fedavg", "training"), Remedy("adjacency", relation.value, "privacy")
+
+
+def _of_owners(plan: AuditPlan, split: Split, unit: Unit) -> Iterator[Caution]:
+    if split.inside.owner is None:
+        return
+    counts = np.bincount(split.inside.owner)
+    counts = counts[counts > 0]
+    most = int(counts.max())
+    if most > 1:
+        held = f"{len(counts):,} owners have the {len(split.inside):,} records that train, up to {most:,} each"
+        several = "one record is not one person" if unit is Unit.RECORD else "clients are not the owners"
+        remedies = _as_clients(plan.public.law.adjacency)
+        claim = f"and the claim protects one {unit}, not all records of an owner"
+        text = f"{several}: {held}, {claim}; {settings_text(remedies)} does"
+        yield Caution(text, remedies, in_report=True)
+
+
+def _absent(plan: AuditPlan, source: Source, split: Split) -> Iterator[Caution]:
+    """Yield a warning of classes of which no record trains."""
+    absent = np.setdiff1d(source.pool.labels, split.inside.labels)
+    if absent.size:
+        names = source.class_names or range(source.pool.classes)
+        counted = [f"{names[code]} ({np.sum(source.pool.labels == code):,} in the data)" for code in absent]
+        told = f"{', '.join(counted[:_CLASSES_NAMED])}{', ...' * (absent.size > _CLASSES_NAMED)}"
+        yield Caution(
+            f"no record of class {told} is among the {plan.config.data.records:,} that train, so that nothing of it is "
+            "learned: more records in [data] would hold some"
+        )
+
+
+def _few(plan: AuditPlan) -> Iterator[Caution]:
+    """Yield warnings of rates that are printed and rest on too few records."""
+    game, audit, data = load_game(plan.public), plan.config.audit, plan.config.data
+    tested = len(game.test_records)
+    if tested < ENOUGH_FOR_A_RATE:
+        more = Remedy("test-records", ENOUGH_FOR_A_RATE)
+        is_set = data.test_records < ENOUGH_FOR_A_RATE
+        mend = f"{more} asks for more" if is_set else "150 records or more in the table would hold out 30"
+        yield _of_few("accuracy is measured", tested, "test", mend, (more,) if is_set else ())
+    compares = bool(audit.membership or audit.epsilon_star or audit.attacks)
+    if compares and (members := plan.public.records) < ENOUGH_FOR_A_RATE:
+        mend = "more records in [data] make it more"
+        yield _of_few("what models give away is measured", members, "training", mend)
+    population = len(game.population_records)
+    if compares and population < ENOUGH_FOR_A_RATE:
+        mend = "fewer records in [data], or a longer table, leave more to compare with"
+        yield _of_few("what models give away is measured", population, "population", mend)
+
+
+def _of_few(what: str, number: int, kind: str, mend: str, remedies: Sequence[Remedy] = ()) -> Caution:
+    off = round(100 * 1.96 * 0.5 / np.sqrt(number))
+    records = f"{number} {kind} {'record' if number == 1 else 'records'}"
+    text = f"{what} on {records} alone, where a share can be off by {off} percentage points by chance: {mend}"
+    return Caution(text, tuple(remedies), in_report=True)

@@ -1,0 +1,240 @@
+"""Columns that look like identifiers: by their name, or by how their values repeat; measurements and counts do not.
+
+Whoever has several records is protected by no claim about one record, and a number that only names somebody says
+nothing that a model should learn.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from math import gcd, log
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fl_audit.arrays import Flags, Integers
+from fl_audit.data.columns import ENOUGH_TO_TELL
+from fl_audit.data.records import Identifier
+
+_FEWEST_VALUES = 5  # with fewer it names groups
+_MOST_A_VALUE, _FEWEST_A_VALUE = 50, 1.2  # records of a value, on average, where nothing but the shape is known
+_SURE = 14.0  # log of how unlikely chance has to be: about one in a million
+_COLUMNS_COMPARED = 200
+_LONG = 6  # digits of whole numbers that are seldom counts or measurements where they repeat
+_SAME_LENGTH = 0.95  # share of numbers with equally many digits, as codes have them
+
+_PERSONS = (
+    r"patient(?:en|in|innen)?|pat|pt|subject|subj|participant|proband(?:en)?|person|client|customer|cust|user|member|"
+    r"employee|emp|student|pupil|respondent|resident|donor|household|account|acct|konto|kunden?|mitglieds?|nutzer|"
+    r"versicherten|teilnehmer|personal|matrikel|cliente?|paciente?|paziente|usuario|utente|sujet"
+)
+_CASES = (
+    r"fall|case|encounter|visit|admission|hadm|stay|icustay|record|chart|policy|claim|insurance|nhs|dossier|device|"
+    r"session|order|invoice|transaction|loan|card|passport|social_security"
+)
+_MARKS = r"id|uid|uuid|guid|key|code|hash|pseudonym|identifier|kennung"
+_NUMBERS = r"no|nr|nbr|num|number|nummer|numero"
+_NAMED = re.compile(
+    rf"id|(?:.*_)?(?:{_PERSONS})s?_?(?:{_MARKS}|{_NUMBERS})|(?:.*_)?(?:{_CASES})s?_?(?:{_MARKS})|"
+    rf"(?:.*_)?(?:fall|case|record|chart|policy|claim|insurance|nhs|account|card|passport|loan)_?(?:{_NUMBERS})|"
+    rf"(?:id|code|numero)_(?:{_PERSONS}|{_CASES})"
+)
+"""Names of somebody's number, words joined by low lines: `patient_id`, `kundennummer`, `id_paciente`."""
+_OF_A_PERSON = re.compile(
+    rf"(?:.*_)?(?:{_PERSONS})s?_?(?:{_MARKS}|{_NUMBERS})|(?:id|code|numero)_(?:{_PERSONS})|mrn|ssn"
+)
+_ALONE = re.compile(
+    r"(?:.*_)?(?:mrn|ssn|uuid|guid|iban|imei|kvnr|seqn|pseudonym|email|e_mail|surname|last_?name|full_?name|"
+    r"patient_?name|user_?name|nachname|identifier|identifiant|identificador|codice_fiscale|dni|nif|pesel|bsn|cpf|"
+    r"phone|telefon|telephone)|\w*stayid"
+)
+"""Names that say it by themselves."""
+_MAYBE = re.compile(rf"(?:.*_)?(?:id|pid|uid|eid|sid|cid)|(?:{_PERSONS})")
+"""Names that can be those of groups too: the number of values decides."""
+_OF_GROUPS = re.compile(
+    r"(?:.*_)?(?:type|category|class|group|source|disposition|status|level|role|cluster|country|state|region|city|site|"
+    r"location|hospital|clinic|ward|department|dept|unit|room|store|shop|branch|school|cent(?:er|re)|team|plan|product|"
+    r"item|drug|diagnosis|procedure)_?id"
+)
+"""Names of what many persons share."""
+_FIRST_COUNTS = re.compile(
+    r"(?:n|no|nr|num|number|count|anzahl|total|sum|mean|avg|average|max|min|has|is|any|days?|age)_.*"
+)
+"""Beginnings of names of counts and measurements, such as `number_of_visits` and `num_user_id`."""
+_MEASURED = re.compile(
+    r"age|alter|edad|years?|jahr|yob|birth\w*|zip\w*|plz|postal\w*|post|postcode|postleitzahl|pincode|fips|cap|cp|code|"
+    r"date|datum|time|timestamp|day|month|week|hour|minute|tag|monat|dose|dosis|dosage|mg|count|n|los|length|duration|"
+    r"price|cost|amount|charge|income|salary|balance|score|weight|height|icd\w*|drg|cpt|atc|loinc|lat|lon\w*|"
+    r"population|pixel|temperature|pressure|size|rate|level|value|index|points?|visits?|children|steps"
+)
+"""Words in names of what is measured, counted or shared by many persons."""
+_HEX = re.compile(r"[0-9a-f]{12,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[^@\s]+@[^@\s]+\.\w+", re.IGNORECASE)
+_FEWEST_DIGITS = 3  # digits of a code in text; W12 is a ward
+
+
+def identifiers(frame: pd.DataFrame, label: str, owner: str | None) -> tuple[Identifier, ...]:
+    """Return the columns of a table that look like identifiers, label and owner left out.
+
+    A column does by its name, where it numbers the records, or where its values repeat over most records, with 1.2 to
+    50 records a value, and are codes: long whole numbers or texts of one form, or numbers that determine another column
+    in no order, as the number of a person does their sex. Among measurements and counts the first is rare and the
+    second follows an order.
+
+    Parameters
+    ----------
+    frame, label, owner
+        All records, none missing; the name of the label column, and of the owner column or None.
+    """
+    if len(frame) < ENOUGH_TO_TELL:
+        return ()
+    found, others = [], [name for name in frame.columns if name not in (label, owner)]
+    # Other columns are compared with few that repeat, so that their codes are mostly not needed.
+    compared = cache(lambda: _codes(frame[others[:_COLUMNS_COMPARED]]))
+    for name in others:
+        column = frame[name]
+        if not _can_name(column):
+            continue
+        codes, levels = pd.factorize(column)
+        counts = np.bincount(codes)
+        if len(levels) < _FEWEST_VALUES or not _is_one(str(name), column, codes, counts, compared):
+            continue
+        within = owner is not None and _is_function(codes, pd.factorize(frame[owner])[0])
+        found.append(Identifier(str(name), len(levels), len(frame), int(counts.max()), within))
+    return tuple(found)
+
+
+def is_named_so(name: str) -> bool:
+    """Return whether a column is an identifier by its name alone.
+
+    Parameters
+    ----------
+    name
+        The name of the column.
+
+    Examples
+    --------
+    >>> is_named_so("PatientID"), is_named_so("Kunden-Nr."), is_named_so("number_of_visits"), is_named_so("uric_acid")
+    (True, True, False, False)
+    """
+    plain = _plain(name)
+    return bool(_NAMED.fullmatch(plain) or _ALONE.fullmatch(plain)) and not _FIRST_COUNTS.fullmatch(plain)
+
+
+def most_personal(found: Sequence[Identifier], owner: str | None) -> Identifier | None:
+    """Return the column that most likely says whose each record is, of those whose values repeat; None if one says so.
+
+    Parameters
+    ----------
+    found, owner
+        Columns that look like identifiers, and the name of the owner column or None.
+    """
+    repeated = [one for one in found if one.most > 1] if owner is None else []
+    return min(repeated, key=_distance_from_person, default=None)
+
+
+def _distance_from_person(one: Identifier) -> tuple[int, int]:
+    """Return how far a name is from that of a person, and the number of values: persons are fewer than their visits."""
+    if is_named_so(one.name):
+        return (0 if _OF_A_PERSON.fullmatch(_plain(one.name)) else 1), one.values
+    return 2, one.values
+
+
+def _plain(name: str) -> str:
+    """Return the words of a name in small letters, joined by low lines: `patient_id` of `PatientID`."""
+    parted = re.sub(r"(?<=[a-zß-ÿ0-9])(?=[A-Z])", "_", name)
+    return "_".join(re.findall(r"[^\W_]+", parted.casefold()))
+
+
+def _can_name(column: "pd.Series[Any]") -> bool:
+    """Return whether a column has whole numbers or text."""
+    if pd.api.types.is_bool_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
+        return False
+    if pd.api.types.is_float_dtype(column):
+        return bool((column.to_numpy()[:1000] % 1 == 0).all() and (column.to_numpy() % 1 == 0).all())
+    return True
+
+
+def _codes(frame: pd.DataFrame) -> Integers:
+    """Return each column as numbers of its values, shape (records, columns)."""
+    found = [pd.factorize(frame[name])[0] for name in frame.columns]
+    return np.stack(found, axis=1) if found else np.empty((len(frame), 0), dtype=np.int64)
+
+
+def _is_one(
+    name: str, column: "pd.Series[Any]", codes: Integers, counts: Integers, others: Callable[[], Integers]
+) -> bool:
+    values, rows, plain = len(counts), len(codes), _plain(name)
+    if is_named_so(name):
+        return True
+    if _FIRST_COUNTS.fullmatch(plain) or _OF_GROUPS.fullmatch(plain):
+        return False
+    if values == rows:
+        return pd.api.types.is_numeric_dtype(column) and _counts_up(column)
+    in_between = values * _MOST_A_VALUE >= rows
+    if _MAYBE.fullmatch(plain) and in_between:
+        return True
+    repeated = counts[codes] > 1
+    if not in_between or values * _FEWEST_A_VALUE > rows or 2 * repeated.sum() < rows:
+        return False
+    if any(_MEASURED.fullmatch(word) for word in plain.split("_")):
+        return False
+    if pd.api.types.is_numeric_dtype(column):
+        numbers = np.array([int(one) for one in column.unique().tolist()], dtype=object)
+        return _are_long_codes(numbers) or _determines_in_no_order(column, codes, others())
+    return _are_coded(column.astype(str).str.strip().unique().tolist())
+
+
+def _counts_up(column: "pd.Series[Any]") -> bool:
+    """Return whether numbers, each once, are consecutive, in whatever order."""
+    return int(column.max()) - int(column.min()) == len(column) - 1
+
+
+def _are_long_codes(numbers: "np.ndarray[Any, np.dtype[np.object_]]") -> bool:
+    """Return whether whole numbers, each once, are long, of one length, and neither rounded amounts nor days."""
+    digits = np.array([len(str(abs(one))) for one in numbers])
+    common = np.bincount(digits).argmax()
+    if common < _LONG or (digits == common).mean() < _SAME_LENGTH or numbers.min() < 0:
+        return False
+    days = all(1900 <= int(str(one)[:4]) <= 2100 and 1 <= int(str(one)[4:6]) <= 12 for one in numbers)
+    return gcd(*numbers.tolist()) == 1 and not days
+
+
+def _are_coded(cells: list[str]) -> bool:
+    """Return whether texts, each once, are of one form: the same letters around digits, addresses, or hexadecimal."""
+    if all(_HEX.fullmatch(cell) for cell in cells):
+        return True
+    forms = {re.sub(r"\d", "0", cell) for cell in cells}
+    shortened = {re.sub("0+", "0", form) for form in forms}
+    return len(shortened) == 1 and max(form.count("0") for form in forms) >= _FEWEST_DIGITS
+
+
+def _determines_in_no_order(column: "pd.Series[Any]", codes: Integers, others: Integers) -> bool:
+    """Return whether all records of each value agree in another column, which neither follows its order nor renames it.
+
+    Who is a person has one sex. An age has one age group, but that follows its order; and the name of a diagnosis only
+    renames its number.
+    """
+    order = np.argsort(column.to_numpy(), kind="stable")
+    same = np.diff(codes[order]) == 0
+    ranked = others[order]
+    pairs = np.flatnonzero(same)
+    few = pairs[:64]
+    alike = np.flatnonzero((ranked[few] == ranked[few + 1]).all(axis=0))
+    return any(_tells(ranked[:, place], pairs, same) for place in alike)
+
+
+def _tells(other: Integers, pairs: Integers, same: Flags) -> bool:
+    """Return whether another column, in the order of the values, agrees within each value, beyond chance and order."""
+    if not (other[pairs] == other[pairs + 1]).all():
+        return False
+    shares = np.bincount(other) / len(other)
+    levels, changes, values = np.count_nonzero(shares), int((np.diff(other) != 0).sum()), int((~same).sum()) + 1
+    by_chance = -len(pairs) * log(max(float((shares**2).sum()), 1e-12))
+    # A column that follows the order changes once between its levels; one that renames has as many levels as values.
+    return by_chance > _SURE and 1 < int(levels) <= values // 2 and changes > 2 * int(levels)
+
+
+def _is_function(codes: Integers, other: Integers) -> bool:
+    """Return whether all records of each value have one value in another column."""
+    return len(np.unique(codes.astype(np.int64) * (int(other.max()) + 1) + other)) == int(codes.max()) + 1

@@ -1,0 +1,111 @@
+"""Words that stand for a missing value only where the setting `missing` says so, and that must not be passed over."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fl_audit.data.columns import DECIMAL_MARKS, amounts, is_number
+
+USUAL_WORDS = frozenset(
+    {"#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"}
+    | {"<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"}
+)
+"""Words that pandas, and whoever reads a table with it, takes for a missing value without being told."""
+_FOLDED = frozenset(word.casefold() for word in USUAL_WORDS)
+_TRUTH = frozenset({"true", "false"})
+
+
+def is_usual(word: str) -> bool:
+    """Return whether a missing value is mostly written so, in whatever case.
+
+    Parameters
+    ----------
+    word
+        What stands in a cell, without spaces around it.
+
+    Examples
+    --------
+    >>> is_usual("none"), is_usual("nobody")
+    (True, False)
+    """
+    return not word or word.casefold() in _FOLDED
+
+
+def words_among_numbers(frame: pd.DataFrame) -> dict[str, list[str]]:
+    """Return, by column, the usual words for a missing value that stand among numbers or truth values alone.
+
+    There they can be no value of their own, and as long as they are not said to be missing the column can be no number.
+
+    Parameters
+    ----------
+    frame
+        A table, in which what is missing already is NaN.
+    """
+    found = {}
+    for name, column in frame.items():
+        if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
+            continue
+        cells = column.dropna().astype(str).str.strip().unique().tolist()
+        words = [cell for cell in cells if cell and is_usual(cell)]
+        if words and (others := [cell for cell in cells if not is_usual(cell)]) and _are_numbers(others):
+            found[str(name)] = sorted(words)
+    return found
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    if all(cell.casefold() in _TRUTH for cell in cells):
+        return True
+    # The first few settle most columns of words at once, however long they are.
+    for part in (cells[:10], cells):
+        text = amounts(pd.Series(part, dtype=str))[0].tolist()
+        if not any(all(is_number(cell, mark) for cell in text) for mark in DECIMAL_MARKS):
+            return False
+    return True
+
+
+def without_words(frame: pd.DataFrame, missing: Sequence[str]) -> pd.DataFrame:
+    """Return a table in which cells with one of some words, or the number that it writes, are NaN.
+
+    Parameters
+    ----------
+    frame, missing
+        The table, and the words.
+    """
+    gone = [cell for cell in map(_as_number, missing) if cell is not None]
+
+    def kept(column: "pd.Series[Any]") -> "pd.Series[Any]":
+        if pd.api.types.is_bool_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
+            return column
+        is_gone = (
+            column.isin(gone) if pd.api.types.is_numeric_dtype(column) else column.astype(str).str.strip().isin(missing)
+        )
+        return column.where(~is_gone) if is_gone.any() else column
+
+    return frame.assign(**{str(name): kept(column) for name, column in frame.items()}) if missing else frame
+
+
+def words_gone(written: pd.DataFrame, read: pd.DataFrame) -> Mapping[str, int]:
+    """Return in how many records each word stood for a missing value; an empty text is an empty cell.
+
+    Parameters
+    ----------
+    written, read
+        What stands in the cells, and the same columns as they were read, in which what is missing is NaN.
+    """
+    gaps = [written[name][read[name].isna()] for name in read.columns if read[name].isna().any()]
+    if not gaps:
+        return {}
+    words = pd.concat(gaps)
+    words = words.where(words.notna(), "").astype(str).str.strip()
+    return Counter(words.groupby(level=0).unique().explode().tolist())
+
+
+def _as_number(word: str) -> float | None:
+    try:
+        number = float(word)
+    except ValueError:
+        return None
+    return number if np.isfinite(number) else None

@@ -1,0 +1,140 @@
+"""A table of patients with several rows: all commands and the report say what a claim about records does not cover."""
+
+import json
+import shlex
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from experiments.cli.main import app
+from experiments.names import Engine
+from experiments.runs.cautions import cautions_of
+from experiments.runs.config_file import load_config
+from experiments.runs.plan import resolve
+from experiments.runs.run import rebuild_report, run_audit
+from fl_audit.adjacency import Unit
+from fl_audit.game.game import load_game
+from fl_audit.report.finding import RunContents
+from fl_audit.report.page.first_screen import first_screen, summary_table
+from fl_audit.report.sections.promise import person_text
+
+ROWS, PATIENTS = 300, 80
+FLAGS = ("--data", "hospital.csv", "--label", "readmitted", "--belief", "0.9", "--worlds", "4", "--rounds", "2")
+
+
+@pytest.fixture(autouse=True)
+def _hospital(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    person = draw.permutation(np.concatenate([np.arange(PATIENTS), draw.integers(0, PATIENTS, ROWS - PATIENTS)]))
+    columns = {
+        "patient_id": draw.choice(10**17 + np.arange(1000), PATIENTS, replace=False)[person],
+        "sex": np.where(draw.integers(0, 2, PATIENTS)[person] == 1, "f", "m"),
+        "age": draw.integers(18, 95, ROWS),
+        "los": draw.geometric(0.2, ROWS),
+        "readmitted": draw.choice(["yes", "no"], ROWS),
+    }
+    pd.DataFrame(columns).to_csv("hospital.csv", index=False)
+
+
+def said_by(*words: str) -> str:
+    made = CliRunner().invoke(app, list(words))
+    assert made.exit_code == 0, made.exception
+    return " ".join(made.stdout.replace("│", " ").split())
+
+
+def test_init_check_and_run_name_the_column_and_the_remedy_of_each_can_be_typed() -> None:
+    most = int(pd.read_csv("hospital.csv")["patient_id"].value_counts().max())
+    told = f"patient_id: {PATIENTS} values in {ROWS} rows, up to {most} each: a claim about records does not protect"
+    first = said_by("init", *FLAGS)
+    assert told in first
+    assert told in said_by("check", "audit.toml", "--no-probe")
+    advice = first.partition("it is a feature; ")[2].partition(" protects all rows")[0]
+    assert advice == "--owner patient_id --strategy dp-fedavg --adjacency replace-client"
+    said = said_by("init", *FLAGS, *shlex.split(advice), "--force")
+    assert "look at" not in said
+    config = load_config(Path("audit.toml"))
+    assert config.privacy.adjacency.unit is Unit.CLIENT
+    held = [len(shard) for shard in load_game(resolve(config).public).shards]
+    assert max(held) > 1
+
+
+def test_the_settings_that_check_and_run_name_mend_it_too() -> None:
+    said_by("init", *FLAGS)
+    (caution,) = cautions_of(resolve(load_config(Path("audit.toml"))))
+    changed = [f"{one.section}.{one.key}={one.value}" for one in caution.remedies]
+    text = "".join(
+        line + "\n" for line in Path("audit.toml").read_text().splitlines() if not line.startswith("clients")
+    )
+    Path("audit.toml").write_text(text)
+    assert cautions_of(resolve(load_config(Path("audit.toml"), changed))) == ()
+
+
+def test_with_an_owner_one_record_is_still_not_one_person() -> None:
+    said = said_by("init", *FLAGS, "--owner", "patient_id")
+    plan = resolve(load_config(Path("audit.toml")))
+    most = max(len(shard) for shard in load_game(plan.public).shards)
+    told = f"one record is not one person: {plan.public.clients} owners have the 150 records that train, up to {most}"
+    assert told in said
+    advice = said.partition("records of an owner; ")[2].partition(" does ")[0]
+    assert "look at" not in said_by("init", *FLAGS, "--owner", "patient_id", *shlex.split(advice), "--force")
+
+
+@pytest.mark.parametrize(
+    ("flags", "adjacency", "strategy"),
+    [
+        ((), "replace-record", "dp-fedsgd"),
+        (("--adjacency", "add-remove-record"), "add-remove-record", "dp-fedsgd"),
+        (("--adjacency", "add-remove-client"), "add-remove-client", "dp-fedavg"),
+        (("--strategy", "dp-fedavg"), "replace-client", "dp-fedavg"),
+        pytest.param(("--strategy", "dp-sgd-clients"), "add-remove-record", "dp-sgd-clients", marks=pytest.mark.long),
+    ],
+)
+def test_adjacency_and_strategy_are_options_and_one_follows_from_the_other(
+    flags: tuple[str, ...], adjacency: str, strategy: str
+) -> None:
+    said_by("init", *FLAGS, *flags)
+    config = load_config(Path("audit.toml"))
+    assert (config.privacy.adjacency, config.training.strategy) == (adjacency, strategy)
+
+
+def shown(contents: RunContents) -> str:
+    screen = StringIO()
+    Console(file=screen, width=400).print(summary_table(contents))
+    return screen.getvalue()
+
+
+@pytest.mark.long
+def test_report_console_and_summary_say_it_with_the_number() -> None:
+    for flags in ((), ("--owner", "patient_id")):
+        said_by("init", *FLAGS, *flags, "--force")
+        plan = resolve(load_config(Path("audit.toml"), ["run.seed=1"]))
+        (caution,) = cautions_of(plan)
+        place = Path(f"run{len(flags)}")
+        contents = run_audit(plan, place, Engine.LOCAL, with_report=False)
+        assert caution.text in contents.summary["look_at"]
+        assert caution.text in json.loads((place / "summary.json").read_text())["look_at"]
+        assert caution.text[:60] in shown(contents)
+        assert caution.text.partition(":")[2][:40] in first_screen(contents)
+        assert f"here up to {contents.facts.most_records}, is protected less" in person_text(contents)
+    rebuild_report(place)
+    assert "one record is not one person" in (place / "report.html").read_text()
+
+
+def test_rates_of_few_records_are_told() -> None:
+    table = pd.read_csv("hospital.csv").drop(columns="patient_id")
+    table[:40].to_csv("hospital.csv", index=False)
+    said = said_by("init", *FLAGS, "--clients", "2")
+    assert "accuracy is measured on 8 test records alone, where a share can be off by 35 percentage points" in said
+    assert "on 20 training records alone" in said
+    table.to_csv("longer.csv", index=False)
+    said_by("init", "longer.toml", "--data", "longer.csv", *FLAGS[2:])
+    few = cautions_of(resolve(load_config(Path("longer.toml"), ["data.test-records=9"])))[-1]
+    assert few.text.startswith("accuracy is measured on 9 test records alone")
+    mended = [f"{one.section}.{one.key}={one.value}" for one in few.remedies]
+    assert all("alone" not in one.text for one in cautions_of(resolve(load_config(Path("longer.toml"), mended))))
