@@ -88,13 +88,14 @@ def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
 
 
 def _promise(found: "Check") -> str:
+    from fl_audit.report.law_words import multiplied_text
     from fl_audit.report.wording import number_text, percent
 
     promise = found.plan.guarantee
     if promise is None:
         return "none, so there is nothing that the run could be held to"
-    multiplier = promise.noise_multiplier
-    noise = "" if multiplier is None else f"noise multiplier {number_text(multiplier)}; "
+    multiplier, law = promise.noise_multiplier, found.plan.public.law
+    noise = "" if multiplier is None else f"noise multiplier {number_text(multiplier)}, over {multiplied_text(law)}; "
     return (
         f"{noise}epsilon {number_text(promise.epsilon)} at delta {promise.delta:g} by {promise.accountant}, "
         f"neighbours: {promise.adjacency}, beliefs of at most {percent(promise.belief_bound)}, an advantage of at most "

@@ -83,7 +83,7 @@ def _in_words(row: "RunRow") -> dict[str, str]:
         "belief at most": text(row.belief, True),
         "epsilon": text(row.epsilon),
         "delta": text(row.delta),
-        "noise multiplier": text(row.noise_multiplier),
+        "noise over sensitivity": text(row.noise_multiplier),
     }
     return promise | {name: cell(entry) for name, entry in row.findings.items()}
 

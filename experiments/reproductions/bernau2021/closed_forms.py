@@ -323,7 +323,7 @@ def _rows_of_column(study: InsiderStudy, column: PrintedScores) -> list[ItemRow]
             note="as printed; given, not derived"),
         ItemRow(setting, "epsilon", published=float(column.epsilon), theory=epsilon, measured=promise.epsilon,
             note=f"{_agreement(epsilon, column.epsilon)}; Eq. (5); {used}"),
-        ItemRow(setting, "rho_alpha", published=float(column.advantage), theory=bound, measured=promise.advantage_bound,
+        ItemRow(setting, "rho_alpha", published=float(column.advantage), theory=bound, measured=promise.rho_alpha,
             note=f"{_agreement(bound, column.advantage)}; Theorem 3; {used}"),
         ItemRow(setting, "exact advantage", theory=promise.advantage_bound_exact,
             note="2 Phi(mu / 2) - 1 of the calibrated noise; not in the paper"),

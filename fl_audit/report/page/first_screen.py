@@ -24,7 +24,7 @@ from fl_audit.evidence.findings.released_model import ModelNumbers
 from fl_audit.evidence.findings.verdict import NoiseNumbers, VerdictNumbers
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.finding import RunContents
-from fl_audit.report.law_words import not_private_label
+from fl_audit.report.law_words import multiplied_text, not_private_label
 from fl_audit.report.page.markup import banner_html, next_html
 from fl_audit.report.sections.insider import advantage_row
 from fl_audit.report.sections.law import provenance_line
@@ -81,7 +81,8 @@ def _promised(contents: RunContents) -> Fact:
         return Fact("Promised", "nothing", "no clipping, no noise")
     epsilon, note = number_text(promise.epsilon, 3), f"at delta {number_text(promise.delta, 3)} ({promise.accountant})"
     if promise.noise_multiplier is not None:
-        note += f"; noise multiplier {number_text(promise.noise_multiplier, 3)}"
+        multiplied = multiplied_text(contents.facts.game.law)
+        note += f"; noise multiplier {number_text(promise.noise_multiplier, 3)}, over {multiplied}"
     if promise.belief_bound >= 1:
         return Fact("Promised: epsilon at most", epsilon, f"{note}; so weak that one may become sure")
     bound, note = percent(promise.belief_bound), f"epsilon {epsilon} {note}"

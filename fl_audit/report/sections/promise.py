@@ -86,20 +86,28 @@ def _rows(numbers: evidence.PromiseNumbers, contents: RunContents) -> list[Row]:
     fixed = adaptive = f"{how}; passed with probability at most delta"
     if not by_renyi and promise.claim.sensitivities is not Sensitivities.FIXED:
         adaptive = "follows from delta(epsilon) at all smaller epsilons, so it holds whatever earlier releases decide"
+    over_norm = score = list[Row]()
+    if promise.noise_multiplier is not None:
+        quoted = law_words.noise_over_norm(facts.game.law, promise.noise_multiplier)
+        told = "the same noise, as Opacus, TensorFlow Privacy and dp-accounting quote it"
+        over_norm = [Row("Noise over the clipping norm", quoted, told)] if quoted is not None else []
+    if promise.rho_alpha is not None:
+        theorem = "the score of Bernau et al. 2021, theorem 3 and Eq. (6): a bound of noise by the classic formula only"
+        score = [Row("rho_alpha", promise.rho_alpha, theorem)]
     return [
         Row("Epsilon (nats)", promise.epsilon, f"over all rounds, at the delta below, {by}; {between}"),
         Row("Delta (probability)", promise.delta, "chosen before the run"),
         Row("Noise multiplier z", promise.noise_multiplier, f"{law_words.multiplier_text(facts)}; {by}"),
+        *over_norm,
         Row("Rounds", numbers.rounds, "chosen before the run"),
         Row("Sampling rate", numbers.sampling_rate, "chosen before the run"),
         Row("Gaussian mu", promise.mu, f"{law_words.mu_text(facts)}; {always}by gdp"),
         Row("Belief bound", promise.belief_bound, f"{adaptive}; {prior}", is_share=True),
         Row("Belief bound at fixed sensitivities", promise.belief_bound_fixed,
             f"{fixed}; {prior}; were the differences of all rounds fixed beforehand", is_share=True),
-        Row("Advantage bound", promise.advantage_bound,
-            "Bernau et al. 2021, theorem 3 and Eq. (6): of noise calibrated by the classic formula"),
-        Row("Advantage bound, exact", promise.advantage_bound_exact,
-            f"{exact}, by {law_words.exact_accountant(facts)}"),
+        Row("Advantage bound", promise.advantage_bound_exact,
+            f"{exact}, by {law_words.exact_accountant(facts)}; exact, whatever calibrated the noise"),
+        *score,
     ]  # fmt: skip
 
 
@@ -117,7 +125,7 @@ PROMISE = Section(
 def _other_promises_tables(numbers: evidence.OtherPromises, _: RunContents) -> list[Table]:
     here = numbers.claim.noise_multiplier
     assert here is not None, "only Gaussian noise is looked at"
-    columns = ("Nobody becomes surer than", "Epsilon (nats)", "Noise multiplier", "Noise over that of this run")
+    columns = ("Nobody becomes surer than", "Epsilon (nats)", "Noise multiplier z", "Noise over that of this run")
     found = [(percent(one.belief), one.epsilon, one.noise_multiplier) for one in numbers.each]
     rows = tuple((*each, each[2] / here) for each in found)
     title = f"What other promises would cost, at delta = {numbers.claim.delta:g}, by {numbers.accountant}"
@@ -169,7 +177,7 @@ def _clipping_sentence(numbers: evidence.ClippingNumbers, contents: RunContents)
         f"The clipping norm follows the length that {percent(clipping.quantile)} of the updates keep within. Every "
         "round also releases how many did, with noise of its own, and the next norm moves by that. Both releases are "
         f"accounted: together they have noise multiplier {number_text(numbers.noise_multiplier, 3)}, where the sum "
-        f"alone has {number_text(numbers.sum_noise_multiplier, 3)}."
+        f"alone has {number_text(numbers.sum_noise_multiplier, 3)}, each over its sensitivity."
     )
 
 
