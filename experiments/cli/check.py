@@ -63,10 +63,12 @@ def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
     from fl_audit.user_modules import title_of_named
 
     plan, sizes = found.plan, found.sizes
-    records = f"{sizes.records:,} records of {sizes.features:,} numbers in {sizes.classes} classes"
-    apart = f"{sizes.test_records:,} test records, {sizes.population_records:,} in the population sample"
+    of = f"{plural(sizes.features, 'number')} in {plural(sizes.classes, 'class', 'classes')}"
+    records = f"{plural(sizes.records, 'record')} of {of}"
+    tested = plural(sizes.test_records, "test record")
+    apart = f"{tested}, {sizes.population_records:,} in the population sample"
     yield "Data", f"{plan.public.data.title}, {records}; {apart}"
-    ends = f"the smallest holds {sizes.smallest_client:,} records, the largest {sizes.largest_client:,}"
+    ends = f"the smallest holds {plural(sizes.smallest_client, 'record')}, the largest {sizes.largest_client:,}"
     yield "Clients", f"{sizes.clients}, partition {plan.public.partition}; {ends}"
     if sizes.columns:
         yield "Read", sizes.description
@@ -114,19 +116,21 @@ def _findable(found: "Check") -> str:
             "less noise: the verdict can be violated or inconclusive, and not consistent"
         )
     from fl_audit.evidence.belief.family import DETECTION_POWER
-    from fl_audit.report.wording import percent, plural
+    from fl_audit.evidence.belief.noise_estimate import BREACH
+    from fl_audit.report.wording import number_text, percent, plural
 
     assert limits.noise_short is not None, "log-odds that are exact tell of the noise along the record"
     others = "" if limits.noise_short_in_all is None else f" ({percent(limits.noise_short_in_all)} in all parameters)"
+    breach = f"a breach of {BREACH:g} times the promise that lies in the size of the noise alone"
     if limits.worlds_needed is None:
-        enough = "No number of worlds finds a breach of 1.5 times the promise: the verdict can only be inconclusive"
+        enough = f"No number of worlds finds {breach}: the verdict can only be inconclusive"
     else:
         verdict = "" if limits.conclusive else ", so with fewer the verdict is inconclusive"
         needed = f"{plural(limits.worlds_needed, 'world')} {'finds' if limits.worlds_needed == 1 else 'find'}"
-        enough = f"{needed} a breach of 1.5 times the promise{verdict}"
+        enough = f"{needed} {breach}{verdict}"
     return (
         f"{worlds} find noise that is {percent(limits.noise_short)} short along the record{others}, which makes an "
-        f"epsilon of {limits.limit_of_detection:.3g}, with probability {DETECTION_POWER:g}. {enough}"
+        f"epsilon of {number_text(limits.limit_of_detection, 3)}, with probability {DETECTION_POWER:g}. {enough}"
     )
 
 

@@ -107,9 +107,9 @@ class PrivacySection(ConfigSection):
     def _exactly_one_target(self) -> Self:
         if not self.private:
             if idle := [name for name in PROMISE_ONLY if name.replace("-", "_") in self.model_fields_set]:
-                said = "given together with private = false, which promises nothing: leave out"
-                keys = "it" if len(idle) == 1 else "these keys"
-                raise ValueError(f"{self.named(idle)} {said} {keys}, or private = false")
+                keys = "that key" if len(idle) == 1 else "those keys"
+                said = f"given together with private = false, which promises nothing: leave {keys} out, or set"
+                raise ValueError(f"{self.named(idle)} {said} private = true")
             return self
         given = self.chosen(PRIVACY_TARGETS)
         if len(given) != 1:

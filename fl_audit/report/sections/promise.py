@@ -51,7 +51,7 @@ def person_text(contents: RunContents) -> str:
     whose, used = "one of the records is yours", "it was used"
     if contents.words.one == "client":
         whose, used = "your records are all that one client holds", "they were used"
-    right = percent(round((1 + promise.advantage_bound_exact) / 2, 3))
+    right = percent((1 + promise.advantage_bound_exact) / 2)
     limit = (
         f"becomes more than {percent(promise.belief_bound)} sure that {used}, with a chance of "
         f"{one_in(promise.delta)} at most"
