@@ -313,7 +313,9 @@ def test_a_multiplier_is_read_and_told_over_the_clipping_norm(fl_audit: FlAudit)
 def test_the_score_of_the_paper_stands_beside_its_accountant_alone(fl_audit: FlAudit) -> None:
     """Exactly 2 Phi(sqrt(10) / 5 / 2) - 1; the score of the exact epsilon, .202, is no bound of it."""
     flags = ("--noise-multiplier", "5", "--rounds", "10", "--delta", "1e-4", "--adjacency", "replace-record")
-    found = {name: json.loads(fl_audit("account", *flags, "--accountant", name, "--json").stdout) for name in Accountant}
+    found = {
+        name: json.loads(fl_audit("account", *flags, "--accountant", name, "--json").stdout) for name in Accountant
+    }
     assert [one["advantage"] for one in found.values()] == pytest.approx([0.2482] * 4, abs=5e-5)
     assert {name for name, one in found.items() if one["rho_alpha"] is not None} == {"rdp-classic"}
     assert rho_alpha(found["gdp"]["epsilon"], 1e-4) == pytest.approx(0.202, abs=5e-4)

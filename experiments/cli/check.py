@@ -79,7 +79,7 @@ def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
     assert batch is not None, "a resolved configuration names the size of a batch"
     together = "" if worlds == 1 else f", {'all' if batch >= worlds else f'{batch:,}'} at a time"
     played = f"{plural(worlds, 'world')} of {plural(plan.public.rounds, 'round')}{together}"
-    yield "Model", f"{title_of_named(plan.public.model)}, {sizes.parameters:,} parameters; {played}"
+    yield "Model", f"{title_of_named(plan.public.model)}, {plural(sizes.parameters, 'parameter')}; {played}"
     yield "Promise", _promise(found)
     yield "Findable", _findable(found)
     size = found.footprint.total
@@ -106,18 +106,21 @@ def _promise(found: "Check") -> str:
 
 
 def _findable(found: "Check") -> str:
+    from fl_audit.report.wording import plural
+
     limits = found.limits
     if limits is None:
         return "nothing, for no insider holds a promise against what is released"
-    worlds = f"{found.plan.config.audit.worlds:,} worlds"
+    count = found.plan.config.audit.worlds
+    worlds = f"{plural(count, 'world')} {'finds' if count == 1 else 'find'}"
     if not found.plan.public.law.weighs_exactly:
         return (
-            f"{worlds} find a breach only as far as their scores separate, and nobody knows how far they would under "
+            f"{worlds} a breach only as far as their scores separate, and nobody knows how far they would under "
             "less noise: the verdict can be violated or inconclusive, and not consistent"
         )
     from fl_audit.evidence.belief.family import DETECTION_POWER
     from fl_audit.evidence.belief.noise_estimate import BREACH
-    from fl_audit.report.wording import number_text, percent, plural
+    from fl_audit.report.wording import number_text, percent
 
     assert limits.noise_short is not None, "log-odds that are exact tell of the noise along the record"
     others = "" if limits.noise_short_in_all is None else f" ({percent(limits.noise_short_in_all)} in all parameters)"
@@ -129,18 +132,20 @@ def _findable(found: "Check") -> str:
         needed = f"{plural(limits.worlds_needed, 'world')} {'finds' if limits.worlds_needed == 1 else 'find'}"
         enough = f"{needed} {breach}{verdict}"
     return (
-        f"{worlds} find noise that is {percent(limits.noise_short)} short along the record{others}, which makes an "
+        f"{worlds} noise that is {percent(limits.noise_short)} short along the record{others}, which makes an "
         f"epsilon of {number_text(limits.limit_of_detection, 3)}, with probability {DETECTION_POWER:g}. {enough}"
     )
 
 
 def _takes(probe: "Probe", engine: Engine) -> str:
+    from fl_audit.report.wording import plural
+
     own_memory = " On Ray every client process has memory of its own, which was not tried."
     untried = own_memory if engine is Engine.RAY else ""
     return (
         f"about {_duration(probe.command_seconds)} for the whole command, its start and the report included, and "
         f"{probe.memory / _MEGABYTE:,.0f} MB in one process: an estimate from "
-        f"{probe.rounds} {'round' if probe.rounds == 1 else 'rounds'} of {probe.worlds:,} worlds on the local engine, "
+        f"{plural(probe.rounds, 'round')} of {plural(probe.worlds, 'world')} on the local engine, "
         f"where the training takes {_duration(probe.seconds)}. Attacks at the end are not in it.{untried}"
     )
 

@@ -5,6 +5,7 @@ from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import typer
 from click import Command, Context
 from typer.core import TyperCommand, TyperGroup
@@ -26,7 +27,12 @@ class PlainCommand(_Plain, TyperCommand):
 
 
 class PlainGroup(_Plain, TyperGroup):
-    """A group of commands whose help is plain text, for the same reason."""
+    """A group of commands whose help is plain text, for the same reason, and which names the command meant once."""
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+        """Return the command that is named; click from 8.4 on suggests another by itself, and typer once more."""
+        self.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")
+        return super().resolve_command(ctx, args)
 
 
 def option(

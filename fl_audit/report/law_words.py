@@ -114,7 +114,7 @@ def multiplied_text(law: ReleaseLaw) -> str:
         return "the largest difference of all rounds together"
     if law.scaling is noises.NoiseScaling.LOCAL:
         return "the difference that the pair makes in the round, the local sensitivity"
-    return f"the sensitivity, {law.adjacency.sensitivity_words}"
+    return f"the sensitivity ({law.adjacency.sensitivity_words})"
 
 
 def noise_over_norm(law: ReleaseLaw, noise_multiplier: float) -> float | None:

@@ -90,7 +90,7 @@ def test_advantage_is_kept_in_truth(advantage: float, exponent: float) -> None:
 
 @pytest.mark.parametrize("accountant", [Accountant.GDP, Accountant.PLD, Accountant.RDP])
 def test_only_the_papers_accountant_has_its_score(accountant: Accountant) -> None:
-    """The others keep an advantage by the exact one alone, and no noise is spent on a score that is no bound of them."""
+    """The others keep an advantage by the exact one alone: no noise is spent on a score that is no bound there."""
     kept = promise(AdvantageTarget(0.2), accountant, 30, 1e-3)
     assert kept.rho_alpha is None
     assert kept.advantage_bound == kept.advantage_bound_exact == pytest.approx(0.2, rel=1e-9)

@@ -1,4 +1,4 @@
-"""What a noise multiplier multiplies: both readings against dp-accounting, which quotes noise over the clipping norm."""
+"""Noise multipliers over the sensitivity and over the clipping norm, as dp-accounting quotes them."""
 
 import json
 
@@ -29,9 +29,7 @@ def theirs(over_clipping_norm: float, rounds: int, rate: float, adjacency: Adjac
 
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize(("noise", "rounds", "rate"), [(1.0, 100, 0.01), (5.0, 10, 1.0)])
-def test_both_readings_are_those_of_dp_accounting(
-    noise: float, rounds: int, rate: float, adjacency: Adjacency
-) -> None:
+def test_both_readings_are_those_of_dp_accounting(noise: float, rounds: int, rate: float, adjacency: Adjacency) -> None:
     copied = fa.account(
         noise, rounds, 1e-5, adjacency=adjacency, sampling_rate=rate, accountant="pld", noise_over="clipping-norm"
     )

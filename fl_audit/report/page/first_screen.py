@@ -31,7 +31,7 @@ from fl_audit.report.sections.law import provenance_line
 from fl_audit.report.sections.registry import page_rows
 from fl_audit.report.sections.released_model import beside_text
 from fl_audit.report.sections.verdict import banner, verdict_of, worlds_needed_text
-from fl_audit.report.wording import finding_text, number_text, one_in, percent
+from fl_audit.report.wording import finding_text, number_text, one_in, percent, plural
 from fl_audit.report.words_of_tests import ToldTest, broken_tests, p_as_chance
 from fl_audit.user_modules import title_of_named
 
@@ -307,7 +307,9 @@ _WIDEST_NAME = 30
 def summary_table(contents: RunContents) -> Table:
     """Return a table for the terminal: the verdict, what to do next, and the numbers of the report's page."""
     game, words, warnings = contents.facts.game, banner(contents), warnings_of(contents)
-    title = Text(f"{game.data.title}, {title_of_named(game.model)}: {contents.run.worlds:,} x {game.rounds} rounds")
+    title = Text(
+        f"{game.data.title}, {title_of_named(game.model)}: {contents.run.worlds:,} x {plural(game.rounds, 'round')}"
+    )
     table = Table(title=title, show_header=False, caption=Text("\n".join(warnings)) if warnings else None)
     table.add_column("what", style="bold", max_width=_WIDEST_NAME)
     table.add_column("finding")

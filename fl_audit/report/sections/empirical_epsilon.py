@@ -210,7 +210,7 @@ def _one_run_rows(numbers: OneRunNumbers, contents: RunContents) -> list[Row]:
     how = f"{found.method}, {percent(found.confidence)} confidence; {found.method.assumption}"
     delta = at_delta(found.delta)
     rows = [
-        Row("Canaries", found.canaries, f"each tossed a coin in each of {found.rounds:,} rounds"),
+        Row("Canaries", found.canaries, f"each tossed a coin in each of {plural(found.rounds, 'round')}"),
         Row(f"mu of a {what}, estimated", found.mu, "distance of the mean scores over their spread; no confidence"),
         Row(f"mu of a {what}, at least", found.mu_lower, how, limit=found.mu_claimed, on_page=True),
         Row(f"mu of a {what} by the law of the noise", numbers.mu_true, "the truth, if the noise is what it should be"),

@@ -87,7 +87,7 @@ def _ceiling_text(of_scores: TestResult, promised: float) -> str:
 
 
 def worlds_needed_text(numbers: VerdictNumbers) -> str:
-    """Return how many worlds, and how much time, would find so little noise that 1.5 times the promise is given away."""
+    """Return how many worlds, and how much time, would find noise that gives away 1.5 times the promise."""
     found = numbers.judgement
     if numbers.judges_canaries:
         return "More rounds or more canaries find smaller breaches (rounds in [training], canaries in [audit])."
