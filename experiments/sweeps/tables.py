@@ -37,9 +37,9 @@ def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
     DataFrame
         point, the settings under their keys (missing where a point does not set them), private, the promise (epsilon,
         delta, noise_multiplier, rounds, sampling_rate; NaN where nothing is promised), world, test_accuracy,
-        test_auroc, epsilon_star, membership_advantage; of its point epsilon_star_untrained, the mean before any training.
-        With points that play the game of membership also, of the attack
-        on models with the largest AUC there, its name, AUC and TPR at 1 % FPR over all worlds of the point.
+        test_auroc, epsilon_star, membership_advantage; of its point epsilon_star_untrained, the mean before any
+        training. With points that play the game of membership also, of the attack on models with the largest AUC there,
+        its name, AUC and TPR at 1 % FPR over all worlds of the point.
     """
     keys = list(dict.fromkeys(key for one in points for key, _ in one.settings))
     finished = [one for one in points if (directory / one.name / "summary.json").exists()]

@@ -4,6 +4,7 @@ from typing import assert_never
 
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
 from fl_audit.evidence.finished_run import RunFacts
+from fl_audit.game.names import View
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.mechanisms import contribution
 from fl_audit.mechanisms import noise as noises
@@ -234,6 +235,19 @@ def clipping_text(facts: RunFacts) -> str:
             )
         case _:
             assert_never(facts.game.law.clipping)
+
+
+def seen_text(view: View) -> str:
+    """Return what an insider sees of a round, and what everybody else is sent."""
+    match view:
+        case View.UPDATE:
+            return (
+                "the noised sum, as if the server published it (view = update); honest clients are sent the model alone"
+            )
+        case View.MODEL:
+            return "the model that every client is sent (view = model)"
+        case _:
+            assert_never(view)
 
 
 def standpoint_text(facts: RunFacts) -> str:

@@ -58,7 +58,13 @@ def percent(share: float | None) -> str:
     tail = 100 * min(abs(share), abs(1 - share))
     decimals = 1 if tail >= 1 or tail == 0 else min(12, 1 - math.floor(math.log10(tail)))
     text = f"{100 * share:.{decimals}f}"
-    return f"{text.rstrip('0').rstrip('.')}{SPACE}%"
+    about = "almost " if share not in (0, 1) and float(text) in (0, 100) else ""
+    return f"{about}{text.rstrip('0').rstrip('.') if '.' in text else text}{SPACE}%"
+
+
+def is_certainty(belief: float) -> bool:
+    """Whether a bound on a belief leaves less than a billionth of doubt, so that it limits nobody."""
+    return belief > 1 - 1e-9
 
 
 def one_in(chance: float) -> str:

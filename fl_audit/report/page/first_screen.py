@@ -31,7 +31,7 @@ from fl_audit.report.sections.law import provenance_line
 from fl_audit.report.sections.registry import page_rows
 from fl_audit.report.sections.released_model import beside_text
 from fl_audit.report.sections.verdict import banner, verdict_of, worlds_needed_text
-from fl_audit.report.wording import finding_text, number_text, one_in, percent, plural
+from fl_audit.report.wording import finding_text, is_certainty, number_text, one_in, percent, plural
 from fl_audit.report.words_of_tests import ToldTest, broken_tests, p_as_chance
 from fl_audit.user_modules import title_of_named
 
@@ -83,7 +83,7 @@ def _promised(contents: RunContents) -> Fact:
     if promise.noise_multiplier is not None:
         multiplied = multiplied_text(contents.facts.game.law)
         note += f"; noise multiplier {number_text(promise.noise_multiplier, 3)}, over {multiplied}"
-    if promise.belief_bound >= 1:
+    if is_certainty(promise.belief_bound):
         return Fact("Promised: epsilon at most", epsilon, f"{note}; so weak that one may become sure")
     bound, note = percent(promise.belief_bound), f"epsilon {epsilon} {note}"
     if promise.prior == 0.5:
@@ -98,7 +98,8 @@ def _insider(contents: RunContents) -> Fact:
     if numbers is not None and promise is not None:
         worlds, wins = numbers.estimate.worlds, numbers.estimate.wins
         most = most_wins(worlds, promise.advantage_bound_exact, FAMILY_LEVEL)
-        note = f"a kept promise allows more than {most:,} less than once in {round(1 / FAMILY_LEVEL):,}"
+        rarely = f"in less than one of {round(1 / FAMILY_LEVEL):,} audits"
+        note = f"were the promise kept, it would be right in more than {most:,} {rarely}"
         if found is not None and found.broken and wins <= most:
             note = "this count alone would not have shown what broke the promise"
         elif most >= worlds:
@@ -167,8 +168,10 @@ def warnings_of(contents: RunContents) -> list[str]:
     lines = [not_private_label(facts)] if not facts.game.law.is_private_release else []
     if promise is not None and promise.delta * facts.units >= LARGE_DELTA:
         large = f"Delta {number_text(promise.delta, 3)} is large for {facts.units:,} {contents.words.many}"
-        some = f"{number_text(promise.delta * facts.units, 2)} of them, drawn by lot"
-        lines.append(f"{large}: to publish {some}, would keep the promise")
+        some = f"{number_text(promise.delta * facts.units, 2)} of them on average"
+        lines.append(
+            f"{large}: to publish each with a chance of {one_in(promise.delta)}, {some}, would keep the promise"
+        )
     return lines
 
 

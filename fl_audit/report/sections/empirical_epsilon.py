@@ -194,8 +194,8 @@ def _one_run_sentence(numbers: OneRunNumbers, contents: RunContents) -> str:
     found = numbers.finding
     text = (
         f"This one training was its own audit. In each of {plural(found.rounds, 'round')}, "
-        f"{plural(found.canaries, 'canary', 'canaries')} tossed a coin: heads, and it sent the largest contribution "
-        "that clipping lets pass, in a random direction. Looking for them in what was released certifies an epsilon of "
+        f"{plural(found.canaries, 'canary', 'canaries')} tossed a coin each; at heads a canary sent the largest "
+        "contribution that clipping lets pass, in a random direction. Looking for them in what was released certifies an epsilon of "
         f"at least {number_text(found.epsilon_lower, 3)} over the training ({percent(found.confidence)} confidence); "
         f"{number_text(found.epsilon_claimed, 3)} is claimed."
     )

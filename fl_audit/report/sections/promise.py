@@ -20,7 +20,7 @@ from fl_audit.privacy.scores import Sensitivities
 from fl_audit.report import law_words
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.style import BIT_STYLES, INK, SMALL_TEXT_SIZE, finish_axes
-from fl_audit.report.wording import number_text, one_in, percent, plural
+from fl_audit.report.wording import is_certainty, number_text, one_in, percent, plural
 
 
 def _sentence(numbers: evidence.PromiseNumbers, contents: RunContents) -> str:
@@ -30,7 +30,7 @@ def _sentence(numbers: evidence.PromiseNumbers, contents: RunContents) -> str:
     if promise is None:
         return "These models were trained without any protection: nothing was promised."
     watcher, words, bound = law_words.watcher_text(facts), contents.words, percent(promise.belief_bound)
-    if promise.belief_bound >= 1:
+    if is_certainty(promise.belief_bound):
         return f"The promise is so weak that somebody who {watcher} may become sure {words.whether}."
     surer = f" may become more than {bound} sure {words.whether}"
     if facts.prior != 0.5:
@@ -56,7 +56,7 @@ def person_text(contents: RunContents) -> str:
         f"becomes more than {percent(promise.belief_bound)} sure that {used}, with a chance of "
         f"{one_in(promise.delta)} at most"
     )
-    if promise.belief_bound >= 1:
+    if is_certainty(promise.belief_bound):
         limit = f"may become sure that {used}"
     text = (
         f"Suppose {whose}. Somebody who knows all the others and watches everything {limit}. At even odds the best "
@@ -153,12 +153,13 @@ def _other_promises_figure(figure: Figure, numbers: evidence.OtherPromises, cont
                 "Noise multiplier (logarithmic)")  # fmt: skip
 
 
-def _other_promises_caption(numbers: evidence.OtherPromises, _: RunContents) -> str:
+def _other_promises_caption(numbers: evidence.OtherPromises, contents: RunContents) -> str:
     first, last = numbers.each[0], numbers.each[-1]
     return (
-        f"The noise that other limits take: {percent(first.belief)} a multiplier of "
-        f"{number_text(first.noise_multiplier, 3)}, {percent(last.belief)} {number_text(last.noise_multiplier, 3)}; "
-        f"this run has {number_text(numbers.claim.noise_multiplier, 3)}. More noise costs accuracy."
+        f"To keep {percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)}, to keep "
+        f"{percent(last.belief)} one of {number_text(last.noise_multiplier, 3)}; this run has "
+        f"{number_text(numbers.claim.noise_multiplier, 3)}, over {law_words.multiplied_text(contents.facts.game.law)}. "
+        "More noise costs accuracy."
     )
 
 

@@ -71,7 +71,10 @@ def _too_little(numbers: VerdictNumbers, words: UnitWords) -> str:
         )
     if not math.isfinite(found.limit_of_detection):
         if numbers.judges_canaries:
-            return "The canaries cannot tell: they are too few, or too alike, to show any breach, and they showed none."
+            return (
+                "The canaries cannot tell: they are too few, or what other clients send could hide any breach from "
+                "them, and they showed none."
+            )
         return (
             f"The trials cannot tell: {words.differing} made hardly any difference in any round, so the noise that has "
             "to hide it could not be tested. The other tests found no breach."
@@ -128,7 +131,9 @@ def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
                 "proof for other people's data or other attacks."
             )
         case Verdict.INCONCLUSIVE:
-            text = "The verdict is open: nothing we saw contradicts the promise, and we could hardly have seen it."
+            text = (
+                "The verdict is open: nothing we saw contradicts the promise, but a breach could hardly have been seen."
+            )
         case Verdict.NO_PROMISE if contents.facts.game.randomiser is not None:
             return (
                 "There was no promise of the training to test, so there is no verdict. What protects the records in "
@@ -195,7 +200,8 @@ def _scope(numbers: VerdictNumbers, facts: RunFacts) -> str:
             f"{_cohort_text(facts)}"
         )
     seen = _detection_text(found, promise, wording.unit_words(facts.relation))
-    return f"{covers} {seen} A smaller breach may pass."
+    smaller = " A smaller breach may pass." if math.isfinite(found.limit_of_detection) else ""
+    return f"{covers} {seen}{smaller}"
 
 
 def _cohort_text(facts: RunFacts) -> str:
@@ -217,6 +223,8 @@ def _detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> st
             f"{_ceiling_text(found.tests[0], promise.epsilon)} How far they would separate under less noise is not "
             "known, so it is not known either which breach would have been found."
         )
+    if found.tests and found.tests[0].name is TestName.CANARIES and not math.isfinite(found.limit_of_detection):
+        return f"No breach of any size would have been found with probability {DETECTION_POWER:g}."
     if found.tests and found.tests[0].name is TestName.CANARIES:
         return (
             f"{capital(ToldTest(found.tests[0], unit).words.limit)} would have been found with probability "
