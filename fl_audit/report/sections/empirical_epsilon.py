@@ -195,9 +195,9 @@ def _one_run_sentence(numbers: OneRunNumbers, contents: RunContents) -> str:
     text = (
         f"This one training was its own audit. In each of {plural(found.rounds, 'round')}, "
         f"{plural(found.canaries, 'canary', 'canaries')} tossed a coin each; at heads a canary sent the largest "
-        "contribution that clipping lets pass, in a random direction. Looking for them in what was released certifies an epsilon of "
-        f"at least {number_text(found.epsilon_lower, 3)} over the training ({percent(found.confidence)} confidence); "
-        f"{number_text(found.epsilon_claimed, 3)} is claimed."
+        "contribution that clipping lets pass, in a random direction. Looking for them in what was released certifies "
+        f"an epsilon of at least {number_text(found.epsilon_lower, 3)} over the training ({percent(found.confidence)} "
+        f"confidence); {number_text(found.epsilon_claimed, 3)} is claimed."
     )
     if not numbers.tells_too_little:
         return text

@@ -156,8 +156,8 @@ def _other_promises_figure(figure: Figure, numbers: evidence.OtherPromises, cont
 def _other_promises_caption(numbers: evidence.OtherPromises, contents: RunContents) -> str:
     first, last = numbers.each[0], numbers.each[-1]
     return (
-        f"To keep {percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)}, to keep "
-        f"{percent(last.belief)} one of {number_text(last.noise_multiplier, 3)}; this run has "
+        f"To keep {percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)}, to "
+        f"keep {percent(last.belief)} one of {number_text(last.noise_multiplier, 3)}; this run has "
         f"{number_text(numbers.claim.noise_multiplier, 3)}, over {law_words.multiplied_text(contents.facts.game.law)}. "
         "More noise costs accuracy."
     )
