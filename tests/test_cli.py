@@ -296,6 +296,26 @@ PROMISE_KEYS = {
 }
 
 
+def test_the_command_that_was_meant_is_named_once(fl_audit: FlAudit) -> None:
+    said = fl_audit("acount").stderr
+    assert said.count("'account'") == 1
+
+
+def test_what_breaks_no_promise_is_left_out_or_something_is_promised(fl_audit: FlAudit, config: Path) -> None:
+    """Both remedies work."""
+    nothing = config.read_text().replace("[privacy]", "[privacy]\nprivate = false").replace("belief = 0.9\n", "")
+    nothing = nothing.replace('sensitivity = "local"\n', "")
+    config.write_text(nothing)
+    said = fl_audit("check", str(config), "--no-probe").stderr
+    assert "clipping-norm = 1.0 given together with private = false" in said
+    assert "leave that key out, or set private = true" in said
+    config.write_text(nothing.replace("clipping-norm = 1.0\n", ""))
+    assert fl_audit("check", str(config), "--no-probe", "--set", "audit.insider=false").returncode == 0
+    promised = nothing.replace("private = false", "private = true\nbelief = 0.9")
+    config.write_text(promised)
+    assert fl_audit("check", str(config), "--no-probe").returncode == 0
+
+
 def test_a_multiplier_is_read_and_told_over_the_clipping_norm(fl_audit: FlAudit) -> None:
     flags = ("--delta", "1e-5", "--rounds", "100", "--sampling-rate", "0.01", "--adjacency", "replace-record")
     copied = ("account", "--noise-multiplier", "1", "--noise-over", "clipping-norm", *flags, "--accountant", "pld")

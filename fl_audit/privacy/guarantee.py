@@ -127,7 +127,8 @@ class Guarantee:
     def __str__(self) -> str:
         noise = ""
         if self.noise_multiplier is not None:
-            over = f"over the sensitivity ({self.adjacency.sensitivity_words})"
+            # In short, for the neighbours are named before it.
+            over = f"over the sensitivity ({self.adjacency.sensitivity_words.partition(',')[0]})"
             noise = f", noise multiplier {self.noise_multiplier:.6g} {over}"
         rate = "" if self.sampling_rate == 1 else f" at sampling rate {self.sampling_rate:g}"
         releases = "1 release" if self.rounds == 1 else f"{self.rounds} releases"

@@ -53,7 +53,7 @@ def test_what_is_calibrated_is_told_in_both_readings() -> None:
     again = fa.account(kept.noise_over_clipping_norm, 30, 1e-3, adjacency="replace-record", noise_over="clipping-norm")
     assert again.belief_bound == pytest.approx(0.9, rel=1e-9)
     for said in (repr(kept), str(kept), kept._repr_html_()):
-        assert "2 x clipping norm, since a record is replaced" in said
+        assert "over the sensitivity (2 x clipping norm" in said
     assert "over the sensitivity (the clipping norm)" in repr(fa.account(1, 1, 0.1, adjacency="add-remove-client"))
 
 
