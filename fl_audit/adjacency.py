@@ -55,6 +55,17 @@ class Adjacency(StrEnum):
             case _:
                 assert_never(self.relation)
 
+    @property
+    def sensitivity_words(self) -> str:
+        """The sensitivity of such a sum in words: what a noise multiplier over the sensitivity multiplies."""
+        match self.relation:
+            case Relation.ADD_REMOVE:
+                return "the clipping norm"
+            case Relation.REPLACE:
+                return f"2 x clipping norm, since a {self.unit} is replaced"
+            case _:
+                assert_never(self.relation)
+
 
 @dataclass(frozen=True)
 class CraftedRecord:

@@ -22,6 +22,8 @@ from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.neighbours import ranked_neighbours
 from fl_audit.data.partition import select_records
+from fl_audit.privacy.names import Accountant
+from fl_audit.privacy.scores import rho_alpha
 
 CONFIG = """
 [data]
@@ -282,15 +284,65 @@ PROMISE_KEYS = {
     "epsilon",
     "delta",
     "noise_multiplier",
+    "noise_over_clipping_norm",
+    "sensitivity",
     "rounds",
     "sampling_rate",
     "accountant",
     "advantage",
+    "rho_alpha",
     "belief",
     "belief_fixed",
     "adjacency",
     "sensitivities",
 }
+
+
+def test_the_command_that_was_meant_is_named_once(fl_audit: FlAudit) -> None:
+    said = fl_audit("acount").stderr
+    assert said.count("'account'") == 1
+
+
+def test_what_breaks_no_promise_is_left_out_or_something_is_promised(fl_audit: FlAudit, config: Path) -> None:
+    """Both remedies work."""
+    nothing = config.read_text().replace("[privacy]", "[privacy]\nprivate = false").replace("belief = 0.9\n", "")
+    nothing = nothing.replace('sensitivity = "local"\n', "")
+    config.write_text(nothing)
+    said = fl_audit("check", str(config), "--no-probe").stderr
+    assert "clipping-norm = 1.0 given together with private = false" in said
+    assert "leave that key out, or set private = true" in said
+    config.write_text(nothing.replace("clipping-norm = 1.0\n", ""))
+    assert fl_audit("check", str(config), "--no-probe", "--set", "audit.insider=false").returncode == 0
+    promised = nothing.replace("private = false", "private = true\nbelief = 0.9")
+    config.write_text(promised)
+    assert fl_audit("check", str(config), "--no-probe").returncode == 0
+
+
+def test_a_multiplier_is_read_and_told_over_the_clipping_norm(fl_audit: FlAudit) -> None:
+    flags = ("--delta", "1e-5", "--rounds", "100", "--sampling-rate", "0.01", "--adjacency", "replace-record")
+    copied = ("account", "--noise-multiplier", "1", "--noise-over", "clipping-norm", *flags, "--accountant", "pld")
+    promise = json.loads(fl_audit(*copied, "--json").stdout)
+    assert promise["epsilon"] == pytest.approx(0.895, abs=5e-4)
+    assert (promise["noise_multiplier"], promise["noise_over_clipping_norm"]) == (0.5, 1.0)
+    assert promise["sensitivity"] == "2 x clipping norm, since a record is replaced"
+    told = fl_audit(*copied).stdout
+    assert "over the sensitivity, 2 x clipping norm, since a record is replaced." in told
+    assert told.partition(", it is ")[2].startswith("1.\n")
+    beside = fl_audit(*copied, "--sensitivity", "1", "--clipping-norm", "1")
+    assert (beside.returncode, beside.stderr.count("--sensitivity")) == (2, 1)
+
+
+def test_the_score_of_the_paper_stands_beside_its_accountant_alone(fl_audit: FlAudit) -> None:
+    """Exactly 2 Phi(sqrt(10) / 5 / 2) - 1; the score of the exact epsilon, .202, is no bound of it."""
+    flags = ("--noise-multiplier", "5", "--rounds", "10", "--delta", "1e-4", "--adjacency", "replace-record")
+    found = {
+        name: json.loads(fl_audit("account", *flags, "--accountant", name, "--json").stdout) for name in Accountant
+    }
+    assert [one["advantage"] for one in found.values()] == pytest.approx([0.2482] * 4, abs=5e-5)
+    assert {name for name, one in found.items() if one["rho_alpha"] is not None} == {"rdp-classic"}
+    assert rho_alpha(found["gdp"]["epsilon"], 1e-4) == pytest.approx(0.202, abs=5e-4)
+    assert "rho_alpha is 0.2627" in fl_audit("account", *flags, "--accountant", "rdp-classic").stdout
+    assert "rho_alpha" not in fl_audit("account", *flags).stdout
 
 
 @pytest.mark.parametrize(("adjacency", "epsilon"), [("add-remove-record", 0.718), ("replace-client", 0.344)])

@@ -54,8 +54,8 @@ def test_every_number_comes_from_the_findings_of_the_report(two: tuple[Path, Pat
     assert private.pop("findings")[ADVANTAGE] == ADVANTAGE_FOUND
     assert private == {
         "run": "private", "verdict": "consistent", "belief": 0.9, "epsilon": 2.0, "delta": 0.001,
-        "noise_multiplier": 3.5, "shown": 1.5, "advantage": 0.45, "advantage_bound": 0.4, "accuracy": 0.81,
-        "epsilon_star": 0.7, "attack": None,
+        "noise_multiplier": 3.5, "adjacency": None, "shown": 1.5, "advantage": 0.45, "advantage_bound": 0.4,
+        "accuracy": 0.81, "epsilon_star": 0.7, "attack": None,
     }  # fmt: skip
     assert (plain["attack"], plain["accuracy"]) == (0.9, 0.7)
     assert {plain[key] for key in ("belief", "epsilon", "noise_multiplier", "shown", "advantage", "epsilon_star")} == {
@@ -80,6 +80,24 @@ def test_many_runs_fit_80_columns_each_with_its_numbers(tmp_path: Path, runs: in
     heads = [line.split()[1:] for line in lines if line.startswith("run ")]
     assert [number for head in heads for number in head] == [str(place + 1) for place in range(runs)]
     assert max(map(len, heads)) <= 5
+
+
+def test_promises_that_cannot_be_held_against_each_other_are_said_to_be_so(tmp_path: Path) -> None:
+    """A belief of .9 at delta .01 has epsilon 1.53, at .001 1.69: the larger number is the stronger promise."""
+    promise = {"belief_bound": 0.9, "epsilon": 1.53, "delta": 0.01, "noise_multiplier": 2.4}
+    other = promise | {"epsilon": 1.69, "delta": 0.001, "adjacency": "add-remove-record"}
+    one, same, two = (
+        _stored(tmp_path / name, guarantee=its | {"adjacency": its.get("adjacency", "replace-record")})
+        for name, its in (("one", promise), ("same", promise), ("two", other))
+    )
+    assert json.loads(_compare(one, same, "--json"))["differences"] == []
+    deltas, neighbours = json.loads(_compare(one, two, "--json"))["differences"]
+    assert "(0.001, 0.01)" in deltas
+    assert "add-remove-record, replace-record" in neighbours
+    shown = _compare(one, two)
+    assert "The deltas differ (0.001, 0.01)" in shown
+    assert "The neighbours differ" in shown
+    assert "differ" not in _compare(one, same)
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:

@@ -147,6 +147,37 @@ def test_the_promise_of_a_sampled_run_is_that_of_dp_accounting(
     assert law.noise_multiplier * law.global_sensitivity == pytest.approx(1.3 * unit * 1.0)
 
 
+@pytest.mark.parametrize(("adjacency", "times"), [("add-remove-record", 1.0), ("replace-record", 2.0)])
+def test_a_multiplier_over_the_clipping_norm_is_that_of_other_libraries(
+    adjacency: str, times: float, small_plan: MakePlan
+) -> None:
+    """sigma is z C between whichever neighbours, and a replaced record moves the sum by 2C."""
+    privacy = {"noise-over": "clipping-norm", "noise-multiplier": 1.3}
+    plan = _sampled(small_plan, "pld", adjacency, **privacy)
+    law = plan.public.law
+    assert law.noise_multiplier * law.global_sensitivity == pytest.approx(1.3 * law.clipping_norm)
+    assert law.noise_multiplier == pytest.approx(1.3 / times)
+    assert plan.guarantee is not None
+    assert plan.guarantee.noise_over_clipping_norm == pytest.approx(1.3)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "said"),
+    [
+        ({"noise-over": "clipping-norm", "belief": 0.9}, "noise-over = clipping-norm needs noise-multiplier"),
+        (
+            {"noise-over": "clipping-norm", "belief": None, "noise-multiplier": 2.0, "sensitivity": "local"},
+            "noise-over = clipping-norm with sensitivity = local",
+        ),
+    ],
+)
+def test_noise_over_a_norm_needs_a_multiplier_of_noise_that_is_scaled_to_it(
+    privacy: dict[str, object], said: str, small_plan: MakePlan
+) -> None:
+    with pytest.raises(InputError, match=said):
+        small_plan(privacy=privacy)
+
+
 @pytest.mark.parametrize("accountant", ["rdp", "rdp-classic", "pld"])
 def test_noise_for_a_sampled_run_is_calibrated_with_its_sampling(accountant: str, small_plan: MakePlan) -> None:
     target = {"noise-multiplier": None, "epsilon": 1.5}

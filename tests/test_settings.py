@@ -27,6 +27,15 @@ def test_every_key_is_explained_in_one_line() -> None:
         assert one.accepted, one.key
 
 
+def test_a_setting_that_is_refused_when_left_out_has_no_default() -> None:
+    [adjacency] = settings("privacy.adjacency")
+    assert (adjacency.default, adjacency.required) == (None, "where something is promised")
+    assert "required where something is promised" in CliRunner().invoke(app, ["settings", "privacy.adjacency"]).stdout
+    with pytest.raises(InputError, match="adjacency is left out"):
+        parse_config({"data": {"name": "digits"}, "model": {"name": "logistic"}, "privacy": {"belief": 0.9}})
+    assert [one.key for one in settings() if one.required] == ["privacy.adjacency"]
+
+
 def test_every_word_that_is_offered_is_accepted_and_another_one_is_not() -> None:
     for one in settings():
         section, _, key = one.key.partition(".")

@@ -106,6 +106,7 @@ def _in_html(text: str) -> str:
 
 def _setting_row(setting: "Setting") -> str:
     default = "" if setting.default is None else f" = <code>{escape(json.dumps(setting.default))}</code>"
+    default = f" (required {setting.required})" if setting.required else default
     key, told = setting.key.partition(".")[2], [_in_html(one) for one in (setting.explanation, setting.accepted)]
     name = setting.key.replace(".", "-")
     accepted = f"<dd class='accepted'>{told[1]}</dd>\n" if told[1] else ""

@@ -64,10 +64,12 @@ def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
     from fl_audit.user_modules import title_of_named
 
     plan, sizes = found.plan, found.sizes
-    records = f"{sizes.records:,} records of {sizes.features:,} numbers in {sizes.classes} classes"
-    apart = f"{sizes.test_records:,} test records, {sizes.population_records:,} in the population sample"
+    of = f"{plural(sizes.features, 'number')} in {plural(sizes.classes, 'class', 'classes')}"
+    records = f"{plural(sizes.records, 'record')} of {of}"
+    tested = plural(sizes.test_records, "test record")
+    apart = f"{tested}, {sizes.population_records:,} in the population sample"
     yield "Data", f"{plan.public.data.title}, {records}; {apart}"
-    ends = f"the smallest holds {sizes.smallest_client:,} records, the largest {sizes.largest_client:,}"
+    ends = f"the smallest holds {plural(sizes.smallest_client, 'record')}, the largest {sizes.largest_client:,}"
     yield "Clients", f"{sizes.clients}, partition {plan.public.partition}; {ends}"
     if sizes.columns:
         yield "Read", sizes.description
@@ -78,7 +80,7 @@ def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
     assert batch is not None, "a resolved configuration names the size of a batch"
     together = "" if worlds == 1 else f", {'all' if batch >= worlds else f'{batch:,}'} at a time"
     played = f"{plural(worlds, 'world')} of {plural(plan.public.rounds, 'round')}{together}"
-    yield "Model", f"{title_of_named(plan.public.model)}, {sizes.parameters:,} parameters; {played}"
+    yield "Model", f"{title_of_named(plan.public.model)}, {plural(sizes.parameters, 'parameter')}; {played}"
     yield "Promise", _promise(found)
     yield "Findable", _findable(found)
     size = found.footprint.total
@@ -89,13 +91,14 @@ def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
 
 
 def _promise(found: "Check") -> str:
+    from fl_audit.report.law_words import multiplied_text
     from fl_audit.report.wording import number_text, percent
 
     promise = found.plan.guarantee
     if promise is None:
         return "none, so there is nothing that the run could be held to"
-    multiplier = promise.noise_multiplier
-    noise = "" if multiplier is None else f"noise multiplier {number_text(multiplier)}; "
+    multiplier, law = promise.noise_multiplier, found.plan.public.law
+    noise = "" if multiplier is None else f"noise multiplier {number_text(multiplier)}, over {multiplied_text(law)}; "
     return (
         f"{noise}epsilon {number_text(promise.epsilon)} at delta {promise.delta:g} by {promise.accountant}, "
         f"neighbours: {promise.adjacency}, beliefs of at most {percent(promise.belief_bound)}, an advantage of at most "
@@ -104,39 +107,46 @@ def _promise(found: "Check") -> str:
 
 
 def _findable(found: "Check") -> str:
+    from fl_audit.report.wording import plural
+
     limits = found.limits
     if limits is None:
         return "nothing, for no insider holds a promise against what is released"
-    worlds = f"{found.plan.config.audit.worlds:,} worlds"
+    count = found.plan.config.audit.worlds
+    worlds = f"{plural(count, 'world')} {'finds' if count == 1 else 'find'}"
     if not found.plan.public.law.weighs_exactly:
         return (
-            f"{worlds} find a breach only as far as their scores separate, and nobody knows how far they would under "
+            f"{worlds} a breach only as far as their scores separate, and nobody knows how far they would under "
             "less noise: the verdict can be violated or inconclusive, and not consistent"
         )
     from fl_audit.evidence.belief.family import DETECTION_POWER
-    from fl_audit.report.wording import percent, plural
+    from fl_audit.evidence.belief.noise_estimate import BREACH
+    from fl_audit.report.wording import number_text, percent
 
     assert limits.noise_short is not None, "log-odds that are exact tell of the noise along the record"
     others = "" if limits.noise_short_in_all is None else f" ({percent(limits.noise_short_in_all)} in all parameters)"
+    breach = f"a breach of {BREACH:g} times the promise that lies in the size of the noise alone"
     if limits.worlds_needed is None:
-        enough = "No number of worlds finds a breach of 1.5 times the promise: the verdict can only be inconclusive"
+        enough = f"No number of worlds finds {breach}: the verdict can only be inconclusive"
     else:
         verdict = "" if limits.conclusive else ", so with fewer the verdict is inconclusive"
         needed = f"{plural(limits.worlds_needed, 'world')} {'finds' if limits.worlds_needed == 1 else 'find'}"
-        enough = f"{needed} a breach of 1.5 times the promise{verdict}"
+        enough = f"{needed} {breach}{verdict}"
     return (
-        f"{worlds} find noise that is {percent(limits.noise_short)} short along the record{others}, which makes an "
-        f"epsilon of {limits.limit_of_detection:.3g}, with probability {DETECTION_POWER:g}. {enough}"
+        f"{worlds} noise that is {percent(limits.noise_short)} short along the record{others}, which makes an "
+        f"epsilon of {number_text(limits.limit_of_detection, 3)}, with probability {DETECTION_POWER:g}. {enough}"
     )
 
 
 def _takes(probe: "Probe", engine: Engine) -> str:
+    from fl_audit.report.wording import plural
+
     own_memory = " On Ray every client process has memory of its own, which was not tried."
     untried = own_memory if engine is Engine.RAY else ""
     return (
         f"about {_duration(probe.command_seconds)} for the whole command, its start and the report included, and "
         f"{probe.memory / _MEGABYTE:,.0f} MB in one process: an estimate from "
-        f"{probe.rounds} {'round' if probe.rounds == 1 else 'rounds'} of {probe.worlds:,} worlds on the local engine, "
+        f"{plural(probe.rounds, 'round')} of {plural(probe.worlds, 'world')} on the local engine, "
         f"where the training takes {_duration(probe.seconds)}. Attacks at the end are not in it.{untried}"
     )
 

@@ -23,7 +23,7 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Set finished runs side by side: promise, what was shown, accuracy and Epsilon*."""
-    from experiments.comparisons.rows import rows
+    from experiments.comparisons.rows import differences, rows
 
     found = rows(runs)
     if plot is not None:
@@ -32,7 +32,7 @@ def compare(
 
         save_figure(comparison_figure(found), plot)
     if as_json:
-        print_json({"runs": [row.to_json() for row in found]})
+        print_json({"runs": [row.to_json() for row in found], "differences": differences(found)})
         return
     _print(found)
     if plot is not None:
@@ -43,6 +43,7 @@ def _print(found: "list[RunRow]") -> None:
     """Print the runs by number, and below them each number of theirs, as many runs side by side as there is room."""
     from rich.table import Column, Table
 
+    from experiments.comparisons.rows import differences
     from experiments.talk import printable
     from experiments.terminal import console as console_for
 
@@ -64,6 +65,8 @@ def _print(found: "list[RunRow]") -> None:
     used = {mark: words for words, mark in _MARKS.items() if any(mark in "".join(c.values()) for c in columns)}
     for mark, words in used.items():
         console.print(f"{mark} {words}")
+    for said in differences(found):
+        console.print(said, highlight=False)
 
 
 def _in_words(row: "RunRow") -> dict[str, str]:
@@ -83,7 +86,7 @@ def _in_words(row: "RunRow") -> dict[str, str]:
         "belief at most": text(row.belief, True),
         "epsilon": text(row.epsilon),
         "delta": text(row.delta),
-        "noise multiplier": text(row.noise_multiplier),
+        "noise over sensitivity": text(row.noise_multiplier),
     }
     return promise | {name: cell(entry) for name, entry in row.findings.items()}
 

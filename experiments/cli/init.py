@@ -164,7 +164,8 @@ def settings(
 
 def _print(name: str, setting: "Setting") -> None:
     shown = "{ }" if setting.default == {} else json.dumps(setting.default)
-    default = "left out" if setting.default is None else f"default {shown}"
+    left_out = f"required {setting.required}" if setting.required else "left out"
+    default = left_out if setting.default is None else f"default {shown}"
     print(f"{name}  ({setting.type}; {default})")
     width = shutil.get_terminal_size().columns
     for said in (setting.explanation, f"Accepted: {setting.accepted}"):

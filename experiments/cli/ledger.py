@@ -60,6 +60,8 @@ def account_ledger(
             told, noise = line.terms, f"{line.noise_multiplier:.6g}"
             rows.append((line.name, str(told.adjacency), str(told.rounds), f"{told.sampling_rate:g}", noise))
         print_table(columns, rows, str(path), numbers=range(2, 5))
+        if lines:
+            print(f"Noise multipliers are over the sensitivity: {lines[0].terms.adjacency.sensitivity_words}.")
         if refused is not None:
             would = spent((*lines, refused), delta).epsilon
             print(f"not added: with this training epsilon would be {would:.6g}, the budget is {budget:g}")

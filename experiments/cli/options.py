@@ -14,6 +14,7 @@ from typer.models import ArgumentInfo, OptionInfo
 from experiments.names import Engine
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import choice, require
+from fl_audit.privacy.names import NoiseOver
 from fl_audit.whole_files import require_ordinary
 
 
@@ -41,7 +42,12 @@ class PlainCommand(_Plain, TyperCommand):
 
 
 class PlainGroup(_Plain, TyperGroup):
-    """A group of commands whose help is plain text, for the same reason."""
+    """A group of commands whose help is plain text, for the same reason, and which names the command meant once."""
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+        """Return the command that is named; click from 8.4 on suggests another by itself, and typer once more."""
+        self.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")
+        return super().resolve_command(ctx, args)
 
 
 def option(
@@ -142,6 +148,20 @@ def engine_for(engine: str, ray_address: str | None) -> Engine:
     return chosen
 
 
+def noise_over_of(noise_over: str, noise_multiplier: float | None, flag: str) -> NoiseOver:
+    """Return what a noise multiplier multiplies, which has no meaning without one.
+
+    Parameters
+    ----------
+    noise_over, noise_multiplier, flag
+        The name that was given, the multiplier or None, and the flag that gives it.
+    """
+    over = choice(NoiseOver, "--noise-over", noise_over)
+    fits = noise_multiplier is not None or over is NoiseOver.SENSITIVITY
+    require(fits, f"--noise-over {over} without {flag}: accepted is it beside {flag}")
+    return over
+
+
 ConfigArgument = Annotated[Path, argument("CONFIG.toml", "Configuration of the run.")]
 DirectoryArgument = Annotated[Path, argument("DIR", "Directory of a run.")]
 SetOption = Annotated[
@@ -158,4 +178,13 @@ AddressOption = Annotated[str | None, option("ADDRESS", "Address of a running Ra
 DataDirOption = Annotated[Path | None, option("DIR", "Data directory.  [default: FL_AUDIT_DATA]")]
 ADJACENCY_HELP = f"How neighbours differ: one of {', '.join(Adjacency)}."
 AdjacencyOption = Annotated[str, option("NAME", ADJACENCY_HELP, among=Adjacency)]
+NoiseOverOption = Annotated[
+    str,
+    option(
+        "NAME",
+        "What the noise multiplier multiplies: the sensitivity, which is 2 x clipping norm where a unit is replaced, "
+        "or the clipping-norm, as Opacus, TensorFlow Privacy, dp-accounting and Flower quote it.",
+        among=NoiseOver,
+    ),
+]
 JsonOption = Annotated[bool, switch("--json", "Print one JSON object and nothing else.")]

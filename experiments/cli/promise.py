@@ -5,13 +5,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, assert_never
 
-from experiments.cli.options import ADJACENCY_HELP, AdjacencyOption, JsonOption, option, print_json, print_table
+from experiments.cli.options import (
+    ADJACENCY_HELP,
+    AdjacencyOption,
+    JsonOption,
+    NoiseOverOption,
+    noise_over_of,
+    option,
+    print_json,
+    print_table,
+)
 from experiments.names import OVER_BUDGET
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import finite
-from fl_audit.errors import InputError, choice
+from fl_audit.errors import InputError, choice, require
 from fl_audit.privacy import defaults
-from fl_audit.privacy.names import Accountant, Sensitivities
+from fl_audit.privacy.names import Accountant, NoiseOver, Sensitivities
 from fl_audit.privacy.terms import TrainingTerms
 
 if TYPE_CHECKING:
@@ -64,7 +73,9 @@ def calibrate(
     rounds: Annotated[int, option("K", "Number of releases, at least 1.")],
     adjacency: AdjacencyOption,
     belief: Annotated[float | None, option("P", "Largest belief, above the prior and below 1.")] = None,
-    advantage: Annotated[float | None, option("A", "Largest advantage, in (0, 1).")] = None,
+    advantage: Annotated[
+        float | None, option("A", "Largest advantage, in (0, 1): the exact one, whoever accounts.")
+    ] = None,
     epsilon: Annotated[float | None, option("E", "Largest epsilon, positive.")] = None,
     reconstruction: Annotated[
         float | None,
@@ -95,6 +106,7 @@ def calibrate(
     from fl_audit.privacy.events import gaussian_rounds
     from fl_audit.privacy.guarantee import guarantee
     from fl_audit.privacy.targets import one_target
+    from fl_audit.report.wording import plural
 
     asked = {"belief": belief, "advantage": advantage, "epsilon": epsilon}
     asked |= {"reconstruction": reconstruction, "candidates": candidates}
@@ -116,13 +128,14 @@ def calibrate(
             )
         return _Row(name, promise, remark)
 
-    title = f"noise for {_said(target)} at delta {delta:g} over {rounds} rounds"
+    title = f"noise for {_said(target)} at delta {delta:g} over {plural(rounds, 'round')}"
     _answer(found, events, accountant, title, as_json, plot, saving=True)
 
 
 def account(
     delta: DeltaOption,
-    noise_multiplier: Annotated[float | None, option("Z", "Noise over sensitivity, positive.")] = None,
+    noise_multiplier: Annotated[float | None, option("Z", "Noise over what --noise-over names, positive.")] = None,
+    noise_over: NoiseOverOption = NoiseOver.SENSITIVITY.value,
     rounds: Annotated[int | None, option("K", "Number of releases, at least 1.")] = None,
     adjacency: Annotated[str | None, option("NAME", ADJACENCY_HELP, among=Adjacency)] = None,
     sampling_rate: RateOption = defaults.SAMPLING_RATE,
@@ -151,7 +164,10 @@ def account(
         if noise_multiplier is None or rounds is None or adjacency is None:
             raise InputError(f"Missing option {' and '.join(missing)}: accepted are all of {', '.join(given)}")
         neighbours = choice(Adjacency, "--adjacency", adjacency)
-        terms = TrainingTerms(neighbours, noise_multiplier, rounds, sampling_rate)
+        over = noise_over_of(noise_over, noise_multiplier, "--noise-multiplier")
+        both = f"--noise-over {over} beside --sensitivity, which says the same: accepted is one of them"
+        require(sensitivity is None or over is NoiseOver.SENSITIVITY, both)
+        terms = TrainingTerms(neighbours, noise_multiplier, rounds, sampling_rate, over)
     if ledger is not None:
         account_ledger(ledger, terms, delta, name, sensitivity, clipping_norm, budget, as_json)
         return
@@ -162,6 +178,7 @@ def account(
     from fl_audit.privacy.events import gaussian_rounds
     from fl_audit.privacy.guarantee import guarantee
     from fl_audit.privacy.ledger import LedgerLine
+    from fl_audit.report.wording import plural
 
     noise, said = real_noise(LedgerLine("", terms, sensitivity, clipping_norm), delta)
     neighbours, events = terms.adjacency, gaussian_rounds(noise, terms.rounds, sampling_rate)
@@ -171,7 +188,7 @@ def account(
         promise = guarantee(Claim(neighbours, events, delta, prior, name, chosen_by))
         return _Row(name, promise, promise.remark)
 
-    title = f"what noise multiplier {noise:g} promises at delta {delta:g} over {terms.rounds} rounds"
+    title = f"what noise multiplier {noise:g} promises at delta {delta:g} over {plural(terms.rounds, 'round')}"
     _answer(found, events, accountant, title, as_json, plot, beside=said)
 
 
@@ -263,6 +280,12 @@ def _print(rows: list[_Row], best: "Guarantee", title: str, saving: bool) -> Non
     rate = "" if best.sampling_rate == 1 else f", sampling rate {best.sampling_rate:g}"
     holds = f"neighbours: {best.adjacency}{rate}, prior {best.prior:g}, sensitivities: {best.claim.sensitivities}"
     print_table(columns, shown, f"{title}\n{holds}; what counts: {best.accountant}", range(1, len(columns)))
+    print(_multiplied(best))
+    if best.rho_alpha is not None:
+        print(
+            f"rho_alpha is {best.rho_alpha:.4f}: the score of Bernau et al. 2021 (theorem 3), a bound for noise by the "
+            "classic formula only. The advantage above is exact."
+        )
     named = best.reconstruction_bound(1 / defaults.CANDIDATES)
     if named is not None:
         likely = f"Of {defaults.CANDIDATES:,} equally likely records an attacker who knows all others"
@@ -270,6 +293,17 @@ def _print(rows: list[_Row], best: "Guarantee", title: str, saving: bool) -> Non
     for name, _, remark in rows:
         if remark:
             print(remark if remark.startswith(f"{name} ") else f"{name}: {remark}")
+
+
+def _multiplied(promise: "Guarantee") -> str:
+    """Say what the noise multiplier multiplies, and what it is as other libraries quote it."""
+    unit, others = promise.adjacency.unit, "as Opacus, TensorFlow Privacy and dp-accounting quote it"
+    over = promise.noise_over_clipping_norm
+    if over == promise.noise_multiplier:
+        added = f"which a {unit} that comes or goes adds at most"
+        return f"The noise multiplier is over the clipping norm, {added}, {others}."
+    said = f"The noise multiplier is over the sensitivity, {promise.adjacency.sensitivity_words}."
+    return f"{said} Over the clipping norm, {others}, it is {over:.6g}."
 
 
 def _cells(promise: "Guarantee | None", most: float) -> list[str]:
@@ -285,10 +319,13 @@ def _promise_json(promise: "Guarantee") -> dict[str, Any]:
         "epsilon": finite(promise.epsilon),
         "delta": promise.delta,
         "noise_multiplier": promise.noise_multiplier,
+        "noise_over_clipping_norm": promise.noise_over_clipping_norm,
+        "sensitivity": promise.adjacency.sensitivity_words,
         "rounds": promise.rounds,
         "sampling_rate": promise.sampling_rate,
         "accountant": str(promise.accountant),
         "advantage": promise.advantage_bound_exact,
+        "rho_alpha": promise.rho_alpha,
         "belief": promise.belief_bound,
         "belief_fixed": promise.belief_bound_fixed,
         "adjacency": str(promise.adjacency),

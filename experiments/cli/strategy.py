@@ -6,10 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.cli.options import AdjacencyOption, JsonOption, argument, option, print_json, switch
+from experiments.cli.options import (
+    AdjacencyOption,
+    JsonOption,
+    NoiseOverOption,
+    argument,
+    noise_over_of,
+    option,
+    print_json,
+    switch,
+)
 from experiments.names import VIOLATED
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import choice, require, require_number
+from fl_audit.privacy.names import NoiseOver
 from fl_audit.user_modules import require_named
 
 if TYPE_CHECKING:
@@ -17,7 +27,8 @@ if TYPE_CHECKING:
     from fl_audit.laboratory.trial import Trial
 
 NoiseOption = Annotated[
-    float | None, option("Z", "In place of epsilon: no easier to tell than Gaussian noise with this multiplier.")
+    float | None,
+    option("Z", "In place of epsilon: no easier to tell than Gaussian noise with this multiplier; see --noise-over."),
 ]
 NormOption = Annotated[float | None, option("C", "Norm that the claim refers to.  [default: the strategy's, or 1]")]
 TrustOption = Annotated[bool, switch("--clients-clip", "Nothing but the client's own code clips: no game sends more.")]
@@ -36,6 +47,7 @@ def strategy(
     claim_epsilon: Annotated[float | None, option("E", "The claimed epsilon.")] = None,
     claim_delta: Annotated[float, option("D", "delta of the claimed epsilon.")] = 1e-5,
     claim_noise_multiplier: NoiseOption = None,
+    noise_over: NoiseOverOption = NoiseOver.SENSITIVITY.value,
     rounds: Annotated[int, option("K", "Rounds that the claim is for.")] = 1,
     clients: Annotated[int, option("N", "Clients in a game, at least 2.")] = 4,
     clipping_norm: NormOption = None,
@@ -81,7 +93,8 @@ def strategy(
             require(name in names, f"{flag} {name!r}: accepted are {', '.join(names)}")
     if seconds is not None:
         require_number("--seconds is", seconds, "numbers above 0")
-    claim = StatedClaim(neighbours, claim_epsilon, claim_delta, claim_noise_multiplier, rounds)
+    over = noise_over_of(noise_over, claim_noise_multiplier, "--claim-noise-multiplier")
+    claim = StatedClaim(neighbours, claim_epsilon, claim_delta, claim_noise_multiplier, rounds, over)
     subject = subject_of(factory, mod or [], clients, clipping_norm, not clients_clip, observer)
     with at_work(f"games against {factory}"):
         trial = hold_to_claim(
@@ -134,6 +147,7 @@ def review(
     ] = None,
     claim_delta: Annotated[float, option("D", "delta of the claimed epsilon.")] = 1e-5,
     claim_noise_multiplier: NoiseOption = None,
+    noise_over: NoiseOverOption = NoiseOver.SENSITIVITY.value,
     adjacency: Annotated[str | None, option("A", "Of the claim.  [default: as the app's mechanism has it]")] = None,
     clipping_norm: NormOption = None,
     clients_clip: TrustOption = False,
@@ -159,9 +173,10 @@ def review(
     from experiments.trials.review_process import reviewed
     from strategies.review.options import ReviewOptions
 
+    over = noise_over_of(noise_over, claim_noise_multiplier, "--claim-noise-multiplier")
     wishes = ReviewOptions(
-        claim_epsilon, claim_delta, claim_noise_multiplier, adjacency, clipping_norm, not clients_clip, clients, rounds,
-        quick, 60 * minutes, processes, seed,
+        claim_epsilon, claim_delta, claim_noise_multiplier, over, adjacency, clipping_norm, not clients_clip, clients,
+        rounds, quick, 60 * minutes, processes, seed,
     )  # fmt: skip
     with at_work(f"review of {app_dir}"):
         found = reviewed(app_dir, wishes, out)

@@ -34,7 +34,13 @@ def comparison_figure(rows: Sequence[RunRow]) -> Figure:
     left.set_ylim(-0.6, len(rows) - 0.4)
     left.set_xlim(left=0)
     right.set_xlim(0, 1)
-    finish_axes(left, "What is promised, and what was shown", "epsilon, at the delta of the run", "")
+    deltas = {row.delta for row in rows if row.delta is not None}
+    at = (
+        "epsilon, each at the delta of its run: these differ"
+        if len(deltas) > 1
+        else "epsilon, at the delta of the runs"
+    )
+    finish_axes(left, "What is promised, and what was shown", at, "")
     finish_axes(right, "What models are worth", "accuracy on test records", "")
     add_legend(left, columns=2)
     return figure

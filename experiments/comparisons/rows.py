@@ -23,7 +23,8 @@ class RunRow:
     # `epsilon`, `delta`: the same promise as differential privacy.
     epsilon: float | None
     delta: float | None
-    noise_multiplier: float | None  # of its noise
+    noise_multiplier: float | None  # of its noise, over the sensitivity
+    adjacency: str | None  # between which neighbours
     # The numbers of the report's page by name, each with its interval, what is promised, and how the two stand.
     findings: Mapping[str, Mapping[str, Any]]
 
@@ -48,6 +49,26 @@ class RunRow:
             "epsilon_star": self.value(STAR),
             "attack": self.attack,
         }
+
+
+def differences(found: Sequence[RunRow]) -> list[str]:
+    """Return in sentences why promises of some runs are not to be held against each other as they stand."""
+    told = []
+    deltas = sorted({row.delta for row in found if row.delta is not None})
+    if len(deltas) > 1:
+        named = ", ".join(f"{delta:g}" for delta in deltas)
+        told.append(
+            f"The deltas differ ({named}): every epsilon, belief and Epsilon* holds at the delta of its own run, and a "
+            "smaller delta makes the numbers of the same training larger, so that a larger number here may be the "
+            "stronger promise. Runs of one delta can be compared."
+        )
+    relations = sorted({row.adjacency for row in found if row.adjacency is not None})
+    if len(relations) > 1:
+        told.append(
+            f"The neighbours differ ({', '.join(relations)}): noise is over the sensitivity, which is 2 x clipping "
+            "norm where a unit is replaced, and epsilons between different neighbours say different things."
+        )
+    return told
 
 
 def rows(directories: Sequence[Path]) -> list[RunRow]:
@@ -80,5 +101,6 @@ def _row(name: str, summary: Mapping[str, Any]) -> RunRow:
         epsilon=promise.get("epsilon"),
         delta=promise.get("delta"),
         noise_multiplier=promise.get("noise_multiplier"),
+        adjacency=promise.get("adjacency"),
         findings={entry["name"]: entry for entry in summary.get("findings", [])},
     )

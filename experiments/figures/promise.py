@@ -58,7 +58,8 @@ def promise_figure(promise: Guarantee) -> Figure:
     figure = Figure(figsize=(11, 8.5), layout="constrained")
     FigureCanvasAgg(figure)
     claim = promise.claim
-    noise = "" if claim.noise_multiplier is None else f"noise multiplier {claim.noise_multiplier:.4g}, "
+    z = claim.noise_multiplier
+    noise = "" if z is None else f"noise multiplier {z:.4g} over the sensitivity, "
     sampled = "" if claim.sampling_rate == 1 else f", sampling rate {claim.sampling_rate:g}"
     neighbours = f"neighbours: {claim.adjacency}, sensitivities: {claim.sensitivities}"
     figure.suptitle(f"{noise}{claim.rounds} rounds, delta {claim.delta:g}{sampled}\n{neighbours}")
@@ -99,7 +100,7 @@ def _axes(promise: Guarantee) -> tuple[_Axis, ...]:
         return lambda accountant, x: guarantee(replace(varied(x), accountant=accountant))
 
     return (
-        _Axis("noise multiplier", np.geomspace(z / 4, z * 4, _POINTS), z, by(lambda x: claim.with_noise(x / z))),
+        _Axis("noise over sensitivity", np.geomspace(z / 4, z * 4, _POINTS), z, by(lambda x: claim.with_noise(x / z))),
         _Axis("rounds", rounds, k, by(lambda x: claim.with_rounds(int(x)))),
         _Axis("delta", deltas, delta, by(lambda x: replace(claim, delta=x)), plain=False),
     )

@@ -23,6 +23,7 @@ from fl_audit.learning.private_training import private_updates
 from fl_audit.learning.stacking import ParameterLayout
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noise import InsideTraining
+from fl_audit.report.wording import plural
 
 _LARGEST = float(torch.finfo(torch.float32).max)
 _SMALLEST = float(torch.finfo(torch.float32).tiny) * 2**24
@@ -91,7 +92,7 @@ def _check_sizes(config: RunConfig, game: Game, noise: float) -> None:
         require(gradient < sqrt(_LARGEST), _too_large(said, levers[1:] or levers))
         return
     moved = rate * noise * _LARGEST_DRAW / law.denominator * _growth(game)
-    said = f"noise would move a weight by up to {moved:.2g} in {game.public.rounds} rounds"
+    said = f"noise would move a weight by up to {moved:.2g} in {plural(game.public.rounds, 'round')}"
     require(moved < _LARGEST, _too_large(said, levers))
 
 
@@ -111,7 +112,10 @@ def _check_a_step(config: RunConfig, game: Game, noise: float, models: Tensor) -
     draws = torch.randn(models.shape, generator=source).to(models.device)
     moved, _ = step(law.optimizer, models, total + noise * draws, OptimizerState(), law.denominator)
     size = float((moved - models).abs().max())
-    for steps, when in ((1.0, "the first step"), (_growth(game), f"{game.public.rounds} steps like the first")):
+    for steps, when in (
+        (1.0, "the first step"),
+        (_growth(game), f"{plural(game.public.rounds, 'step')} like the first"),
+    ):
         there = models + steps * (moved - models)
         said = f"{when} would move a weight by {steps * size:.2g}, where losses or gradients overflow"
         is_finite = _is_finite(game, there, examples, _contribution(game, there, examples))

@@ -26,6 +26,7 @@ from fl_audit.privacy.accounting import exact_accountant
 from fl_audit.privacy.calibration import noise_multiplier_for_all
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee_of_all
+from fl_audit.privacy.names import NoiseOver
 from fl_audit.privacy.scores import Sensitivities
 from fl_audit.privacy.targets import DETAILS, TARGETS, NoiseMultiplierTarget, one_target
 from fl_audit.user_modules import import_function
@@ -127,7 +128,8 @@ def calibrated_multiplier(config: RunConfig, at_unit_noise: ReleaseLaw) -> float
     privacy = config.privacy
     target = one_target({name: getattr(privacy, name.replace("-", "_")) for name in (*TARGETS, *DETAILS)})
     if isinstance(target, NoiseMultiplierTarget):
-        return target.noise_multiplier
+        over = privacy.noise_over or NoiseOver.SENSITIVITY
+        return over.over_sensitivity(target.noise_multiplier, privacy.adjacency)
     return noise_multiplier_for_all(target, _claims(config, at_unit_noise))
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from experiments.sweeps.landscape import UTILITY_NAMES
 from experiments.sweeps.sweep import RUNS, Sweep
-from experiments.sweeps.tables import ATTACKED, promise_varies
+from experiments.sweeps.tables import ATTACKED, UNTRAINED, promise_varies
 from fl_audit.report.law_words import SIMULATION_NOTICE
 from fl_audit.report.page.markup import Banner, VerdictLook, html_figure, html_page, page_table
 from fl_audit.report.style import to_png
@@ -22,14 +22,25 @@ _BY_STAR = (
     f"Each point is the mean over its models, with their range, numbered as in the table. {_ON_FRONTIER} On top "
     "and at the right all models. Points with an unbounded Epsilon* stand in the table alone."
 )
-_READING = (
-    "Epsilon is what training with differential privacy promises of any model; Epsilon* is found from losses of one "
-    "released model, and proves nothing below the promise, for other attacks may tell more."
+STAR_CAUTION = (
+    "Epsilon* is found from losses of one released model, and is another quantity than the promised epsilon, which is "
+    "of all repetitions: below the promise it proves nothing, for other attacks may tell more, and single models may "
+    "exceed the promise by chance."
 )
+_READING = f"Epsilon is what training with differential privacy promises of any model. {STAR_CAUTION}"
 _STEP = (
     "Take the smallest epsilon on the frontier whose utility is enough, and audit that run with more worlds: "
     f"fl-audit report {RUNS}/NAME writes its page."
 )
+
+
+def chance_text(sweep: Sweep) -> str:
+    """Return what Epsilon* reaches by chance alone, in a sentence; empty where that is not known."""
+    if UNTRAINED not in sweep.models or not (known := sweep.models[UNTRAINED].dropna()).size:
+        return ""
+    least, most = (number_text(end, 3) for end in (known.min(), known.max()))
+    reaches = least if least == most else f"{least} to {most}"
+    return f" Chance alone reaches {reaches} on average: that is what untrained models score, which cannot leak."
 
 
 def sweep_page(sweep: Sweep, title: str) -> str:
@@ -49,7 +60,7 @@ def sweep_page(sweep: Sweep, title: str) -> str:
         title=title,
         heading=title,
         subtitle=f"Utility: {UTILITY_NAMES[sweep.utility]}",
-        opening=_READING,
+        opening=f"{_READING}{chance_text(sweep)}",
         body=f"{figure}\n<h2>Points</h2>\n{points_html(sweep)}",
         footer=SIMULATION_NOTICE,
         banner=Banner("Nothing private was played" if best.empty else "What the promise costs", line, VerdictLook.NONE),

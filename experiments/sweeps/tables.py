@@ -18,6 +18,8 @@ from fl_audit.whole_files import read_json
 PROMISED = ("epsilon", "delta", "noise_multiplier", "rounds", "sampling_rate")
 ATTACKED = ("attack", "attack_auc", "attack_tpr_at_fpr_001")
 """Columns of the strongest attack in the game of membership."""
+UNTRAINED = "epsilon_star_untrained"
+"""Column of Epsilon* of a point's untrained models, which cannot leak: what chance alone reaches."""
 _LEFT_OUT = ("bit", "log_odds", "belief", "won", "record_membership_guess", "record_score")
 
 
@@ -35,8 +37,9 @@ def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
     DataFrame
         point, the settings under their keys (missing where a point does not set them), private, the promise (epsilon,
         delta, noise_multiplier, rounds, sampling_rate; NaN where nothing is promised), world, test_accuracy,
-        test_auroc, epsilon_star, membership_advantage. With points that play the game of membership also, of the attack
-        on models with the largest AUC there, its name, AUC and TPR at 1 % FPR over all worlds of the point.
+        test_auroc, epsilon_star, membership_advantage; of its point epsilon_star_untrained, the mean before any
+        training. With points that play the game of membership also, of the attack on models with the largest AUC there,
+        its name, AUC and TPR at 1 % FPR over all worlds of the point.
     """
     keys = list(dict.fromkeys(key for one in points for key, _ in one.settings))
     finished = [one for one in points if (directory / one.name / "summary.json").exists()]
@@ -57,6 +60,7 @@ def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
     if outsiders := {name: attack for name, attack in found.items() if name != INSIDER}:
         name, best = max(outsiders.items(), key=lambda attack: float(attack[1]["auc"]["value"]))
         head |= zip(ATTACKED, (name, best["auc"]["value"], best["tpr_at_fpr_001"]["value"]), strict=True)
+    head[UNTRAINED] = (summary.get("epsilon_star") or {}).get("untrained_mean")
     head |= {"private": one.config.privacy.private, **{name: summary["guarantee"][name] for name in PROMISED}}
     # A promise of nothing is no number; numbers keep their type whatever stands in the first row.
     columns = {name: np.full(len(worlds), np.nan if value is None else value) for name, value in head.items()}

@@ -15,6 +15,7 @@ from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.privacy.names import NoiseOver
 from fl_audit.privacy.scores import Sensitivities
 from fl_audit.privacy.targets import one_target
 
@@ -29,13 +30,14 @@ def account(
     prior: float = defaults.PRIOR,
     accountant: Accountant | str | None = defaults.ACCOUNTANT,
     sensitivities: Sensitivities | str = defaults.SENSITIVITIES,
+    noise_over: NoiseOver | str = NoiseOver.SENSITIVITY,
 ) -> Guarantee:
     """Say what Gaussian noise promises over a training.
 
     Parameters
     ----------
     noise_multiplier
-        Standard deviation of the noise over the sensitivity, positive.
+        Standard deviation of the noise over what `noise_over` names, positive.
     rounds
         Number of releases, at least 1.
     delta
@@ -52,6 +54,10 @@ def account(
         `pld` with it.
     sensitivities
         `adaptive`, or `fixed` where every round has the same signal-to-noise ratio; only beliefs depend on it.
+    noise_over
+        What the noise multiplier multiplies: the `sensitivity`, which is twice the clipping norm where a unit is
+        replaced, or the `clipping-norm`, over which Opacus, TensorFlow Privacy and dp-accounting quote noise. The
+        guarantee has both: `noise_multiplier` and `noise_over_clipping_norm`.
 
     Raises
     ------
@@ -62,9 +68,15 @@ def account(
     --------
     >>> round(account(5.46, 30, 1e-3, adjacency="replace-record", accountant="gdp").epsilon, 2)
     3.15
+    >>> round(account(1.0, 100, 1e-5, adjacency="replace-record", sampling_rate=0.01).epsilon, 3)
+    0.344
+    >>> copied = {"adjacency": "replace-record", "sampling_rate": 0.01, "noise_over": "clipping-norm"}
+    >>> round(account(1.0, 100, 1e-5, **copied).epsilon, 3)
+    0.895
     """
-    events = gaussian_rounds(noise_multiplier, rounds, sampling_rate)
-    return guarantee(Claim(adjacency, events, delta, prior, accountant, sensitivities))
+    over, neighbours = choice(NoiseOver, "noise over", noise_over), choice(Adjacency, "adjacency", adjacency)
+    events = gaussian_rounds(over.over_sensitivity(noise_multiplier, neighbours), rounds, sampling_rate)
+    return guarantee(Claim(neighbours, events, delta, prior, accountant, sensitivities))
 
 
 def calibrate(
@@ -86,6 +98,9 @@ def calibrate(
 ) -> Guarantee:
     """Find the least Gaussian noise that keeps a promise: the `noise_multiplier` of the guarantee that is returned.
 
+    It is over the sensitivity, which is twice the clipping norm where a unit is replaced; the guarantee's
+    `noise_over_clipping_norm` is the same noise as Opacus, TensorFlow Privacy and dp-accounting quote it.
+
     Parameters
     ----------
     rounds, delta, adjacency
@@ -93,7 +108,8 @@ def calibrate(
     belief
         Largest belief of the insider in the true data set, above the prior and below 1.
     advantage
-        Largest advantage of the insider, above 0 and below 1.
+        Largest advantage of the insider, above 0 and below 1: the exact one, delta(0), whoever the accountant is.
+        `rdp-classic` keeps `rho_alpha` there too.
     epsilon
         Largest epsilon, positive.
     reconstruction, candidates

@@ -11,7 +11,11 @@ class InitialWeights(StrEnum):
 
 
 class View(StrEnum):
-    """What clients see of a round: the noised sum, or only the model that follows from it."""
+    """What an insider sees of a round: the noised sum, or only the model that follows from it.
+
+    The sum is handed to insiders and to the observer of releases, as if the server published it: honest clients train
+    on models, and are sent these alone.
+    """
 
     UPDATE = "update"
     MODEL = "model"

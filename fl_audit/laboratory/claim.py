@@ -1,11 +1,12 @@
 """What somebody says of their mechanism: the claim that games try to refute."""
 
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from math import expm1
 from typing import NamedTuple
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import choice, require, require_number
+from fl_audit.privacy.names import NoiseOver
 
 LESSONS = 20
 """Games at the start that are not counted: the first half teaches, the second tells which features guess well."""
@@ -45,8 +46,11 @@ class StatedClaim:
     # Standard deviation of the noise over the sensitivity of what it is added to, above 0; None if `epsilon` says it.
     noise_multiplier: float | None = None
     rounds: int = 1  # how many rounds the claim is for; every game lasts so long
+    # What the noise multiplier that is given multiplies, or the name of it: Flower and Opacus quote noise over the
+    # clipping norm. `noise_multiplier` is over the sensitivity whatever it is.
+    noise_over: InitVar[NoiseOver | str] = NoiseOver.SENSITIVITY
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, noise_over: NoiseOver | str) -> None:
         # So that a claim is the same however its adjacency was named.
         object.__setattr__(self, "adjacency", choice(Adjacency, "adjacency", self.adjacency))
         one = (self.epsilon is None) != (self.noise_multiplier is None)
@@ -56,6 +60,9 @@ class StatedClaim:
             require_number("epsilon is", self.epsilon, "numbers from 0 to below 100")
         if self.noise_multiplier is not None:
             require_number("noise multiplier is", self.noise_multiplier, "numbers from 0.01 to 1000000")
+            over = choice(NoiseOver, "noise over", noise_over)
+            noise = over.over_sensitivity(self.noise_multiplier, self.neighbours)
+            object.__setattr__(self, "noise_multiplier", noise)
         require_number("rounds are", self.rounds, "whole numbers from 1")
 
     @property
@@ -101,7 +108,9 @@ class StatedClaim:
         over = "one round" if self.rounds == 1 else f"{self.rounds} rounds"
         if self.epsilon is not None:
             return f"epsilon {self.epsilon:g} at delta {self.delta:g} over {over}, {self.adjacency}"
-        return f"Gaussian noise with multiplier {self.noise_multiplier:g} over {over}, {self.adjacency}"
+        times = "the clipping norm" if self.neighbours.sensitivity_of_sum(1.0) == 1 else "twice the clipping norm"
+        noise = f"Gaussian noise with multiplier {self.noise_multiplier:g} (times {times})"
+        return f"{noise} over {over}, {self.adjacency}"
 
     @property
     def success(self) -> float:

@@ -20,7 +20,6 @@ from fl_audit.privacy.reconstruction import against_its_absence, reconstruction_
 from fl_audit.privacy.targets import Target
 from fl_audit.search import smallest_root
 
-_BY_RENYI = (Accountant.RDP_CLASSIC, Accountant.RDP)
 _HARDLY_EVER = 1e-6
 """Probability with which a unit takes part in any round at all, under which the smallest noise is tried first."""
 _PLD_TOLERANCE = 1e-5  # relative width to which a noise multiplier is searched under `pld` where units are sampled
@@ -41,10 +40,9 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
     target
         What is promised. A belief is kept through Eq. (5) of Bernau et al. 2021 by `rdp-classic`, and through the tail
         of the log-odds under the claimed sensitivities (module `scores`) by `gdp` and `pld`; `rdp` refuses it. An
-        advantage is kept exactly by `gdp` and `pld`. `rdp-classic` and `rdp` take the larger of the noise that Eq. (6)
-        asks, so that the reported `rho_alpha` stays at the target, and of the noise that the exact advantage needs,
-        because theorem 3 fails at small epsilon and for tighter accountants. Reconstruction and singling out are kept
-        exactly, whoever the accountant is (module `reconstruction`).
+        advantage is kept exactly, delta(0), whoever the accountant is. `rdp-classic` takes the larger of that noise and
+        of the one that Eq. (6) asks, so that `rho_alpha`, which is told beside it, stays at the target too.
+        Reconstruction and singling out are kept exactly, whoever the accountant is (module `reconstruction`).
     claim
         What is released at unit noise: a noise multiplier z means `claim.with_noise(z)`.
 
@@ -102,19 +100,20 @@ def _used(target: Target, claim: Claim) -> float:
     def epsilon() -> float:
         return account(claim.profile, claim.accountant, claim.delta)
 
-    classic = claim.accountant in _BY_RENYI
     match target:
         case targets.NoiseMultiplierTarget():
             return 1.0
         case targets.EpsilonTarget(most):
             return epsilon() / most
         case targets.BeliefTarget(belief):
-            if classic:
+            if claim.accountant in (Accountant.RDP_CLASSIC, Accountant.RDP):
                 return epsilon() / scores.epsilon_from_belief(belief, claim.prior)
             return claim.profile.belief_at(claim.delta, claim.sensitivities) / belief
         case targets.AdvantageTarget(advantage):
             exact = claim.profile.advantage() / advantage
-            return max(exact, epsilon() / scores.epsilon_from_advantage(advantage, claim.delta)) if classic else exact
+            if claim.accountant is not Accountant.RDP_CLASSIC:
+                return exact
+            return max(exact, epsilon() / scores.epsilon_from_advantage(advantage, claim.delta))
         case targets.ReconstructionTarget() | targets.SinglingOutTarget():
             return reconstruction_bound(claim, target.chance) / target.probability
         case _:
@@ -160,7 +159,7 @@ def _for_belief(belief: float, claim: Claim) -> float:
 def _for_advantage(advantage: float, claim: Claim) -> float:
     _require_accountable(claim.profile, claim.accountant)
     noise = _for_mu(scores.mu_from_advantage(advantage), claim, lambda curves: curves.delta(0.0) / advantage - 1)
-    if claim.accountant not in _BY_RENYI:
+    if claim.accountant is not Accountant.RDP_CLASSIC:
         return noise
     epsilon = scores.epsilon_from_advantage(advantage, claim.delta)
     _require_above_floor("advantage", advantage, epsilon, lambda floor: scores.rho_alpha(floor, claim.delta), claim)

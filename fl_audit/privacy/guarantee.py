@@ -42,11 +42,12 @@ class Guarantee:
     belief_bound_fixed
         The belief bound that `gdp` and `pld` give where the sensitivities are fixed, which is smaller: the quantile of
         the law of the log-odds. Equal to `belief_bound` for the other accountants, which know no such law.
-    advantage_bound
-        `rho_alpha` of epsilon and delta (Bernau et al. 2021, theorem 3), which fails for exactly calibrated noise.
+    rho_alpha
+        The score of Bernau et al. 2021 (theorem 3) of epsilon and delta, beside `rdp-classic`, the accountant of that
+        paper; None beside any other. It is a bound for noise that is calibrated by the classic formula, Eq. (1), only.
     advantage_bound_exact
-        The total variation, which always holds: 2 Phi(mu/2) - 1, or with sampling delta(0) of the privacy loss
-        distribution, whatever the accountant.
+        The largest advantage: the total variation, which always holds: 2 Phi(mu/2) - 1, or with sampling delta(0) of
+        the privacy loss distribution, whatever the accountant.
     others
         Claims that hold at the same time, of clients whose sampling differs; the bounds are those of the worst.
     """
@@ -56,7 +57,7 @@ class Guarantee:
     mu: float
     belief_bound: float
     belief_bound_fixed: float
-    advantage_bound: float
+    rho_alpha: float | None
     advantage_bound_exact: float
     others: tuple[Claim, ...] = ()
 
@@ -68,6 +69,11 @@ class Guarantee:
         if self.claim.sensitivities is Sensitivities.FIXED:
             return None
         return max(reconstruction_bound(claim, chance) for claim in (self.claim, *self.others))
+
+    @property
+    def advantage_bound(self) -> float:
+        """The largest advantage, `advantage_bound_exact`: no other one holds for all noise."""
+        return self.advantage_bound_exact
 
     @property
     def adjacency(self) -> Adjacency:
@@ -91,8 +97,14 @@ class Guarantee:
 
     @property
     def noise_multiplier(self) -> float | None:
-        """The noise multiplier z of the rounds; None without Gaussian noise."""
+        """The noise multiplier z of the rounds, over the sensitivity; None without Gaussian noise."""
         return self.claim.noise_multiplier
+
+    @property
+    def noise_over_clipping_norm(self) -> float | None:
+        """z of the noise on a sum over the clipping norm, as other libraries quote it; None without Gaussian noise."""
+        z = self.noise_multiplier
+        return None if z is None else z * self.adjacency.sensitivity_of_sum(1.0)
 
     @property
     def rounds(self) -> int:
@@ -113,23 +125,33 @@ class Guarantee:
         return f"{under}, so epsilon and belief are bounded from above by Renyi divergences"
 
     def __str__(self) -> str:
-        noise = "" if self.noise_multiplier is None else f", noise multiplier {self.noise_multiplier:.6g}"
+        noise = ""
+        if self.noise_multiplier is not None:
+            # In short, for the neighbours are named before it.
+            over = f"over the sensitivity ({self.adjacency.sensitivity_words.partition(',')[0]})"
+            noise = f", noise multiplier {self.noise_multiplier:.6g} {over}"
         rate = "" if self.sampling_rate == 1 else f" at sampling rate {self.sampling_rate:g}"
         releases = "1 release" if self.rounds == 1 else f"{self.rounds} releases"
         remark = f" ({self.remark})" if self.remark else ""
         who = f"epsilon {self.epsilon:.4g} at delta {self.delta:g} by {self.accountant}, neighbours by {self.adjacency}"
         bounds = f"belief at most {self.belief_bound:.4g}, advantage at most {self.advantage_bound_exact:.4g}"
-        return f"{who}{noise}, {releases}{rate}, {bounds}{remark}"
+        score = "" if self.rho_alpha is None else f", rho_alpha {self.rho_alpha:.4g}"
+        return f"{who}{noise}, {releases}{rate}, {bounds}{score}{remark}"
+
+    def __repr__(self) -> str:
+        return f"<Guarantee: {self}>"
 
     def _repr_html_(self) -> str:
         numbers = {
             "epsilon": self.epsilon,
             "at delta": self.delta,
-            "noise multiplier": self.noise_multiplier,
+            f"noise multiplier, over the sensitivity ({self.adjacency.sensitivity_words})": self.noise_multiplier,
+            "the same over the clipping norm": self.noise_over_clipping_norm,
             "rounds": self.rounds,
             "sampling rate": self.sampling_rate,
             "belief at most": self.belief_bound,
             "advantage at most": self.advantage_bound_exact,
+            "rho_alpha": self.rho_alpha,
         }
         rows = [(name, f"{value:.4g}") for name, value in numbers.items() if value is not None]
         remarks = [self.remark] if self.remark else []
@@ -157,7 +179,7 @@ def guarantee(claim: Claim) -> Guarantee:
         mu=claim.full_participation_mu,
         belief_bound=_belief_bound(claim, epsilon, claim.sensitivities),
         belief_bound_fixed=_belief_bound(claim, epsilon, Sensitivities.FIXED),
-        advantage_bound=rho_alpha(epsilon, claim.delta),
+        rho_alpha=rho_alpha(epsilon, claim.delta) if claim.accountant is Accountant.RDP_CLASSIC else None,
         advantage_bound_exact=profile.advantage(),
     )
 
@@ -168,8 +190,9 @@ def guarantee_of_all(claims: Sequence[Claim]) -> Guarantee:
     Raises `InputError` if the accountant of one cannot account for its events.
     """
     each = [guarantee(claim) for claim in claims]
-    bounds = ("mu", "belief_bound", "belief_bound_fixed", "advantage_bound", "advantage_bound_exact")
+    bounds = ("mu", "belief_bound", "belief_bound_fixed", "advantage_bound_exact")
     largest = {name: max(getattr(one, name) for one in each) for name in bounds}
+    # `rho_alpha` grows with epsilon, so that of the largest epsilon is the largest.
     return replace(max(each, key=lambda one: one.epsilon), others=tuple(claims), **largest)
 
 

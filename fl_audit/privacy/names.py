@@ -1,6 +1,9 @@
 """What promises are computed by, and noise is scaled to, by name: modules that only name them need nothing else."""
 
 from enum import StrEnum
+from typing import assert_never
+
+from fl_audit.adjacency import Adjacency
 
 
 class Accountant(StrEnum):
@@ -39,3 +42,36 @@ class NoiseScaling(StrEnum):
 
     LOCAL = "local"
     GLOBAL = "global"
+
+
+class NoiseOver(StrEnum):
+    """What a noise multiplier multiplies.
+
+    SENSITIVITY is the largest change of the sum between neighbours, which is twice the clipping norm where a unit is
+    replaced. CLIPPING_NORM is what Opacus, TensorFlow Privacy and dp-accounting quote noise over, whoever neighbours
+    are.
+    """
+
+    SENSITIVITY = "sensitivity"
+    CLIPPING_NORM = "clipping-norm"
+
+    def over_sensitivity(self, multiplier: float, adjacency: Adjacency) -> float:
+        """Return a noise multiplier that is quoted over this as one over the sensitivity.
+
+        Parameters
+        ----------
+        multiplier, adjacency
+            As it is quoted, and how neighbours differ.
+
+        Examples
+        --------
+        >>> NoiseOver.CLIPPING_NORM.over_sensitivity(1.0, Adjacency.REPLACE_RECORD)
+        0.5
+        """
+        match self:
+            case NoiseOver.SENSITIVITY:
+                return multiplier
+            case NoiseOver.CLIPPING_NORM:
+                return multiplier / adjacency.sensitivity_of_sum(1.0)
+            case _:
+                assert_never(self)

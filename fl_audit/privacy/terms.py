@@ -1,12 +1,13 @@
 """What one training releases, as who runs it states it: light, so that a client or a server can carry it."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import InitVar, asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError, choice, require_number
 from fl_audit.privacy import defaults
+from fl_audit.privacy.names import NoiseOver
 
 if TYPE_CHECKING:
     from fl_audit.privacy.claim import Claim
@@ -25,16 +26,25 @@ class TrainingTerms:
     rounds: int  # at least 1
     # Probability with which a unit takes part in a round, above 0 and up to 1: its cohort over all.
     sampling_rate: float = defaults.SAMPLING_RATE
+    # What the noise multiplier that is given multiplies; `noise_multiplier` is over the sensitivity whatever it is.
+    noise_over: InitVar[NoiseOver] = NoiseOver.SENSITIVITY
 
     if TYPE_CHECKING:  # A name will do.
 
         def __init__(
-            self, adjacency: Adjacency | str, noise_multiplier: float, rounds: int, sampling_rate: float = ...
+            self,
+            adjacency: Adjacency | str,
+            noise_multiplier: float,
+            rounds: int,
+            sampling_rate: float = ...,
+            noise_over: NoiseOver | str = ...,
         ) -> None: ...
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, noise_over: NoiseOver) -> None:
         object.__setattr__(self, "adjacency", choice(Adjacency, "adjacency", self.adjacency))
         require_number("noise multiplier is", self.noise_multiplier, "positive finite numbers")
+        over = choice(NoiseOver, "noise over", noise_over)
+        object.__setattr__(self, "noise_multiplier", over.over_sensitivity(self.noise_multiplier, self.adjacency))
         require_number("rounds is", self.rounds, "whole numbers from 1")
         require_number("sampling rate is", self.sampling_rate, "numbers above 0 and up to 1")
 
@@ -70,6 +80,6 @@ def terms_of_json(values: Mapping[str, Any], where: str) -> TrainingTerms:
         If a value is missing or cannot be.
     """
     try:
-        return TrainingTerms(**{name: values[name] for name in TrainingTerms.__dataclass_fields__})
+        return TrainingTerms(**{field.name: values[field.name] for field in fields(TrainingTerms)})
     except (KeyError, TypeError, InputError) as error:
         raise InputError(f"{where} states no training: {error}") from None

@@ -4,9 +4,11 @@ from typing import assert_never
 
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
 from fl_audit.evidence.finished_run import RunFacts
+from fl_audit.game.names import View
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.mechanisms import contribution
 from fl_audit.mechanisms import noise as noises
+from fl_audit.mechanisms.law import ReleaseLaw
 from fl_audit.mechanisms.standpoint import Place
 from fl_audit.privacy.events import GaussianRelease
 from fl_audit.privacy.matrices import StrategyKind
@@ -107,15 +109,37 @@ def _matrix_text(facts: RunFacts, noise: noises.CorrelatedGaussian) -> str:
     return f"{matrix}; all rounds together have {times} times the sensitivity of one contribution"
 
 
+def multiplied_text(law: ReleaseLaw) -> str:
+    """Return what the noise multiplier of a promise multiplies."""
+    if isinstance(law.noise, noises.CorrelatedGaussian):
+        return "the largest difference of all rounds together"
+    if law.scaling is noises.NoiseScaling.LOCAL:
+        return "the difference that the pair makes in the round, the local sensitivity"
+    return f"the sensitivity ({law.adjacency.sensitivity_words})"
+
+
+def noise_over_norm(law: ReleaseLaw, noise_multiplier: float) -> float | None:
+    """Return a promise's noise multiplier over the clipping norm, None where its noise is not scaled to that norm.
+
+    Parameters
+    ----------
+    law, noise_multiplier
+        The law, and the multiplier of the promise, over what `multiplied_text` says.
+    """
+    is_correlated = isinstance(law.noise, noises.CorrelatedGaussian)
+    if is_correlated or law.is_adaptive or law.scaling is noises.NoiseScaling.LOCAL:
+        return None
+    return noise_multiplier * law.adjacency.sensitivity_of_sum(1.0)
+
+
 def multiplier_text(facts: RunFacts) -> str:
     """Return what the accountant's noise multiplier is."""
     law = facts.game.law
-    if isinstance(law.noise, noises.CorrelatedGaussian):
-        return "noise standard deviation over the largest difference of all rounds together"
     if law.is_adaptive:
-        return "of the sum of updates and the count of short ones together (Andrew et al. 2021, theorem 1)"
+        both = "of the sum of updates and the count of short ones together (Andrew et al. 2021, theorem 1)"
+        return f"{both}, each over its sensitivity"
     rest = ", of the noise that the insider does not know" if law.clients_add_noise else ""
-    return f"noise standard deviation over the sensitivity{rest}"
+    return f"noise standard deviation over {multiplied_text(law)}{rest}"
 
 
 def mu_text(facts: RunFacts) -> str:
@@ -211,6 +235,19 @@ def clipping_text(facts: RunFacts) -> str:
             )
         case _:
             assert_never(facts.game.law.clipping)
+
+
+def seen_text(view: View) -> str:
+    """Return what an insider sees of a round, and what everybody else is sent."""
+    match view:
+        case View.UPDATE:
+            return (
+                "the noised sum, as if the server published it (view = update); honest clients are sent the model alone"
+            )
+        case View.MODEL:
+            return "the model that every client is sent (view = model)"
+        case _:
+            assert_never(view)
 
 
 def standpoint_text(facts: RunFacts) -> str:

@@ -53,21 +53,38 @@ def number_text(value: object, digits: int = 4) -> str:
 
 def percent(share: float | None) -> str:
     """Return a share as a percentage that never rounds to 0 % or to 100 % unless it is 0 or 1."""
-    if share is None or math.isnan(share):
-        return MISSING
+    if share is None or not math.isfinite(share):
+        return number_text(share)
     tail = 100 * min(abs(share), abs(1 - share))
     decimals = 1 if tail >= 1 or tail == 0 else min(12, 1 - math.floor(math.log10(tail)))
     text = f"{100 * share:.{decimals}f}"
-    return f"{text.rstrip('0').rstrip('.')}{SPACE}%"
+    about = "almost " if share not in (0, 1) and float(text) in (0, 100) else ""
+    return f"{about}{text.rstrip('0').rstrip('.') if '.' in text else text}{SPACE}%"
+
+
+def is_certainty(belief: float) -> bool:
+    """Whether a bound on a belief leaves less than a billionth of doubt, so that it limits nobody."""
+    return belief > 1 - 1e-9
 
 
 def one_in(chance: float) -> str:
-    """Return a small chance the way people say it: `1 in 1,000`."""
+    """Return a chance, up to 1, the way people say it: one in a round number, or so many in a power of ten.
+
+    Examples
+    --------
+    >>> one_in(0.001), one_in(0.05), one_in(0.0003), one_in(1 / 3333)
+    ('1 in 1,000', '1 in 20', '3 in 10,000', 'about 3 in 10,000')
+    """
     if chance <= 0:
         return "zero"
-    inverse = 1 / chance
-    rounded = round(inverse)
-    return f"{'' if math.isclose(inverse, rounded, rel_tol=1e-9) else 'about '}1 in {rounded:,}"
+    inverse = round(1 / chance)
+    if math.isclose(1 / chance, inverse, rel_tol=1e-9) and float(f"{inverse:.1e}") == inverse:
+        return f"1 in {inverse:,}"
+    many, exponent = f"{chance:.1e}".split("e")
+    digits = many.rstrip("0").rstrip(".")
+    count, power = int(digits.replace(".", "")), len(digits.partition(".")[2]) - int(exponent)
+    about = "" if math.isclose(chance, count / 10**power, rel_tol=1e-9) else "about "
+    return f"{about}{count} in {10**power:,}"
 
 
 def duration(seconds: float) -> str:

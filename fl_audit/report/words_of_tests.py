@@ -295,12 +295,13 @@ class ToldTest:
 
     @cached_property
     def words(self) -> TestWords:
-        """The words of the test with its numbers filled in; of no limit where no size can be said."""
+        """The words of the test with its numbers filled in; no limit where no size can be said, or none is found."""
         test = self.test
         numbers = {"measured": test.measured, "promised": test.promised, "limit": test.limit, **test.more}
         names = vars(self.unit) | {name: _Number(value) for name, value in numbers.items()}
         names |= {"place": test.place, "at_place": f", on '{test.place}'" if test.place else ""}
-        templates = vars(TEST_WORDS[test.name]) | ({"limit": ""} if math.isnan(test.limit) else {})
+        limit = {} if math.isfinite(test.limit) else {"limit": "" if math.isnan(test.limit) else "nothing"}
+        templates = vars(TEST_WORDS[test.name]) | limit
         return TestWords(**{part: template.format(**names) for part, template in templates.items()})
 
     @property

@@ -9,6 +9,7 @@ from flwr.clientapp.mod import LocalDpMod
 from fl_audit.adjacency import Adjacency
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
+from fl_audit.privacy.names import NoiseOver
 from strategies.games.bridge import layers_of
 from strategies.games.subject import Mod, Observer
 
@@ -72,7 +73,10 @@ def stated_by(
         is_replaced = "replace" in str(getattr(own, "neighboring_relation", "")).lower()
         relation = adjacency or (Adjacency.REPLACE_CLIENT if is_replaced else Adjacency.ADD_REMOVE_CLIENT)
         delta = getattr(own, "target_delta", delta)
-        claim = StatedClaim(relation, delta=delta, noise_multiplier=multiplier, rounds=rounds)
+        # An accountant of its own takes it as noise over the sensitivity. Otherwise it is over the norm, by which an
+        # update comes or goes: a reviewer who asks about clients that are replaced asks what the same noise hides then.
+        over = NoiseOver.SENSITIVITY if is_replaced else NoiseOver.CLIPPING_NORM
+        claim = StatedClaim(relation, delta=delta, noise_multiplier=multiplier, rounds=rounds, noise_over=over)
         source = f"{type(layer).__name__}: {noise[0]} = {noise[1]:g}, {norm[0]} = {norm[1]:g}"
         source += f", {count[0]} = {count[1]:g}" if count else ""
         if own is not None:
@@ -101,7 +105,8 @@ def epsilon_words(stated: Stated, rounds: int) -> str:
         return f"{claim.words}; over all {rounds} {noise} comes to epsilon {all_rounds:.2f} (accountant gdp)"
     return (
         f"epsilon {one:.2f} at delta {claim.delta:g} in one round and {all_rounds:.2f} over all {rounds} "
-        f"(noise multiplier {claim.noise_multiplier:.3g}, {claim.adjacency}; accountant gdp, sampling not counted)"
+        f"(noise multiplier {claim.noise_multiplier:.3g} over the sensitivity, {claim.neighbours.sensitivity_words}; "
+        f"{claim.adjacency}; accountant gdp, sampling not counted)"
     )
 
 

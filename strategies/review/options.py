@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from fl_audit.privacy.names import NoiseOver
+
 
 @dataclass(frozen=True)
 class ReviewOptions:
@@ -11,6 +13,7 @@ class ReviewOptions:
     epsilon: float | None = None
     delta: float = 1e-5
     noise_multiplier: float | None = None
+    noise_over: NoiseOver | str = NoiseOver.SENSITIVITY  # what that noise multiplier multiplies
     adjacency: str | None = None
     norm: float | None = None  # the clipping norm; None takes what was read, or 1
     is_clipped: bool = True  # whether anything but the clients' own code clips

@@ -174,12 +174,14 @@ def _stated(caught: Caught, wishes: ReviewOptions, rounds: int) -> Stated:
     found = stated_by(caught.start.strategy, [one.mod for one in caught.mods], adjacency, rounds, wishes.delta)
     if wishes.epsilon is not None or wishes.noise_multiplier is not None:
         between = adjacency or Adjacency.ADD_REMOVE_CLIENT
-        claim = StatedClaim(between, wishes.epsilon, wishes.delta, wishes.noise_multiplier, rounds)
-        usual = stated_by(caught.start.strategy, [one.mod for one in caught.mods], None, rounds, wishes.delta).claim
-        own = None if found.claim is None else found.claim.mu or found.mu
-        if own is not None and usual is not None:
+        noise, over = wishes.noise_multiplier, wishes.noise_over
+        claim = StatedClaim(between, wishes.epsilon, wishes.delta, noise, rounds, over)
+        usual = stated_by(caught.start.strategy, [one.mod for one in caught.mods], None, rounds, wishes.delta)
+        own = None if usual.claim is None else usual.claim.mu or usual.mu
+        if own is not None and usual.claim is not None:
             # The same noise, and a sum that may move farther than between the neighbours that the app has in mind.
-            own *= max(1.0, claim.neighbours.sensitivity_of_sum(1.0) / usual.neighbours.sensitivity_of_sum(1.0))
+            moves, meant = (one.neighbours.sensitivity_of_sum(1.0) for one in (claim, usual.claim))
+            own *= max(1.0, moves / meant)
         found = replace(found, claim=claim, source="named by the reviewer", is_of_reviewer=True, mu=own)
     return replace(found, norm=wishes.norm or found.norm)
 

@@ -84,7 +84,7 @@ def test_right_guesses_stand_beside_what_a_kept_promise_allows(make_contents):
     assert law.sf(most) <= 0.001 < law.sf(most - 1)
     fact = facts_of(contents)[1]
     assert fact.value == f"{estimate['wins']} of 300"
-    assert fact.note == f"a kept promise allows more than {most} less than once in 1,000"
+    assert fact.note == f"were the promise kept, it would be right in more than {most} in less than one of 1,000 audits"
 
 
 def test_an_inconclusive_run_says_how_many_worlds_and_minutes_would_tell(make_contents):
@@ -92,7 +92,8 @@ def test_an_inconclusive_run_says_how_many_worlds_and_minutes_would_tell(make_co
     slow = report_contents(replace(run, timing=Timing(30.0, 100.0, 0.02, "ray")))
     needed = verdict_of(slow).judgement.worlds_needed
     minutes = round((needed / 0.02 + 30) / 60)
-    said = f"{needed} worlds, about {minutes} minutes here, would find a breach of 1.5 times the promise."
+    said = f"{needed} worlds, about {minutes} minutes here, would find a breach of 1.5 times the promise, "
+    said += "if it lies in the size of the noise alone."
     assert said in text_of(first_screen(slow))
     assert f"worlds = {needed}" in next_step(slow)
     unknown = report_contents(replace(run, timing=Timing()))

@@ -19,6 +19,7 @@ from fl_audit.report.page.first_screen import summary_table
 from fl_audit.report.page.html import draw_all, render_html
 from fl_audit.report.sections.attacks import ATTACKS
 from fl_audit.report.sections.registry import report_contents
+from fl_audit.report.wording import percent
 
 WORLDS, TARGETS, MU = 80, 30, 0.55
 
@@ -112,6 +113,9 @@ def test_figures_and_page_show_them(contents):
         terminal.print(summary_table(contents))
     lines = terminal.export_text()
     assert "AUC, LiRA" in lines
+    said = ATTACKS.sentence(numbers, contents)
+    assert f"{percent(numbers.largest_order)} here, since two records are told apart at once and each counts" in said
+    assert f"{percent(numbers.largest_auc)} here, where one record alone decides" in said
     assert 'id="figure-attacks"' in page
     rows = {row["name"]: row for row in contents.summary["findings"]}
     assert rows["AUC, LiRA"]["promised"] == numbers.largest_order > numbers.largest_auc

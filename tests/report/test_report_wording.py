@@ -36,9 +36,18 @@ def test_percentages_never_round_to_certainty(share, text):
     assert percent(share) == f"{text}\N{NO-BREAK SPACE}%"
 
 
+def test_no_share_is_infinite():
+    assert percent(math.inf) == "unbounded"
+    assert percent(math.nan) == percent(None) == MISSING
+
+
 def test_chances_and_counts():
     assert one_in(0.001) == "1 in 1,000"
-    assert one_in(0.0003) == "about 1 in 3,333"
+    assert one_in(0.0003) == "3 in 10,000"
+    assert one_in(1 / 3333) == one_in(3.004e-4) == "about 3 in 10,000"
+    assert (one_in(0.05), one_in(0.0004), one_in(0.3), one_in(0.0123)) == (
+        "1 in 20", "1 in 2,500", "3 in 10", "about 12 in 1,000"
+    )  # fmt: skip
     assert one_in(0) == "zero"
     assert plural(1, "world") == "1 world"
     assert plural(2000, "world") == "2,000 worlds"

@@ -2,6 +2,8 @@
 
 import math
 import re
+from dataclasses import replace
+from string import Formatter
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from fl_audit.privacy.guarantee import guarantee
 from fl_audit.report.sections.noise import excess_text
 from fl_audit.report.sections.verdict import _detection_text
 from fl_audit.report.wording import unit_words
-from fl_audit.report.words_of_tests import MISSING_WORDS, ToldTest, broken_tests, title_of
+from fl_audit.report.words_of_tests import MISSING_WORDS, TEST_WORDS, ToldTest, broken_tests, title_of
 
 WORDS = unit_words(Adjacency.REPLACE_RECORD)
 PROMISE = guarantee(Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(8.0, 30), 0.01, 0.5, Accountant.GDP))
@@ -75,9 +77,19 @@ def test_missing_noise_is_said_before_what_follows_from_it() -> None:
     assert first.sentence.startswith("The noise is half of what was promised")
 
 
+@pytest.mark.parametrize("name", TestName)
+def test_a_limit_that_no_size_reaches_is_no_number(name: TestName) -> None:
+    test = TestResult(name, 1.0, 1.0, 1.0, 1.0, math.inf)
+    fields = {field for text in vars(TEST_WORDS[name]).values() for _, field, *_ in Formatter().parse(text) if field}
+    other = fields - set(vars(WORDS)) - {"measured", "promised", "limit", "place", "at_place"}
+    assert ToldTest(replace(test, more=dict.fromkeys(other, 1.0)), WORDS).words.limit == "nothing"
+    assert ToldTest(replace(test, limit=math.nan, more=dict.fromkeys(other, 1.0)), WORDS).words.limit == ""
+
+
 def test_the_limit_of_detection_is_told_in_worlds() -> None:
     kept = judge(synthetic_run(BREACHES[-1], 0), PROMISE, 0.95)
     text = _detection_text(kept, PROMISE, WORDS)
+    assert "if it lies in the size of the noise alone" in text
     for part in (f"{kept.limit_of_detection:.3g}", f"{kept.worlds_needed} world"):
         assert part in text
     nothing = judge_scores(np.zeros(5), np.zeros(5), PROMISE, 0.95)

@@ -313,6 +313,25 @@ def test_an_epsilon_of_the_training_is_not_supported_by_games_of_three_rounds(
         assert gdp_delta(33.1, 5.0) == pytest.approx(1e-5, rel=0.1)
 
 
+@pytest.mark.parametrize(("relation", "mu"), [(None, 0.5), (Adjacency.REPLACE_CLIENT, 1.0)])
+def test_an_apps_own_multiplier_is_noise_over_the_clipping_norm(relation: Adjacency | None, mu: float) -> None:
+    """An honest app has no more noise because a reviewer asks about clients that are replaced."""
+    strategy = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 2.0, 1.0, 10)
+    claim = stated_by(strategy, (), relation, 1).claim
+    assert claim is not None
+    assert claim.mu == mu
+
+
+def test_a_reviewers_multiplier_is_read_over_what_it_says() -> None:
+    strategy = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 2.0, 1.0, 10)
+    caught = cast(Caught, SimpleNamespace(start=SimpleNamespace(strategy=strategy), mods=[]))
+    for over, mu in (("sensitivity", 0.5), ("clipping-norm", 1.0)):
+        wishes = ReviewOptions(noise_multiplier=2.0, noise_over=over, adjacency="replace-client")
+        claim = _stated(caught, wishes, rounds=1).claim
+        assert claim is not None
+        assert claim.mu == mu
+
+
 @pytest.mark.parametrize(
     ("relation", "mu"), [(None, 0.5), (Adjacency.ADD_REMOVE_CLIENT, 0.5), (Adjacency.REPLACE_CLIENT, 1.0)]
 )

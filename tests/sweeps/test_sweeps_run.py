@@ -25,9 +25,9 @@ from experiments.runs.run_directory import RunDirectory
 from experiments.sweeps import schedule
 from experiments.sweeps.grid import Axis, Point, baselines, grid
 from experiments.sweeps.landscape import landscape_figure
-from experiments.sweeps.page import points_html, sweep_page
+from experiments.sweeps.page import chance_text, points_html, sweep_page
 from experiments.sweeps.sweep import Sweep, run_sweep
-from experiments.sweeps.tables import Utility, choose_utility, models_table, points_table
+from experiments.sweeps.tables import UNTRAINED, Utility, choose_utility, models_table, points_table
 from fl_audit.errors import InputError
 from fl_audit.report.style import to_png
 from fl_audit.report.wording import number_text
@@ -229,6 +229,11 @@ def test_points_of_the_game_of_membership_name_their_strongest_attack(tmp_path: 
     assert table["attack_tpr_at_fpr_001"][0] == rates["tpr_at_fpr_001"]["value"]
     page = points_html(Sweep(models, table, Utility.ACCURACY, Figure()))
     assert "Strongest attack" in page
+    # What chance reaches stands beside Epsilon*, as in the report of a run.
+    untrained = [one.summary["epsilon_star"]["untrained_mean"] for one in found]
+    assert models.groupby("point", sort=False)[UNTRAINED].first().tolist() == untrained
+    chance = chance_text(Sweep(models, table, Utility.ACCURACY, Figure()))
+    assert all(number_text(one, 3) in chance for one in untrained)
     assert f">{number_text(rates['auc']['value'], 3)}</td>" in page
 
 

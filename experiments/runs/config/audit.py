@@ -107,7 +107,8 @@ class AuditSection(ConfigSection):
     insiders: Count = 1
     """How many clients attack, each by itself."""
     view: Choice[View] = View.UPDATE
-    """What clients see of a round: the noised sum (`update`), or only the model that follows from it."""
+    """What an insider sees of a round: the noised sum (`update`), or only the model that follows from it; honest
+    clients are sent models alone."""
     neighbour: Annotated[NeighbourChoice | int, BeforeValidator(_neighbour)] = NeighbourChoice.MOST_DISSIMILAR
     """What D and D' differ in: a choice by dissimilarity, a record crafted for the audit, or an index of D from 0."""
     neighbour_rank: Count | None = None

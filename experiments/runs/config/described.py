@@ -24,6 +24,8 @@ _OF_THEIR_OWN = {
     "data.partition-parameters": "a table of the parameters that the partition has, such as { alpha = 0.5 }",
 }
 """What schemas have no words for."""
+_REQUIRED = {"privacy.adjacency": "where something is promised"}
+"""What a section refuses to go without, though a model of it has a value to fill in."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,12 @@ class Setting:
 
     key: str  # its name, `section.key`
     type: str  # in words
-    default: Any  # where it is left out, as JSON; None where that follows from other settings, or nothing is set
+    # Where it is left out, as JSON; None where that follows from other settings, nothing is set, or it is required.
+    default: Any
     explanation: str  # what it is for, in one line
     accepted: str  # what it accepts, in words
     choices: tuple[str, ...] | None  # the words among which it chooses; None where it takes others
+    required: str  # where it may not be left out, as in `where something is promised`; empty if it may be everywhere
 
     def to_json(self) -> dict[str, Any]:
         """Return the setting as JSON values."""
@@ -86,10 +90,11 @@ def _every() -> Iterator[Setting]:
             yield Setting(
                 key=key,
                 type=" or ".join(kinds),
-                default=properties.get("default"),
+                default=None if key in _REQUIRED else properties.get("default"),
                 explanation=" ".join((one.description or "").split()),
                 accepted=_OF_THEIR_OWN.get(key) or accepted_values(properties, whole),
                 choices=tuple(words) if words and len(parts) == 1 else None,
+                required=_REQUIRED.get(key, "always" if one.is_required() else ""),
             )
 
 

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from experiments.runs.config.values import Choice, ConfigSection, Count, Positive, Share
 from fl_audit.adjacency import Adjacency
 from fl_audit.privacy import defaults
-from fl_audit.privacy.names import Accountant, NoiseScaling
+from fl_audit.privacy.names import Accountant, NoiseOver, NoiseScaling
 from fl_audit.privacy.targets import DETAILS, TARGETS
 
 PRIVACY_TARGETS = tuple(TARGETS)
@@ -18,7 +18,7 @@ RANDOMISER_KEYS = ("randomiser", *OF_RANDOMISERS)
 PROMISE_ONLY = (
     *PRIVACY_TARGETS,
     *DETAILS,
-    *("accountant", "clipping-norm", "sensitivity", "noise", "bands", "clipping", *OF_ADAPTIVE),
+    *("noise-over", "accountant", "clipping-norm", "sensitivity", "noise", "bands", "clipping", *OF_ADAPTIVE),
 )
 """Settings that have no meaning where nothing is promised."""
 
@@ -37,7 +37,7 @@ class PrivacySection(ConfigSection):
     epsilon: Positive | None = None
     """Target: epsilon at `delta`, by the accountant."""
     advantage: Share | None = None
-    """Target: the largest advantage of an insider over guessing."""
+    """Target: the largest advantage of an insider over guessing, exactly, whoever the accountant is."""
     reconstruction: Share | None = None
     """Target: how often an attacker may name the right one of `candidates` equally likely records."""
     candidates: Annotated[int, Field(ge=2, le=10**9)] | None = None
@@ -47,7 +47,10 @@ class PrivacySection(ConfigSection):
     population_share: Share | None = None
     """Share of all people that a description fits, of `singling-out`; left out, 0.001."""
     noise_multiplier: Annotated[float, Field(ge=0.01, le=1e6)] | None = None
-    """Target: the noise itself, over the sensitivity."""
+    """Target: the noise itself, over what `noise-over` names."""
+    noise_over: Choice[NoiseOver] | None = None
+    """What `noise-multiplier` multiplies: the `sensitivity`, 2 x clipping norm where a unit is replaced, or the
+    `clipping-norm`, as Opacus and Flower quote it; left out, the sensitivity."""
     delta: Share = defaults.DELTA
     """delta of the promise, and of Epsilon*."""
     prior: Share = defaults.PRIOR
@@ -104,9 +107,9 @@ class PrivacySection(ConfigSection):
     def _exactly_one_target(self) -> Self:
         if not self.private:
             if idle := [name for name in PROMISE_ONLY if name.replace("-", "_") in self.model_fields_set]:
-                said = "given together with private = false, which promises nothing: leave out"
-                keys = "it" if len(idle) == 1 else "these keys"
-                raise ValueError(f"{self.named(idle)} {said} {keys}, or private = false")
+                keys = "that key" if len(idle) == 1 else "those keys"
+                said = f"given together with private = false, which promises nothing: leave {keys} out, or set"
+                raise ValueError(f"{self.named(idle)} {said} private = true")
             return self
         given = self.chosen(PRIVACY_TARGETS)
         if len(given) != 1:
@@ -117,6 +120,11 @@ class PrivacySection(ConfigSection):
                 raise ValueError(f"{self.named([detail])} needs {DETAILS[detail]}, which is left out")
         if self.sensitivity is NoiseScaling.LOCAL and given[0] in DETAILS.values():
             raise ValueError(f"{given[0]} with sensitivity = local, noise for one pair only: accepted is global")
+        if self.noise_over is not None and self.noise_multiplier is None:
+            raise ValueError(f"noise-over = {self.noise_over} needs noise-multiplier, which is left out")
+        if self.noise_over is NoiseOver.CLIPPING_NORM and self.sensitivity is NoiseScaling.LOCAL:
+            raise ValueError("noise-over = clipping-norm with sensitivity = local, noise over the difference of one "
+                             "pair: accepted is sensitivity")  # fmt: skip
         if "adjacency" not in self.model_fields_set:
             kinds = ", ".join(Adjacency)
             raise ValueError(f"adjacency is left out: a promise names how neighbours differ, one of {kinds}")

@@ -29,7 +29,7 @@ from fl_audit.privacy.targets import BeliefTarget
 
 _PROMISED = (
     "epsilon", "delta", "noise_multiplier", "belief_bound", "belief_bound_fixed", "advantage_bound",
-    "advantage_bound_exact", "accountant", "adjacency",
+    "advantage_bound_exact", "rho_alpha", "accountant", "adjacency",
 )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from fl_audit.evidence.findings.released_model import ModelNumbers
 from fl_audit.evidence.findings.verdict import NoiseNumbers, VerdictNumbers
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.finding import RunContents
-from fl_audit.report.law_words import not_private_label
+from fl_audit.report.law_words import multiplied_text, not_private_label
 from fl_audit.report.look_at import look_at
 from fl_audit.report.page.markup import banner_html, next_html
 from fl_audit.report.sections.insider import advantage_row
@@ -32,7 +32,7 @@ from fl_audit.report.sections.law import provenance_line
 from fl_audit.report.sections.registry import page_rows
 from fl_audit.report.sections.released_model import beside_text
 from fl_audit.report.sections.verdict import banner, verdict_of, worlds_needed_text
-from fl_audit.report.wording import finding_text, number_text, one_in, percent
+from fl_audit.report.wording import finding_text, is_certainty, number_text, one_in, percent, plural
 from fl_audit.report.words_of_tests import ToldTest, broken_tests, p_as_chance
 from fl_audit.user_modules import title_of_named
 
@@ -60,7 +60,7 @@ def facts_of(contents: RunContents) -> tuple[Fact, Fact, Fact]:
 def _broken(row: ToldTest) -> Fact:
     if row.test.name in OF_NOISE:
         where = f" on the tensor '{row.test.place}'" if row.test.name is TestName.NOISE_TENSOR else ""
-        return Fact("Noise really added", percent(round(row.test.statistic, 3)), f"of what was promised{where}")
+        return Fact("Noise really added", percent(row.test.statistic), f"of what was promised{where}")
     if row.test.name in (TestName.SCORES, TestName.CANARIES):
         shown = f"≥ {number_text(row.test.statistic, 3)}"
         return Fact("Epsilon, by scores alone", shown, f"promised: {row.words.promised}")
@@ -82,8 +82,9 @@ def _promised(contents: RunContents) -> Fact:
         return Fact("Promised", "nothing", "no clipping, no noise")
     epsilon, note = number_text(promise.epsilon, 3), f"at delta {number_text(promise.delta, 3)} ({promise.accountant})"
     if promise.noise_multiplier is not None:
-        note += f"; noise multiplier {number_text(promise.noise_multiplier, 3)}"
-    if promise.belief_bound >= 1:
+        multiplied = multiplied_text(contents.facts.game.law)
+        note += f"; noise multiplier {number_text(promise.noise_multiplier, 3)}, over {multiplied}"
+    if is_certainty(promise.belief_bound):
         return Fact("Promised: epsilon at most", epsilon, f"{note}; so weak that one may become sure")
     bound, note = percent(promise.belief_bound), f"epsilon {epsilon} {note}"
     if promise.prior == 0.5:
@@ -98,7 +99,8 @@ def _insider(contents: RunContents) -> Fact:
     if numbers is not None and promise is not None:
         worlds, wins = numbers.estimate.worlds, numbers.estimate.wins
         most = most_wins(worlds, promise.advantage_bound_exact, FAMILY_LEVEL)
-        note = f"a kept promise allows more than {most:,} less than once in {round(1 / FAMILY_LEVEL):,}"
+        rarely = f"in less than one of {round(1 / FAMILY_LEVEL):,} audits"
+        note = f"were the promise kept, it would be right in more than {most:,} {rarely}"
         if found is not None and found.broken and wins <= most:
             note = "this count alone would not have shown what broke the promise"
         elif most >= worlds:
@@ -167,8 +169,10 @@ def warnings_of(contents: RunContents) -> list[str]:
     lines = [not_private_label(facts)] if not facts.game.law.is_private_release else []
     if promise is not None and promise.delta * facts.units >= LARGE_DELTA:
         large = f"Delta {number_text(promise.delta, 3)} is large for {facts.units:,} {contents.words.many}"
-        some = f"{number_text(promise.delta * facts.units, 2)} of them, drawn by lot"
-        lines.append(f"{large}: to publish {some}, would keep the promise")
+        some = f"{number_text(promise.delta * facts.units, 2)} of them on average"
+        lines.append(
+            f"{large}: to publish each with a chance of {one_in(promise.delta)}, {some}, would keep the promise"
+        )
     return [*lines, *look_at(contents)]
 
 
@@ -307,7 +311,9 @@ _WIDEST_NAME = 30
 def summary_table(contents: RunContents) -> Table:
     """Return a table for the terminal: the verdict, what to do next, and the numbers of the report's page."""
     game, words, warnings = contents.facts.game, banner(contents), warnings_of(contents)
-    title = Text(f"{game.data.title}, {title_of_named(game.model)}: {contents.run.worlds:,} x {game.rounds} rounds")
+    title = Text(
+        f"{game.data.title}, {title_of_named(game.model)}: {contents.run.worlds:,} x {plural(game.rounds, 'round')}"
+    )
     table = Table(title=title, show_header=False, caption=Text("\n".join(warnings)) if warnings else None)
     table.add_column("what", style="bold", max_width=_WIDEST_NAME)
     table.add_column("finding")

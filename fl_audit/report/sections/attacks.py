@@ -59,16 +59,25 @@ def _sentence(numbers: evidence.AttackNumbers, contents: RunContents) -> str:
             f" {who} who saw the finished models alone {were} then shown one that was in and one that was not; "
             f"{f'the best of them ({_NAMES.get(name, name)})' if several else 'it'} picked the right one in "
             f"{percent(found.rates.auc.value)} of cases{_auc_row(name, numbers).aside}, where coin-flipping has 50 %"
-            f"{_allowed(numbers.largest_order)}."
+            f"{_allowed(numbers.largest_order)}{_of_two(numbers.largest_order, words.one)}."
         )
     insider = numbers.achieved.get(evidence.INSIDER)
     if insider is not None:
         text += (
             f" A participant who knows everything but one coin, and sees every update, tells a training with the "
             f"{words.one} from one without it in {percent(insider.rates.auc.value)} of cases"
-            f"{_auc_row(evidence.INSIDER, numbers).aside}{_allowed(numbers.largest_auc)}."
+            f"{_auc_row(evidence.INSIDER, numbers).aside}{_allowed(numbers.largest_auc)}"
+            f"{_of_one(numbers.largest_auc, words.one)}."
         )
     return text
+
+
+def _of_two(limit: float | None, one: str) -> str:
+    return "" if limit is None else f" here, since two {one}s are told apart at once and each counts"
+
+
+def _of_one(limit: float | None, one: str) -> str:
+    return "" if limit is None else f" here, where one {one} alone decides"
 
 
 def _allowed(limit: float | None) -> str:
@@ -87,7 +96,8 @@ def _tables(numbers: evidence.AttackNumbers, contents: RunContents) -> list[Tabl
         rows.append((_NAMES.get(name, name), *beside))
     if contents.facts.has_promise:
         told = [f"at most {number_text(value, 3)}" for value in (numbers.largest_order, *numbers.largest_rates)]
-        told[0] += f", an insider {number_text(numbers.largest_auc, 3)}"
+        one = contents.words.one
+        told[0] += f" (two {one}s compared), an insider {number_text(numbers.largest_auc, 3)} (one {one})"
         rows.append(("Nobody, by the promise", *told))
     title = f"Membership attacks on {plural(numbers.targets, 'target')} in {plural(numbers.worlds, 'world')}"
     return [Table(title, columns, tuple(rows))]

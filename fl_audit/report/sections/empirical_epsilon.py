@@ -44,7 +44,8 @@ def _rows(numbers: evidence.EmpiricalNumbers, contents: RunContents) -> list[Row
     promise, decisive = contents.promise, numbers.decisive
     delta, level = at_delta(promise.delta), decisive.level
     by = f"{_method(decisive, contents.words)}{delta}. {decisive.assumption}"
-    advantage = f"section 5.3 (iii): Eq. (6) turned round{delta}, of noise calibrated by the classic formula"
+    # `rho_alpha` turned round: held against the promise it would refute noise that is calibrated exactly.
+    advantage = f"section 5.3 (iii): Eq. (6) turned round{delta}, of noise calibrated by the classic formula only"
     rows = [
         Row("Epsilon shown at least (nats)", finite(decisive.epsilon_lower_bound),
             f"lower bound, holds at {percent(decisive.confidence)} confidence, by {by}", limit=promise.epsilon,
@@ -55,7 +56,7 @@ def _rows(numbers: evidence.EmpiricalNumbers, contents: RunContents) -> list[Row
         Row("Limit of detection (nats)", finite(decisive.limit_of_detection), f"{_detectable(contents)}, by {by}"),
         _estimate("From the largest belief (nats)", numbers.from_belief,
                   "section 5.3 (ii): Eq. (5) turned round; an extreme value that grows with the number of worlds"),
-        _estimate("From the advantage (nats)", numbers.from_advantage, advantage, promise.epsilon),
+        _estimate("From the advantage (nats)", numbers.from_advantage, advantage),
     ]  # fmt: skip
     if (found := numbers.from_sensitivity) is not None:
         method = f"section 5.3 (i): sensitivities over the noise that the law names{delta}, by {promise.accountant}"
@@ -63,10 +64,10 @@ def _rows(numbers: evidence.EmpiricalNumbers, contents: RunContents) -> list[Row
     return rows
 
 
-def _estimate(name: str, found: EpsilonInterval, basis: str, limit: float | None = None) -> Row:
+def _estimate(name: str, found: EpsilonInterval, basis: str) -> Row:
     """Return one of the paper's estimates with its interval; over all worlds where that has no confidence."""
     how, ends = basis + "; ends over the worlds" * (found.confidence == 1), (finite(found.low), finite(found.high))
-    return Row(name, finite(found.epsilon), how, *ends, found.confidence, limit)
+    return Row(name, finite(found.epsilon), how, *ends, found.confidence)
 
 
 def _tables(numbers: evidence.EmpiricalNumbers, _: RunContents) -> list[Table]:
@@ -164,7 +165,7 @@ def _tradeoff_figure(figure: Figure, _: evidence.TradeoffNumbers, contents: RunC
 def _tradeoff_caption(numbers: evidence.TradeoffNumbers, contents: RunContents) -> str:
     _, row = _tradeoff_rows(numbers, contents)
     shares = (numbers.found, numbers.low, numbers.high, numbers.allowed)
-    found, low, high, allowed = (percent(round(share, 3)) for share in shares)
+    found, low, high, allowed = map(percent, shares)
     return (
         f"At {percent(numbers.false_alarms)} false alarms the insider finds {found} ({low} to {high} at "
         f"{percent(contents.facts.confidence)}); {allowed} is allowed{row.aside}. A kept promise lets nobody into the "
@@ -193,10 +194,10 @@ def _one_run_sentence(numbers: OneRunNumbers, contents: RunContents) -> str:
     found = numbers.finding
     text = (
         f"This one training was its own audit. In each of {plural(found.rounds, 'round')}, "
-        f"{plural(found.canaries, 'canary', 'canaries')} tossed a coin: heads, and it sent the largest contribution "
-        "that clipping lets pass, in a random direction. Looking for them in what was released certifies an epsilon of "
-        f"at least {number_text(found.epsilon_lower, 3)} over the training ({percent(found.confidence)} confidence); "
-        f"{number_text(found.epsilon_claimed, 3)} is claimed."
+        f"{plural(found.canaries, 'canary', 'canaries')} tossed a coin each; at heads a canary sent the largest "
+        "contribution that clipping lets pass, in a random direction. Looking for them in what was released certifies "
+        f"an epsilon of at least {number_text(found.epsilon_lower, 3)} over the training ({percent(found.confidence)} "
+        f"confidence); {number_text(found.epsilon_claimed, 3)} is claimed."
     )
     if not numbers.tells_too_little:
         return text
@@ -209,7 +210,7 @@ def _one_run_rows(numbers: OneRunNumbers, contents: RunContents) -> list[Row]:
     how = f"{found.method}, {percent(found.confidence)} confidence; {found.method.assumption}"
     delta = at_delta(found.delta)
     rows = [
-        Row("Canaries", found.canaries, f"each tossed a coin in each of {found.rounds:,} rounds"),
+        Row("Canaries", found.canaries, f"each tossed a coin in each of {plural(found.rounds, 'round')}"),
         Row(f"mu of a {what}, estimated", found.mu, "distance of the mean scores over their spread; no confidence"),
         Row(f"mu of a {what}, at least", found.mu_lower, how, limit=found.mu_claimed, on_page=True),
         Row(f"mu of a {what} by the law of the noise", numbers.mu_true, "the truth, if the noise is what it should be"),

@@ -236,8 +236,8 @@ def _insiders_sentence(numbers: evidence.InsidersNumbers, contents: RunContents)
     between = f"between {worst.wins:,} and {best.wins:,}" if worst.wins < best.wins else f"{best.wins:,}"
     return (
         f"{plural(len(numbers.each), 'participant')} played this insider, each by itself; they were right in {between} "
-        f"of {best.worlds:,} trials{advantage_row(best, contents).aside}. The verdict is about the first of them; the "
-        "best is chosen by what it achieved, so its number is too high on average."
+        f"of {plural(best.worlds, 'trial')}{advantage_row(best, contents).aside}. The verdict is about the first of "
+        "them; the best is chosen by what it achieved, so its number is too high on average."
     )
 
 

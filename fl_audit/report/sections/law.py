@@ -38,7 +38,7 @@ def law_tables(facts: RunFacts) -> list[Table]:
         ("Where the insider sits", law_words.standpoint_text(facts) if game.with_insider else "no insider was asked"),
         ("Prior belief in D", percent(facts.prior)),
         ("Optimizer", str(facts.game.law.optimizer.kind)),
-        ("Released to clients", str(game.view)),
+        ("Seen of a round by an insider", law_words.seen_text(game.view)),
         ("Partition", str(game.partition)),
         ("Training records used", game.records),
         ("Test records used", game.test_records),

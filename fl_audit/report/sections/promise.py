@@ -20,7 +20,7 @@ from fl_audit.privacy.scores import Sensitivities
 from fl_audit.report import law_words
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.style import BIT_STYLES, INK, SMALL_TEXT_SIZE, finish_axes
-from fl_audit.report.wording import number_text, one_in, percent, plural
+from fl_audit.report.wording import is_certainty, number_text, one_in, percent, plural
 
 
 def _sentence(numbers: evidence.PromiseNumbers, contents: RunContents) -> str:
@@ -30,7 +30,7 @@ def _sentence(numbers: evidence.PromiseNumbers, contents: RunContents) -> str:
     if promise is None:
         return "These models were trained without any protection: nothing was promised."
     watcher, words, bound = law_words.watcher_text(facts), contents.words, percent(promise.belief_bound)
-    if promise.belief_bound >= 1:
+    if is_certainty(promise.belief_bound):
         return f"The promise is so weak that somebody who {watcher} may become sure {words.whether}."
     surer = f" may become more than {bound} sure {words.whether}"
     if facts.prior != 0.5:
@@ -51,12 +51,12 @@ def person_text(contents: RunContents) -> str:
     whose, used = "one of the records is yours", "it was used"
     if contents.words.one == "client":
         whose, used = "your records are all that one client holds", "they were used"
-    right = percent(round((1 + promise.advantage_bound_exact) / 2, 3))
+    right = percent((1 + promise.advantage_bound_exact) / 2)
     limit = (
         f"becomes more than {percent(promise.belief_bound)} sure that {used}, with a chance of "
         f"{one_in(promise.delta)} at most"
     )
-    if promise.belief_bound >= 1:
+    if is_certainty(promise.belief_bound):
         limit = f"may become sure that {used}"
     text = (
         f"Suppose {whose}. Somebody who knows all the others and watches everything {limit}. At even odds the best "
@@ -88,20 +88,28 @@ def _rows(numbers: evidence.PromiseNumbers, contents: RunContents) -> list[Row]:
     fixed = adaptive = f"{how}; passed with probability at most delta"
     if not by_renyi and promise.claim.sensitivities is not Sensitivities.FIXED:
         adaptive = "follows from delta(epsilon) at all smaller epsilons, so it holds whatever earlier releases decide"
+    over_norm = score = list[Row]()
+    if promise.noise_multiplier is not None:
+        quoted = law_words.noise_over_norm(facts.game.law, promise.noise_multiplier)
+        told = "the same noise, as Opacus, TensorFlow Privacy and dp-accounting quote it"
+        over_norm = [Row("Noise over the clipping norm", quoted, told)] if quoted is not None else []
+    if promise.rho_alpha is not None:
+        theorem = "the score of Bernau et al. 2021, theorem 3 and Eq. (6): a bound of noise by the classic formula only"
+        score = [Row("rho_alpha", promise.rho_alpha, theorem)]
     return [
         Row("Epsilon (nats)", promise.epsilon, f"over all rounds, at the delta below, {by}; {between}"),
         Row("Delta (probability)", promise.delta, "chosen before the run"),
         Row("Noise multiplier z", promise.noise_multiplier, f"{law_words.multiplier_text(facts)}; {by}"),
+        *over_norm,
         Row("Rounds", numbers.rounds, "chosen before the run"),
         Row("Sampling rate", numbers.sampling_rate, "chosen before the run"),
         Row("Gaussian mu", promise.mu, f"{law_words.mu_text(facts)}; {always}by gdp"),
         Row("Belief bound", promise.belief_bound, f"{adaptive}; {prior}", is_share=True),
         Row("Belief bound at fixed sensitivities", promise.belief_bound_fixed,
             f"{fixed}; {prior}; were the differences of all rounds fixed beforehand", is_share=True),
-        Row("Advantage bound", promise.advantage_bound,
-            "Bernau et al. 2021, theorem 3 and Eq. (6): of noise calibrated by the classic formula"),
-        Row("Advantage bound, exact", promise.advantage_bound_exact,
-            f"{exact}, by {law_words.exact_accountant(facts)}"),
+        Row("Advantage bound", promise.advantage_bound_exact,
+            f"{exact}, by {law_words.exact_accountant(facts)}; exact, whatever calibrated the noise"),
+        *score,
     ]  # fmt: skip
 
 
@@ -119,7 +127,7 @@ PROMISE = Section(
 def _other_promises_tables(numbers: evidence.OtherPromises, _: RunContents) -> list[Table]:
     here = numbers.claim.noise_multiplier
     assert here is not None, "only Gaussian noise is looked at"
-    columns = ("Nobody becomes surer than", "Epsilon (nats)", "Noise multiplier", "Noise over that of this run")
+    columns = ("Nobody becomes surer than", "Epsilon (nats)", "Noise multiplier z", "Noise over that of this run")
     found = [(percent(one.belief), one.epsilon, one.noise_multiplier) for one in numbers.each]
     rows = tuple((*each, each[2] / here) for each in found)
     title = f"What other promises would cost, at delta = {numbers.claim.delta:g}, by {numbers.accountant}"
@@ -147,12 +155,13 @@ def _other_promises_figure(figure: Figure, numbers: evidence.OtherPromises, cont
                 "Noise multiplier (logarithmic)")  # fmt: skip
 
 
-def _other_promises_caption(numbers: evidence.OtherPromises, _: RunContents) -> str:
+def _other_promises_caption(numbers: evidence.OtherPromises, contents: RunContents) -> str:
     first, last = numbers.each[0], numbers.each[-1]
     return (
-        f"The noise that other limits take: {percent(first.belief)} a multiplier of "
-        f"{number_text(first.noise_multiplier, 3)}, {percent(last.belief)} {number_text(last.noise_multiplier, 3)}; "
-        f"this run has {number_text(numbers.claim.noise_multiplier, 3)}. More noise costs accuracy."
+        f"To keep {percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)}, to "
+        f"keep {percent(last.belief)} one of {number_text(last.noise_multiplier, 3)}; this run has "
+        f"{number_text(numbers.claim.noise_multiplier, 3)}, over {law_words.multiplied_text(contents.facts.game.law)}. "
+        "More noise costs accuracy."
     )
 
 
@@ -171,7 +180,7 @@ def _clipping_sentence(numbers: evidence.ClippingNumbers, contents: RunContents)
         f"The clipping norm follows the length that {percent(clipping.quantile)} of the updates keep within. Every "
         "round also releases how many did, with noise of its own, and the next norm moves by that. Both releases are "
         f"accounted: together they have noise multiplier {number_text(numbers.noise_multiplier, 3)}, where the sum "
-        f"alone has {number_text(numbers.sum_noise_multiplier, 3)}."
+        f"alone has {number_text(numbers.sum_noise_multiplier, 3)}, each over its sensitivity."
     )
 
 

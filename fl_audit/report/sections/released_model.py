@@ -24,7 +24,7 @@ def beside_text(numbers: evidence.ModelNumbers) -> str:
     if numbers.unprotected is not None:
         known.append(f"{percent(numbers.unprotected.final)} without privacy")
     if numbers.commonest is not None:
-        known.append(f"{percent(round(numbers.commonest, 3))} by always naming the most frequent class")
+        known.append(f"{percent(numbers.commonest)} by always naming the most frequent class")
     return f" ({', '.join(known)})" if known else ""
 
 

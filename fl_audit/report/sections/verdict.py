@@ -17,6 +17,7 @@ from fl_audit.report.page.markup import Banner, verdict_banner
 from fl_audit.report.wording import UnitWords, capital, number_text, one_in, percent, plural
 from fl_audit.report.words_of_tests import MISSING_WORDS, ToldTest, broken_tests, p_text, title_of
 
+_BREACH_OF_SIZE = f"a breach of {BREACH:g} times the promise, if it lies in the size of the noise alone"
 _MOST_NAMED = 2  # other kinds of breach that are named beside the first one
 
 
@@ -38,7 +39,7 @@ def banner(contents: RunContents) -> Banner:
             none = "The one test does not contradict" if tests == 1 else f"None of {tests} tests contradicts"
             line = f"{none} the promise. {_limits(contents)}".strip()
         case Verdict.INCONCLUSIVE:
-            line = f"{_too_little(numbers)} {worlds_needed_text(numbers)}"
+            line = f"{_too_little(numbers, contents.words)} {worlds_needed_text(numbers)}"
         case Verdict.NO_PROMISE:
             line = "These models were trained without clipping and noise; there is nothing to hold them to."
         case Verdict.NOT_AUDITED:
@@ -60,7 +61,7 @@ def _broken(contents: RunContents) -> str:
     return f"{first.sentence}{also}" + (f" {plural(len(others) + 1, 'test')} failed." if others else "")
 
 
-def _too_little(numbers: VerdictNumbers) -> str:
+def _too_little(numbers: VerdictNumbers, words: UnitWords) -> str:
     """Return what an inconclusive run could have found, in a sentence."""
     found = numbers.judged
     if numbers.judges_scores:
@@ -69,7 +70,15 @@ def _too_little(numbers: VerdictNumbers) -> str:
             f"could have passed unseen. {_ceiling_text(found.tests[0], numbers.promised)}"
         )
     if not math.isfinite(found.limit_of_detection):
-        return "The trials cannot tell: no breach could have been found where it matters most, and none was elsewhere."
+        if numbers.judges_canaries:
+            return (
+                "The canaries cannot tell: they are too few, or what other clients send could hide any breach from "
+                "them, and they showed none."
+            )
+        return (
+            f"The trials cannot tell: {words.differing} made hardly any difference in any round, so the noise that has "
+            "to hide it could not be tested. The other tests found no breach."
+        )
     return "Too few trials to tell: only a gross breach could have been found, and none was."
 
 
@@ -81,7 +90,7 @@ def _ceiling_text(of_scores: TestResult, promised: float) -> str:
 
 
 def worlds_needed_text(numbers: VerdictNumbers) -> str:
-    """Return how many worlds, and how much time, would find a breach of 1.5 times the promise, in a sentence."""
+    """Return how many worlds, and how much time, would find noise that gives away 1.5 times the promise."""
     found = numbers.judgement
     if numbers.judges_canaries:
         return "More rounds or more canaries find smaller breaches (rounds in [training], canaries in [audit])."
@@ -91,8 +100,9 @@ def worlds_needed_text(numbers: VerdictNumbers) -> str:
         return "No number of worlds would find a breach here: choose another one to protect (neighbour in [audit])."
     time = "" if numbers.seconds_needed is None else f", about {wording.duration(numbers.seconds_needed)} here,"
     worlds = plural(found.worlds_needed, "world")
-    breach = f"a breach of {BREACH:g} times the promise" if numbers.promised > 0 else "two thirds of the noise"
-    return f"{worlds}{time} would find {breach}."
+    if numbers.promised > 0:
+        return f"{worlds}{time} would find {_BREACH_OF_SIZE}."
+    return f"{worlds}{time} would find it if only two thirds of the noise were there."
 
 
 def _limits(contents: RunContents) -> str:
@@ -121,7 +131,9 @@ def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
                 "proof for other people's data or other attacks."
             )
         case Verdict.INCONCLUSIVE:
-            text = "The verdict is open: nothing we saw contradicts the promise, and we could hardly have seen it."
+            text = (
+                "The verdict is open: nothing we saw contradicts the promise, but a breach could hardly have been seen."
+            )
         case Verdict.NO_PROMISE if contents.facts.game.randomiser is not None:
             return (
                 "There was no promise of the training to test, so there is no verdict. What protects the records in "
@@ -188,7 +200,8 @@ def _scope(numbers: VerdictNumbers, facts: RunFacts) -> str:
             f"{_cohort_text(facts)}"
         )
     seen = _detection_text(found, promise, wording.unit_words(facts.relation))
-    return f"{covers} {seen} A smaller breach may pass."
+    smaller = " A smaller breach may pass." if math.isfinite(found.limit_of_detection) else ""
+    return f"{covers} {seen}{smaller}"
 
 
 def _cohort_text(facts: RunFacts) -> str:
@@ -210,6 +223,8 @@ def _detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> st
             f"{_ceiling_text(found.tests[0], promise.epsilon)} How far they would separate under less noise is not "
             "known, so it is not known either which breach would have been found."
         )
+    if found.tests and found.tests[0].name is TestName.CANARIES and not math.isfinite(found.limit_of_detection):
+        return f"No breach of any size would have been found with probability {DETECTION_POWER:g}."
     if found.tests and found.tests[0].name is TestName.CANARIES:
         return (
             f"{capital(ToldTest(found.tests[0], unit).words.limit)} would have been found with probability "
@@ -224,10 +239,11 @@ def _detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> st
         f"noise keeps {kept:.3g} ({law_in_words(promise.claim)}, delta {promise.delta:g}) and "
         f"{promise.epsilon:.3g} is promised."
     )
-    worlds, breach = plural(found.worlds_needed, "world"), f"find a breach of {BREACH:g} times the promise."
+    worlds = plural(found.worlds_needed, "world")
+    other = "Breaches of another kind, such as noise that repeats or follows the data, may take more worlds or pass."
     if found.conclusive:
-        return f"{said} {worlds} would be enough to {breach}"
-    return f"{said} That is too little to tell: {worlds} with as many rounds would {breach}"
+        return f"{said} {worlds} would be enough to find {_BREACH_OF_SIZE}. {other}"
+    return f"{said} That is too little to tell: {worlds} with as many rounds would find {_BREACH_OF_SIZE}. {other}"
 
 
 def _coins_text(run: FinishedRun) -> str:
