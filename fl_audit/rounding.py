@@ -11,7 +11,7 @@ _UNKNOWN = "not determined"
 _SPACE = "\N{NO-BREAK SPACE}"
 _MOST_DECIMALS = 340  # more than any 64-bit number has that is not told apart from another
 _EQUAL = 1e-12  # numbers that differ by a smaller share of themselves are one number
-_DIGITS = 4  # significant digits of a claim, and of a number without an interval
+_DIGITS, _DIGITS_OF_SHARE = 4, 3  # significant digits of a claim, and of a number without an interval
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ def rounded(
 ) -> Rounded:
     """Return a number, its interval and the claim beside it as text, rounded together.
 
-    The ends have three significant digits of the width of the interval. Digits are added to a number until its text lies
-    on the same side of the text of the claim as the number does of the claim, and on the same side of 0, and of 1 where
-    it is a share.
+    The ends have three significant digits of the width of the interval. Digits are added to a number until its text
+    lies on the same side of the text of the claim as the number does of the claim, and on the same side of 0, and of 1
+    where it is a share.
 
     Parameters
     ----------
@@ -55,8 +55,8 @@ def rounded(
     value, low, high = (_snapped(number, claim) for number in (value, low, high))
     scale = _Scale.of([value, low, high, claim], is_share)
     exact_claim, ends = scale.exact(claim), (scale.exact(low), scale.exact(high))
-    decimals = _decimals_of_width(*ends, scale.exact(value))
-    for claimed in _written(exact_claim, None if exact_claim is None else _decimals_of(exact_claim)):
+    decimals = _decimals_of_width(*ends, scale.exact(value), scale.digits)
+    for claimed in _written(exact_claim, None if exact_claim is None else _decimals_of(exact_claim, scale.digits)):
         told = [scale.told(number, decimals, exact_claim, claimed) for number in (value, low, high)]
         if all(text is not None for text in told):
             break
@@ -110,18 +110,19 @@ class _Scale:
 
     exponent: int
     unit: str
+    digits: int  # significant digits of a claim, and of a number without an interval
     marks: tuple[Decimal, ...]  # numbers on whose side every text must lie, beside the claim
 
     @classmethod
     def of(cls, numbers: list[float | None], is_share: bool) -> "_Scale":
         """Return the unit for some numbers."""
         if is_share:
-            return cls(-2, f"{_SPACE}%", (Decimal(0), Decimal(100)))
+            return cls(-2, f"{_SPACE}%", _DIGITS_OF_SHARE, (Decimal(0), Decimal(100)))
         largest = max((abs(number) for number in numbers if number is not None and math.isfinite(number)), default=0.0)
         if largest == 0 or 1e-4 <= largest < 1e6:
-            return cls(0, "", (Decimal(0),))
+            return cls(0, "", _DIGITS, (Decimal(0),))
         exponent = math.floor(math.log10(largest))
-        return cls(exponent, f"e{exponent}", (Decimal(0),))
+        return cls(exponent, f"e{exponent}", _DIGITS, (Decimal(0),))
 
     def exact(self, number: float | None) -> Decimal | None:
         """Return a number in this unit; None for what is not known or infinite."""
@@ -172,13 +173,13 @@ def _written(exact: Decimal | None, decimals: int | None) -> Iterator[Decimal | 
     yield exact
 
 
-def _decimals_of(number: Decimal) -> int:
+def _decimals_of(number: Decimal, digits: int) -> int:
     """Return the decimals that show a number with a few significant digits."""
-    return max(0, _DIGITS - 1 - number.adjusted()) if number else 0
+    return max(0, digits - 1 - number.adjusted()) if number else 0
 
 
-def _decimals_of_width(low: Decimal | None, high: Decimal | None, value: Decimal | None) -> int:
+def _decimals_of_width(low: Decimal | None, high: Decimal | None, value: Decimal | None, digits: int) -> int:
     """Return the decimals that show three significant digits of the width, or a few of the number without any."""
     if low is not None and high is not None and low < high:
         return max(0, 2 - (high - low).adjusted())
-    return max((_decimals_of(one) for one in (value, low, high) if one is not None), default=0)
+    return max((_decimals_of(one, digits) for one in (value, low, high) if one is not None), default=0)

@@ -92,8 +92,8 @@ class Row:
     is_share: bool = False  # whether it reads best as a percentage
     digits: int = 3  # significant digits that are shown
     on_page: bool = False  # whether it stands in the table of the first page too, and in `findings` of the summary
-    # Its interval at any confidence, for a lower bound the bound twice; None where nobody can say it: then that of a
-    # normal law with the given interval.
+    # Its interval at any confidence, of a lower bound the bound and infinity; None where nobody can say it: then that
+    # of a normal law with the given interval.
     wide: Callable[[float], Ends] | None = field(default=None, repr=False, compare=False)
     level: float = READING_LEVEL  # chance with which it may be called broken though it keeps its promise
     is_violated: bool = False  # whether the verdict of its run is `violated`
@@ -105,7 +105,7 @@ class Row:
             return None
         return read(
             self._ends(self.low, self.high), self.limit, is_least=self.is_least, origin=self.origin,
-            wide=self._wide(), level=self.level, is_violated=self.is_violated,
+            wide=self._wide(), level=self.level, sides=1 if self.is_bound else 2, is_violated=self.is_violated,
         )  # fmt: skip
 
     @property
@@ -159,8 +159,7 @@ class Row:
     def _wide(self) -> Callable[[float], Ends] | None:
         """Return the interval at any confidence; None where the given one has no chance in it."""
         if self.wide is not None:
-            at, is_bound = self.wide, self.is_bound
-            return lambda confidence: (at(confidence)[0], math.inf if is_bound else at(confidence)[1])
+            return self.wide
         if self.confidence is None or not 0 < self.confidence < 1:
             return None
         return widened(self.value, self._ends(self.low, self.high), self.confidence)

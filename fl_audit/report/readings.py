@@ -38,6 +38,7 @@ def read(
     origin: float = 0.0,
     wide: Callable[[float], Ends] | None = None,
     level: float = READING_LEVEL,
+    sides: int = 2,
     is_violated: bool = False,
 ) -> Read:
     """Return how a number stands to what is claimed of it; nothing but its interval decides.
@@ -64,9 +65,9 @@ def read(
         The printed interval of the number, and what is claimed of it.
     is_least, origin
         Whether no less is claimed than that, rather than no more; and where the number says nothing.
-    wide, level
-        The interval at any confidence, None where the printed one is that already; and the chance with which a number
-        that keeps the claim may be called broken.
+    wide, level, sides
+        The interval at any confidence, None where the printed one is that already; the chance with which a number that
+        keeps the claim may be called broken; and on how many sides the interval may miss, 1 for a bound.
     is_violated
         Whether the verdict of the run is `violated`.
 
@@ -86,7 +87,7 @@ def read(
         return Read(_within(ends, claim, origin))
     if wide is None:
         return Read(Reading.BROKEN)
-    confidence = 1 - 2 * level
+    confidence = 1 - sides * level
     low, high = wide(confidence)
     decided = Wide(min(low, ends[0]), max(high, ends[1]), confidence)
     ends = decided.low, decided.high

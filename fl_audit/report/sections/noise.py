@@ -41,8 +41,7 @@ def _sentence(numbers: NoiseNumbers, contents: RunContents) -> str:
 
 def _accuracy(row: Row) -> str:
     """Return how far the farther end of an interval lies from its number, as a share of the claim."""
-    assert row.low is not None and row.high is not None, "measured noise has an interval"
-    half = max(row.value - row.low, row.high - row.value)
+    half = max(abs(end - row.value) for end in (row.low, row.high) if end is not None)
     return percent(float(f"{half:.2g}"))
 
 
@@ -60,7 +59,7 @@ def _meaning(row: Row) -> str:
         case Reading.BROKEN:
             return "so noise is missing"
         case Reading.TOO_FEW:
-            return f"so it could as well be half of the claim, or twice: {row.reading_text}"
+            return f"so half of the claim, or twice, could not be told from it: {row.reading_text}"
         case None:
             return "and nothing is claimed"
         case _:

@@ -90,4 +90,5 @@ def measured(contents: RunContents) -> list[tuple[Section[Any], Any]]:
 
 def page_rows(contents: RunContents) -> list[Row]:
     """Return the rows of the table of the first page."""
-    return [row for section, numbers in measured(contents) for row in section.read_rows(numbers, contents) if row.on_page]
+    each = (row for section, numbers in measured(contents) for row in section.read_rows(numbers, contents))
+    return [row for row in each if row.on_page]
