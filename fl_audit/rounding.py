@@ -34,9 +34,9 @@ def rounded(
 ) -> Rounded:
     """Return a number, its interval and the claim beside it as text, rounded together.
 
-    The ends have three significant digits of the width of the interval. Digits are added to a number until its text
-    lies on the same side of the text of the claim as the number does of the claim, and on the same side of 0, and of 1
-    where it is a share.
+    The ends have two significant digits of the width of the interval, three where the first is 1. Digits are added to a
+    number until its text lies on the same side of the text of the claim as the number does of the claim, and on the
+    same side of 0, and of 1 where it is a share.
 
     Parameters
     ----------
@@ -50,14 +50,14 @@ def rounded(
     >>> rounded(0.99990, 0.99950, 1.00030, 1.0)
     Rounded(value='0.9999', low='0.9995', high='1.0003', claim='1')
     >>> rounded(0.06667, -0.2001, 0.3266, 0.2191).interval
-    '-0.2 to 0.327'
+    '-0.2 to 0.33'
     """
-    value, low, high = (_snapped(number, claim) for number in (value, low, high))
-    scale = _Scale.of([value, low, high, claim], is_share)
-    exact_claim, ends = scale.exact(claim), (scale.exact(low), scale.exact(high))
-    decimals = _decimals_of_width(*ends, scale.exact(value), scale.digits)
+    numbers = [_snapped(number, claim) for number in (value, low, high)]
+    scale = _Scale.of([*numbers, claim], is_share)
+    exact_claim, (exact, low_end, high_end) = scale.exact(claim), map(scale.exact, numbers)
+    decimals = _decimals_of_width(low_end, high_end, exact, scale.digits)
     for claimed in _written(exact_claim, None if exact_claim is None else _decimals_of(exact_claim, scale.digits)):
-        told = [scale.told(number, decimals, exact_claim, claimed) for number in (value, low, high)]
+        told = [scale.told(number, decimals, exact_claim, claimed) for number in numbers]
         if all(text is not None for text in told):
             break
     texts = [text or _UNKNOWN for text in told]
@@ -65,7 +65,7 @@ def rounded(
         texts[1] = NO_LIMIT
     if is_unlimited(high):
         texts[2] = NO_LIMIT
-    return Rounded(*texts, scale.text(claim, claimed))
+    return Rounded(texts[0], texts[1], texts[2], scale.text(claim, claimed))
 
 
 def interval_text(low: float | None, high: float | None, claim: float | None = None, is_share: bool = False) -> str:
@@ -179,7 +179,8 @@ def _decimals_of(number: Decimal, digits: int) -> int:
 
 
 def _decimals_of_width(low: Decimal | None, high: Decimal | None, value: Decimal | None, digits: int) -> int:
-    """Return the decimals that show three significant digits of the width, or a few of the number without any."""
+    """Return the decimals that show two or three digits of the width, or a few of the number without any."""
     if low is not None and high is not None and low < high:
-        return max(0, 2 - (high - low).adjusted())
+        width = high - low
+        return max(0, (2 if width.as_tuple().digits[0] == 1 else 1) - width.adjusted())
     return max((_decimals_of(one, digits) for one in (value, low, high) if one is not None), default=0)

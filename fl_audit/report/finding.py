@@ -15,6 +15,7 @@ from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.findings.found import Findable, Findings, Numbers
 from fl_audit.evidence.findings.verdict import VerdictNumbers
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
+from fl_audit.notebook import Markup, exactly_html
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.readings import Ends, Read, read, widened
 from fl_audit.report.style import REPORT_WIDTH, add_legend, new_figure
@@ -89,6 +90,7 @@ class Row:
     is_least: bool = False  # whether the promise allows no less than `limit`, and not no more
     is_bound: bool = False  # whether it is a lower bound: its interval starts at it and has no upper end
     origin: float = 0.0  # where the number says nothing: 1/2 for an AUC
+    largest: float = math.inf  # the largest value that it can have: 1 for a share and an advantage
     is_share: bool = False  # whether it reads best as a percentage
     digits: int = 3  # significant digits that are shown
     on_page: bool = False  # whether it stands in the table of the first page too, and in `findings` of the summary
@@ -105,7 +107,8 @@ class Row:
             return None
         return read(
             self._ends(self.low, self.high), self.limit, is_least=self.is_least, origin=self.origin,
-            wide=self._wide(), level=self.level, sides=1 if self.is_bound else 2, is_violated=self.is_violated,
+            largest=self.largest, wide=self._wide(), level=self.level, sides=1 if self.is_bound else 2,
+            is_violated=self.is_violated,
         )  # fmt: skip
 
     @property
@@ -130,13 +133,20 @@ class Row:
         return rounded(self.value, self.low, self.high, self.limit, self.is_share)
 
     @property
+    def cells(self) -> tuple[Markup, Markup, Markup]:
+        """The number and both ends of its interval as HTML, rounded together and kept in full."""
+        shown = self.shown
+        ends = exactly_html(self.low, shown.low), exactly_html(self.high, shown.high)
+        return exactly_html(self.value, shown.value), *ends
+
+    @property
     def text(self) -> str:
         """The number with its interval, which is none without a width, and what follows it in a sentence.
 
         Examples
         --------
-        >>> Row("Advantage", 0.29, low=0.15, high=0.42, limit=0.206).text
-        '0.29 (0.15 to 0.42) (no contradiction)'
+        >>> Row("Advantage", 0.29, low=0.15, high=0.4, limit=0.206).text
+        '0.29 (0.15 to 0.4) (no contradiction)'
         """
         shown = self.shown
         return f"{shown.value} ({'no interval' if self.low == self.high else shown.interval}){self.aside}"

@@ -36,6 +36,7 @@ def read(
     *,
     is_least: bool = False,
     origin: float = 0.0,
+    largest: float = math.inf,
     wide: Callable[[float], Ends] | None = None,
     level: float = READING_LEVEL,
     sides: int = 2,
@@ -49,22 +50,25 @@ def read(
       many. So where the printed interval lies on the wrong side, the wider one at `level` decides, and is printed too.
       A number that a test of the verdict decides about is read at the level of that test, so that both always agree.
       All others share a level of `FAMILY_LEVEL` again, each of them with `READING_LEVEL`.
-    * *too few trials to tell*: the claim lies in the interval, and so does half of the claim, or twice the claim. It
-      comes before
+    * *too few trials to tell*: the claim lies in the interval, and so does a number that breaks it twofold, so that
+      not even that could be told from it. It comes before
     * *no contradiction*: the claim lies in the interval.
 
-    Half and twice are counted from where a number says nothing. That is 0 for a ratio of noise, an advantage, a share,
-    an epsilon; and 1/2 for an AUC and a balanced accuracy, of which half of 0.7 is 0.6 and twice is 0.9. Twice may lie
-    beyond what is possible: then half alone decides. A claim at that point itself has no half, and is never too little
-    tried. Nor is a lower bound: its interval has no upper end, with any number of trials, so that it can contradict an
-    upper limit and never keep one. A number that was computed, with an interval of no width, is kept or broken.
+    Twofold is half of the claim where no less is claimed, as of noise; and twice the claim where no more is claimed, as
+    of an advantage, a share or an epsilon. It is counted from where a number says nothing: 0, but 1/2 for an AUC and a
+    balanced accuracy, of which twice 0.6 is 0.7. Where twice is more than the number can be, as of an advantage of 0.6,
+    half of the claim stands in for it: an interval that holds both is as wide. A claim at the point that says nothing
+    has neither half nor twice, and is never too little tried. Nor is a lower bound: with any number of trials its
+    interval has no upper end, so that it can contradict an upper limit and never keep one. A number that was computed,
+    whose interval has no width, is kept or broken.
 
     Parameters
     ----------
     ends, claim
         The printed interval of the number, and what is claimed of it.
-    is_least, origin
-        Whether no less is claimed than that, rather than no more; and where the number says nothing.
+    is_least, origin, largest
+        Whether no less is claimed than that, rather than no more; where the number says nothing; and the largest value
+        that it can have.
     wide, level, sides
         The interval at any confidence, None where the printed one is that already; the chance with which a number that
         keeps the claim may be called broken; and on how many sides the interval may miss, 1 for a bound.
@@ -84,15 +88,16 @@ def read(
     if stands is Reading.KEPT:
         return Read(Reading.ALONE if is_violated else Reading.KEPT)
     if stands is Reading.NO_CONTRADICTION:
-        return Read(_within(ends, claim, origin))
+        return Read(_within(ends, claim, _twofold(claim, is_least, origin, largest)))
     if wide is None:
         return Read(Reading.BROKEN)
     confidence = 1 - sides * level
     low, high = wide(confidence)
     decided = Wide(min(low, ends[0]), max(high, ends[1]), confidence)
     ends = decided.low, decided.high
+    twofold = _twofold(claim, is_least, origin, largest)
     is_broken = _side_of_interval(ends, claim, is_least) is Reading.BROKEN
-    return Read(Reading.BROKEN if is_broken else _within(ends, claim, origin), decided)
+    return Read(Reading.BROKEN if is_broken else _within(ends, claim, twofold), decided)
 
 
 def _side_of_interval(ends: Ends, claim: float, is_least: bool) -> Reading:
@@ -104,13 +109,18 @@ def _side_of_interval(ends: Ends, claim: float, is_least: bool) -> Reading:
     return Reading.BROKEN if sides == {-right} else Reading.NO_CONTRADICTION
 
 
-def _within(ends: Ends, claim: float, origin: float) -> Reading:
-    """Return whether an interval that holds the claim tells it from half and from twice of it."""
-    (low, high), step = ends, claim - origin
-    if math.isinf(low) or math.isinf(high) or step == 0:
+def _twofold(claim: float, is_least: bool, origin: float, largest: float) -> float:
+    """Return a number that breaks a claim twofold, or half of the claim where none can."""
+    half, twice = origin + (claim - origin) / 2, origin + 2 * (claim - origin)
+    return half if is_least or twice > largest else twice
+
+
+def _within(ends: Ends, claim: float, twofold: float) -> Reading:
+    """Return whether an interval that holds the claim tells it from a number that breaks it twofold."""
+    (low, high), is_bound = ends, any(map(math.isinf, ends))
+    if is_bound or twofold == claim:
         return Reading.NO_CONTRADICTION
-    half, twice = sorted((origin + step / 2, origin + 2 * step))
-    return Reading.TOO_FEW if low <= half or twice <= high else Reading.NO_CONTRADICTION
+    return Reading.TOO_FEW if low <= twofold <= high else Reading.NO_CONTRADICTION
 
 
 def widened(value: float, ends: Ends, confidence: float) -> Callable[[float], Ends]:

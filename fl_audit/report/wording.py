@@ -166,8 +166,8 @@ def finding_text(entry: Mapping[str, Any]) -> str:
     """
     is_share, promised = entry["is_share"], entry["promised"]
     has_interval = entry["confidence"] is not None and entry["low"] is not None and entry["high"] is not None
-    ends = (entry["low"], entry["high"]) if has_interval else (None, None)
-    shown = rounded(entry["value"], *ends, promised, is_share)
+    low, high = (entry["low"], entry["high"]) if has_interval else (None, None)
+    shown = rounded(entry["value"], low, high, promised, is_share)
     told = f"{shown.value} ({shown.interval})" if has_interval else shown.value
     if promised is not None and entry["reading"] in set(Reading):
         said = reading_text(Reading(entry["reading"]), entry.get("wide"), promised, is_share)

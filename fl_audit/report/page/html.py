@@ -12,7 +12,7 @@ from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.findings.attacks import AttackNumbers, MembershipNumbers
 from fl_audit.evidence.findings.insider import InsiderNumbers
 from fl_audit.evidence.findings.pair import PairNumbers
-from fl_audit.notebook import Markup
+from fl_audit.notebook import Markup, exactly_html
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.report.finding import Row, RunContents, Section, Table
 from fl_audit.report.law_words import SIMULATION_NOTICE, scaling_text
@@ -255,18 +255,13 @@ def _row_cells(row: Row) -> tuple[Any, ...]:
     """Return the name of a row, its number, its interval and what is promised, rounded together where it has these."""
     if row.limit is None and row.confidence is None:
         return row.name, Markup(value_html(row.value, row.is_share, row.digits)), "", ""
-    shown = row.shown
-    interval = f"{_exactly(row.low, shown.low)} to {_exactly(row.high, shown.high)}"
+    value, low, high = row.cells
+    interval = f"{low} to {high}"
     if row.confidence is not None and row.confidence < 1:
         interval += f" at {percent(row.confidence)}"
-    claim = _exactly(row.limit, f"{'≥' if row.is_least else '≤'} {shown.claim}")
+    claim = exactly_html(row.limit, f"{'≥' if row.is_least else '≤'} {row.shown.claim}")
     cells = "" if row.confidence is None else interval, "" if row.limit is None else claim
-    return row.name, Markup(_exactly(row.value, shown.value)), *map(Markup, cells)
-
-
-def _exactly(number: float | None, text: str) -> str:
-    """Return a text as HTML that keeps the number in full, where there is one."""
-    return escape(text) if number is None else f'<data value="{number}">{escape(text)}</data>'
+    return row.name, value, *map(Markup, cells)
 
 
 def _configuration(contents: RunContents) -> str:

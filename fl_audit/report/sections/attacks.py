@@ -49,7 +49,7 @@ def _auc_row(name: str, numbers: evidence.AttackNumbers, run: FinishedRun) -> Ro
         "together with its rates; worlds are independent; targets of one world share its model"
     )
     return Row(f"AUC, {_NAMES.get(name, name)}", rates.auc.value, how, rates.auc.low, rates.auc.high, rates.confidence,
-               numbers.largest_auc_of(name), origin=0.5, on_page=True,
+               numbers.largest_auc_of(name), origin=0.5, largest=1.0, on_page=True,
                wide=partial(evidence.rate_ends, run, name, "auc"))  # fmt: skip
 
 
@@ -59,8 +59,9 @@ _RATES = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
 def _rate_row(rate: str, limit: float | None, name: str, found: Achieved, contents: RunContents) -> Row:
     """Return one rate of an attack beside what is promised of it."""
     one, origin = getattr(found.rates, rate), 0.0 if rate.startswith("tpr") else 0.5
-    return Row(rate, one.value, "", one.low, one.high, found.rates.confidence, limit, origin=origin,
-               is_violated=contents.is_violated, wide=partial(evidence.rate_ends, contents.run, name, rate))  # fmt: skip
+    wide = partial(evidence.rate_ends, contents.run, name, rate)
+    return Row(rate, one.value, "", one.low, one.high, found.rates.confidence, limit, origin=origin, largest=1.0,
+               wide=wide)  # fmt: skip
 
 
 def _sentence(numbers: evidence.AttackNumbers, contents: RunContents) -> str:
@@ -74,8 +75,8 @@ def _sentence(numbers: evidence.AttackNumbers, contents: RunContents) -> str:
         text += (
             f" {who} who saw the finished models alone {were} then shown one that was in and one that was not; "
             f"{f'the best of them ({_NAMES.get(name, name)})' if several else 'it'} picked the right one in "
-            f"{percent(found.rates.auc.value)} of cases{_auc_row(name, numbers, contents.run).aside}, where coin-flipping has 50 %"
-            f"{_allowed(numbers.largest_order)}."
+            f"{percent(found.rates.auc.value)} of cases{_auc_row(name, numbers, contents.run).aside}, where "
+            f"coin-flipping has 50 %{_allowed(numbers.largest_order)}."
         )
     insider = numbers.achieved.get(evidence.INSIDER)
     if insider is not None:
@@ -217,8 +218,8 @@ def _membership_sentence(numbers: evidence.MembershipNumbers, contents: RunConte
         beside = f"; the insider scores {scored}{advantage_row(insider.estimate, contents).aside}"
     return (
         "An outsider who sees only the finished model, and tells its training cases by how well it does on them, "
-        f"scores {number_text(numbers.over_worlds.advantage, 2)}{_mean_row(numbers, contents.run).aside} on a scale where 0 is "
-        f"coin-flipping and 1 is always right{beside}. {_scope_of(contents.facts)}"
+        f"scores {number_text(numbers.over_worlds.advantage, 2)}{_mean_row(numbers, contents.run).aside} on a scale "
+        f"where 0 is coin-flipping and 1 is always right{beside}. {_scope_of(contents.facts)}"
     )
 
 
@@ -227,7 +228,7 @@ def _mean_row(numbers: evidence.MembershipNumbers, run: FinishedRun) -> Row:
     basis = f"TPR - FPR, mean over worlds; {attack} (Yeom et al. 2018); betting interval, for this D and this sample"
     limit = None if numbers.bounds is None else numbers.bounds.exact
     return Row("Membership advantage", mean.advantage, basis, mean.low, mean.high, mean.confidence, limit,
-               on_page=True, wide=partial(evidence.membership_ends, run))  # fmt: skip
+               largest=1.0, on_page=True, wide=partial(evidence.membership_ends, run))  # fmt: skip
 
 
 def _membership_rows(numbers: evidence.MembershipNumbers, contents: RunContents) -> list[Row]:
@@ -237,7 +238,8 @@ def _membership_rows(numbers: evidence.MembershipNumbers, contents: RunContents)
         Row(f"Right guesses about {differing}", record.wins, "counted; the same rule, threshold from all others"),
         Row(f"Advantage about {differing}", record.advantage,
             "twice the share of right guesses - 1; Clopper-Pearson interval", record.low, record.high,
-            record.confidence, numbers.record_bound, wide=partial(advantage_ends, record.wins, record.worlds)),
+            record.confidence, numbers.record_bound, largest=1.0,
+            wide=partial(advantage_ends, record.wins, record.worlds)),
     ]  # fmt: skip
     promise, exact_by = contents.facts.guarantee, exact_accountant(contents.facts)
     if promise is not None and bounds is not None:
@@ -285,18 +287,17 @@ def _attribute_row(name: str, numbers: evidence.AttributeNumbers, run: FinishedR
         "between two trainings, each with one of two records and without the other"
     )
     return Row(f"Advantage on the attribute, {uncapital(_GUESSERS[name])}", found.advantage, how, found.low, found.high,
-               found.confidence, numbers.largest, on_page=name == evidence.GUESSED,
+               found.confidence, numbers.largest, largest=1.0, on_page=name == evidence.GUESSED,
                wide=partial(evidence.attribute_ends, run, name))  # fmt: skip
 
 
 def _attribute_sentence(numbers: evidence.AttributeNumbers, contents: RunContents) -> str:
     name = max((evidence.GUESSED, evidence.GUESSED_BY_LAW), key=lambda name: numbers.by_name[name].advantage.advantage)
-    best = numbers.by_name[name]
+    best, aside = numbers.by_name[name], _attribute_row(name, numbers, contents.run).aside
     return (
         f"Somebody who knew all of a record but its {_quoted(numbers)}, and asked the model how well each possible "
         f"value fits, guessed it right for {percent(best.members)} of the records that were trained with and for "
-        f"{percent(best.others)} of the others: the difference{_attribute_row(name, numbers, contents.run).aside} is what training "
-        "with a record gives away of it."
+        f"{percent(best.others)} of the others: the difference{aside} is what training with a record gives away of it."
     )
 
 

@@ -111,11 +111,12 @@ _NO_RATIO = (
 
 def _scores_sentence(numbers: evidence.ScoreNumbers, _: RunContents) -> str:
     area = numbers.area
+    ends = interval_text(area.low, area.high, is_share=True)
     return (
         "We put an insider to the test: a participant who already knows everything except that one answer. It sees "
         "only averages of models that every participant had protected by itself, so it cannot say how sure it is; it "
         "can only give each trial a score. Of a trial with the record and one without, the former had the higher score "
-        f"in {percent(area.area)} of cases, where coin-flipping has 50 % ({interval_text(area.low, area.high, is_share=True)} "
+        f"in {percent(area.area)} of cases, where coin-flipping has 50 % ({ends} "
         f"at {percent(area.confidence)} confidence). A cleverer insider may do better."
     )
 
@@ -187,7 +188,7 @@ def _tradeoff_rows(numbers: evidence.TradeoffNumbers, contents: RunContents) -> 
     return [
         Row("False alarms of the trade-off", numbers.false_alarms, "chosen before the run", is_share=True),
         Row(f"Share of D found {where}", numbers.found, method, numbers.low, numbers.high, contents.facts.confidence,
-            numbers.allowed, is_share=True, on_page=True,
+            numbers.allowed, is_share=True, largest=1.0, on_page=True,
             wide=partial(evidence.found_at, contents.run, numbers.false_alarms)),
     ]  # fmt: skip
 

@@ -54,7 +54,7 @@ def advantage_row(found: AdvantageEstimate, contents: RunContents) -> Row:
     """
     basis = "twice the share of right guesses - 1, 0 is coin-flipping; Clopper-Pearson interval; worlds are independent"
     return Row("Advantage of the insider", found.advantage, basis, found.low, found.high, found.confidence,
-               contents.promise.advantage_bound_exact, on_page=True, is_violated=contents.is_violated,
+               contents.promise.advantage_bound_exact, largest=1.0, on_page=True, is_violated=contents.is_violated,
                wide=partial(advantage_ends, found.wins, found.worlds))  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def _surer_row(numbers: evidence.InsiderNumbers, contents: RunContents) -> Row:
     estimate, beyond = numbers.estimate, numbers.belief_violations
     low, high = clopper_pearson(beyond, estimate.worlds, estimate.confidence)
     return Row("Share of trials surer than promised", beyond / estimate.worlds, f"{_COUNTED}; Clopper-Pearson interval",
-               low, high, estimate.confidence, contents.promise.delta, is_share=True, on_page=True,
+               low, high, estimate.confidence, contents.promise.delta, is_share=True, largest=1.0, on_page=True,
                is_violated=contents.is_violated, wide=partial(clopper_pearson, beyond, estimate.worlds))  # fmt: skip
 
 
@@ -267,7 +267,7 @@ def _insiders_tables(numbers: evidence.InsidersNumbers, contents: RunContents) -
     level = READING_LEVEL / len(numbers.each)  # together they have the level of one number
     each = [(one, one.estimate, replace(advantage_row(one.estimate, contents), level=level)) for one in numbers.each]
     rows = tuple(
-        (f"{one.client}", found.wins, found.worlds, row.shown.value, row.shown.low, row.shown.high, found.confidence,
+        (f"{one.client}", found.wins, found.worlds, *row.cells, found.confidence,
          one.max_belief, row.reading_text)
         for one, found, row in each
     )  # fmt: skip

@@ -101,7 +101,7 @@ def _tables(numbers: NoiseNumbers, contents: RunContents) -> list[Table]:
         for name, *noise in found.tensors
     ]
     told = [replace(row, is_violated=contents.is_violated) for row in each]
-    rows = tuple((row.name, row.shown.value, row.shown.low, row.shown.high, row.reading_text) for row in told)
+    rows = tuple((row.name, *row.cells, row.reading_text) for row in told)
     return [Table(f"Noise on each tensor (intervals at {percent(found.confidence)})", columns, rows)]
 
 
@@ -162,11 +162,12 @@ def _noise_figure(figure: Figure, numbers: NoiseNumbers, contents: RunContents) 
 
 def _draw_interval(axes: Axes, height: int, interval: Sequence[float], marker: str, colour: str) -> None:
     """Draw a value with its ends in a row of its own, and its numbers at the right, where no line crosses them."""
-    value, *ends = interval
+    value, low, high = interval
+    ends = [low, high]
     axes.plot(ends, [height, height], "-", color=colour, linewidth=2.4)
     axes.plot(ends, [height, height], "|", color=colour, markersize=13, markeredgewidth=1.8)
     axes.plot([value], [height], marker, color=colour, markersize=7)
-    shown = rounded(*interval, 1.0)
+    shown = rounded(value, low, high, claim=1.0)
     axes.annotate(f"{shown.value} ({shown.interval})", (1.01, height), xycoords=axes.get_yaxis_transform(), va="center",
                   fontsize=SMALL_TEXT_SIZE, color=INK, annotation_clip=False)  # fmt: skip
 

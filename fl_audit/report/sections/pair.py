@@ -29,7 +29,7 @@ def _rows(numbers: PairNumbers, contents: RunContents) -> list[Row]:
     basis = f"mean over worlds of the chance to be right that the belief states; {_BETTING}; {ASSUMPTION}"
     rows = [
         Row("Advantage from beliefs", found.mean, basis, found.low, found.high, found.confidence,
-            promise.advantage_bound_exact, wide=partial(advantage_of_beliefs, contents.run)),
+            promise.advantage_bound_exact, largest=1.0, wide=partial(advantage_of_beliefs, contents.run)),
         Row("Its standard error", finite(found.standard_error), "spread over worlds, over the root of their number"),
     ]  # fmt: skip
     if (epsilon := numbers.epsilon) is not None:

@@ -291,7 +291,7 @@ def _pair_rows(numbers: evidence.RecordPromise, pair: evidence.PairPromise, cont
             f"named it where the other one was; two Clopper-Pearson intervals; {plural(measured.worlds, 'world')}"
         )
         rows.append(Row("Advantage on one randomised record, measured", measured.advantage, basis, measured.low,
-                        measured.high, measured.confidence, pair.advantage, on_page=True,
+                        measured.high, measured.confidence, pair.advantage, largest=1.0, on_page=True,
                         wide=partial(_ends_of_pair, contents.run)))  # fmt: skip
     return rows
 

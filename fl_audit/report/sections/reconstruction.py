@@ -28,7 +28,7 @@ def _row(one: Success, numbers: ReconstructionNumbers) -> Row:
     name = "Right one named in the first guess" if one.guesses == 1 else f"Right one in the first {one.guesses} guesses"
     hits, worlds = int(np.sum(numbers.ranks <= one.guesses)), len(numbers.ranks)
     level = TestName.CANDIDATES.level if one.guesses == 1 else READING_LEVEL
-    return Row(name, one.share, _HOW, one.low, one.high, numbers.confidence, one.bound, is_share=True,
+    return Row(name, one.share, _HOW, one.low, one.high, numbers.confidence, one.bound, is_share=True, largest=1.0,
                on_page=one.guesses == 1, wide=partial(clopper_pearson, hits, worlds), level=level)  # fmt: skip
 
 
