@@ -165,8 +165,8 @@ def finding_text(entry: Mapping[str, Any]) -> str:
     '0.29 (0.15 to 0.42), promised at most 0.206: no contradiction'
     """
     is_share, promised = entry["is_share"], entry["promised"]
-    has_interval = entry["confidence"] is not None and entry["low"] is not None and entry["high"] is not None
-    low, high = (entry["low"], entry["high"]) if has_interval else (None, None)
+    low, high = (entry["low"], entry["high"]) if entry["confidence"] is not None else (None, None)
+    has_interval = low is not None or high is not None
     shown = rounded(entry["value"], low, high, promised, is_share)
     told = f"{shown.value} ({shown.interval})" if has_interval else shown.value
     if promised is not None and entry["reading"] in set(Reading):

@@ -233,7 +233,6 @@ def test_a_drawing_for_the_page_has_words_colours_of_the_screen_and_names_of_its
     shown = rounded(found.ratio, found.low, found.high, 1.0)
     text = re.escape(f"{shown.value} ({shown.interval})")
     assert re.search(rf"<text [^>]*>{text}<", drawn), "words stay words, with all their digits"
-    )
     assert "var(--ink)" in drawn
     assert not re.search(r"#(?!noise-)[0-9a-f]{6}|\bid=\"(?!noise-)|https?://(?!www\.w3\.org)", drawn)
     assert len(drawn) < 20_000
