@@ -15,9 +15,9 @@ from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.findings.found import Findable, Findings, Numbers
 from fl_audit.evidence.findings.verdict import VerdictNumbers
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
+from fl_audit.evidence.readings import Ends, Read, read, widened
 from fl_audit.notebook import Markup, exactly_html
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report.readings import Ends, Read, read, widened
 from fl_audit.report.style import REPORT_WIDTH, add_legend, new_figure
 from fl_audit.report.wording import Reading, UnitWords, reading_text, unit_words
 from fl_audit.rounding import Rounded, rounded

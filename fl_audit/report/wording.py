@@ -3,26 +3,16 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from numbers import Integral, Real
 from typing import Any
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.evidence.readings import Reading as Reading
 from fl_audit.rounding import interval_text, is_unlimited, rounded
 
 MISSING = "not determined"
 DASH = "\N{EN DASH}"
 SPACE = "\N{NO-BREAK SPACE}"
-
-
-class Reading(StrEnum):
-    """How a measured number stands to what was promised: `fl_audit.report.readings.read` decides."""
-
-    KEPT = "kept"
-    NO_CONTRADICTION = "no contradiction"
-    BROKEN = "broken"
-    TOO_FEW = "too few trials to tell"
-    ALONE = "shows no breach by itself"  # it would be kept, but for another number that broke the promise
 
 
 def number_text(value: object, digits: int = 4) -> str:

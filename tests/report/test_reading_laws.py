@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from fl_audit.evidence.belief.advantage import clopper_pearson
 from fl_audit.evidence.belief.family import READING_LEVEL
+from fl_audit.evidence.readings import read, widened
 from fl_audit.report.finding import Row
-from fl_audit.report.readings import read, widened
 from fl_audit.report.wording import Reading, finding_text
 
 ENDS = st.tuples(st.floats(-2, 2), st.floats(-2, 2)).map(lambda ends: (min(ends), max(ends)))

@@ -3,11 +3,22 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from statistics import NormalDist
 
 from fl_audit.evidence.belief.family import READING_LEVEL
-from fl_audit.report.wording import Reading
 from fl_audit.rounding import side_of
+
+
+class Reading(StrEnum):
+    """How a measured number stands to what was promised: `read` decides."""
+
+    KEPT = "kept"
+    NO_CONTRADICTION = "no contradiction"
+    BROKEN = "broken"
+    TOO_FEW = "too few trials to tell"
+    ALONE = "shows no breach by itself"  # it would be kept, but for another number that broke the promise
+
 
 Ends = tuple[float, float]
 """The ends of an interval, each of them infinite where there is none."""
