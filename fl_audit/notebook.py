@@ -8,6 +8,18 @@ class Markup(str):
     """Text that is HTML already."""
 
 
+def exactly_html(number: float | None, text: str) -> Markup:
+    """Return a text as HTML that keeps the number in full.
+
+    Parameters
+    ----------
+    number, text
+        The number, None where there is none, and how it is shown.
+    """
+    shown = escape(text)
+    return Markup(shown if number is None else f'<data value="{number}">{shown}</data>')
+
+
 def html_table(
     rows: Iterable[Sequence[str]],
     title: str = "",

@@ -19,7 +19,7 @@ def _entry(name: str, value: float, **more: Any) -> dict[str, Any]:
 
 
 ADVANTAGE_FOUND = _entry(
-    ADVANTAGE, 0.45, low=0.3, high=0.6, confidence=0.95, promised=0.4, reading=str(Reading.BY_CHANCE)
+    ADVANTAGE, 0.45, low=0.3, high=0.6, confidence=0.95, promised=0.4, reading=str(Reading.NO_CONTRADICTION)
 )
 
 
@@ -66,7 +66,7 @@ def test_every_number_comes_from_the_findings_of_the_report(two: tuple[Path, Pat
 def test_the_table_says_what_is_not_as_promised(two: tuple[Path, Path], tmp_path: Path) -> None:
     shown = _compare(*two, "--plot", tmp_path / "runs.png")
     assert "0.45~" in shown
-    assert f"~ {Reading.BY_CHANCE}" in shown
+    assert f"~ {Reading.NO_CONTRADICTION}" in shown
     assert "plain: no promise" in shown
     assert (tmp_path / "runs.png").read_bytes().startswith(b"\x89PNG")
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _NAMES, _CELL = 29, 10
 """Widths of the column of names and of that of a run: five runs stand beside each other in 80 characters."""
-_MARKS = {"not as promised, within chance": "~", "not as promised, outside its interval": "!"}
+_MARKS = {"no contradiction": "~", "too few trials to tell": "?", "broken": "!", "shows no breach by itself": "="}
+"""What stands behind a number whose reading is another than kept; spelled out, for the enumeration takes a second."""
 
 
 def compare(

@@ -12,6 +12,7 @@ from fl_audit.report.law_words import SIMULATION_NOTICE
 from fl_audit.report.page.markup import Banner, VerdictLook, html_figure, html_page, page_table
 from fl_audit.report.style import to_png
 from fl_audit.report.wording import number_text, plural
+from fl_audit.rounding import rounded
 
 _ON_FRONTIER = "The frontier joins the points that no mixture of two others equals in both and beats in one."
 _BY_PROMISE = (
@@ -95,7 +96,8 @@ def _row(number: int, row: "pd.Series[float]") -> list[str]:
     promised = number_text(row["epsilon"]) if pd.notna(row["epsilon"]) else "none"
     cells = [f"{number}. {row['settings']}", promised, str(row["models"])]
     for name in ("utility", "epsilon_star"):
-        cells += [number_text(row[name]), f"{number_text(row[f'{name}_low'])} to {number_text(row[f'{name}_high'])}"]
+        shown = rounded(row[name], row[f"{name}_low"], row[f"{name}_high"])
+        cells += [shown.value, shown.interval]
     cells.append("on it" if row["on_frontier"] else "")
     if ATTACKED[0] not in row:
         return cells

@@ -10,7 +10,9 @@ from scipy.stats import normaltest
 
 from fl_audit.arrays import Floats, finite
 from fl_audit.confidence.shift import ShiftEstimate, gaussian_shift
+from fl_audit.evidence.belief.family import READING_LEVEL
 from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.evidence.readings import Read, read
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.leads import least_shift
 from fl_audit.laboratory.trial import Attempt, Refusal, Trial, Unrefuted
@@ -29,6 +31,13 @@ class NoiseReading:
     confidence: float  # of the bound, if the noise is Gaussian
     claimed_mu: float  # the largest shift over spread that the claim leaves room for, had the noise been Gaussian
     p_value: float  # of the test of normality
+    # The lower bound at the level of readings: whoever tells no more than is claimed passes the claim so rarely.
+    mu_low_at_level: float = 0.0
+
+    @property
+    def reading(self) -> Read:
+        """How it stands to the claim."""
+        return read((self.mu_low, math.inf), self.claimed_mu, wide=lambda _: (self.mu_low_at_level, math.inf), sides=1)
 
     @property
     def ratio(self) -> float:
@@ -41,7 +50,7 @@ class NoiseReading:
         return (
             f"If the noise is Gaussian (its test has p = {self.p_value:.2g}): shift {self.shift:.3g} over noise of "
             f"{self.spread:.3g} is mu {self.mu:.2f}, at least {self.mu_low:.2f} with {self.confidence:.0%} confidence; "
-            f"the claim allows {self.claimed_mu:.2f}."
+            f"the claim allows {self.claimed_mu:.2f}: {self.reading.reading}."
         )
 
 
@@ -306,10 +315,11 @@ def _noise_reading(claim: StatedClaim, attempt: Attempt, confidence: float = 0.9
     p_value = float(normaltest(residual).pvalue) if np.ptp(residual) > 0 else 0.0
     if not p_value >= _NORMAL_LEVEL:
         return None
-    estimate = strength(one, zero, confidence)
+    estimate, at_level = (strength(one, zero, sure) for sure in (confidence, 1 - READING_LEVEL))
     return NoiseReading(
         shift=float(abs(one.mean() - zero.mean())), spread=float(residual.std(ddof=2)), mu=estimate.shift,
         mu_low=estimate.low, confidence=confidence, claimed_mu=claim.allowed_mu, p_value=p_value,
+        mu_low_at_level=at_level.low,
     )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """How a report shows a finding: one sentence, rows with what each rests on, at most one figure, a place."""
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
@@ -9,11 +10,17 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fl_audit.arrays import finite
+from fl_audit.evidence.belief.family import READING_LEVEL
+from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.findings.found import Findable, Findings, Numbers
+from fl_audit.evidence.findings.verdict import VerdictNumbers
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
+from fl_audit.evidence.readings import Ends, Read, read, widened
+from fl_audit.notebook import Markup, exactly_html
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.style import REPORT_WIDTH, add_legend, new_figure
-from fl_audit.report.wording import Reading, UnitWords, number_text, unit_words
+from fl_audit.report.wording import Reading, UnitWords, reading_text, unit_words
+from fl_audit.rounding import Rounded, rounded
 
 N = TypeVar("N", bound=Findable)
 
@@ -58,6 +65,12 @@ class RunContents:
         return self.facts.guarantee
 
     @property
+    def is_violated(self) -> bool:
+        """Whether the verdict is `violated`."""
+        verdict = self.find(VerdictNumbers)
+        return verdict is not None and verdict.verdict is Verdict.VIOLATED
+
+    @property
     def words(self) -> UnitWords:
         """How the report speaks of what the two training sets differ in."""
         return unit_words(self.facts.relation)
@@ -75,25 +88,56 @@ class Row:
     confidence: float | None = None  # the least probability with which the interval covers; None where there is none
     limit: float | None = None  # what the promise allows; None where the promise says nothing of it
     is_least: bool = False  # whether the promise allows no less than `limit`, and not no more
+    is_bound: bool = False  # whether it is a lower bound: its interval starts at it and has no upper end
+    origin: float = 0.0  # where the number says nothing: 1/2 for an AUC
+    largest: float = math.inf  # the largest value that it can have: 1 for a share and an advantage
     is_share: bool = False  # whether it reads best as a percentage
     digits: int = 3  # significant digits that are shown
     on_page: bool = False  # whether it stands in the table of the first page too, and in `findings` of the summary
+    # Its interval at any confidence, of a lower bound the bound and infinity; None where nobody can say it: then that
+    # of a normal law with the given interval.
+    wide: Callable[[float], Ends] | None = field(default=None, repr=False, compare=False)
+    level: float = READING_LEVEL  # chance with which it may be called broken though it keeps its promise
+    is_violated: bool = False  # whether the verdict of its run is `violated`
+
+    @property
+    def read(self) -> Read | None:
+        """How the number stands to what is promised, and by which interval; None where one of them is missing."""
+        if self.limit is None or self.value is None or math.isnan(self.value):
+            return None
+        return read(
+            self._ends(self.low, self.high), self.limit, is_least=self.is_least, origin=self.origin,
+            largest=self.largest, wide=self._wide(), level=self.level, sides=1 if self.is_bound else 2,
+            is_violated=self.is_violated,
+        )  # fmt: skip
 
     @property
     def reading(self) -> Reading | None:
-        """How the number stands to what is promised; None where one of them is missing."""
-        if self.limit is None or self.value is None:
-            return None
-        sign = -1.0 if self.is_least else 1.0
-        if sign * (self.value - self.limit) <= 0:
-            return Reading.WITHIN
-        nearest = self.high if self.is_least else self.low
-        return Reading.BY_CHANCE if nearest is not None and sign * (nearest - self.limit) <= 0 else Reading.BEYOND
+        """How the number stands to what is promised, in words; None where one of them is missing."""
+        return None if self.read is None else self.read.reading
+
+    @property
+    def reading_text(self) -> str:
+        """The reading, with the interval that decided where it is not that of the row; empty where there is none."""
+        found = self.read
+        return "" if found is None else reading_text(found.reading, _wide_json(found), self.limit, self.is_share)
 
     @property
     def aside(self) -> str:
-        """What follows the number in a sentence: nothing but where it is not as promised."""
-        return "" if self.reading in (None, Reading.WITHIN) else f" ({self.reading})"
+        """What follows the number in a sentence: nothing but where it was not seen to keep what is promised."""
+        return "" if self.reading in (None, Reading.KEPT, Reading.ALONE) else f" ({self.reading_text})"
+
+    @property
+    def shown(self) -> Rounded:
+        """The number, its interval and what is promised, rounded together."""
+        return rounded(self.value, self.low, self.high, self.limit, self.is_share)
+
+    @property
+    def cells(self) -> tuple[Markup, Markup, Markup]:
+        """The number and both ends of its interval as HTML, rounded together and kept in full."""
+        shown = self.shown
+        ends = exactly_html(self.low, shown.low), exactly_html(self.high, shown.high)
+        return exactly_html(self.value, shown.value), *ends
 
     @property
     def text(self) -> str:
@@ -101,17 +145,41 @@ class Row:
 
         Examples
         --------
-        >>> Row("Advantage", 0.29, low=0.05, high=0.48, limit=0.206).text
-        '0.29 (0.05 to 0.48) (not as promised, within chance)'
+        >>> Row("Advantage", 0.29, low=0.15, high=0.4, limit=0.206).text
+        '0.29 (0.15 to 0.4) (no contradiction)'
         """
-        value, low, high = (number_text(number, 3) for number in (self.value, self.low, self.high))
-        return f"{value} ({'no interval' if self.low == self.high else f'{low} to {high}'}){self.aside}"
+        shown = self.shown
+        return f"{shown.value} ({'no interval' if self.low == self.high else shown.interval}){self.aside}"
 
     def to_json(self) -> dict[str, Any]:
         """Return an entry of the list `findings`."""
         numbers = {"value": self.value, "low": self.low, "high": self.high, "promised": self.limit}
         said = {"name": self.name, "is_share": self.is_share, "is_least": self.is_least, "confidence": self.confidence}
-        return said | {name: finite(value) for name, value in numbers.items()} | {"reading": self.reading}
+        told = said | {name: finite(value) for name, value in numbers.items()}
+        return told | {"reading": self.reading, "wide": None if self.read is None else _wide_json(self.read)}
+
+    def _ends(self, low: float | None, high: float | None) -> Ends:
+        """Return an interval with the ends that it lacks: a number without any is exact, but for a lower bound."""
+        if self.is_bound:
+            return self.value, math.inf
+        if low is None and high is None and self.confidence is None:
+            return self.value, self.value
+        return -math.inf if low is None else low, math.inf if high is None else high
+
+    def _wide(self) -> Callable[[float], Ends] | None:
+        """Return the interval at any confidence; None where the given one has no chance in it."""
+        if self.wide is not None:
+            return self.wide
+        if self.confidence is None or not 0 < self.confidence < 1:
+            return None
+        return widened(self.value, self._ends(self.low, self.high), self.confidence)
+
+
+def _wide_json(found: Read) -> dict[str, Any] | None:
+    """Return the interval that decided, where it is not that of the row, as JSON."""
+    if found.wide is None:
+        return None
+    return {"low": finite(found.wide.low), "high": finite(found.wide.high), "confidence": found.wide.confidence}
 
 
 class TableLook(StrEnum):
@@ -182,3 +250,13 @@ class Section(Generic[N]):
     picture: Picture[N] | None = None  # its figure
     # Words that stand in `summary.json` beside its numbers, by their names.
     said: Callable[[N, FinishedRun], Mapping[str, Any]] = lambda numbers, run: {}
+
+    def read_rows(self, numbers: N, contents: RunContents) -> list[Row]:
+        """Return its numbers with what each rests on, read under the verdict of the run.
+
+        Parameters
+        ----------
+        numbers, contents
+            What it found, and what the report is drawn from.
+        """
+        return [replace(row, is_violated=contents.is_violated) for row in self.rows(numbers, contents)]

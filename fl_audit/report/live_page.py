@@ -1,5 +1,6 @@
 """What the canaries of a running or finished training say: lines for a terminal, and a page of one screen."""
 
+import math
 from pathlib import Path
 from typing import assert_never
 
@@ -9,6 +10,7 @@ from fl_audit.evidence.belief.noise_estimate import BREACH
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.live import LiveNumbers
 from fl_audit.evidence.live_doubts import Doubt
+from fl_audit.evidence.readings import Reading, read
 from fl_audit.report.page.first_screen import Fact, fact_html
 from fl_audit.report.page.markup import html_page, page_table, verdict_banner
 from fl_audit.report.wording import capital, number_text, one_in, percent, plural
@@ -93,17 +95,28 @@ def _opening(numbers: LiveNumbers) -> str:
     )
 
 
+def _reading(numbers: LiveNumbers) -> Reading:
+    """Return how the mu that canaries certify stands to the claim: all numbers of the page follow from it.
+
+    Who looks at this page chose no time beforehand. So broken is decided by the declared looks, each at its level, and
+    only where they are evidence.
+    """
+    found, is_violated = numbers.finding, numbers.verdict is Verdict.VIOLATED
+    wide = max((one.finding.mu_lower for one in numbers.looks), default=0.0) if is_violated else 0.0, math.inf
+    return read((found.mu_lower, math.inf), found.mu_claimed, wide=lambda _: wide, level=numbers.level, sides=1).reading
+
+
 def _facts(numbers: LiveNumbers) -> tuple[Fact, ...]:
-    found, promise = numbers.finding, numbers.promise
-    surer = f"promised: at most {percent(promise.belief_bound)}"
+    found, promise, said = numbers.finding, numbers.promise, _reading(numbers)
+    surer = f"promised: at most {percent(promise.belief_bound)}; {said}"
     needed = "none" if numbers.rounds_needed is None else f"{numbers.rounds_needed:,}"
     return (
         Fact("Epsilon of the training, at least", number_text(found.epsilon_lower, 3),
-             f"promised: {number_text(promise.epsilon, 3)} by {promise.accountant}"),
+             f"promised: {number_text(promise.epsilon, 3)} by {promise.accountant}; {said}"),
         Fact("An insider may become as sure as", percent(numbers.belief_lower), surer),
         Fact("Epsilon of a round, at least", number_text(found.epsilon_round, 3),
              f"mu {number_text(found.mu_lower, 3)} or more, estimated {number_text(found.mu, 3)}; claimed "
-             f"{number_text(found.mu_claimed, 3)}"),
+             f"{number_text(found.mu_claimed, 3)}; {said}"),
         Fact(f"Rounds that find {BREACH:g} times the promise", needed,
              f"in 9 of 10 trainings with {plural(numbers.canaries, 'canary', 'canaries')}"),
     )  # fmt: skip

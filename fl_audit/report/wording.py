@@ -3,23 +3,16 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from numbers import Integral, Real
 from typing import Any
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.evidence.readings import Reading as Reading
+from fl_audit.rounding import interval_text, is_unlimited, rounded
 
 MISSING = "not determined"
 DASH = "\N{EN DASH}"
 SPACE = "\N{NO-BREAK SPACE}"
-
-
-class Reading(StrEnum):
-    """How a measured number stands to what was promised."""
-
-    WITHIN = "as promised"
-    BY_CHANCE = "not as promised, within chance"
-    BEYOND = "not as promised, outside its interval"
 
 
 def number_text(value: object, digits: int = 4) -> str:
@@ -136,25 +129,56 @@ def times(ratio: float) -> str:
     return text[:-1] if decimals > 2 and text.endswith("0") else text
 
 
-def finding_text(entry: Mapping[str, Any]) -> str:
-    """Return an entry of `findings` in `summary.json` with its interval, what is promised, and how the two stand.
+def reading_text(
+    reading: Reading, wide: Mapping[str, Any] | None = None, claim: float | None = None, is_share: bool = False
+) -> str:
+    """Return a reading in words, with the interval that decided where it is not the printed one.
+
+    Parameters
+    ----------
+    reading, wide
+        The reading; and `low`, `high` and `confidence` of the interval that decided, where None is no limit.
+    claim, is_share
+        The claim, and whether it is a share: the interval is rounded by them.
 
     Examples
     --------
-    >>> entry = {"name": "Advantage", "value": 0.29, "low": 0.05, "high": 0.48, "confidence": 0.95, "promised": 0.206}
-    >>> finding_text(entry | {"is_share": False, "is_least": False, "reading": "not as promised, within chance"})
-    '0.29 (0.05 to 0.48), promised at most 0.206: not as promised, within chance'
+    >>> wide = {"low": 0.1, "high": 0.55, "confidence": 0.99999}
+    >>> reading_text(Reading.NO_CONTRADICTION, wide, 0.2).replace(SPACE, " ")
+    'no contradiction (0.1 to 0.55 at 99.999 %)'
     """
+    if wide is None:
+        return str(reading)
+    low, high = wide["low"], wide["high"]
+    if is_unlimited(high):
+        ends = f"at least {rounded(low, None, None, claim, is_share).value}"
+    else:
+        ends = interval_text(low, high, claim, is_share)
+    return f"{reading} ({ends} at {percent(wide['confidence'])})"
 
-    def text(value: float | None) -> str:
-        return percent(value) if entry["is_share"] else number_text(value, 4)
 
-    told = text(entry["value"])
-    if entry["confidence"] is not None and entry["low"] is not None and entry["high"] is not None:
-        told += f" ({text(entry['low'])} to {text(entry['high'])})"
-    if entry["promised"] is not None and entry["reading"] is not None:
-        most = "at least" if entry["is_least"] else "at most"
-        told += f", promised {most} {text(entry['promised'])}: {entry['reading']}"
+def finding_text(entry: Mapping[str, Any]) -> str:
+    """Return an entry of `findings` in `summary.json` with its interval, what is promised, and how the two stand.
+
+    Parameters
+    ----------
+    entry
+        As `fl_audit.report.finding.Row.to_json` writes it; readings in the words of earlier versions are left out.
+
+    Examples
+    --------
+    >>> entry = {"name": "Advantage", "value": 0.29, "low": 0.15, "high": 0.42, "confidence": 0.95, "promised": 0.206}
+    >>> finding_text(entry | {"is_share": False, "is_least": False, "reading": "no contradiction"})
+    '0.29 (0.15 to 0.42), promised at most 0.206: no contradiction'
+    """
+    is_share, promised = entry["is_share"], entry["promised"]
+    low, high = (entry["low"], entry["high"]) if entry["confidence"] is not None else (None, None)
+    has_interval = low is not None or high is not None
+    shown = rounded(entry["value"], low, high, promised, is_share)
+    told = f"{shown.value} ({shown.interval})" if has_interval else shown.value
+    if promised is not None and entry["reading"] in set(Reading):
+        said = reading_text(Reading(entry["reading"]), entry.get("wide"), promised, is_share)
+        told += f", promised {'at least' if entry['is_least'] else 'at most'} {shown.claim}: {said}"
     return told
 
 

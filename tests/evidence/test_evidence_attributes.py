@@ -37,18 +37,17 @@ def test_an_attribute_of_twins_is_within_the_limit_for_two_records_and_above_it_
     kept = twins(1.0, 1.0, 4000)
     found, largest = kept.by_name[GUESSED].advantage, kept.largest
     assert largest == pytest.approx(2 * ndtr(1.0) - 1)
-    assert Row("", found.advantage, "", found.low, found.high, limit=largest).reading in (
-        Reading.WITHIN,
-        Reading.BY_CHANCE,
-    )
+    row = Row("", found.advantage, "", found.low, found.high, confidence=0.999, limit=largest)
+    assert row.reading in (Reading.KEPT, Reading.NO_CONTRADICTION)
     assert found.low > 2 * ndtr(0.5) - 1  # above the limit for one record
     broken = twins(1.0, 2.0, 4000)
     worse = broken.by_name[GUESSED].advantage
-    assert Row("", worse.advantage, "", worse.low, worse.high, limit=broken.largest).reading is Reading.BEYOND
+    row = Row("", worse.advantage, "", worse.low, worse.high, confidence=0.999, limit=broken.largest)
+    assert row.reading is Reading.BROKEN
 
 
 def test_the_advantage_of_membership_names_the_interval_that_it_has() -> None:
     numbers: Any = SimpleNamespace(over_worlds=mean_advantage(np.zeros(4), 0.95), bounds=None)
-    basis = _mean_row(numbers).basis
+    basis = _mean_row(numbers, cast(Any, None)).basis
     assert "betting interval" in basis
     assert "Student" not in basis

@@ -25,6 +25,7 @@ from fl_audit.report.sections.noise import MOST_TENSORS, NOISE
 from fl_audit.report.sections.registry import SECTIONS, measured, report_contents
 from fl_audit.report.sections.released_model import promise_fits
 from fl_audit.report.style import to_png
+from fl_audit.rounding import rounded
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
@@ -228,8 +229,10 @@ def test_a_drawing_for_the_page_has_words_colours_of_the_screen_and_names_of_its
     assert drawn.startswith("<svg viewBox=")
     assert drawn.endswith("</svg>")
     assert drawn == _page_svg(figure_of(contents, "noise"), "noise")
-    ratio = contents.find(NoiseNumbers).estimate.ratio
-    assert re.search(rf"<text [^>]*>{ratio:.2f}\d* \(", drawn), "words stay words, with all their digits"
+    found = contents.find(NoiseNumbers).estimate
+    shown = rounded(found.ratio, found.low, found.high, 1.0)
+    text = re.escape(f"{shown.value} ({shown.interval})")
+    assert re.search(rf"<text [^>]*>{text}<", drawn), "words stay words, with all their digits"
     assert "var(--ink)" in drawn
     assert not re.search(r"#(?!noise-)[0-9a-f]{6}|\bid=\"(?!noise-)|https?://(?!www\.w3\.org)", drawn)
     assert len(drawn) < 20_000

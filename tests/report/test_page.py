@@ -19,11 +19,10 @@ from fl_audit.evidence.findings.pair import PairNumbers
 from fl_audit.evidence.findings.released_model import ModelNumbers
 from fl_audit.evidence.findings.verdict import NoiseNumbers
 from fl_audit.evidence.run_tables import Timing
-from fl_audit.report.finding import Row, Section
+from fl_audit.report.finding import Section
 from fl_audit.report.page.first_screen import summary_table
 from fl_audit.report.page.html import MOST_FAILED, ON_ITS_WORD, DrawnPicture, paragraphs, render_html
 from fl_audit.report.page.writing import write_report
-from fl_audit.report.sections.noise import _ratio_text
 from fl_audit.report.sections.registry import SECTIONS, measured, page_rows, report_contents
 from fl_audit.report.sections.verdict import banner, verdict_of
 from fl_audit.report.wording import Reading, finding_text
@@ -123,7 +122,7 @@ def test_nothing_on_a_violated_page_takes_the_promise_at_its_word(make_contents)
     assert {"beliefs", "tradeoff", "pair"} <= set(trusting)
     assert not any(f'id="figure-{name}"' in page for name in trusting)
     assert appendix.count(ON_ITS_WORD) == len(trusting)
-    assert f">{Reading.WITHIN}<" not in page
+    assert f">{Reading.KEPT}<" not in page
     broken = broken_tests(verdict_of(contents).judgement, contents.words)
     assert page.count("<li><strong>") == min(MOST_FAILED, len(broken))
     assert ON_ITS_WORD not in html_of(make_contents(exact=False))
@@ -145,19 +144,6 @@ def test_every_number_of_the_summary_is_on_the_page(make_contents):
     assert len(found) > 100
     missing = [number for number in found if number not in (0, 1, 0.95) and str(number) not in values]
     assert missing == []
-
-
-def test_a_number_above_the_promise_is_said_to_be_within_chance_where_its_interval_says_so():
-    row = Row("share", 0.395, low=0.21, high=0.58, confidence=0.95, limit=0.224)
-    assert row.reading is Reading.BY_CHANCE
-    assert replace(row, low=0.23).reading is Reading.BEYOND
-    assert replace(row, low=None).reading is Reading.BEYOND
-    assert replace(row, value=0.2).reading is Reading.WITHIN
-    least = Row("noise", 0.99, low=0.97, high=1.01, confidence=0.95, limit=1.0, is_least=True)
-    assert least.reading is Reading.BY_CHANCE
-    assert replace(least, high=0.995).reading is Reading.BEYOND
-    assert replace(least, value=1.2).reading is Reading.WITHIN
-    assert replace(least, limit=None).reading is None
 
 
 @pytest.mark.parametrize("noise", [1.0, 0.5])
@@ -350,17 +336,3 @@ def test_advantage_from_beliefs_is_narrower_than_counted(make_contents):
     found = make_contents(worlds=1000, mu=1.0).find(PairNumbers)
     assert found.advantage.high - found.advantage.low < 0.6 * (found.counted.high - found.counted.low)
     assert all(point.high - point.low < point.counted_high - point.counted_low for point in found.curve)
-
-
-@pytest.mark.parametrize(
-    ("ratio", "text"),
-    [
-        ((1.0001, 0.9994, 1.0008), "1.000 (0.999 to 1.001)"),
-        ((0.98, 0.978, 0.982), "0.980 (0.978 to 0.982)"),
-        ((0.9998, 0.99961, 0.99996), "0.99980 (0.99961 to 0.99996)"),
-        ((1.0, 0.8, 1.34), "1.00 (0.80 to 1.34)"),
-        ((0.0, 0.0, 0.0), "0.000000 (0.000000 to 0.000000)"),
-    ],
-)
-def test_ratios_tell_their_ends_apart_and_from_one(ratio, text):
-    assert _ratio_text(*ratio) == text

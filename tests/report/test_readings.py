@@ -1,4 +1,4 @@
-"""A number beyond the promise says, wherever it is printed, whether that is within chance: under every verdict."""
+"""Every number beside a promise says how it stands to it, alike wherever it is printed: under every verdict."""
 
 import io
 import re
@@ -11,13 +11,16 @@ from rich.console import Console
 from experiments.cli.compare import _MARKS
 from experiments.comparisons.rows import ACCURACY, ADVANTAGE, SHOWN, STAR
 from fl_audit.adjacency import Adjacency
+from fl_audit.evidence.belief.noise_estimate import estimate_noise
+from fl_audit.evidence.belief.noise_scale import SquareSum
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.report.finding import Row, RunContents
 from fl_audit.report.page.first_screen import facts_of, summary_table
 from fl_audit.report.page.html import render_html
 from fl_audit.report.sections.insider import INSIDER, _surer_row, advantage_row
-from fl_audit.report.sections.registry import measured
-from fl_audit.report.sections.verdict import verdict_of
+from fl_audit.report.sections.noise import NOISE
+from fl_audit.report.sections.registry import measured, report_contents
+from fl_audit.report.sections.verdict import banner, verdict_of
 from fl_audit.report.wording import Reading, finding_text
 
 SHAPES = {
@@ -39,7 +42,7 @@ SHAPES = {
 
 def rows_of(contents: RunContents) -> list[Row]:
     """Return every number of every section."""
-    return [row for section, numbers in measured(contents) for row in section.rows(numbers, contents)]
+    return [row for section, numbers in measured(contents) for row in section.read_rows(numbers, contents)]
 
 
 def text_of(html: str) -> str:
@@ -64,24 +67,42 @@ def test_every_number_with_an_interval_beside_a_promise_says_how_it_stands(make_
     beside = [row for row in rows_of(contents) if row.limit is not None and row.low is not None]
     assert len(beside) >= 4
     for row in beside:
-        expected = row.reading
-        assert (expected is Reading.WITHIN) == (row.aside == "")
-        if row.aside:
-            assert str(expected) in line_of(appendix, row.name)
+        assert (row.reading in (Reading.KEPT, Reading.ALONE)) == (row.aside == "")
+        expected = " ".join(row.reading_text.split())
+        assert expected in line_of(appendix, row.name)
         if row.on_page:
-            assert told[row.name]["reading"] == expected
+            assert told[row.name]["reading"] == row.reading
             assert " ".join(finding_text(told[row.name]).split()) in terminal
-        if row.on_page and row.aside:
-            assert str(expected) in line_of(page, row.name)
-    assert set(_MARKS) == {str(Reading.BY_CHANCE), str(Reading.BEYOND)}
+            assert expected in line_of(page, row.name)
+    assert set(_MARKS) == set(map(str, Reading)) - {str(Reading.KEPT)}
 
 
-def test_the_shapes_hold_numbers_above_the_promise_under_several_verdicts(make_contents):
-    found = {
-        verdict_of(contents).verdict: {row.name for row in rows_of(contents) if row.reading is Reading.BY_CHANCE}
-        for contents in (make_contents(**shape) for shape in SHAPES.values())
-    }
-    assert all(found[verdict] for verdict in (Verdict.CONSISTENT, Verdict.VIOLATED, Verdict.INCONCLUSIVE))
+def test_readings_and_verdict_agree(make_contents):
+    """Nothing is broken but under a verdict that says so, and nothing is kept under one that the promise was broken."""
+    words = {}
+    for shape in SHAPES.values():
+        contents = make_contents(**shape)
+        found = {row.reading for row in rows_of(contents)}
+        words.setdefault(verdict_of(contents).verdict, set()).update(found)
+    assert set(words) == {Verdict.CONSISTENT, Verdict.VIOLATED, Verdict.INCONCLUSIVE}
+    assert Reading.BROKEN not in words[Verdict.CONSISTENT] | words[Verdict.INCONCLUSIVE]
+    assert {Reading.KEPT, Reading.NO_CONTRADICTION, Reading.TOO_FEW} <= words[Verdict.CONSISTENT]
+    assert {Reading.BROKEN, Reading.ALONE} <= words[Verdict.VIOLATED]
+    assert Reading.KEPT not in words[Verdict.VIOLATED]
+
+
+def test_a_broken_number_is_never_beside_a_consistent_verdict(make_contents):
+    """An insider who is always right breaks the promise, whatever the tests of the noise say."""
+    run = make_contents(**SHAPES["consistent"]).run
+    worlds = run.tables.worlds.assign(won=True)
+    contents = report_contents(replace(run, tables=replace(run.tables, worlds=worlds)))
+    verdict = verdict_of(contents)
+    assert verdict.judged.verdict is Verdict.CONSISTENT
+    assert verdict.verdict is Verdict.INCONCLUSIVE
+    assert contents.summary["verdict"] == "inconclusive"
+    assert verdict.contradicted_by == ("Advantage of the insider",)
+    assert "Advantage of the insider" in banner(contents).line
+    assert "nothing we saw contradicts" not in text_of(render_html(contents, []))
 
 
 @pytest.mark.parametrize("verdict", [Verdict.CONSISTENT, Verdict.VIOLATED, Verdict.INCONCLUSIVE])
@@ -97,19 +118,35 @@ def test_sentences_and_first_screen_say_it_at_the_number(make_contents, verdict)
         type(insider): replace(insider, estimate=lucky, belief_violations=1)
     })  # fmt: skip
     changed = replace(contents, findings=above)
-    note = f" ({Reading.BY_CHANCE})"
-    assert advantage_row(changed.find(type(insider)).estimate, changed).aside == note
+    note = advantage_row(changed.find(type(insider)).estimate, changed).aside
+    assert note
     sentence = INSIDER.sentence(changed.find(type(insider)), changed)
     assert f"{worlds - 1:,} of {worlds:,} trials{note}" in sentence
     assert _surer_row(changed.find(type(insider)), changed).aside in sentence
     assert note in facts_of(changed)[1].note
-    assert INSIDER.sentence(insider, contents).count("(not") <= 2
 
 
 def test_intervals_in_cells_say_it_too():
     def text(value: float, low: float, limit: float | None) -> str:
-        return Row("Advantage", value, low=low, high=0.48, limit=limit).text
+        return Row("Advantage", value, low=low, high=0.4, limit=limit, largest=1.0).text
 
-    assert text(0.29, 0.05, 0.206).endswith(str(Reading.BY_CHANCE) + ")")
-    assert text(0.29, 0.25, 0.206).endswith(str(Reading.BEYOND) + ")")
-    assert text(0.2, 0.05, 0.206) == text(0.2, 0.05, None)
+    assert text(0.29, 0.05, 0.206).endswith(f"({Reading.NO_CONTRADICTION})")
+    assert text(0.29, 0.25, 0.206).endswith(f"({Reading.BROKEN})")
+    assert text(0.2, 0.05, 0.5) == text(0.2, 0.05, None)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [
+        (0.99, "is 0.99 (0.975 to 1.006) times what was claimed; the measurement is good to 1.6 %"),
+        (0.5, "so noise is missing"),
+        (1.5, "so there is at least as much as was claimed"),
+    ],
+)
+def test_the_sentence_of_the_noise_says_how_good_it_is_and_whether_that_fits(make_contents, ratio, words):
+    contents = make_contents(**SHAPES["consistent"])
+    numbers = next(n for s, n in measured(contents) if s is NOISE)
+    total = SquareSum(8_000 * ratio**2, 8_000)
+    text = NOISE.sentence(replace(numbers, estimate=estimate_noise(0.95, total)), contents)
+    assert words in text.replace("\N{NO-BREAK SPACE}", " ")
+    assert ("fits the claim" in text) == (ratio == 0.99)

@@ -180,8 +180,19 @@ def empirical_advantage(won: Flags, confidence: float) -> AdvantageEstimate:
     """
     worlds, wins = int(won.size), int(np.count_nonzero(won))
     require(worlds >= 1, "number of worlds is 0: accepted are whole numbers from 1")
+    return AdvantageEstimate(worlds, wins, 2 * wins / worlds - 1, *advantage_ends(wins, worlds, confidence), confidence)
+
+
+def advantage_ends(wins: int, worlds: int, confidence: float) -> tuple[float, float]:
+    """Return the exact two-sided interval of an advantage 2p - 1.
+
+    Parameters
+    ----------
+    wins, worlds, confidence
+        As for `clopper_pearson`, which says what is raised.
+    """
     low, high = clopper_pearson(wins, worlds, confidence)
-    return AdvantageEstimate(worlds, wins, 2 * wins / worlds - 1, 2 * low - 1, 2 * high - 1, confidence)
+    return 2 * low - 1, 2 * high - 1
 
 
 @dataclass(frozen=True)

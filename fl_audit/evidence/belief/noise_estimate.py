@@ -5,7 +5,7 @@ Also what a run could find, before it is played: the limits of detection that it
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fl_audit.errors import InputError, require_number
 from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
@@ -62,6 +62,10 @@ class NoiseEstimate:
     along_high: float  # upper end
     tensors: tuple[tuple[str, float, float, float], ...]  # name, ratio, low and high of every parameter tensor
     excess: float | None  # the ratio where noise is above the promise beyond doubt, and gives accuracy away; else None
+    # The sums of squares behind the intervals, which `ratio_interval` gives at other confidences.
+    total: SquareSum | None = None
+    along: SquareSum | None = None
+    on_tensors: Mapping[str, SquareSum] = field(default_factory=dict)
 
 
 def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
@@ -113,7 +117,8 @@ def estimate_noise(
     across, known = _with_interval(total, confidence), total or along
     # Beyond doubt is what chance explains in less than one of 1,000 runs.
     excess = known.ratio if known and ratio_interval(known, 1 - 2 * FAMILY_LEVEL)[0] > 1 else None
-    return NoiseEstimate(*across, confidence, *_with_interval(along, confidence), parts, excess)
+    of_along = _with_interval(along, confidence)
+    return NoiseEstimate(*across, confidence, *of_along, parts, excess, total, along, tensors or {})
 
 
 def _with_interval(found: SquareSum | None, confidence: float) -> tuple[float, float, float]:

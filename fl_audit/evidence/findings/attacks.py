@@ -1,9 +1,11 @@
 """What attackers find of many targets, an attribute and the final model, beside insiders and what promises allow."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.special import ndtr
 
 from fl_audit.adversaries.membership.names import Attack, has_shadows
@@ -13,14 +15,22 @@ from fl_audit.evidence.bounds.lower_bounds import LowerBound, bound_json, epsilo
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.evidence.findings.found import Findings, json_of
 from fl_audit.evidence.finished_run import FinishedRun
-from fl_audit.evidence.membership.achieved import Achieved, achieved_by_attack, achieved_by_insiders
+from fl_audit.evidence.membership.achieved import (
+    Achieved,
+    achieved_by_attack,
+    achieved_by_insiders,
+    bound_of_scores,
+    rates_of,
+)  # fmt: skip
 from fl_audit.evidence.membership.limits import largest_auc, largest_order, largest_tpr
+from fl_audit.evidence.membership.rates import MembershipRates
 from fl_audit.game.membership import Membership
 from fl_audit.privacy.guarantee import MembershipBounds, membership_bounds
 
 SCORE, APART = "score_", "apart_"
 """Before the name of an attack, the columns of its scores: with all other worlds as shadows, and with some apart."""
 INSIDER = "insider"
+_RATES = 4  # rates of an attack whose intervals hold together
 _WORLDS_OF_PAIRS = 100
 """In so many worlds the theory of the insiders goes through all pairs; more would change no digit that is shown."""
 
@@ -69,30 +79,91 @@ def _json(found: Achieved) -> dict[str, Any]:
     return told | {"one_run": json_of(bounds | {"epsilon_by_tradeoff": found.by_tradeoff.epsilon}) | counted}
 
 
+@dataclass(frozen=True)
+class Scores:
+    """The scores of one attack, or the log-odds of the insiders, in all worlds."""
+
+    values: Floats  # higher for a likelier member, (worlds, targets)
+    apart: Floats | None  # the same where some worlds were shadows alone, which are NaN; None where none were kept so
+    membership: Membership  # who was in
+    of_insiders: bool = False  # whether they are log-odds of insiders
+
+    def rates(self, confidence: float) -> MembershipRates:
+        """Return the rates with intervals at any confidence."""
+        has_shadows = not self.of_insiders and self.apart is not self.values
+        return rates_of(self.values, self.membership, confidence, has_shadows, self.of_insiders)
+
+
+def scores_of(run: FinishedRun, name: str) -> Scores:
+    """Return the scores of an attack, or the log-odds of the insiders.
+
+    Parameters
+    ----------
+    run, name
+        A finished run of the game of membership, and the name of the attack, or `INSIDER`.
+    """
+    table = run.tables.targets
+    assert table is not None, "only the game of membership has targets"
+    worlds = table["world"].nunique()
+
+    def column(named: str) -> Floats:
+        return table[named].to_numpy(dtype=np.float64).reshape(worlds, -1)
+
+    membership = Membership(column("is_in").astype(np.bool_))
+    if name == INSIDER:
+        odds = column("log_odds")
+        return Scores(odds, odds, membership, of_insiders=True)
+    scores = column(SCORE + name)
+    apart = column(APART + name) if APART + name in table else None
+    has = has_shadows(Attack(name) if name in list(Attack) else name)
+    return Scores(scores, apart if has else scores, membership)
+
+
+def rate_ends(run: FinishedRun, name: str, rate: str, confidence: float) -> tuple[float, float]:
+    """Return the interval of one rate of an attack by itself.
+
+    Parameters
+    ----------
+    run, name, rate, confidence
+        As for `scores_of`; the name of the rate in `MembershipRates`; and the confidence, above 1/2 and below 1.
+    """
+    # The four intervals share the level of the confidence.
+    found = getattr(scores_of(run, name).rates(1 - _RATES * (1 - confidence)), rate)
+    return found.low, found.high
+
+
+def bound_end(run: FinishedRun, name: str, confidence: float) -> tuple[float, float]:
+    """Return the epsilon that an attack proves at any confidence, and infinity.
+
+    Parameters
+    ----------
+    run, name, confidence
+        As for `scores_of`; and the confidence, above 1/2 and below 1.
+    """
+    scores = scores_of(run, name)
+    delta = float(run.facts.configuration["privacy"]["delta"])
+    found = bound_of_scores(scores.apart, scores.membership, delta, confidence)
+    return 0.0 if found is None else found.epsilon, math.inf
+
+
 def measure_attacks(run: FinishedRun, _: Findings) -> AttackNumbers | None:
     """Return what every attacker achieved; None outside the game of membership, and where nothing can be compared."""
     table, promise = run.tables.targets, run.facts.guarantee
     if table is None or run.facts.game.exactly_one or not run.can_compare_targets:
         return None
     worlds = table["world"].nunique()
-
-    def column(name: str) -> Floats:
-        return table[name].to_numpy(dtype=np.float64).reshape(worlds, -1)
-
-    membership = Membership(column("is_in").astype(np.bool_))
     delta = float(run.facts.configuration["privacy"]["delta"])
     confidence, achieved = run.facts.confidence, dict[str, Achieved]()
+    membership = Membership(table["is_in"].to_numpy(dtype=np.bool_).reshape(worlds, -1))
     for name in (str(named)[len(SCORE) :] for named in table.columns if str(named).startswith(SCORE)):
-        scores = column(SCORE + name)
-        apart = column(APART + name) if APART + name in table else None
-        sees_weights = name in list(Attack) and Attack(name).sees_weights
-        kept = apart if has_shadows(Attack(name) if name in list(Attack) else name) else scores
-        achieved[name] = achieved_by_attack(scores, kept, membership, delta, confidence, sees_weights)
+        found, sees_weights = scores_of(run, name), name in list(Attack) and Attack(name).sees_weights
+        achieved[name] = achieved_by_attack(found.values, found.apart, membership, delta, confidence, sees_weights)
     known = None
     if "log_odds" in table:
-        achieved[INSIDER] = achieved_by_insiders(column("log_odds"), membership, delta, confidence)
+        achieved[INSIDER] = achieved_by_insiders(scores_of(run, INSIDER).values, membership, delta, confidence)
         is_secret = run.facts.is_sampled and not run.facts.game.standpoint.sees_participation
-        known = None if is_secret else _auc_of_signals(column("mu"), membership)
+        mu = table["mu"].to_numpy(dtype=np.float64).reshape(worlds, -1)
+        known = None if is_secret else _auc_of_signals(mu, membership)
     if not achieved:
         return None
     if promise is None:
@@ -153,21 +224,66 @@ def measure_attributes(run: FinishedRun, _: Findings) -> AttributeNumbers | None
     table, promise = run.tables.targets, run.facts.guarantee
     if table is None or TRUTH not in table or not run.can_compare_targets:
         return None
-    worlds = table["world"].nunique()
-    truth, is_in = table[TRUTH].to_numpy(), table["is_in"].to_numpy(dtype=np.bool_).reshape(worlds, -1)
-    found, members, others = {}, is_in.sum(axis=1), (~is_in).sum(axis=1)
-    both = (members > 0) & (others > 0)  # a world with everybody in, or nobody, has no advantage
-    for name in GUESSERS:
-        right = (table[name].to_numpy() == truth).reshape(worlds, -1)
-        hits, others_hit = (right & is_in).sum(axis=1), (right & ~is_in).sum(axis=1)
-        shares = float(hits.sum() / members.sum()), float(others_hit.sum() / others.sum())
-        advantages = hits[both] / members[both] - others_hit[both] / others[both]
-        found[name] = Guesser(*shares, mean_advantage(advantages, run.facts.confidence))
+    found = {name: _guesser(table, name, run.facts.confidence) for name in GUESSERS}
+    truth = table[TRUTH].to_numpy()
     largest = None if promise is None else 2 * largest_order(promise.claim.profile) - 1
     return AttributeNumbers(str(run.facts.configuration["audit"]["attribute"]), len(np.unique(truth)), found, largest)
 
 
+def _guesser(table: pd.DataFrame, name: str, confidence: float) -> Guesser:
+    """Return what somebody achieved, from the table of targets."""
+    worlds = table["world"].nunique()
+    is_in = table["is_in"].to_numpy(dtype=np.bool_).reshape(worlds, -1)
+    members, others = is_in.sum(axis=1), (~is_in).sum(axis=1)
+    both = (members > 0) & (others > 0)  # a world with everybody in, or nobody, has no advantage
+    right = (table[name].to_numpy() == table[TRUTH].to_numpy()).reshape(worlds, -1)
+    hits, others_hit = (right & is_in).sum(axis=1), (right & ~is_in).sum(axis=1)
+    shares = float(hits.sum() / members.sum()), float(others_hit.sum() / others.sum())
+    advantages = hits[both] / members[both] - others_hit[both] / others[both]
+    return Guesser(*shares, mean_advantage(advantages, confidence))
+
+
+def attribute_ends(run: FinishedRun, name: str, confidence: float) -> tuple[float, float]:
+    """Return the interval of the advantage of somebody who guessed an attribute.
+
+    Parameters
+    ----------
+    run, name, confidence
+        A finished run in which an attribute was guessed, the column of the guesses, and the confidence, above 0 and
+        below 1.
+    """
+    assert run.tables.targets is not None, "an attribute is guessed of targets"
+    found = _guesser(run.tables.targets, name, confidence).advantage
+    return found.low, found.high
+
+
 _COLUMNS, _SCORE = ["membership_advantage", "record_membership_guess"], "record_score"
+
+
+def membership_ends(run: FinishedRun, confidence: float) -> tuple[float, float]:
+    """Return the interval of the mean advantage of the membership adversary.
+
+    Parameters
+    ----------
+    run, confidence
+        A finished run in which it played, and the confidence, above 0 and below 1.
+    """
+    found = mean_advantage(run.tables.worlds[_COLUMNS[0]].to_numpy(dtype=np.float64), confidence)
+    return found.low, found.high
+
+
+def record_bound_end(run: FinishedRun, confidence: float) -> tuple[float, float]:
+    """Return the epsilon that the losses of the record prove at any confidence, and infinity.
+
+    Parameters
+    ----------
+    run, confidence
+        A finished run with a promise and worlds of both kinds; and the confidence, above 1/2 and below 1.
+    """
+    assert run.facts.guarantee is not None, "only a promise names a delta"
+    scores, method = run.tables.worlds[_SCORE].to_numpy(dtype=np.float64), BoundMethod.ORDER_STATISTIC
+    groups = scores[run.bits], scores[~run.bits]  # the record's losses: an audit of the final model alone
+    return epsilon_lower_bound(*groups, run.facts.guarantee.delta, confidence, method).epsilon, math.inf
 
 
 @dataclass(frozen=True)

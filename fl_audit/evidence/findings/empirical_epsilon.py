@@ -156,3 +156,15 @@ def curve_of(run: FinishedRun, alarms: Floats) -> TradeoffBand:
         A finished run with an insider, and shares of false alarms from 0 to 1, shape (points,).
     """
     return tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], alarms, run.facts.confidence)
+
+
+def found_at(run: FinishedRun, alarms: float, confidence: float) -> tuple[float, float]:
+    """Return the interval of the share of worlds with D that is found at a share of false alarms.
+
+    Parameters
+    ----------
+    run, alarms, confidence
+        A finished run with an insider, a share of false alarms from 0 to 1, and the confidence, above 0 and below 1.
+    """
+    band = tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], np.array([alarms]), confidence)
+    return float(band.low[0]), float(band.high[0])

@@ -61,6 +61,21 @@ def measure_one_run(run: FinishedRun, _: Findings) -> OneRunNumbers | None:
     return OneRunNumbers(each[0], facts.mu, len(each), held, mean, _told(run, facts, claim))
 
 
+def certified_at(run: FinishedRun, confidence: float) -> OneRunFinding:
+    """Return what the canaries of the first world certify, at any confidence.
+
+    Parameters
+    ----------
+    run, confidence
+        A finished run with canaries, and the confidence, above 0.5 and below 1.
+    """
+    table, facts = run.tables.canaries, run.facts.canaries
+    assert table is not None, "only a run with canaries certifies anything"
+    assert facts is not None, "only a run with canaries certifies anything"
+    first = table[table["world"] == table["world"].min()]
+    return _certified(run, first, _claim_of_canaries(run, facts), confidence)
+
+
 def judge_canaries(run: FinishedRun) -> Judgement | None:
     """Return whether the canaries of all trainings together contradict the promise; None where there are none.
 

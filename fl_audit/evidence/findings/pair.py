@@ -75,6 +75,32 @@ def measure_pair(run: FinishedRun, findings: Findings) -> PairNumbers | None:
     return PairNumbers(advantage, insider.estimate, epsilon, curve, calibration(odds, bits, confidence, prior))
 
 
+def advantage_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, float]:
+    """Return the interval of the insider's expected advantage.
+
+    Parameters
+    ----------
+    run, confidence
+        A finished run whose beliefs are exact, and the confidence, above 0 and below 1.
+    """
+    found = expected.advantage_from_beliefs(run.log_odds, confidence, run.facts.prior)
+    return found.low, found.high
+
+
+def epsilon_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, float]:
+    """Return the interval of the epsilon of the pair at the promised delta.
+
+    Parameters
+    ----------
+    run, confidence
+        A finished run with a promise and both kinds of worlds, whose beliefs are exact; and the confidence, above 0 and
+        below 1.
+    """
+    assert run.facts.guarantee is not None, "only a promise names a delta"
+    found = expected.epsilon_from_beliefs(run.log_odds, run.bits, run.facts.guarantee.delta, confidence)
+    return found.low, found.high
+
+
 def _curve(run: FinishedRun, promised: float) -> tuple[CurvePoint, ...]:
     """Return delta(epsilon) at even steps from 0 to a little beyond what was promised or seen."""
     odds, bits, confidence, points = run.log_odds, run.bits, run.facts.confidence, []

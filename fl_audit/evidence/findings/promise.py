@@ -322,11 +322,23 @@ def _counted(claim: RecordClaim) -> int:
             assert_never(claim.randomiser)
 
 
+def measured_of_pair(run: FinishedRun, confidence: float) -> MeasuredAdvantage | None:
+    """Return what the optimal test achieved in a run, at any confidence; None where nothing was drawn.
+
+    Parameters
+    ----------
+    run, confidence
+        A finished run whose records are randomised, and the confidence, above 0 and below 1.
+    """
+    table = run.tables.worlds
+    if not all(column in table for column in _COLUMNS):
+        return None
+    of_first, of_second = (table[column].to_numpy(dtype=np.float64) for column in _COLUMNS)
+    return measured_advantage(of_first, of_second, confidence)
+
+
 def _pair(claim: RecordClaim, pair: tuple[ReleaseEvent, ...], run: FinishedRun) -> PairPromise:
     assert claim.differing is not None, "a pair differs in some number of features, or in none"
-    table, measured = run.tables.worlds, None
-    if all(column in table for column in _COLUMNS):
-        of_first, of_second = (table[column].to_numpy(dtype=np.float64) for column in _COLUMNS)
-        measured = measured_advantage(of_first, of_second, run.facts.confidence)
+    measured = measured_of_pair(run, run.facts.confidence)
     is_exact = isinstance(claim.randomiser, RandomisedBits)
     return PairPromise(claim.differing, pure_epsilon(pair), advantage_of(pair), is_exact, measured)

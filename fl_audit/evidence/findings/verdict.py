@@ -1,7 +1,7 @@
 """The verdict: what became of the promise, which test broke it, what it covers, and how much noise there really is."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fl_audit.arrays import finite
@@ -27,6 +27,8 @@ class VerdictNumbers:
     # Share of the noise that would have been found in 9 of 10 runs if it were missing everywhere; None if not measured.
     missing_anywhere: float | None = None
     missing_at_unit: float | None = None  # the same, if it were missing just where it hides the differing unit
+    # Names of numbers that break the promise although no test does: a run with any is at most inconclusive.
+    contradicted_by: tuple[str, ...] = ()
 
     @property
     def judged(self) -> Judgement:
@@ -48,6 +50,12 @@ class VerdictNumbers:
     def judges_canaries(self) -> bool:
         """Whether the canaries of one training were judged, and no pair of data sets."""
         return self.judgement is not None and any(test.name == TestName.CANARIES for test in self.judgement.tests)
+
+    def beside(self, broken: tuple[str, ...]) -> "VerdictNumbers":
+        """Return the verdict beside numbers that break the promise, by their names: none of them is consistent."""
+        if not broken or self.verdict not in (Verdict.CONSISTENT, Verdict.INCONCLUSIVE):
+            return self
+        return replace(self, verdict=Verdict.INCONCLUSIVE, contradicted_by=broken)
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `verdict`."""

@@ -129,14 +129,14 @@ def achieved_by_attack(
         Whether the attacker of a world knows some of its coins, so that its guesses are no test of a single run.
     """
     has_shadows = apart is not scores
-    rates = membership_rates(scores, membership, _draws(), confidence, shadows_of_each_other=has_shadows)
+    rates = rates_of(scores, membership, confidence, has_shadows, of_insiders=False)
     one_run, by_tradeoff = None, None
     if not knows_coins:
         few = max(1, floor(_GUESSED * membership.targets))
         guesses = guesses_of_scores(scores[0], membership.is_in[0], few, few)
         one_run = bound_of_guesses(guesses, delta, confidence, OneRunMethod.STEINKE)
         by_tradeoff = bound_of_guesses(guesses, delta, confidence, OneRunMethod.TRADE_OFF)
-    bound = _bound(apart, membership, delta, confidence)
+    bound = bound_of_scores(apart, membership, delta, confidence)
     return Achieved(rates, roc_curve(scores, membership), bound, one_run, by_tradeoff)
 
 
@@ -148,15 +148,40 @@ def achieved_by_insiders(log_odds: Floats, membership: Membership, delta: float,
     log_odds, membership, delta, confidence
         Final log-odds of membership, (worlds, targets); as for `achieved_by_attack`.
     """
-    rates = membership_rates(log_odds, membership, _draws(), confidence, shadows_of_each_other=False, of_insiders=True)
-    return Achieved(rates, roc_curve(log_odds, membership), _bound(log_odds, membership, delta, confidence), None)
+    rates = rates_of(log_odds, membership, confidence, has_shadows=False, of_insiders=True)
+    bound = bound_of_scores(log_odds, membership, delta, confidence)
+    return Achieved(rates, roc_curve(log_odds, membership), bound, None)
 
 
-def _bound(scores: Floats | None, membership: Membership, delta: float, confidence: float) -> LowerBound | None:
-    if scores is None:
+def rates_of(
+    scores: Floats, membership: Membership, confidence: float, has_shadows: bool, of_insiders: bool
+) -> MembershipRates:
+    """Return the rates of an attack with intervals at any confidence, from the same resamples at every one.
+
+    Parameters
+    ----------
+    scores, membership, confidence
+        As for `achieved_by_attack`.
+    has_shadows, of_insiders
+        Whether worlds are each other's shadows, and whether scores are log-odds of insiders.
+    """
+    return membership_rates(
+        scores, membership, _draws(), confidence, shadows_of_each_other=has_shadows, of_insiders=of_insiders
+    )
+
+
+def bound_of_scores(apart: Floats | None, membership: Membership, delta: float, confidence: float) -> LowerBound | None:
+    """Return the epsilon that scores prove by one target of every world, at any confidence.
+
+    Parameters
+    ----------
+    apart, membership, delta, confidence
+        As for `achieved_by_attack`; None where no world was kept apart.
+    """
+    if apart is None:
         return None
-    rows = ~np.isnan(scores).any(axis=1)
-    return epsilon_of_one_target(scores[rows], Membership(membership.is_in[rows]), delta, _draws(), confidence)
+    rows = ~np.isnan(apart).any(axis=1)
+    return epsilon_of_one_target(apart[rows], Membership(membership.is_in[rows]), delta, _draws(), confidence)
 
 
 def _draws() -> np.random.Generator:

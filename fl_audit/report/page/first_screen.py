@@ -127,6 +127,9 @@ def next_step(contents: RunContents) -> str:
         case Verdict.VIOLATED:
             cause = broken_tests(numbers.judgement, contents.words)[0].words.remedy
             return f"Hand out none of these models. {cause} Then audit again."
+        case Verdict.INCONCLUSIVE if numbers.contradicted_by:
+            rare = f"chance does this to fewer than {one_in(FAMILY_LEVEL)} runs that keep their promise"
+            return f"Do not lean on this run: {rare}. Audit again with another seed; find out why if it happens again."
         case Verdict.INCONCLUSIVE:
             needed = numbers.judged.worlds_needed
             setting = "" if needed is None else f" Set worlds = {needed} in [audit], or more."

@@ -12,7 +12,7 @@ from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.findings.attacks import AttackNumbers, MembershipNumbers
 from fl_audit.evidence.findings.insider import InsiderNumbers
 from fl_audit.evidence.findings.pair import PairNumbers
-from fl_audit.notebook import Markup
+from fl_audit.notebook import Markup, exactly_html
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.report.finding import Row, RunContents, Section, Table
 from fl_audit.report.law_words import SIMULATION_NOTICE, scaling_text
@@ -24,7 +24,7 @@ from fl_audit.report.sections.promise import person_text
 from fl_audit.report.sections.registry import measured, page_rows
 from fl_audit.report.sections.verdict import verdict_of
 from fl_audit.report.style import to_png, to_svg
-from fl_audit.report.wording import MISSING, Reading, percent, plural
+from fl_audit.report.wording import percent, plural
 from fl_audit.report.words_of_tests import broken_tests
 from fl_audit.user_modules import title_of_named
 
@@ -149,7 +149,6 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[RunContents], bool]], ...] = (
 ON_ITS_WORD = "Computed as if the claimed noise were there. The promise was broken, so nothing here acquits."
 """Above what takes a promise at its word that was broken."""
 MOST_FAILED = 4  # failed tests that the page names; the appendix has all of them
-_ALONE = "shows no breach by itself"  # what is said of a number within the promise where another broke it
 
 
 def render_html(
@@ -171,7 +170,7 @@ def render_html(
     order = sorted(pictures, key=lambda picture: picture.name not in on_page)  # those of the page first
     figures = {picture.name: _figure(place, picture, on_paper) for place, picture in enumerate(order, start=1)}
     shown = [figures[picture.name] for picture in order if picture.name in on_page]
-    rows = [(*_row_cells(row), _reading(row, _is_broken(contents))) for row in page_rows(contents)]
+    rows = [(*_row_cells(row), row.reading_text) for row in page_rows(contents)]
     body = [
         first_screen(contents),
         '<h2 id="words">In words</h2>',
@@ -252,20 +251,17 @@ def _rows_table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> st
     return page_table([columns[place] for place in told], [[row[place] for place in told] for row in rows])
 
 
-def _reading(row: Row, is_broken: bool) -> str:
-    return _ALONE if is_broken and row.reading is Reading.WITHIN else str(row.reading or "")
-
-
 def _row_cells(row: Row) -> tuple[Any, ...]:
-    value, low, high, limit = (
-        None if number is None else value_html(number, row.is_share, row.digits)
-        for number in (row.value, row.low, row.high, row.limit)
-    )
-    interval = f"{low or 'no limit'} to {high or 'no limit'}"
+    """Return the name of a row, its number, its interval and what is promised, rounded together where it has these."""
+    if row.limit is None and row.confidence is None:
+        return row.name, Markup(value_html(row.value, row.is_share, row.digits)), "", ""
+    value, low, high = row.cells
+    interval = f"{low} to {high}"
     if row.confidence is not None and row.confidence < 1:
         interval += f" at {percent(row.confidence)}"
-    promised = "" if limit is None else Markup(f"{'≥' if row.is_least else '≤'} {limit}")
-    return row.name, Markup(value or MISSING), "" if row.confidence is None else Markup(interval), promised
+    claim = exactly_html(row.limit, f"{'≥' if row.is_least else '≤'} {row.shown.claim}")
+    cells = "" if row.confidence is None else interval, "" if row.limit is None else claim
+    return row.name, value, *map(Markup, cells)
 
 
 def _configuration(contents: RunContents) -> str:
@@ -295,8 +291,8 @@ def _inside(section: Section[Any], numbers: Any, contents: RunContents, figures:
     on_page = _stands_on_page(contents, section)
     text = "" if on_page else section.sentence(numbers, contents)
     rows = [
-        (*_row_cells(row), f"{row.basis.removesuffix('.')}. Reading: {row.reading}." if row.aside else row.basis)
-        for row in section.rows(numbers, contents)
+        (*_row_cells(row), f"{row.basis.removesuffix('.')}. Reading: {row.reading_text}." if row.reading else row.basis)
+        for row in section.read_rows(numbers, contents)
     ]
     body = [
         f'<p class="notice">{ON_ITS_WORD}</p>' if section.trusts and _is_broken(contents) else "",

@@ -3,6 +3,8 @@
 The attacks on many targets stand on one axis, from who sees a finished model alone to who knows all but one coin.
 """
 
+import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,12 @@ from matplotlib.figure import Figure
 
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.arrays import finite
+from fl_audit.canaries.bounds import OneRunBound, bound_of_guesses
+from fl_audit.evidence.belief.advantage import advantage_ends
 from fl_audit.evidence.findings import attacks as evidence
 from fl_audit.evidence.findings.insider import InsiderNumbers
-from fl_audit.evidence.finished_run import RunFacts
+from fl_audit.evidence.finished_run import FinishedRun, RunFacts
+from fl_audit.evidence.membership.achieved import Achieved
 from fl_audit.evidence.membership.limits import largest_tpr
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.law_words import exact_accountant, noise_text
@@ -36,7 +41,7 @@ _RATES_SHOWN = np.concatenate([[0.0], np.logspace(np.log10(_SMALLEST_RATE / 10),
 _LOOKS = (("#12426e", "-"), ("#4d7a2a", "--"), ("#7a3b69", "-."), ("#2a7f86", ":"), ("#5c5c5c", (0, (5, 1, 1, 1))))
 
 
-def _auc_row(name: str, numbers: evidence.AttackNumbers) -> Row:
+def _auc_row(name: str, numbers: evidence.AttackNumbers, run: FinishedRun) -> Row:
     rates = numbers.achieved[name].rates
     which, interval = ("one world", "bootstrap") if name != evidence.INSIDER else ("different worlds", "jackknife")
     how = (
@@ -44,7 +49,19 @@ def _auc_row(name: str, numbers: evidence.AttackNumbers) -> Row:
         "together with its rates; worlds are independent; targets of one world share its model"
     )
     return Row(f"AUC, {_NAMES.get(name, name)}", rates.auc.value, how, rates.auc.low, rates.auc.high, rates.confidence,
-               numbers.largest_auc_of(name), on_page=True)  # fmt: skip
+               numbers.largest_auc_of(name), origin=0.5, largest=1.0, on_page=True,
+               wide=partial(evidence.rate_ends, run, name, "auc"))  # fmt: skip
+
+
+_RATES = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
+
+
+def _rate_row(rate: str, limit: float | None, name: str, found: Achieved, contents: RunContents) -> Row:
+    """Return one rate of an attack beside what is promised of it."""
+    one, origin = getattr(found.rates, rate), 0.0 if rate.startswith("tpr") else 0.5
+    wide = partial(evidence.rate_ends, contents.run, name, rate)
+    return Row(rate, one.value, "", one.low, one.high, found.rates.confidence, limit, origin=origin, largest=1.0,
+               wide=wide)  # fmt: skip
 
 
 def _sentence(numbers: evidence.AttackNumbers, contents: RunContents) -> str:
@@ -58,15 +75,15 @@ def _sentence(numbers: evidence.AttackNumbers, contents: RunContents) -> str:
         text += (
             f" {who} who saw the finished models alone {were} then shown one that was in and one that was not; "
             f"{f'the best of them ({_NAMES.get(name, name)})' if several else 'it'} picked the right one in "
-            f"{percent(found.rates.auc.value)} of cases{_auc_row(name, numbers).aside}, where coin-flipping has 50 %"
-            f"{_allowed(numbers.largest_order)}{_of_two(numbers.largest_order, words.one)}."
+            f"{percent(found.rates.auc.value)} of cases{_auc_row(name, numbers, contents.run).aside}, where "
+            f"coin-flipping has 50 %{_allowed(numbers.largest_order)}{_of_two(numbers.largest_order, words.one)}."
         )
     insider = numbers.achieved.get(evidence.INSIDER)
     if insider is not None:
         text += (
             f" A participant who knows everything but one coin, and sees every update, tells a training with the "
             f"{words.one} from one without it in {percent(insider.rates.auc.value)} of cases"
-            f"{_auc_row(evidence.INSIDER, numbers).aside}{_allowed(numbers.largest_auc)}"
+            f"{_auc_row(evidence.INSIDER, numbers, contents.run).aside}{_allowed(numbers.largest_auc)}"
             f"{_of_one(numbers.largest_auc, words.one)}."
         )
     return text
@@ -88,11 +105,10 @@ def _tables(numbers: evidence.AttackNumbers, contents: RunContents) -> list[Tabl
     columns = ("Who attacks", "AUC", "TPR at 0.1 % FPR", "TPR at 1 % FPR", "Balanced accuracy")
     rows = []
     for name, found in numbers.achieved.items():
-        rates = found.rates
-        shown = (rates.auc, rates.tpr_at_fpr_0001, rates.tpr_at_fpr_001, rates.balanced_accuracy)
         limits = (numbers.largest_auc_of(name), *numbers.largest_rates)
-        beside = [Row(column, one.value, "", one.low, one.high, limit=limit).text
-                  for column, one, limit in zip(columns[1:], shown, limits, strict=True)]  # fmt: skip
+        beside = [
+            _rate_row(rate, limit, name, found, contents).text for rate, limit in zip(_RATES, limits, strict=True)
+        ]
         rows.append((_NAMES.get(name, name), *beside))
     if contents.facts.has_promise:
         told = [f"at most {number_text(value, 3)}" for value in (numbers.largest_order, *numbers.largest_rates)]
@@ -108,7 +124,7 @@ def _rows(numbers: evidence.AttackNumbers, contents: RunContents) -> list[Row]:
     epsilon = None if promise is None else promise.epsilon
     for name, one in numbers.achieved.items():
         said = _NAMES.get(name, name)
-        found.append(_auc_row(name, numbers))
+        found.append(_auc_row(name, numbers, contents.run))
         basis = "not computed: the worlds were shadow models of each other"
         if one.bound is not None:
             basis = (
@@ -116,21 +132,27 @@ def _rows(numbers: evidence.AttackNumbers, contents: RunContents) -> list[Row]:
                 f"one target drawn in each world; {one.bound.assumption}"
             )
         proved = None if one.bound is None else finite(one.bound.epsilon)
-        found.append(Row(f"Lower bound on epsilon, {said} (nats)", proved, basis, limit=epsilon,
-                         on_page=bool(proved)))  # fmt: skip
+        found.append(Row(f"Lower bound on epsilon, {said} (nats)", proved, basis, limit=epsilon, is_bound=True,
+                         on_page=bool(proved), wide=partial(evidence.bound_end, contents.run, name)))  # fmt: skip
         if one.one_run is not None:
             at = f"holds at {percent(one.one_run.confidence)} confidence; coins are independent"
             counted = f"{one.one_run.guesses.right} of {one.one_run.guesses.guessed} guesses right in world 0"
             basis = f"Steinke et al. 2023{at_delta(one.one_run.delta)}; {counted}; {at}"
             one_run = finite(one.one_run.epsilon)
-            found.append(Row(f"One-run bound on epsilon, {said} (nats)", one_run, basis, limit=epsilon))
+            found.append(Row(f"One-run bound on epsilon, {said} (nats)", one_run, basis, limit=epsilon, is_bound=True,
+                             wide=partial(_one_run_end, one.one_run)))  # fmt: skip
             if one.by_tradeoff is not None:
                 basis, what = f"after Mahloujifar et al. 2024; the same; {at}", "One-run bound by the trade-off curve"
-                found.append(Row(f"{what}, {said} (nats)", finite(one.by_tradeoff.epsilon), basis, limit=epsilon))
+                found.append(Row(f"{what}, {said} (nats)", finite(one.by_tradeoff.epsilon), basis, limit=epsilon,
+                                 is_bound=True, wide=partial(_one_run_end, one.by_tradeoff)))  # fmt: skip
     if numbers.insider_auc is not None:
         found.append(Row("AUC that the insiders' signals lead to", numbers.insider_auc,
                          "mean of Phi(sqrt(mu_1^2 + mu_0^2) / 2) over pairs, were signals fixed"))  # fmt: skip
     return found
+
+
+def _one_run_end(bound: OneRunBound, confidence: float) -> tuple[float, float]:
+    return bound_of_guesses(bound.guesses, bound.delta, confidence, bound.method).epsilon, math.inf
 
 
 def _roc_figure(figure: Figure, numbers: evidence.AttackNumbers, contents: RunContents) -> None:
@@ -206,27 +228,28 @@ def _membership_sentence(numbers: evidence.MembershipNumbers, contents: RunConte
         beside = f"; the insider scores {scored}{advantage_row(insider.estimate, contents).aside}"
     return (
         "An outsider who sees only the finished model, and tells its training cases by how well it does on them, "
-        f"scores {number_text(numbers.over_worlds.advantage, 2)}{_mean_row(numbers).aside} on a scale where 0 is "
-        f"coin-flipping and 1 is always right{beside}. {_scope_of(contents.facts)}"
+        f"scores {number_text(numbers.over_worlds.advantage, 2)}{_mean_row(numbers, contents.run).aside} on a scale "
+        f"where 0 is coin-flipping and 1 is always right{beside}. {_scope_of(contents.facts)}"
     )
 
 
-def _mean_row(numbers: evidence.MembershipNumbers) -> Row:
+def _mean_row(numbers: evidence.MembershipNumbers, run: FinishedRun) -> Row:
     mean, attack = numbers.over_worlds, "a member where the final loss is at most the average one in training"
     basis = f"TPR - FPR, mean over worlds; {attack} (Yeom et al. 2018); betting interval, for this D and this sample"
     limit = None if numbers.bounds is None else numbers.bounds.exact
     return Row("Membership advantage", mean.advantage, basis, mean.low, mean.high, mean.confidence, limit,
-               on_page=True)  # fmt: skip
+               largest=1.0, on_page=True, wide=partial(evidence.membership_ends, run))  # fmt: skip
 
 
 def _membership_rows(numbers: evidence.MembershipNumbers, contents: RunContents) -> list[Row]:
     record, bounds, differing = numbers.record, numbers.bounds, contents.words.differing
     rows = [
-        _mean_row(numbers),
+        _mean_row(numbers, contents.run),
         Row(f"Right guesses about {differing}", record.wins, "counted; the same rule, threshold from all others"),
         Row(f"Advantage about {differing}", record.advantage,
             "twice the share of right guesses - 1; Clopper-Pearson interval", record.low, record.high,
-            record.confidence, numbers.record_bound),
+            record.confidence, numbers.record_bound, largest=1.0,
+            wide=partial(advantage_ends, record.wins, record.worlds)),
     ]  # fmt: skip
     promise, exact_by = contents.facts.guarantee, exact_accountant(contents.facts)
     if promise is not None and bounds is not None:
@@ -244,7 +267,8 @@ def _membership_rows(numbers: evidence.MembershipNumbers, contents: RunContents)
             Row(f"Lower bound from the loss of {differing} (nats)", finite(bound.epsilon),
                 f"holds at {percent(bound.confidence)} confidence; {bound.method}{at_delta(bound.delta)}; final "
                 f"release alone, less the loss of what takes its place; {bound.assumption}",
-                limit=None if promise is None else promise.epsilon),
+                limit=None if promise is None else promise.epsilon, is_bound=True,
+                wide=partial(evidence.record_bound_end, contents.run)),
             Row("Largest bound that so many losses could prove (nats)", finite(bound.limit_of_detection),
                 f"{bound.method}; {bound.limit_meaning}"),
         ]  # fmt: skip
@@ -265,7 +289,7 @@ _GUESSERS = {
 }
 
 
-def _attribute_row(name: str, numbers: evidence.AttributeNumbers) -> Row:
+def _attribute_row(name: str, numbers: evidence.AttributeNumbers, run: FinishedRun) -> Row:
     found = numbers.by_name[name].advantage
     how = (
         "share of members guessed right less that of others, mean over worlds (Yeom et al. 2018, definition 5); worlds "
@@ -273,17 +297,17 @@ def _attribute_row(name: str, numbers: evidence.AttributeNumbers) -> Row:
         "between two trainings, each with one of two records and without the other"
     )
     return Row(f"Advantage on the attribute, {uncapital(_GUESSERS[name])}", found.advantage, how, found.low, found.high,
-               found.confidence, numbers.largest, on_page=name == evidence.GUESSED)  # fmt: skip
+               found.confidence, numbers.largest, largest=1.0, on_page=name == evidence.GUESSED,
+               wide=partial(evidence.attribute_ends, run, name))  # fmt: skip
 
 
-def _attribute_sentence(numbers: evidence.AttributeNumbers, _: RunContents) -> str:
+def _attribute_sentence(numbers: evidence.AttributeNumbers, contents: RunContents) -> str:
     name = max((evidence.GUESSED, evidence.GUESSED_BY_LAW), key=lambda name: numbers.by_name[name].advantage.advantage)
-    best = numbers.by_name[name]
+    best, aside = numbers.by_name[name], _attribute_row(name, numbers, contents.run).aside
     return (
         f"Somebody who knew all of a record but its {_quoted(numbers)}, and asked the model how well each possible "
         f"value fits, guessed it right for {percent(best.members)} of the records that were trained with and for "
-        f"{percent(best.others)} of the others: the difference{_attribute_row(name, numbers).aside} is what training "
-        "with a record gives away of it."
+        f"{percent(best.others)} of the others: the difference{aside} is what training with a record gives away of it."
     )
 
 
@@ -295,7 +319,7 @@ def _attribute_tables(numbers: evidence.AttributeNumbers, contents: RunContents)
     columns = ("Who guesses", "Right, members", "Right, others", "Advantage")
     each = [(name, said, numbers.by_name[name]) for name, said in _GUESSERS.items()]
     rows: list[tuple[Any, ...]] = [
-        (said, percent(found.members), percent(found.others), _attribute_row(name, numbers).text)
+        (said, percent(found.members), percent(found.others), _attribute_row(name, numbers, contents.run).text)
         for name, said, found in each
     ]
     if numbers.largest is not None:
@@ -307,5 +331,7 @@ def _attribute_tables(numbers: evidence.AttributeNumbers, contents: RunContents)
 ATTRIBUTES = Section(
     "attributes", "Attribute inference", evidence.AttributeNumbers, evidence.measure_attributes, keys=("attribute",),
     on_page=True, sentence=_attribute_sentence, tables=_attribute_tables,
-    rows=lambda found, _: [_attribute_row(name, found) for name in found.by_name if name != evidence.GUESSED_BLINDLY],
+    rows=lambda found, contents: [
+        _attribute_row(name, found, contents.run) for name in found.by_name if name != evidence.GUESSED_BLINDLY
+    ],
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """The epsilon that a run shows: estimates, bounds, scores, the trade-off, and what canaries of one training certify."""
 
 import math
+from functools import partial
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -8,11 +9,12 @@ from matplotlib.figure import Figure
 from fl_audit.arrays import finite
 from fl_audit.evidence.belief.empirical_epsilon import EpsilonInterval
 from fl_audit.evidence.belief.family import TestName
+from fl_audit.evidence.belief.noise_estimate import epsilon_lower_bound_from_noise
 from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.evidence.bounds.lower_bounds import LowerBound
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.evidence.findings import empirical_epsilon as evidence
-from fl_audit.evidence.findings.one_run import OneRunNumbers, measure_one_run
+from fl_audit.evidence.findings.one_run import OneRunNumbers, certified_at, measure_one_run
 from fl_audit.evidence.membership.limits import largest_tpr
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
@@ -21,6 +23,7 @@ from fl_audit.report.sections.verdict import verdict_of
 from fl_audit.report.style import BIT_STYLES, LIMIT, MUTED, PALE, draw_band, finish_axes
 from fl_audit.report.wording import DASH, UnitWords, number_text, percent, plural, uncapital
 from fl_audit.report.words_of_tests import title_of
+from fl_audit.rounding import interval_text
 
 
 def _method(decisive: Judgement, words: UnitWords) -> str:
@@ -46,12 +49,17 @@ def _rows(numbers: evidence.EmpiricalNumbers, contents: RunContents) -> list[Row
     by = f"{_method(decisive, contents.words)}{delta}. {decisive.assumption}"
     # `rho_alpha` turned round: held against the promise it would refute noise that is calibrated exactly.
     advantage = f"section 5.3 (iii): Eq. (6) turned round{delta}, of noise calibrated by the classic formula only"
+
+    def wide(confidence: float) -> tuple[float, float]:
+        return epsilon_lower_bound_from_noise(contents.run.measured, confidence, promise.claim), math.inf
+
     rows = [
         Row("Epsilon shown at least (nats)", finite(decisive.epsilon_lower_bound),
             f"lower bound, holds at {percent(decisive.confidence)} confidence, by {by}", limit=promise.epsilon,
-            low=finite(decisive.epsilon_lower_bound_at_level), on_page=True),
+            is_bound=True, wide=wide, level=TestName.NOISE_ALONG_RECORD.level, on_page=True),
         Row("The same at the level of the verdict (nats)", finite(decisive.epsilon_lower_bound_at_level),
-            f"holds at {percent(1 - level)} confidence, likewise", limit=promise.epsilon),
+            f"holds at {percent(1 - level)} confidence, likewise", limit=promise.epsilon, is_bound=True, wide=wide,
+            level=TestName.NOISE_ALONG_RECORD.level),
         Row("Level of the verdict (probability)", level, "of all tests together, fixed before the run"),
         Row("Limit of detection (nats)", finite(decisive.limit_of_detection), f"{_detectable(contents)}, by {by}"),
         _estimate("From the largest belief (nats)", numbers.from_belief,
@@ -103,11 +111,12 @@ _NO_RATIO = (
 
 def _scores_sentence(numbers: evidence.ScoreNumbers, _: RunContents) -> str:
     area = numbers.area
+    ends = interval_text(area.low, area.high, is_share=True)
     return (
         "We put an insider to the test: a participant who already knows everything except that one answer. It sees "
         "only averages of models that every participant had protected by itself, so it cannot say how sure it is; it "
         "can only give each trial a score. Of a trial with the record and one without, the former had the higher score "
-        f"in {percent(area.area)} of cases, where coin-flipping has 50 % ({percent(area.low)} to {percent(area.high)} "
+        f"in {percent(area.area)} of cases, where coin-flipping has 50 % ({ends} "
         f"at {percent(area.confidence)} confidence). A cleverer insider may do better."
     )
 
@@ -125,7 +134,8 @@ def _scores_rows(numbers: evidence.ScoreNumbers, contents: RunContents) -> list[
         ),
         Row("Lower bound from the scores (nats)", finite(bound.epsilon),
             f"holds at {percent(bound.confidence)} confidence; {bound.method}{at_delta(promise.delta)}; "
-            f"{bound.assumption} {_NO_RATIO}", limit=promise.epsilon, on_page=True),
+            f"{bound.assumption} {_NO_RATIO}", limit=promise.epsilon, is_bound=True, level=TestName.SCORES.level,
+            wide=lambda _: (verdict_of(contents).judged.epsilon_lower_bound_at_level, math.inf), on_page=True),
         Row("Largest bound that so many scores could prove (nats)", finite(bound.limit_of_detection),
             f"{bound.method}; {bound.limit_meaning}"),
     ]  # fmt: skip
@@ -164,12 +174,11 @@ def _tradeoff_figure(figure: Figure, _: evidence.TradeoffNumbers, contents: RunC
 
 def _tradeoff_caption(numbers: evidence.TradeoffNumbers, contents: RunContents) -> str:
     _, row = _tradeoff_rows(numbers, contents)
-    shares = (numbers.found, numbers.low, numbers.high, numbers.allowed)
-    found, low, high, allowed = map(percent, shares)
+    shown = row.shown
     return (
-        f"At {percent(numbers.false_alarms)} false alarms the insider finds {found} ({low} to {high} at "
-        f"{percent(contents.facts.confidence)}); {allowed} is allowed{row.aside}. A kept promise lets nobody into the "
-        "hatched region, but by chance."
+        f"At {percent(numbers.false_alarms)} false alarms the insider finds {shown.value} ({shown.interval} at "
+        f"{percent(contents.facts.confidence)}); {shown.claim} is allowed{row.aside}. A kept promise lets nobody into "
+        "the hatched region, but by chance."
     )
 
 
@@ -179,7 +188,8 @@ def _tradeoff_rows(numbers: evidence.TradeoffNumbers, contents: RunContents) -> 
     return [
         Row("False alarms of the trade-off", numbers.false_alarms, "chosen before the run", is_share=True),
         Row(f"Share of D found {where}", numbers.found, method, numbers.low, numbers.high, contents.facts.confidence,
-            numbers.allowed, is_share=True, on_page=True),
+            numbers.allowed, is_share=True, largest=1.0, on_page=True,
+            wide=partial(evidence.found_at, contents.run, numbers.false_alarms)),
     ]  # fmt: skip
 
 
@@ -212,10 +222,12 @@ def _one_run_rows(numbers: OneRunNumbers, contents: RunContents) -> list[Row]:
     rows = [
         Row("Canaries", found.canaries, f"each tossed a coin in each of {plural(found.rounds, 'round')}"),
         Row(f"mu of a {what}, estimated", found.mu, "distance of the mean scores over their spread; no confidence"),
-        Row(f"mu of a {what}, at least", found.mu_lower, how, limit=found.mu_claimed, on_page=True),
+        Row(f"mu of a {what}, at least", found.mu_lower, how, limit=found.mu_claimed, is_bound=True, on_page=True,
+            wide=lambda confidence: (certified_at(contents.run, confidence).mu_lower, math.inf)),
         Row(f"mu of a {what} by the law of the noise", numbers.mu_true, "the truth, if the noise is what it should be"),
         Row("Epsilon of the training, at least (nats)", finite(found.epsilon_lower),
-            f"{how} Composed by the claimed accountant{delta}", limit=finite(found.epsilon_claimed), on_page=True),
+            f"{how} Composed by the claimed accountant{delta}", limit=finite(found.epsilon_claimed), is_bound=True,
+            wide=lambda confidence: (certified_at(contents.run, confidence).epsilon_lower, math.inf), on_page=True),
     ]  # fmt: skip
     if numbers.epsilon_told is not None:
         rows.append(Row("Epsilon that the client's accountant names", numbers.epsilon_told, f"Opacus{delta}"))

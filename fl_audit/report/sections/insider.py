@@ -1,6 +1,8 @@
 """The insiders: how often they were right, how sure they became in every round, and whether each step obeys its law."""
 
 import math
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -8,7 +10,8 @@ from matplotlib.figure import Figure
 from scipy.special import expit, logit
 
 from fl_audit.arrays import Floats
-from fl_audit.evidence.belief.advantage import AdvantageEstimate, clopper_pearson
+from fl_audit.evidence.belief.advantage import AdvantageEstimate, advantage_ends, clopper_pearson
+from fl_audit.evidence.belief.family import READING_LEVEL
 from fl_audit.evidence.belief.laws import SMALLEST_SIGNAL, belief_band, belief_density, belief_grid
 from fl_audit.evidence.findings import insider as evidence
 from fl_audit.evidence.finished_run import FinishedRun
@@ -51,7 +54,8 @@ def advantage_row(found: AdvantageEstimate, contents: RunContents) -> Row:
     """
     basis = "twice the share of right guesses - 1, 0 is coin-flipping; Clopper-Pearson interval; worlds are independent"
     return Row("Advantage of the insider", found.advantage, basis, found.low, found.high, found.confidence,
-               contents.promise.advantage_bound_exact, on_page=True)  # fmt: skip
+               contents.promise.advantage_bound_exact, largest=1.0, on_page=True, is_violated=contents.is_violated,
+               wide=partial(advantage_ends, found.wins, found.worlds))  # fmt: skip
 
 
 def _surer_row(numbers: evidence.InsiderNumbers, contents: RunContents) -> Row:
@@ -59,7 +63,8 @@ def _surer_row(numbers: evidence.InsiderNumbers, contents: RunContents) -> Row:
     estimate, beyond = numbers.estimate, numbers.belief_violations
     low, high = clopper_pearson(beyond, estimate.worlds, estimate.confidence)
     return Row("Share of trials surer than promised", beyond / estimate.worlds, f"{_COUNTED}; Clopper-Pearson interval",
-               low, high, estimate.confidence, contents.promise.delta, is_share=True, on_page=True)  # fmt: skip
+               low, high, estimate.confidence, contents.promise.delta, is_share=True, largest=1.0, on_page=True,
+               is_violated=contents.is_violated, wide=partial(clopper_pearson, beyond, estimate.worlds))  # fmt: skip
 
 
 def _rows(numbers: evidence.InsiderNumbers, contents: RunContents) -> list[Row]:
@@ -236,9 +241,14 @@ def _insiders_sentence(numbers: evidence.InsidersNumbers, contents: RunContents)
     between = f"between {worst.wins:,} and {best.wins:,}" if worst.wins < best.wins else f"{best.wins:,}"
     return (
         f"{plural(len(numbers.each), 'participant')} played this insider, each by itself; they were right in {between} "
-        f"of {plural(best.worlds, 'trial')}{advantage_row(best, contents).aside}. The verdict is about the first of "
+        f"of {plural(best.worlds, 'trial')}{_best_row(numbers, contents).aside}. The verdict is about the first of "
         "them; the best is chosen by what it achieved, so its number is too high on average."
     )
+
+
+def _best_row(numbers: evidence.InsidersNumbers, contents: RunContents) -> Row:
+    """Return the advantage of the best insider, read at a level that all of them share: it was chosen among them."""
+    return replace(advantage_row(numbers.best.estimate, contents), level=READING_LEVEL / len(numbers.each))
 
 
 def _insiders_rows(numbers: evidence.InsidersNumbers, _: RunContents) -> list[Row]:
@@ -254,11 +264,12 @@ def _insiders_rows(numbers: evidence.InsidersNumbers, _: RunContents) -> list[Ro
 def _insiders_tables(numbers: evidence.InsidersNumbers, contents: RunContents) -> list[Table]:
     columns = ("Client", "Right guesses", "Worlds", "Advantage", "Lower end", "Upper end", "Confidence",
                "Largest belief", "Reading")  # fmt: skip
-    each = [(one, one.estimate) for one in numbers.each]
+    level = READING_LEVEL / len(numbers.each)  # together they have the level of one number
+    each = [(one, one.estimate, replace(advantage_row(one.estimate, contents), level=level)) for one in numbers.each]
     rows = tuple(
-        (f"{one.client}", found.wins, found.worlds, found.advantage, found.low, found.high, found.confidence,
-         one.max_belief, str(advantage_row(found, contents).reading))
-        for one, found in each
+        (f"{one.client}", found.wins, found.worlds, *row.cells, found.confidence,
+         one.max_belief, row.reading_text)
+        for one, found, row in each
     )  # fmt: skip
     return [Table(f"The insiders, each by itself (intervals at {percent(contents.facts.confidence)})", columns, rows)]
 

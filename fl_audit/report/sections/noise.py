@@ -2,18 +2,24 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import Any, assert_never
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fl_audit.evidence.belief.family import TestName
+from fl_audit.evidence.belief.noise_estimate import NoiseEstimate, ratio_interval
+from fl_audit.evidence.belief.noise_scale import SquareSum
 from fl_audit.evidence.belief.verdict import Judgement, depends_on_secret
 from fl_audit.evidence.findings.verdict import NoiseNumbers, measure_noise
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, SMALL_TEXT_SIZE, finish_axes
-from fl_audit.report.wording import percent, unit_words
+from fl_audit.report.wording import Reading, percent, unit_words
 from fl_audit.report.words_of_tests import MISSING_WORDS, ToldTest
+from fl_audit.rounding import rounded
 
 MOST_TENSORS = 8  # the figure shows no more tensors than these, those with the smallest measured ratio
 
@@ -21,41 +27,81 @@ _EXACT = "exact chi-square interval; each sum is that of D or of D', as both sid
 
 
 def _sentence(numbers: NoiseNumbers, contents: RunContents) -> str:
-    main = numbers.main
-    if main is None:
+    rows = NOISE.read_rows(numbers, contents)
+    if not rows:
         return ""
-    everywhere, aside = math.isfinite(numbers.estimate.ratio), _row("all", main, "").aside
-    where = "" if everywhere else f", just where it has to hide the {contents.words.one},"
+    row = rows[0]
+    where = "" if math.isfinite(numbers.estimate.ratio) else f", just where it has to hide the {contents.words.one},"
     return (
-        f"The noise that this federation really adds{where} is {_ratio_text(*main)} times what was promised{aside}; "
-        f"the range in brackets holds with {percent(numbers.estimate.confidence)} confidence. "
-        f"{excess_text(numbers.judgement)}"
+        f"The noise that this federation really adds{where} is {row.shown.value} ({row.shown.interval}) times what was "
+        f"claimed; the measurement is good to {_accuracy(row)} at {percent(numbers.estimate.confidence)} confidence, "
+        f"{_meaning(row)}. {excess_text(numbers.judgement)}"
     ).strip()
 
 
-def _row(name: str, noise: Sequence[float], basis: str, confidence: float | None = None) -> Row:
-    ratio, low, high = noise
-    return Row(name, ratio, basis, low, high, confidence, 1.0, is_least=True, digits=5, on_page=True)
+def _accuracy(row: Row) -> str:
+    """Return how far the farther end of an interval lies from its number, as a share of the claim."""
+    half = max(abs(end - row.value) for end in (row.low, row.high) if end is not None)
+    return percent(float(f"{half:.2g}"))
+
+
+def _meaning(row: Row) -> str:
+    """Return what measured noise says of the claim, as the end of a sentence."""
+    match row.reading:
+        case Reading.NO_CONTRADICTION if row.read is not None and row.read.wide is not None:
+            return f"and at the level of the verdict this fits the claim: {row.reading_text}"
+        case Reading.NO_CONTRADICTION:
+            return "so this fits the claim"
+        case Reading.KEPT:
+            return "so there is at least as much as was claimed"
+        case Reading.ALONE:
+            return "so what broke the claim is another number"
+        case Reading.BROKEN:
+            return "so noise is missing"
+        case Reading.TOO_FEW:
+            return f"so half of the claim, or twice, could not be told from it: {row.reading_text}"
+        case None:
+            return "and nothing is claimed"
+        case _:
+            assert_never(row.reading)
+
+
+def _row(name: str, noise: Sequence[float], basis: str, found: NoiseEstimate, of: tuple[SquareSum, float]) -> Row:
+    """Return a row of measured noise; `of` is its sum of squares, and the level of the test that judges it."""
+    (ratio, low, high), (squares, level) = noise, of
+    return Row(name, ratio, basis, low, high, found.confidence, 1.0, is_least=True, on_page=True,
+               wide=partial(ratio_interval, squares), level=level)  # fmt: skip
 
 
 def _rows(numbers: NoiseNumbers, contents: RunContents) -> list[Row]:
     found, one = numbers.estimate, contents.words.one
-    beside = f"what a release has beside both sums, where it does not hide the {one}; {_EXACT}"
-    along = f"what a release has beside its sum, where it hides the {one}; {_EXACT}"
-    rows = [
-        _row("Noise, measured over promised", (found.ratio, found.low, found.high), beside, found.confidence),
-        _row(f"Noise where it hides the {one}", (found.along_record, found.along_low, found.along_high), along,
-             found.confidence),
-    ]  # fmt: skip
-    return [row for row in rows if math.isfinite(row.value)]
+    rows = []
+    if found.total is not None:
+        beside = f"what a release has beside both sums, where it does not hide the {one}; {_EXACT}"
+        of, noise = (found.total, TestName.NOISE_TOTAL.level), (found.ratio, found.low, found.high)
+        rows.append(_row("Noise, measured over promised", noise, beside, found, of))
+    if found.along is not None:
+        along = f"what a release has beside its sum, where it hides the {one}; {_EXACT}"
+        of, noise = (
+            (found.along, TestName.NOISE_ALONG_RECORD.level),
+            (found.along_record, found.along_low, found.along_high),
+        )
+        rows.append(_row(f"Noise where it hides the {one}", noise, along, found, of))
+    return rows
 
 
-def _tables(numbers: NoiseNumbers, _: RunContents) -> list[Table]:
+def _tables(numbers: NoiseNumbers, contents: RunContents) -> list[Table]:
     found = numbers.estimate
     if not found.tensors:
         return []
     columns = ("Parameter tensor", "Measured over promised noise", "Lower end", "Upper end", "Reading")
-    rows = tuple((*part, str(_row(part[0], part[1:], "").reading)) for part in found.tensors)
+    level = TestName.NOISE_TENSOR.level
+    each = [
+        _row(name, noise, "", found, (found.on_tensors[name], level / len(found.tensors)))
+        for name, *noise in found.tensors
+    ]
+    told = [replace(row, is_violated=contents.is_violated) for row in each]
+    rows = tuple((row.name, *row.cells, row.reading_text) for row in told)
     return [Table(f"Noise on each tensor (intervals at {percent(found.confidence)})", columns, rows)]
 
 
@@ -80,18 +126,6 @@ def _said(numbers: NoiseNumbers, run: FinishedRun) -> Mapping[str, Any]:
         "not_offered": [{"name": str(name), "reason": MISSING_WORDS[reason]} for name, reason in judgement.not_offered],
     }
     return {"noise": numbers.to_json()["noise"] | told}
-
-
-def _ratio_text(ratio: float, low: float, high: float) -> str:
-    """Return a ratio near 1 with its interval, in as many digits as tell its ends apart, and an end from 1."""
-    width = max(high - low, 1e-9)
-    decimals = min(6, max(2, math.floor(-math.log10(width / 2))))
-    nearest = min((low, high), key=lambda end: abs(end - 1))
-    while decimals < 6 and (
-        round(low, decimals) == round(high, decimals) or (not low <= 1 <= high and round(nearest, decimals) == 1)
-    ):
-        decimals += 1
-    return f"{ratio:.{decimals}f} ({low:.{decimals}f} to {high:.{decimals}f})"
 
 
 def _caption(numbers: NoiseNumbers, _: RunContents) -> str:
@@ -128,11 +162,13 @@ def _noise_figure(figure: Figure, numbers: NoiseNumbers, contents: RunContents) 
 
 def _draw_interval(axes: Axes, height: int, interval: Sequence[float], marker: str, colour: str) -> None:
     """Draw a value with its ends in a row of its own, and its numbers at the right, where no line crosses them."""
-    value, *ends = interval
+    value, low, high = interval
+    ends = [low, high]
     axes.plot(ends, [height, height], "-", color=colour, linewidth=2.4)
     axes.plot(ends, [height, height], "|", color=colour, markersize=13, markeredgewidth=1.8)
     axes.plot([value], [height], marker, color=colour, markersize=7)
-    axes.annotate(_ratio_text(*interval), (1.01, height), xycoords=axes.get_yaxis_transform(), va="center",
+    shown = rounded(value, low, high, claim=1.0)
+    axes.annotate(f"{shown.value} ({shown.interval})", (1.01, height), xycoords=axes.get_yaxis_transform(), va="center",
                   fontsize=SMALL_TEXT_SIZE, color=INK, annotation_clip=False)  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """The audited pair: what the beliefs say of it beyond counting, and the record that was crafted for it."""
 
 from dataclasses import asdict
+from functools import partial
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -8,7 +9,14 @@ from numpy.typing import NDArray
 
 from fl_audit.arrays import finite
 from fl_audit.evidence.belief.expected import ASSUMPTION
-from fl_audit.evidence.findings.pair import CraftedNumbers, PairNumbers, measure_crafted, measure_pair
+from fl_audit.evidence.findings.pair import (
+    CraftedNumbers,
+    PairNumbers,
+    advantage_of_beliefs,
+    epsilon_of_beliefs,
+    measure_crafted,
+    measure_pair,
+)  # fmt: skip
 from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
 from fl_audit.report.style import finish_axes
 from fl_audit.report.wording import percent, plural
@@ -21,13 +29,14 @@ def _rows(numbers: PairNumbers, contents: RunContents) -> list[Row]:
     basis = f"mean over worlds of the chance to be right that the belief states; {_BETTING}; {ASSUMPTION}"
     rows = [
         Row("Advantage from beliefs", found.mean, basis, found.low, found.high, found.confidence,
-            promise.advantage_bound_exact),
+            promise.advantage_bound_exact, largest=1.0, wide=partial(advantage_of_beliefs, contents.run)),
         Row("Its standard error", finite(found.standard_error), "spread over worlds, over the root of their number"),
     ]  # fmt: skip
     if (epsilon := numbers.epsilon) is not None:
         basis = f"where delta(epsilon) of the pair is {promise.delta:g}, the larger of both directions; {_BETTING}"
         rows.append(Row("Epsilon of the pair from beliefs (nats)", finite(epsilon.value), basis, finite(epsilon.low),
-                        finite(epsilon.high), epsilon.confidence, promise.epsilon))  # fmt: skip
+                        finite(epsilon.high), epsilon.confidence, promise.epsilon,
+                        wide=partial(epsilon_of_beliefs, contents.run)))  # fmt: skip
     return [
         *rows,
         Row("Right guesses that the beliefs expect", shown.expected_wins,

@@ -1,6 +1,7 @@
 """The promises: how sure anybody may become, of records by themselves, by each client, and what all this takes."""
 
 from dataclasses import asdict
+from functools import partial
 from typing import assert_never
 
 import numpy as np
@@ -13,6 +14,7 @@ from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.findings import promise as evidence
 from fl_audit.evidence.findings.released_model import ClientPromises, measure_client_promises
 from fl_audit.evidence.findings.verdict import VerdictNumbers
+from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.defaults import CANDIDATES
@@ -274,7 +276,7 @@ def _record_sentence(numbers: evidence.RecordPromise, _: RunContents) -> str:
     )
 
 
-def _record_rows(numbers: evidence.RecordPromise, _: RunContents) -> list[Row]:
+def _record_rows(numbers: evidence.RecordPromise, contents: RunContents) -> list[Row]:
     counted, whole = _phrases(numbers.randomiser)[1:]
     one = evidence.unit_of(numbers.randomiser)
     rows = [
@@ -283,10 +285,10 @@ def _record_rows(numbers: evidence.RecordPromise, _: RunContents) -> list[Row]:
             f"{numbers.counted:,} times that of one, as Bernau et al. 2019 count"),
         Row("Epsilon of any two records (nats)", numbers.whole_epsilon, f"largest log-odds, of {whole}"),
     ]  # fmt: skip
-    return rows if numbers.pair is None else rows + _pair_rows(numbers, numbers.pair)
+    return rows if numbers.pair is None else rows + _pair_rows(numbers, numbers.pair, contents)
 
 
-def _pair_rows(numbers: evidence.RecordPromise, pair: evidence.PairPromise) -> list[Row]:
+def _pair_rows(numbers: evidence.RecordPromise, pair: evidence.PairPromise, contents: RunContents) -> list[Row]:
     bound, differ = "" if pair.is_exact else ", at most", _phrases(numbers.randomiser)[0]
     between = f"between one record and another that differ in {pair.differing:,} {differ}"
     formula = "P(B > d/2) - P(B < d/2), B binomial over the d features that differ"
@@ -300,8 +302,15 @@ def _pair_rows(numbers: evidence.RecordPromise, pair: evidence.PairPromise) -> l
             f"named it where the other one was; two Clopper-Pearson intervals; {plural(measured.worlds, 'world')}"
         )
         rows.append(Row("Advantage on one randomised record, measured", measured.advantage, basis, measured.low,
-                        measured.high, measured.confidence, pair.advantage, on_page=True))  # fmt: skip
+                        measured.high, measured.confidence, pair.advantage, largest=1.0, on_page=True,
+                        wide=partial(_ends_of_pair, contents.run)))  # fmt: skip
     return rows
+
+
+def _ends_of_pair(run: FinishedRun, confidence: float) -> tuple[float, float]:
+    found = evidence.measured_of_pair(run, confidence)
+    assert found is not None, "it was measured at another confidence"
+    return found.low, found.high
 
 
 RECORD_PROMISE = Section(

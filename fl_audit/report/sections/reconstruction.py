@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from fl_audit.arrays import Floats32
+from fl_audit.evidence.belief.advantage import clopper_pearson
+from fl_audit.evidence.belief.family import READING_LEVEL, TestName
 from fl_audit.evidence.findings.reconstruction import ReconstructionNumbers, Success, measure_reconstruction
 from fl_audit.evidence.reconstruction import Drawing, Drawn
 from fl_audit.mechanisms.contribution import LocalTraining
@@ -23,19 +26,21 @@ _HOW = (
 
 def _row(one: Success, numbers: ReconstructionNumbers) -> Row:
     name = "Right one named in the first guess" if one.guesses == 1 else f"Right one in the first {one.guesses} guesses"
-    return Row(name, one.share, _HOW, one.low, one.high, numbers.confidence, one.bound, is_share=True,
-               on_page=one.guesses == 1)  # fmt: skip
+    hits, worlds = int(np.sum(numbers.ranks <= one.guesses)), len(numbers.ranks)
+    level = TestName.CANDIDATES.level if one.guesses == 1 else READING_LEVEL
+    return Row(name, one.share, _HOW, one.low, one.high, numbers.confidence, one.bound, is_share=True, largest=1.0,
+               on_page=one.guesses == 1, wide=partial(clopper_pearson, hits, worlds), level=level)  # fmt: skip
 
 
 def _sentence(numbers: ReconstructionNumbers, contents: RunContents) -> str:
     first, column = numbers.first, contents.facts.game.candidate_column
+    row = _row(first, numbers)
     one = contents.words.one if column is None else f"value of {column}"
     likely = "equally likely " if numbers.are_even else ""
     return (
         f"Of {numbers.candidates:,} {likely}candidates an attacker who knew everything else named the right {one} "
-        f"in {percent(first.share)} of the trials ({percent(first.low)} to {percent(first.high)} at "
-        f"{percent(numbers.confidence)} confidence), where guessing has {percent(first.chance)} and the promise allows "
-        f"{percent(first.bound)}{_row(first, numbers).aside}."
+        f"in {row.shown.value} of the trials ({row.shown.interval} at {percent(numbers.confidence)} confidence), where "
+        f"guessing has {percent(first.chance)} and the promise allows {row.shown.claim}{row.aside}."
     )
 
 

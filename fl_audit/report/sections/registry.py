@@ -5,6 +5,7 @@ from typing import Any
 
 from fl_audit.errors import require
 from fl_audit.evidence.findings.found import Findings
+from fl_audit.evidence.findings.verdict import VerdictNumbers
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.report.finding import Row, RunContents, Section
 from fl_audit.report.look_at import look_at
@@ -18,6 +19,7 @@ from fl_audit.report.sections.pair import CRAFTED, PAIR
 from fl_audit.report.sections.reconstruction import INVERSION, RECONSTRUCTION
 from fl_audit.report.sections.released_model import CLIENTS, EPSILON_STAR, RELEASED_MODEL
 from fl_audit.report.sections.verdict import VERDICT
+from fl_audit.report.wording import Reading
 from fl_audit.user_modules import import_object
 from fl_audit.whole_files import SCHEMA
 
@@ -79,6 +81,13 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
             found[section.numbers] = numbers
             summary |= numbers.to_json() | dict(section.said(numbers, run))
     contents = RunContents(run, Findings(found), summary, sections)
+    if (verdict := contents.find(VerdictNumbers)) is not None:
+        # Nothing on one page is consistent beside a number that is broken.
+        found[VerdictNumbers] = verdict.beside(
+            tuple(row.name for row in _rows(contents) if row.reading is Reading.BROKEN)
+        )
+        summary |= found[VerdictNumbers].to_json()
+        contents = replace(contents, findings=Findings(found))
     summary["findings"] = [row.to_json() for row in page_rows(contents)]
     summary["look_at"] = look_at(contents)
     return contents
@@ -92,4 +101,8 @@ def measured(contents: RunContents) -> list[tuple[Section[Any], Any]]:
 
 def page_rows(contents: RunContents) -> list[Row]:
     """Return the rows of the table of the first page."""
-    return [row for section, numbers in measured(contents) for row in section.rows(numbers, contents) if row.on_page]
+    return [row for row in _rows(contents) if row.on_page]
+
+
+def _rows(contents: RunContents) -> list[Row]:
+    return [row for section, numbers in measured(contents) for row in section.read_rows(numbers, contents)]

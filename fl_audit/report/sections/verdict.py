@@ -14,7 +14,7 @@ from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report import wording
 from fl_audit.report.finding import RunContents, Section, Table, TableLook
 from fl_audit.report.page.markup import Banner, verdict_banner
-from fl_audit.report.wording import UnitWords, capital, number_text, one_in, percent, plural
+from fl_audit.report.wording import Reading, UnitWords, capital, number_text, one_in, percent, plural
 from fl_audit.report.words_of_tests import MISSING_WORDS, ToldTest, broken_tests, p_text, title_of
 
 _BREACH_OF_SIZE = f"a breach of {BREACH:g} times the promise, if it lies in the size of the noise alone"
@@ -38,6 +38,9 @@ def banner(contents: RunContents) -> Banner:
             tests = len(numbers.judged.tests)
             none = "The one test does not contradict" if tests == 1 else f"None of {tests} tests contradicts"
             line = f"{none} the promise. {_limits(contents)}".strip()
+        case Verdict.INCONCLUSIVE if numbers.contradicted_by:
+            names = ", ".join(numbers.contradicted_by)
+            line = f"No test contradicts the promise, but what was measured below does: {names}."
         case Verdict.INCONCLUSIVE:
             line = f"{_too_little(numbers, contents.words)} {worlds_needed_text(numbers)}"
         case Verdict.NO_PROMISE:
@@ -130,6 +133,8 @@ def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
                 "Nothing we saw contradicts the promise. That covers this one example and this run only; it is no "
                 "proof for other people's data or other attacks."
             )
+        case Verdict.INCONCLUSIVE if numbers.contradicted_by:
+            text = "The verdict is open: no test of the promise failed, and something that was measured contradicts it."
         case Verdict.INCONCLUSIVE:
             text = (
                 "The verdict is open: nothing we saw contradicts the promise, but a breach could hardly have been seen."
@@ -261,6 +266,11 @@ def _said(numbers: VerdictNumbers, run: FinishedRun) -> Mapping[str, Any]:
     }
 
 
+def _finding_of(test: TestResult) -> str:
+    """Return what a test says of the promise, in the word of a reading: that none fails is no proof that it is kept."""
+    return str(Reading.BROKEN if test.violated else Reading.NO_CONTRADICTION)
+
+
 def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
     found, words = numbers.judgement, contents.words
     scope = str(contents.summary["scope"])
@@ -269,7 +279,7 @@ def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
         return [covers]
     columns = ("Test of", "Finding", "Measured", "Promised", "Would have been found", "p-value", "Its level")
     rows = tuple(
-        (told.title, "BROKEN" if told.test.violated else "kept", told.words.measured, told.words.promised,
+        (told.title, _finding_of(told.test), told.words.measured, told.words.promised,
          told.words.limit or wording.DASH, p_text(told.test.p_value), f"{told.test.level:.3g}")
         for told in (ToldTest(test, words) for test in found.tests)
     )  # fmt: skip

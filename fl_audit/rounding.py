@@ -1,0 +1,186 @@
+"""The one rounding of an interval: it never hides on which side of a claim a number lies, nor that it is not 0."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+
+NO_LIMIT = "no limit"
+"""What stands for an end of an interval that is infinite or not known."""
+_UNKNOWN = "not determined"
+_SPACE = "\N{NO-BREAK SPACE}"
+_MOST_DECIMALS = 340  # more than any 64-bit number has that is not told apart from another
+_EQUAL = 1e-12  # numbers that differ by a smaller share of themselves are one number
+_DIGITS, _DIGITS_OF_SHARE = 4, 3  # significant digits of a claim, and of a number without an interval
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """A number, the ends of its interval, and the claim beside it, as text."""
+
+    value: str
+    low: str
+    high: str
+    claim: str
+
+    @property
+    def interval(self) -> str:
+        """Both ends."""
+        return f"{self.low} to {self.high}"
+
+
+def rounded(
+    value: float | None, low: float | None, high: float | None, claim: float | None = None, is_share: bool = False
+) -> Rounded:
+    """Return a number, its interval and the claim beside it as text, rounded together.
+
+    The ends have two significant digits of the width of the interval, three where the first is 1. Digits are added to a
+    number until its text lies on the same side of the text of the claim as the number does of the claim, and on the
+    same side of 0, and of 1 where it is a share.
+
+    Parameters
+    ----------
+    value, low, high, claim
+        What is written; None and NaN are not known, an infinite end is no limit.
+    is_share
+        Whether all of them are written as percentages.
+
+    Examples
+    --------
+    >>> rounded(0.99990, 0.99950, 1.00030, 1.0)
+    Rounded(value='0.9999', low='0.9995', high='1.0003', claim='1')
+    >>> rounded(0.06667, -0.2001, 0.3266, 0.2191).interval
+    '-0.2 to 0.33'
+    """
+    numbers = [_snapped(number, claim) for number in (value, low, high)]
+    scale = _Scale.of([*numbers, claim], is_share)
+    exact_claim, (exact, low_end, high_end) = scale.exact(claim), map(scale.exact, numbers)
+    decimals = _decimals_of_width(low_end, high_end, exact, scale.digits)
+    for claimed in _written(exact_claim, None if exact_claim is None else _decimals_of(exact_claim, scale.digits)):
+        told = [scale.told(number, decimals, exact_claim, claimed) for number in numbers]
+        if all(text is not None for text in told):
+            break
+    texts = [text or _UNKNOWN for text in told]
+    if is_unlimited(low):
+        texts[1] = NO_LIMIT
+    if is_unlimited(high):
+        texts[2] = NO_LIMIT
+    return Rounded(texts[0], texts[1], texts[2], scale.text(claim, claimed))
+
+
+def interval_text(low: float | None, high: float | None, claim: float | None = None, is_share: bool = False) -> str:
+    """Return an interval as text, such as `0.9995 to 1.0003`.
+
+    Parameters
+    ----------
+    low, high, claim, is_share
+        As for `rounded`.
+    """
+    return rounded(None, low, high, claim, is_share).interval
+
+
+def side_of(number: float, claim: float) -> int:
+    """Return 1 above a claim, -1 below it, and 0 on it: where only the rounding of arithmetic tells the two apart.
+
+    Parameters
+    ----------
+    number, claim
+        Both of any size, or infinite.
+    """
+    if math.isclose(number, claim, rel_tol=_EQUAL, abs_tol=0.0):
+        return 0
+    return 1 if number > claim else -1
+
+
+def _snapped(number: float | None, claim: float | None) -> float | None:
+    """Return the claim for a number that equals it, so that both have the same text."""
+    if number is None or claim is None or side_of(number, claim) != 0:
+        return number
+    return claim
+
+
+def is_unlimited(end: float | None) -> bool:
+    """Return whether an end of an interval is none."""
+    return end is None or not math.isfinite(end)
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """The unit in which numbers are written: 1, one per cent, or a power of ten where all of them are tiny or huge."""
+
+    exponent: int
+    unit: str
+    digits: int  # significant digits of a claim, and of a number without an interval
+    marks: tuple[Decimal, ...]  # numbers on whose side every text must lie, beside the claim
+
+    @classmethod
+    def of(cls, numbers: list[float | None], is_share: bool) -> "_Scale":
+        """Return the unit for some numbers."""
+        if is_share:
+            return cls(-2, f"{_SPACE}%", _DIGITS_OF_SHARE, (Decimal(0), Decimal(100)))
+        largest = max((abs(number) for number in numbers if number is not None and math.isfinite(number)), default=0.0)
+        if largest == 0 or 1e-4 <= largest < 1e6:
+            return cls(0, "", _DIGITS, (Decimal(0),))
+        exponent = math.floor(math.log10(largest))
+        return cls(exponent, f"e{exponent}", _DIGITS, (Decimal(0),))
+
+    def exact(self, number: float | None) -> Decimal | None:
+        """Return a number in this unit; None for what is not known or infinite."""
+        if number is None or not math.isfinite(number):
+            return None
+        return Decimal(repr(float(number))).scaleb(-self.exponent)
+
+    def told(self, number: float | None, decimals: int, claim: Decimal | None, claimed: Decimal | None) -> str | None:
+        """Return a number as text on the right side of all marks and of the claim as it is written; None if none is."""
+        exact = self.exact(number)
+        if exact is None:
+            return self.text(number, None)
+        for shown in _written(exact, decimals):
+            assert shown is not None
+            beside = [(mark, mark) for mark in self.marks]
+            if claim is not None and claimed is not None:
+                beside.append((claim, claimed))
+            if all(_side(exact, truth) == _side(shown, text) for truth, text in beside):
+                return self.text(number, shown)
+        return None
+
+    def text(self, number: float | None, shown: Decimal | None) -> str:
+        """Return what is written of a number that was rounded."""
+        if shown is None:
+            if number is None or math.isnan(number):
+                return _UNKNOWN
+            return "unbounded" if number > 0 else "minus unbounded"
+        digits = f"{shown:,f}"
+        digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
+        plain = digits.lstrip("-") == "0"
+        if plain:
+            digits = "0"
+        return digits if plain and not self.unit.startswith(_SPACE) else f"{digits}{self.unit}"
+
+
+def _side(number: Decimal, mark: Decimal) -> int:
+    return (number > mark) - (number < mark)
+
+
+def _written(exact: Decimal | None, decimals: int | None) -> Iterator[Decimal | None]:
+    """Yield a number rounded to ever more decimals, at last itself; None for none."""
+    if exact is None or decimals is None:
+        yield None
+        return
+    own = -int(exact.as_tuple().exponent)
+    for places in range(decimals, min(own, _MOST_DECIMALS)):
+        yield round(exact, places)
+    yield exact
+
+
+def _decimals_of(number: Decimal, digits: int) -> int:
+    """Return the decimals that show a number with a few significant digits."""
+    return max(0, digits - 1 - number.adjusted()) if number else 0
+
+
+def _decimals_of_width(low: Decimal | None, high: Decimal | None, value: Decimal | None, digits: int) -> int:
+    """Return the decimals that show two or three digits of the width, or a few of the number without any."""
+    if low is not None and high is not None and low < high:
+        width = high - low
+        return max(0, (2 if width.as_tuple().digits[0] == 1 else 1) - width.adjusted())
+    return max((_decimals_of(one, digits) for one in (value, low, high) if one is not None), default=0)
