@@ -221,7 +221,8 @@ def claim_words(trial: Trial) -> str:
             )
         case Verdict.INCONCLUSIVE if any(attempt.share_of_games < 1 for attempt in trial.attempts):
             least = min(trial.attempts, key=lambda attempt: attempt.share_of_games)
-            return f"too few games count ({trial.claim.words}): {_games_words(least)}"
+            said = f"too few games count ({trial.claim.words}): {_games_words(least)}"
+            return f"{said} {trial.hindrance}".strip()
         case Verdict.INCONCLUSIVE if not trial.attempts:
             return f"no kind of game could be played to its end ({trial.claim.words})."
         case Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED | Verdict.NO_PROMISE:

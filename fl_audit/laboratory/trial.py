@@ -138,6 +138,7 @@ class Trial:
     # no other attempt breaks it.
     knowing: Attempt | None = None
     unrefuted: Unrefuted = Unrefuted.SHARES  # why that refutes nothing, where there is such an attempt
+    hindrance: str = ""  # why many games say nothing of the claim, as a sentence; empty where nothing is known of it
 
     @property
     def worst(self) -> Attempt | None:

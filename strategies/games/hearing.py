@@ -1,7 +1,7 @@
 """What is heard of a game: the releases, what differs, what others sent, and every number beside them."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import pairwise
@@ -19,6 +19,12 @@ from strategies.games.notes import ClientAnswer, Deed, Note, Observer, Replies, 
 from strategies.grids import HeardGrid
 
 ERROR = "a client replied with an error: "  # begins the name of a number that counts replies which are errors
+FAILED = "the target's client gave no answer"
+"""The name of a number that a game in place has where the target's client was asked, and replied with an error or not.
+
+The audit changes what this client works with, and whoever fails over a change does not show a leak by it: no guess of
+such a game counts as right.
+"""
 _WEIGHT = "num-examples"  # the metric by which Flower's strategies weigh replies unless they are told another one
 
 
@@ -50,6 +56,7 @@ class _Round:
 
     sent: Arrays  # the model that clients were sent
     asked: set[int] = field(default_factory=set)  # nodes that were asked to train
+    answered: set[int] = field(default_factory=set)  # those of them that replied with something else than an error
     difference: Floats | None = None  # what the target's client has learned
     reply: Floats | None = None  # what arrived from the target's client, less what it was sent
     own: Floats | None = None  # what arrived from the watcher, less what it was sent
@@ -63,10 +70,11 @@ class RollCall:
 
     model: Arrays
     replies: Replies
-    # By node: partitions, first updates, and how many records there are.
+    # By node: partitions, first updates, how many records there are, and why what was handed over is no data set.
     partitions: dict[int, int | None] = field(init=False, default_factory=dict)
     updates: dict[int, Floats] = field(init=False, default_factory=dict)
     records: dict[int, int] = field(init=False, default_factory=dict)
+    faults: dict[int, str] = field(init=False, default_factory=dict)
     codes: set[str] = field(init=False, default_factory=set)
     _sent: dict[int, Arrays] = field(init=False, default_factory=dict)
 
@@ -87,6 +95,8 @@ class RollCall:
         self.codes.add(answer.code)
         if answer.records is not None:
             self.records[node] = answer.records
+        if answer.fault:
+            self.faults[node] = answer.fault
         own = with_names(records_of(reply), set(self.model))
         if own is not None and node in self._sent and node not in self.updates:
             base = base_of(own, self._sent[node], self.replies)
@@ -140,6 +150,7 @@ class GameEars:
 
     def _answered(self, reply: Message, answer: ClientAnswer | None) -> None:
         scene, heard, node = self._scene, self._rounds[-1], reply.metadata.src_node_id
+        heard.answered.add(node)
         if node == scene.target:
             heard.has_arrived = bool(reply.content.array_records)
             heard.difference = None if answer is None else answer.update
@@ -216,6 +227,8 @@ class GameEars:
             values, direction = values[:, sketch.shown], sketch.of_difference(difference)
             steps, others, own = (sketch.of_vectors(one, difference) for one in (steps, others, own))
         beside = _summarised(self._numbers, self.errors, refusal)
+        if scene.note is not None and any(scene.target in one.asked - one.answered for one in heard):
+            beside[FAILED] = 1.0
         return Seen(steps, values, direction, others, own, contributed, has_release, beside, refusal)
 
     def _note_form(self, released: Arrays) -> None:
@@ -224,6 +237,12 @@ class GameEars:
         self._note("array", {f"{name}[{n}]": float(x) for name, one in beside.items() for n, x in enumerate(one)})
         forms = "; ".join(f"{name} {array.dtype} {array.shape}" for name, array in sorted(released.items()))
         self._note("form", {forms: 1.0, "bytes": float(sum(array.nbytes for array in released.values()))})
+
+
+def telling_names(seen: Sequence[Seen]) -> tuple[str, ...]:
+    """Return the names of the numbers of some games that may count as evidence: errors of clients do not."""
+    names = {name for one in seen for name in one.numbers}
+    return tuple(sorted(name for name in names if name != FAILED and not name.startswith(ERROR)))
 
 
 def played(start: Callable[[Grid], Result], grid: Grid, ears: GameEars) -> Seen:

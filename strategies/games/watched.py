@@ -214,7 +214,7 @@ class GameTable:
         require(audit.target in numbers, f"target is {audit.target}, and {found}: accepted is one of them")
         node = numbers[audit.target]
         if audit.is_about_records:
-            audit.require_records(self.roll.records.get(node))
+            audit.require_records(self.roll.records.get(node), self.roll.faults.get(node, ""))
         return node, next((numbers[number] for number in sorted(numbers) if number != audit.target), None)
 
     def _pulls(self) -> dict[int, Deed]:
@@ -252,7 +252,10 @@ class GameTable:
             observer=audit.observer,
             difference=difference,
             sketch=self.sketch,
-            note=Note(game, "", deed, audit.replies, audit.numbers, audit.length, is_still),
+            note=replace(
+                Note(game, "", deed, audit.replies, audit.numbers, audit.length, is_still),
+                is_about_records=audit.is_about_records,
+            ),
             pulls=self._pulls() if is_still and contribution is Contribution.CRAFTED else {},
             knows_others=True,
             released_numbers=_train_metrics if audit.numbers is Numbers.WITHHELD else lambda _: {},
