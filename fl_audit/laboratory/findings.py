@@ -1,7 +1,7 @@
 """What a trial found, in words and as JSON values, and a reading of noise that looks Gaussian, marked as such."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, assert_never
 
@@ -15,6 +15,7 @@ from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.leads import least_shift
 from fl_audit.laboratory.trial import Attempt, Refusal, Trial, Unrefuted
 
+_MOST_KINDS = 3  # kinds of games that are named where many refused alike; the others are counted
 _NORMAL_LEVEL = 0.01  # a residual whose test of normality has a smaller p-value gets no reading
 
 
@@ -51,9 +52,10 @@ class Finding:
 
     attempt: Attempt  # the games
     words: str  # what happens in this kind of game
-    mend: str  # what usually mends such a leak
+    usual_mend: str  # what usually mends what this kind of game shows, where nothing is known of the cause
     noise: NoiseReading | None  # the reading of the noise, if it looks Gaussian
     claimed_success: float  # the largest share of right guesses that the claim allows
+    proviso: str = ""  # on what it depends whether such an update can come at all, as a sentence; empty for ordinary ones
 
     @property
     def sentence(self) -> str:
@@ -87,25 +89,48 @@ class Finding:
     @property
     def cause(self) -> str:
         """Why games were told, in a sentence or two."""
-        said, noise = self.attempt.cause, self.noise
-        if noise is not None and noise.ratio > 1 and noise.mu_low > noise.claimed_mu:
-            what = f"There is {noise.ratio:.1f} times too little noise for what one of them can change"
-            said += f" {what} (mu {noise.mu:.2f}, claimed {noise.claimed_mu:.2f})."
-        return said.strip() or f"What told is {self.attempt.lead.group}."
+        known, noise = self.attempt.cause.words, self.noise
+        said = [known]
+        if noise is not None and self._is_short:
+            what = "such an update changes" if self.proviso else "one of them can change"
+            short = f"There is {noise.ratio:.1f} times too little noise for what {what}"
+            said.append(f"{short} (mu {noise.mu:.2f}, claimed {noise.claimed_mu:.2f}).")
+        said.append(self.proviso if self._is_short or not known else "")
+        return " ".join(filter(None, said)) or f"What told is {self.attempt.lead.group}."
+
+    @property
+    def mend(self) -> str:
+        """What mends the cause, or usually mends such a leak where no cause is known."""
+        known = self.attempt.cause.mend
+        return " ".join(filter(None, (known, self.usual_mend if self._is_short or not known else "")))
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether there is less noise than is claimed, for certain if it is Gaussian."""
+        return self.noise is not None and self.noise.ratio > 1 and self.noise.mu_low > self.noise.claimed_mu
 
 
-def findings(trial: Trial, words: Mapping[str, str], mends: Mapping[str, str]) -> tuple[Finding, ...]:
+def findings(
+    trial: Trial, words: Mapping[str, str], mends: Mapping[str, str], provisos: Mapping[str, str] | None = None
+) -> tuple[Finding, ...]:
     """Return what every tried lead came to: first those that break the claim, the plainest kind of game first.
 
     Parameters
     ----------
     trial, words, mends
         The trial; what happens in a kind of game, and what usually mends a leak, by its name, plainest kinds first.
+    provisos
+        By the names of kinds that send what not every client can send: on what it depends whether it can come; None for
+        no such kinds.
     """
     claim, order = trial.claim, list(words)
     ranked = sorted(trial.attempts, key=lambda one: (not one.is_broken, order.index(one.lead.kind) * one.is_broken))
     kinds = [(one, words[one.lead.kind], mends[one.lead.kind]) for one in ranked]
-    return tuple(Finding(one, said, mend, _noise_reading(claim, one), claim.success) for one, said, mend in kinds)
+    given = provisos or {}
+    return tuple(
+        Finding(one, said, mend, _noise_reading(claim, one), claim.success, given.get(one.lead.kind, ""))
+        for one, said, mend in kinds
+    )
 
 
 def opening(trial: Trial) -> str:
@@ -234,11 +259,32 @@ def claim_words(trial: Trial) -> str:
             assert_never(trial.verdict)
 
 
-def refusal_words(refusal: Refusal) -> str:
-    """Return a sentence about what the mechanism refused."""
-    shares = f"refused in {refusal.share_present:.0%} of games with D and {refusal.share_absent:.0%} with D'"
-    told = f"{shares}, as it may" if refusal.is_allowed else f"an ordinary input was {shares}"
-    return f"{refusal.kind}: {told} ({refusal.said})."
+def refusal_words(refusals: Sequence[Refusal]) -> tuple[str, ...]:
+    """Return what the mechanism refused: one sentence for all kinds of games in which it said the same.
+
+    Parameters
+    ----------
+    refusals
+        What was refused, in the order of the kinds of games.
+    """
+    alike = dict[tuple[str, bool], list[Refusal]]()
+    for refusal in refusals:
+        alike.setdefault((refusal.said, refusal.is_allowed), []).append(refusal)
+    return tuple(_refused_alike(some) for some in alike.values())
+
+
+def _refused_alike(refusals: Sequence[Refusal]) -> str:
+    kinds, first = [one.kind for one in refusals], refusals[0]
+    with_it, without = (_share_words(some) for some in zip(*((x.share_present, x.share_absent) for x in refusals)))
+    shares = f"refused in {with_it} of games with D and {without} with D'"
+    told = f"{shares}, as it may" if first.is_allowed else f"an ordinary input was {shares}"
+    more = f" and {len(kinds) - _MOST_KINDS} more" if len(kinds) > _MOST_KINDS else ""
+    return f"{', '.join(kinds[:_MOST_KINDS])}{more}: {told} ({first.said})."
+
+
+def _share_words(shares: Sequence[float]) -> str:
+    low, high = f"{min(shares):.0%}", f"{max(shares):.0%}"
+    return low if low == high else f"{low} to {high}"
 
 
 def trial_json(trial: Trial, found: tuple[Finding, ...]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.bounds.lower_bounds import bound_limit, epsilon_lower_bound
-from fl_audit.laboratory.causes import cause_of, telling_lines
+from fl_audit.laboratory.causes import Cause, cause_of, telling_lines
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.features import LOW_BITS, along, feature_groups
 from fl_audit.laboratory.leads import Lead, leads, margin_of
@@ -85,7 +85,7 @@ class Attempt:
     present: Flags  # whether D was played, shape (games,)
     along: Floats  # what was released along the differing contribution, summed over rounds, shape (games,)
     lines: tuple[str, ...]  # the lines of the transcript that tell most
-    cause: str = ""  # why games were told, as far as it can be seen; empty where it cannot
+    cause: Cause = Cause()  # why games were told, as far as it can be seen
 
     @property
     def is_broken(self) -> bool:

@@ -15,7 +15,7 @@ from fl_audit.laboratory.guesses import fewest_games, guess_trial
 from fl_audit.laboratory.seen import Seen, stacked
 from fl_audit.laboratory.trial import Refusal, Trial
 from fl_audit.whole_files import whole_file
-from strategies.games.agreement import Agreement
+from strategies.games.agreement import Agreement, Contribution
 from strategies.games.files import outside_words
 from strategies.games.hearing import ERROR, FAILED, telling_names
 from strategies.games.notes import Numbers, Observer
@@ -30,6 +30,10 @@ _WORDS = {
 _MEND = (
     "Check that contributions are clipped before they are summed, that all arrays of a client are clipped together, "
     "that noise is scaled to the norm over the number of clients that the mean divides by, and every array gets it."
+)
+_CRAFTED = (
+    "The games sent a crafted update, longer than any clipping norm. Where the clients' own training code clips, inside of "
+    'the insider, no such update can come, and contribution="own" sends what the client has learned.'
 )
 _MOST_ERRORS = 5  # most errors of clients that are shown, the most frequent first
 _CLIENTS, _ZERO = "replies of clients", "an update of exactly zero"
@@ -77,7 +81,7 @@ def _refused(refusal: Refusal) -> str:
         shares = f"in {refusal.share_present:.0%} of games with D and {refusal.share_absent:.0%} with D'"
         return f"{_CLIENTS}: an error {shares} ({refusal.said})."
     if refusal.kind != _ZERO:
-        return refusal_words(refusal)
+        return refusal_words([refusal])[0]
     return (
         f"An update of exactly zero, as of a client that has learned nothing, is not borne: {refusal.said}. Games have "
         "the smallest change of one value in its place."
@@ -124,7 +128,8 @@ def finish(campaign: Campaign, columns: Columns, outside: Sequence[str]) -> str:
         return f"{played}: run the app again for the others"
     campaign.keep_columns(columns)
     trial = _trial(campaign)
-    found, notes = findings(trial, _WORDS, dict.fromkeys(_WORDS, _MEND)), _notes(campaign, outside)
+    provisos = dict.fromkeys(_WORDS, _CRAFTED) if campaign.chosen == Contribution.CRAFTED else {}
+    found, notes = findings(trial, _WORDS, dict.fromkeys(_WORDS, _MEND), provisos), _notes(campaign, outside)
     text = _report_text(trial, found, notes)
     with whole_file(campaign.directory / "verdict.json") as file:
         values = trial_json(trial, found) | {"notes": list(notes)}

@@ -5,7 +5,7 @@ from typing import Any, assert_never
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.findings import Finding, findings, not_tried, opening, trial_json, untried_words
 from fl_audit.laboratory.trial import Trial
-from strategies.games.kinds import BY_NAME, MENDS, WORDS
+from strategies.games.kinds import BY_NAME, MENDS, PROVISOS, WORDS
 from strategies.review.claims import epsilon_words, training_doubt
 from strategies.review.plan import Aside, Leak
 from strategies.review.review import REFERENCE, Review
@@ -18,7 +18,7 @@ _UNSEEN = (
 
 def found_in(trial: Trial) -> tuple[Finding, ...]:
     """Return the findings of a trial of a review."""
-    return findings(trial, WORDS, MENDS)
+    return findings(trial, WORDS, MENDS, PROVISOS)
 
 
 def headline(review: Review) -> str:

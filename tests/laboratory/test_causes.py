@@ -10,7 +10,7 @@ from laboratory.made_up_games import Bits, games_of, gaussian, trial_of
 from numpy.typing import NDArray
 
 from experiments.trials.page import write_trial
-from fl_audit.laboratory.causes import cause_of
+from fl_audit.laboratory.causes import Cause, cause_of
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.features import ROUNDED
 from fl_audit.laboratory.findings import findings
@@ -67,7 +67,7 @@ _CAUSES = {
 def test_a_cause_is_named(make: Callable[[Bits, np.random.Generator], NDArray[np.float64]]) -> None:
     random = np.random.default_rng(0)
     bits = random.random(1000) < 0.5
-    said = cause_of(games_of(make(bits, random)), bits, "along")
+    said = cause_of(games_of(make(bits, random)), bits, "along").words
     assert re.search(_CAUSES[make], said), said
 
 
@@ -76,8 +76,8 @@ def test_honest_noise_has_no_cause() -> None:
     for seed in range(20):
         random = np.random.default_rng(seed)
         bits = random.random(1000) < 0.5
-        assert cause_of(gaussian(1.0, rounds=3)(bits, random), bits, "along") == ""
-    assert "last bits" in cause_of(gaussian(1.0)(bits, random), bits, ROUNDED)
+        assert cause_of(gaussian(1.0, rounds=3)(bits, random), bits, "along") == Cause()
+    assert "last bits" in cause_of(gaussian(1.0)(bits, random), bits, ROUNDED).words
 
 
 def test_too_little_noise_is_said_in_times_and_the_page_leads_with_it(tmp_path: Path) -> None:

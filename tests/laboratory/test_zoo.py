@@ -207,4 +207,4 @@ def test_noise_that_decays_is_found_over_rounds() -> None:
     trial = hold_to_claim(animal.subject, animal.claim, budget=budget, only=["removed"])
     assert trial.verdict is Verdict.VIOLATED
     assert trial.worst is not None
-    assert "smaller from round to round" in trial.worst.cause
+    assert "smaller from round to round" in trial.worst.cause.words
