@@ -21,6 +21,8 @@ class Cause(NamedTuple):
     mend: str = ""  # what mends it, as a sentence; empty where that follows from the kind of game
 
 
+NO_CAUSE = Cause()
+NO_CAUSE = Cause()
 _NO_MORE = "Release no number beside the model that was not clipped, noised and accounted for."
 _BEAR = "Bear every reply that an ordinary client may send, an update of nothing among them, without an error."
 _ADD = "Add noise to what is released, from a generator that the operating system seeds anew in every run."
@@ -133,13 +135,14 @@ def _where(games: Games, present: Flags) -> Cause:
     return Cause(said, _ONE_VECTOR)
 
 
-def _strength(
-    steps: Floats, direction: Floats, where: slice | Flags, present: Flags
-) -> tuple[float, float] | None:
+def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: Flags) -> tuple[float, float] | None:
     """Return the shift over spread along a part of the difference, and the length of this part; None without either."""
     along = np.sum(steps[:, :, where] * direction[:, :, where], axis=(1, 2))
     one, zero = along[present], along[~present]
-    spread, length = np.sqrt((one.var() + zero.var()) / 2), np.sqrt(np.mean(np.sum(direction[:, :, where] ** 2, axis=2)))
+    spread, length = (
+        np.sqrt((one.var() + zero.var()) / 2),
+        np.sqrt(np.mean(np.sum(direction[:, :, where] ** 2, axis=2))),
+    )
     if not (spread > 0 and length > 0):
         return None
     return float(abs(one.mean() - zero.mean()) / spread), float(length)

@@ -55,7 +55,7 @@ class Finding:
     usual_mend: str  # what usually mends what this kind of game shows, where nothing is known of the cause
     noise: NoiseReading | None  # the reading of the noise, if it looks Gaussian
     claimed_success: float  # the largest share of right guesses that the claim allows
-    proviso: str = ""  # on what it depends whether such an update can come at all, as a sentence; empty for ordinary ones
+    proviso: str = ""  # on what it depends whether such an update can come, as a sentence; empty for an ordinary one
 
     @property
     def sentence(self) -> str:
@@ -236,7 +236,7 @@ def claim_words(trial: Trial) -> str:
             return f"there was no time for the games that try the leads ({trial.claim.words})."
         case Verdict.INCONCLUSIVE if trial.silent and not trial.attempts:
             never = "no model was released, or what differs never arrived"
-            return f"{never}, in any kind of game: nothing was audited ({trial.claim.words})."
+            return f"{never}, in any kind of game: nothing was audited ({trial.claim.words}). {trial.hindrance}".strip()
         case Verdict.INCONCLUSIVE if trial.knowing is not None:
             return (
                 f"an observer who knows what all others sent guesses more games than the claim allows "
@@ -275,7 +275,9 @@ def refusal_words(refusals: Sequence[Refusal]) -> tuple[str, ...]:
 
 def _refused_alike(refusals: Sequence[Refusal]) -> str:
     kinds, first = [one.kind for one in refusals], refusals[0]
-    with_it, without = (_share_words(some) for some in zip(*((x.share_present, x.share_absent) for x in refusals)))
+    with_it, without = (
+        _share_words([getattr(one, name) for one in refusals]) for name in ("share_present", "share_absent")
+    )
     shares = f"refused in {with_it} of games with D and {without} with D'"
     told = f"{shares}, as it may" if first.is_allowed else f"an ordinary input was {shares}"
     more = f" and {len(kinds) - _MOST_KINDS} more" if len(kinds) > _MOST_KINDS else ""

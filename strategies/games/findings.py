@@ -32,8 +32,8 @@ _MEND = (
     "that noise is scaled to the norm over the number of clients that the mean divides by, and every array gets it."
 )
 _CRAFTED = (
-    "The games sent a crafted update, longer than any clipping norm. Where the clients' own training code clips, inside of "
-    'the insider, no such update can come, and contribution="own" sends what the client has learned.'
+    "The games sent a crafted update, longer than any clipping norm. Where the clients' own training code clips inside "
+    'of the insider, no such update can come, and contribution="own" sends what the client has learned.'
 )
 _MOST_ERRORS = 5  # most errors of clients that are shown, the most frequent first
 _CLIENTS, _ZERO = "replies of clients", "an update of exactly zero"

@@ -15,6 +15,7 @@ from fl_audit.arrays import Floats
 from fl_audit.errors import in_a_line
 from fl_audit.laboratory.seen import Seen, Sketch
 from strategies.games.arrays import Arrays, arrays_of, base_of, flat, records_of, shapes_of, with_names
+from strategies.games.metrics import plain_numbers
 from strategies.games.notes import ClientAnswer, Deed, Note, Observer, Replies, read_note, taken_answer
 from strategies.grids import HeardGrid
 
@@ -176,20 +177,10 @@ class GameEars:
                 self._note("reply", record)
 
     def _note(self, what: str, numbers: Mapping[str, object]) -> None:
-        """Note numbers, and how many entries a list has with their mean."""
+        """Note the numbers of values."""
         for name, value in numbers.items():
-            match value:
-                case _ if name == "server-round":
-                    pass
-                case bool() | int() | float():
-                    self._numbers[f"{what}: {name}"].append(float(value))
-                case str() | bytes():
-                    self._numbers[f"{what}: length of {name}"].append(float(len(value)))
-                case [bool() | int() | float(), *_] if isinstance(value, list):
-                    self._numbers[f"{what}: mean of {name}"].append(float(np.mean(value)))
-                    self._numbers[f"{what}: length of {name}"].append(float(len(value)))
-                case _:
-                    pass
+            for label, number in () if name == "server-round" else plain_numbers(name, value):
+                self._numbers[f"{what}: {label}"].append(number)
 
     def _seen(self, result: Result | None, refusal: str | None) -> Seen:
         """Return what was seen of the game, whose strategy returned something, or raised it."""
@@ -237,6 +228,11 @@ class GameEars:
         self._note("array", {f"{name}[{n}]": float(x) for name, one in beside.items() for n, x in enumerate(one)})
         forms = "; ".join(f"{name} {array.dtype} {array.shape}" for name, array in sorted(released.items()))
         self._note("form", {forms: 1.0, "bytes": float(sum(array.nbytes for array in released.values()))})
+
+
+def errors_in(seen: Seen) -> list[str]:
+    """Return what clients said in a game who replied with an error, each error once."""
+    return [name.removeprefix(ERROR) for name in seen.numbers if name.startswith(ERROR)]
 
 
 def telling_names(seen: Sequence[Seen]) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from strategies.games.files import WorkingCopy, apart
 from strategies.games.findings import finish
 from strategies.games.fingerprint import fingerprint, joined
 from strategies.games.hearing import GameEars, RollCall, Scene, played
+from strategies.games.metrics import plain_numbers
 from strategies.games.notes import Deed, Note, Numbers, Observer
 from strategies.games.store import Campaign, open_campaign
 from strategies.games.subject import Start, seed_generators, spared_generators, start_of
@@ -283,8 +284,8 @@ def _train_metrics(result: Result) -> dict[str, list[float]]:
     """Return the numbers that a strategy released about training."""
     found = defaultdict[str, list[float]](list)
     for name, value in (pair for record in result.train_metrics_clientapp.values() for pair in record.items()):
-        if isinstance(value, (int, float)):
-            found[f"metrics: {name}"].append(float(value))
+        for label, number in plain_numbers(name, value):
+            found[f"metrics: {label}"].append(number)
     return found
 
 
