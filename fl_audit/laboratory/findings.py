@@ -89,14 +89,16 @@ class Finding:
     @property
     def cause(self) -> str:
         """Why games were told, in a sentence or two."""
-        known, noise = self.attempt.cause.words, self.noise
-        said = [known]
+        said, noise = [self.attempt.cause.words], self.noise
         if noise is not None and self._is_short:
-            what = "such an update changes" if self.proviso else "one of them can change"
+            what = "an update far beyond the clipping norm changes" if self.proviso else "one of them can change"
             short = f"There is {noise.ratio:.1f} times too little noise for what {what}"
             said.append(f"{short} (mu {noise.mu:.2f}, claimed {noise.claimed_mu:.2f}).")
-        said.append(self.proviso if self._is_short or not known else "")
-        return " ".join(filter(None, said)) or f"What told is {self.attempt.lead.group}."
+        if not any(said):
+            said.append(f"What told is {self.attempt.lead.group}.")
+        if self._is_short or not self.attempt.cause.words:
+            said.append(self.proviso)
+        return " ".join(filter(None, said))
 
     @property
     def mend(self) -> str:
@@ -178,6 +180,9 @@ def floating_words(trial: Trial) -> str:
     """Return what the low bits alone tell beyond the claim, in two sentences; empty where they do not."""
     attempt = trial.floating
     if attempt is None or not attempt.is_broken:
+        return ""
+    # Where more than the low bits tells in the same games, rounding would mend nothing.
+    if any(one.is_broken and one.lead.kind == attempt.lead.kind for one in trial.attempts):
         return ""
     return (
         f"Floating-point leak: the low bits of the release tell more than the claim allows ({attempt.lead.kind}: "

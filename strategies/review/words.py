@@ -89,10 +89,11 @@ def _played_words(review: Review, kinds: Sequence[str]) -> str:
     attempts = review.trial.attempts
     tried = "none tried a lead"
     if attempts:
-        most = max(attempt.games for attempt in attempts)
-        tried = f"up to {most:,} games tried each of the {len(attempts)} best ones ({review.budget})"
+        most, count = max(attempt.games for attempt in attempts), len(attempts)
+        best = "the best one" if count == 1 else f"each of the {count} best ones"
+        tried = f"up to {most:,} tried {best} ({review.budget})"
     return (
-        f"{len(kinds)} kinds of games, the plainest on {model}, {review.played_rounds} of its {review.rounds} rounds "
+        f"{len(kinds)} kind{'s' * (len(kinds) != 1)} of games, the plainest on {model}, {review.played_rounds} of its {review.rounds} rounds "
         f"each; of {review.nodes} clients it asks {asked}; {review.trial.pilots} games looked for leads, and {tried}"
     )
 
@@ -134,7 +135,7 @@ def _by_words(leak: Leak, review: Review) -> str:
     if leak.by is None or leak.by.startswith("what was released"):
         return ""
     is_ours = leak.by in (f"metrics: {LOSS}", f"evaluation: {LOSS}") and LOSS not in review.asked_for
-    ours = "; our clients report it: what the app's own report in its place is not seen" if is_ours else ""
+    ours = ", which the clients of the games report; whether the app's own do is not seen" if is_ours else ""
     return f" ({leak.by}{ours})"
 
 
