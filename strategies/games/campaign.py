@@ -17,15 +17,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import Context, Error, Message, RecordDict, UserConfig
-from flwr.common.constant import ErrorCode
+from flwr.app import Context, Message, RecordDict, UserConfig
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.arrays import Floats
-from fl_audit.errors import in_a_line, require
+from fl_audit.errors import require
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.seen import Games, Seen, Sketch, sketch, stacked
 from fl_audit.laboratory.trial import CHUNK, Asked, Budget, OutOfTimeError, Tell, Trial, put_on_trial
@@ -230,6 +229,7 @@ class LaboratoryGame:
         self._contexts = [_context(client, self._clients) for client in range(self._clients)]
         self._calls = [0] * self._clients
         self._contributed = np.zeros(self._model.size)
+        self.blamed = ""  # which modifier of the clients ended the game with an exception; empty if none did
 
     def play(self) -> Seen:
         """Play to the end, or until the mechanism refuses to go on."""
@@ -284,9 +284,9 @@ class LaboratoryGame:
             return answer(message, self._contexts[client])
         try:
             return modified(self._subject.mods, answer)(message, self._contexts[client])
-        except Exception as error:  # Flower tells the server that a client has failed, and goes on
-            said = "; ".join((in_a_line(error), *getattr(error, "__notes__", ())))
-            return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, said), reply_to=message)
+        except Exception as error:
+            self.blamed = "; ".join(getattr(error, "__notes__", ("raised in a modifier of the clients",)))
+            raise
 
     def _contribution(self, node: int, part: Part, round: int, loss: float) -> tuple[Floats, dict[str, float]]:
         """Return what a client adds to the model, and the numbers that it names."""

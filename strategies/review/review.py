@@ -285,7 +285,7 @@ def _rehearsed(subject: Subject, claim: StatedClaim) -> tuple[Subject, float, fl
     copy, unoffered = WorkingCopy(Path.cwd()), dict[str, None]()
     for _ in range(_MOST_NAMES):
         with names_asked() as names:
-            seen, slow = _timed(subject, claim, own, copy)
+            seen, slow, blamed = _timed(subject, claim, own, copy)
         # The app looks for numbers that our clients did not report, as its own do: what it asks for, it is given, and
         # first what it cannot do without.
         missing = re.fullmatch(r"KeyError: '([^']+)'", seen.refusal or "")
@@ -298,26 +298,28 @@ def _rehearsed(subject: Subject, claim: StatedClaim) -> tuple[Subject, float, fl
             unoffered |= dict.fromkeys(wanted)
             continue
         subject = tried
-    _require_played(seen)
+    _require_played(seen, blamed)
     quick = _timed(subject, claim, BY_NAME[plain], copy)[1]
     copy.remove()
     return subject, slow, quick, copy.was_written, tuple(unoffered)
 
 
-def _require_played(seen: Seen) -> None:
+def _require_played(seen: Seen, blamed: str) -> None:
     """Refuse an app of which not even one game can be played, with whoever ended it: its strategy, or its modifiers."""
     errors = errors_in(seen)
-    if errors and (seen.refusal is not None or not seen.has_release):
-        also = "" if seen.refusal is None else f", and then its strategy raised {seen.refusal}"
+    is_refused = seen.refusal is not None
+    if (blamed and is_refused) or (errors and (is_refused or not seen.has_release)):
+        said = f"{seen.refusal}, {blamed}" if blamed else f"they replied with the error {errors[0]!r}"
         raise InputError(
-            f"the modifiers of its clients cannot be played: they replied with the error {errors[0]!r}{also}; accepted "
-            "are modifiers that bear an ordinary message to train"
+            f"the modifiers of its clients cannot be played: {said}; accepted are modifiers that bear an ordinary "
+            "message to train"
         )
     require(seen.refusal is None, f"the strategy cannot be played: it raised {seen.refusal}")
 
 
-def _timed(subject: Subject, claim: StatedClaim, kind: Kind, copy: WorkingCopy) -> tuple[Seen, float]:
-    began = time.monotonic()
+def _timed(subject: Subject, claim: StatedClaim, kind: Kind, copy: WorkingCopy) -> tuple[Seen, float, str]:
+    """Play a game; return what was seen of it, its seconds, and which modifier ended it, if one did."""
+    began, game = time.monotonic(), LaboratoryGame(subject, claim, kind, True, generator(0, Purpose.LABORATORY))
     with apart(copy, thoroughly=False):
-        seen = LaboratoryGame(subject, claim, kind, True, generator(0, Purpose.LABORATORY)).play()
-    return seen, time.monotonic() - began
+        seen = game.play()
+    return seen, time.monotonic() - began, game.blamed

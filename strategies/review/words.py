@@ -92,9 +92,10 @@ def _played_words(review: Review, kinds: Sequence[str]) -> str:
         most, count = max(attempt.games for attempt in attempts), len(attempts)
         best = "the best one" if count == 1 else f"each of the {count} best ones"
         tried = f"up to {most:,} tried {best} ({review.budget})"
+    games = "1 kind of games" if len(kinds) == 1 else f"{len(kinds)} kinds of games"
     return (
-        f"{len(kinds)} kind{'s' * (len(kinds) != 1)} of games, the plainest on {model}, {review.played_rounds} of its {review.rounds} rounds "
-        f"each; of {review.nodes} clients it asks {asked}; {review.trial.pilots} games looked for leads, and {tried}"
+        f"{games}, the plainest on {model}, {review.played_rounds} of its {review.rounds} rounds each; of "
+        f"{review.nodes} clients it asks {asked}; {review.trial.pilots} games looked for leads, and {tried}"
     )
 
 
