@@ -84,7 +84,7 @@ def strategy(
     from fl_audit.laboratory.findings import findings, trial_json
     from fl_audit.laboratory.trial import QUICK
     from strategies.games.campaign import hold_to_claim
-    from strategies.games.kinds import BY_NAME, MENDS, WORDS
+    from strategies.games.kinds import BY_NAME, MENDS, PROVISOS, WORDS
     from strategies.games.subject import subject_of
 
     names = list(BY_NAME)
@@ -108,7 +108,7 @@ def strategy(
             only=only,
             seconds=math.inf if seconds is None else seconds,
         )
-    found = findings(trial, WORDS, MENDS)
+    found = findings(trial, WORDS, MENDS, PROVISOS)
     path = None
     if out is not None:
         from experiments.trials.page import write_trial
@@ -136,8 +136,8 @@ def _print(trial: "Trial", found: "tuple[Finding, ...]") -> None:
             for line in finding.attempt.lines:
                 print(f"    {line}")
             print(f"    Usual mend: {finding.mend}")
-    for refusal in trial.refusals:
-        print(f"* {refusal_words(refusal)}")
+    for said in refusal_words(trial.refusals):
+        print(f"* {said}")
 
 
 def review(

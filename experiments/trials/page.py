@@ -96,7 +96,7 @@ def _written(page: str, values: Mapping[str, Any], directory: Path) -> Path:
 
 
 def _details(trial: Trial, found: Sequence[Finding]) -> str:
-    lines = "".join(f"<li>{escape(refusal_words(refusal))}</li>" for refusal in trial.refusals)
+    lines = "".join(f"<li>{escape(said)}</li>" for said in refusal_words(trial.refusals))
     refusals = [f"<h2>What the mechanism would not play</h2><ul>{lines}</ul>"] if lines else []
     return "\n".join([_table(found), *(_section(trial, finding) for finding in found), *refusals])
 

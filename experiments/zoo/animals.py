@@ -93,7 +93,9 @@ _SENSITIVITY = (
     Animal("divided-by-true-size", honest.RECORDS, replace(honest.RECORDS.subject, local=clients.mean_of_those_there),
         "Sums are divided by the true number of records, which differs by the record that comes or goes.",
         'Cebere et al. 2026, "Privacy in Theory, Bugs in Practice", found scales that depend on the data set in '
-        "libraries in use; Opacus divides by an expected batch size for this reason.", "Divide by a public number."),
+        "libraries in use. Opacus 1.6 divides by int(len(dataset) / len(loader)), which is 20 for 100 records in "
+        "batches of 20, and 19 for 99 (issues 571 and 819 of Opacus).",
+        "Divide by a public number: with Opacus, set `expected_batch_size` of the private optimizer to one."),
     _one_round("missing-reply-averaged-away",
         "The mean is taken over the replies that came, the noise is for all that were asked.",
         f"In the wrappers of {_FLOWER} a missing reply changes the denominator and not the noise.",

@@ -1,6 +1,7 @@
 """Why games were told: the cause of a leak and the lines of the transcript that tell, read off what was seen."""
 
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +14,29 @@ _REPEATED = 0.5  # correlation of the noise of two rounds from which it counts a
 _LINES = 4  # most lines that are shown of a kind of game
 
 
-def cause_of(games: Games, present: Flags, group: str) -> str:
-    """Return what explains that games were told, as a sentence; empty where nothing of the known causes is seen.
+class Cause(NamedTuple):
+    """Why games were told."""
+
+    words: str = ""  # the cause, as a sentence; empty where nothing of the known causes is seen
+    mend: str = ""  # what mends it, as a sentence; empty where that follows from the kind of game
+
+
+NO_CAUSE = Cause()
+NO_CAUSE = Cause()
+_NO_MORE = "Release no number beside the model that was not clipped, noised and accounted for."
+_BEAR = "Bear every reply that an ordinary client may send, an update of nothing among them, without an error."
+_ADD = "Add noise to what is released, from a generator that the operating system seeds anew in every run."
+_EVERYWHERE = "Add noise to every array that is released, or leave the array out of the release."
+_ON_A_GRID = "Add noise in double precision, and round the sum to a fixed grid of about a thousandth of the noise."
+_NEW_NOISE = "Draw new noise in every round, and compose the rounds."
+_AFTER = "Add momentum and other memory to what has its noise already, or count every round in which an update stays."
+_STEADY = "Account for the noise of every round as it is, or keep it as it was in the first round."
+_CONSTANT = "Let the size of the noise follow from constants that are known beforehand, and not from replies."
+_ONE_VECTOR = "Clip all tensors of a client together, and give each of them noise for the same norm."
+
+
+def cause_of(games: Games, present: Flags, group: str) -> Cause:
+    """Return what explains that games were told.
 
     Parameters
     ----------
@@ -23,17 +45,22 @@ def cause_of(games: Games, present: Flags, group: str) -> str:
     """
     refused = games.refused[present].mean() - games.refused[~present].mean()
     if abs(refused) > 0.5:
-        return "Whether the mechanism goes on or ends with an error tells who took part."
+        return Cause("Whether the mechanism goes on or ends with an error tells who took part.", _BEAR)
     if group in games.names:
-        return f"A number beside the model follows from what the client sent: {group}."
+        return Cause(f"A number beside the model follows from what the client sent: {group}.", _NO_MORE)
     tensors = _without_noise(games, present)
     if len(tensors) == len(games.tensors):
-        return "The release is the same in every game: there is no noise, or it comes from a fixed seed."
+        same = "The release is the same in every game: there is no noise, or it comes from a fixed seed."
+        return Cause(same, _ADD)
     if tensors:
-        return f"What is released of {', '.join(tensors)} is the same in every game: no noise is added there."
+        bare = f"What is released of {', '.join(tensors)} is the same in every game: no noise is added there."
+        return Cause(bare, _EVERYWHERE)
     if group in LOW_BITS or group == COARSE:
-        return "The noise is rounded before or after it is added: the last bits of the release tell what it covers."
-    return _over_rounds(games, present) or _by_size(games, present) or _where(games, present)
+        rounded = "The noise is rounded before or after it is added: the last bits of the release tell what it covers."
+        return Cause(rounded, _ON_A_GRID)
+    # Each of these looks at what the ones before it have not explained.
+    found = (look(games, present) for look in (_over_rounds, _by_size, _where))
+    return next((cause for cause in found if cause.words), Cause())
 
 
 def _without_noise(games: Games, present: Flags) -> list[str]:
@@ -49,11 +76,11 @@ def _without_noise(games: Games, present: Flags) -> list[str]:
     return found
 
 
-def _over_rounds(games: Games, present: Flags) -> str:
+def _over_rounds(games: Games, present: Flags) -> Cause:
     """Return what differs between rounds: shifts that stay, noise that repeats, noise that becomes smaller."""
     along = projections(games)
     if along.shape[1] < 2:
-        return ""
+        return Cause()
     one, zero = along[present], along[~present]
     shifts = one.mean(axis=0) - zero.mean(axis=0)
     noise = np.concatenate([one - one.mean(axis=0), zero - zero.mean(axis=0)])
@@ -61,41 +88,64 @@ def _over_rounds(games: Games, present: Flags) -> str:
     errors = spreads * np.sqrt(1 / max(len(one), 1) + 1 / max(len(zero), 1))
     correlation = np.corrcoef(noise[:, 0], noise[:, 1])[0, 1] if np.all(spreads > 0) else 0.0
     if correlation > _REPEATED:
-        return "The same noise is used in several rounds: the difference of two releases has little of it."
+        repeated = "The same noise is used in several rounds: the difference of two releases has little of it."
+        return Cause(repeated, _NEW_NOISE)
     if shifts[-1] - shifts[0] > _CLEAR * np.hypot(errors[0], errors[-1]):
-        return (
+        return Cause(
             "What one client adds stays in the sum for several rounds, as with momentum before the noise: each round "
-            "shows it again, and the noise is for once."
+            "shows it again, and the noise is for once.",
+            _AFTER,
         )
     if not (spreads[-1] < 0.9 * spreads[0] and _is_clear(spreads[0], spreads[-1], len(noise))):
-        return ""
+        return Cause()
     ratio = spreads[0] / max(spreads[-1], 1e-300)
-    return f"The noise becomes smaller from round to round: in the first it is {ratio:.1f} times that of the last."
+    said = f"The noise becomes smaller from round to round: in the first it is {ratio:.1f} times that of the last."
+    return Cause(said, _STEADY)
 
 
-def _by_size(games: Games, present: Flags) -> str:
+def _by_size(games: Games, present: Flags) -> Cause:
     """Return whether the size of the noise follows from who took part."""
     parts = [games.steps[which] for which in (present, ~present)]
     noises = (np.nan_to_num(part - np.nan_to_num(part).mean(axis=0)) for part in parts)
     one, zero = (float(np.sqrt(np.mean(noise**2))) for noise in noises)
     if not _is_clear(one, zero, parts[0].size):
-        return ""
+        return Cause()
     ratio = max(one, zero) / min(one, zero)
-    return f"The size of the noise follows from who took part: one way it is {ratio:.2f} times the other."
+    said = f"The size of the noise follows from who took part: one way it is {ratio:.2f} times the other."
+    return Cause(said, _CONSTANT)
 
 
-def _where(games: Games, present: Flags) -> str:
-    """Return in which tensor the difference shows, if it is much plainer there than in all others."""
-    ratios = dict[str, float]()
+def _where(games: Games, present: Flags) -> Cause:
+    """Return in which tensor a difference of the same length shows much more than in all others together, if in one."""
+    steps, found = np.nan_to_num(games.steps), list[tuple[float, str]]()
     for name, part in games.tensors:
-        along = np.nan_to_num(np.sum(games.steps[:, :, part] * games.direction[:, :, part], axis=(1, 2)))
-        one, zero = along[present], along[~present]
-        spread = float(np.sqrt((one.var() + zero.var()) / 2))
-        if spread > 0:
-            ratios[name] = abs(float(one.mean() - zero.mean())) / spread
-    first, second = (sorted(ratios.items(), key=lambda entry: -entry[1]) + [("", 0.0)] * 2)[:2]
-    is_plain = second[0] and first[1] > 3 * second[1] and first[1] > _CLEAR / np.sqrt(len(games))
-    return f"It shows in {first[0]} above all: what is there is not covered as the rest is." if is_plain else ""
+        rest = np.ones(steps.shape[2], dtype=bool)
+        rest[part] = False
+        inside, outside = (_strength(steps, games.direction, where, present) for where in (part, rest))
+        if inside is None or outside is None:
+            continue
+        # A longer part of the difference shows more under the same noise: only what is left per length is a cause.
+        error = _CLEAR / np.sqrt(len(games))
+        least, most = (inside[0] - error) / inside[1], (outside[0] + error) / outside[1]
+        if least > 3 * most:
+            found.append((least, name))
+    if not found:
+        return Cause()
+    said = f"It shows in {max(found)[1]} above all: what is there is not covered as the rest is."
+    return Cause(said, _ONE_VECTOR)
+
+
+def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: Flags) -> tuple[float, float] | None:
+    """Return the shift over spread along a part of the difference, and the length of this part; None without either."""
+    along = np.sum(steps[:, :, where] * direction[:, :, where], axis=(1, 2))
+    one, zero = along[present], along[~present]
+    spread, length = (
+        np.sqrt((one.var() + zero.var()) / 2),
+        np.sqrt(np.mean(np.sum(direction[:, :, where] ** 2, axis=2))),
+    )
+    if not (spread > 0 and length > 0):
+        return None
+    return float(abs(one.mean() - zero.mean()) / spread), float(length)
 
 
 def _is_clear(one: float, zero: float, count: int) -> bool:

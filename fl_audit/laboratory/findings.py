@@ -1,7 +1,7 @@
 """What a trial found, in words and as JSON values, and a reading of noise that looks Gaussian, marked as such."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, assert_never
 
@@ -17,6 +17,7 @@ from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.leads import least_shift
 from fl_audit.laboratory.trial import Attempt, Refusal, Trial, Unrefuted
 
+_MOST_KINDS = 3  # kinds of games that are named where many refused alike; the others are counted
 _NORMAL_LEVEL = 0.01  # a residual whose test of normality has a smaller p-value gets no reading
 
 
@@ -60,9 +61,10 @@ class Finding:
 
     attempt: Attempt  # the games
     words: str  # what happens in this kind of game
-    mend: str  # what usually mends such a leak
+    usual_mend: str  # what usually mends what this kind of game shows, where nothing is known of the cause
     noise: NoiseReading | None  # the reading of the noise, if it looks Gaussian
     claimed_success: float  # the largest share of right guesses that the claim allows
+    proviso: str = ""  # on what it depends whether such an update can come, as a sentence; empty for an ordinary one
 
     @property
     def sentence(self) -> str:
@@ -96,25 +98,50 @@ class Finding:
     @property
     def cause(self) -> str:
         """Why games were told, in a sentence or two."""
-        said, noise = self.attempt.cause, self.noise
-        if noise is not None and noise.ratio > 1 and noise.mu_low > noise.claimed_mu:
-            what = f"There is {noise.ratio:.1f} times too little noise for what one of them can change"
-            said += f" {what} (mu {noise.mu:.2f}, claimed {noise.claimed_mu:.2f})."
-        return said.strip() or f"What told is {self.attempt.lead.group}."
+        said, noise = [self.attempt.cause.words], self.noise
+        if noise is not None and self._is_short:
+            what = "an update far beyond the clipping norm changes" if self.proviso else "one of them can change"
+            short = f"There is {noise.ratio:.1f} times too little noise for what {what}"
+            said.append(f"{short} (mu {noise.mu:.2f}, claimed {noise.claimed_mu:.2f}).")
+        if not any(said):
+            said.append(f"What told is {self.attempt.lead.group}.")
+        if self._is_short or not self.attempt.cause.words:
+            said.append(self.proviso)
+        return " ".join(filter(None, said))
+
+    @property
+    def mend(self) -> str:
+        """What mends the cause, or usually mends such a leak where no cause is known."""
+        known = self.attempt.cause.mend
+        return " ".join(filter(None, (known, self.usual_mend if self._is_short or not known else "")))
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether there is less noise than is claimed, for certain if it is Gaussian."""
+        return self.noise is not None and self.noise.ratio > 1 and self.noise.mu_low > self.noise.claimed_mu
 
 
-def findings(trial: Trial, words: Mapping[str, str], mends: Mapping[str, str]) -> tuple[Finding, ...]:
+def findings(
+    trial: Trial, words: Mapping[str, str], mends: Mapping[str, str], provisos: Mapping[str, str] | None = None
+) -> tuple[Finding, ...]:
     """Return what every tried lead came to: first those that break the claim, the plainest kind of game first.
 
     Parameters
     ----------
     trial, words, mends
         The trial; what happens in a kind of game, and what usually mends a leak, by its name, plainest kinds first.
+    provisos
+        By the names of kinds that send what not every client can send: on what it depends whether it can come; None for
+        no such kinds.
     """
     claim, order = trial.claim, list(words)
     ranked = sorted(trial.attempts, key=lambda one: (not one.is_broken, order.index(one.lead.kind) * one.is_broken))
     kinds = [(one, words[one.lead.kind], mends[one.lead.kind]) for one in ranked]
-    return tuple(Finding(one, said, mend, _noise_reading(claim, one), claim.success) for one, said, mend in kinds)
+    given = provisos or {}
+    return tuple(
+        Finding(one, said, mend, _noise_reading(claim, one), claim.success, given.get(one.lead.kind, ""))
+        for one, said, mend in kinds
+    )
 
 
 def opening(trial: Trial) -> str:
@@ -162,6 +189,9 @@ def floating_words(trial: Trial) -> str:
     """Return what the low bits alone tell beyond the claim, in two sentences; empty where they do not."""
     attempt = trial.floating
     if attempt is None or not attempt.is_broken:
+        return ""
+    # Where more than the low bits tells in the same games, rounding would mend nothing.
+    if any(one.is_broken and one.lead.kind == attempt.lead.kind for one in trial.attempts):
         return ""
     return (
         f"Floating-point leak: the low bits of the release tell more than the claim allows ({attempt.lead.kind}: "
@@ -220,7 +250,7 @@ def claim_words(trial: Trial) -> str:
             return f"there was no time for the games that try the leads ({trial.claim.words})."
         case Verdict.INCONCLUSIVE if trial.silent and not trial.attempts:
             never = "no model was released, or what differs never arrived"
-            return f"{never}, in any kind of game: nothing was audited ({trial.claim.words})."
+            return f"{never}, in any kind of game: nothing was audited ({trial.claim.words}). {trial.hindrance}".strip()
         case Verdict.INCONCLUSIVE if trial.knowing is not None:
             return (
                 f"an observer who knows what all others sent guesses more games than the claim allows "
@@ -230,7 +260,8 @@ def claim_words(trial: Trial) -> str:
             )
         case Verdict.INCONCLUSIVE if any(attempt.share_of_games < 1 for attempt in trial.attempts):
             least = min(trial.attempts, key=lambda attempt: attempt.share_of_games)
-            return f"too few games count ({trial.claim.words}): {_games_words(least)}"
+            said = f"too few games count ({trial.claim.words}): {_games_words(least)}"
+            return f"{said} {trial.hindrance}".strip()
         case Verdict.INCONCLUSIVE if not trial.attempts:
             return f"no kind of game could be played to its end ({trial.claim.words})."
         case Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED | Verdict.NO_PROMISE:
@@ -242,11 +273,34 @@ def claim_words(trial: Trial) -> str:
             assert_never(trial.verdict)
 
 
-def refusal_words(refusal: Refusal) -> str:
-    """Return a sentence about what the mechanism refused."""
-    shares = f"refused in {refusal.share_present:.0%} of games with D and {refusal.share_absent:.0%} with D'"
-    told = f"{shares}, as it may" if refusal.is_allowed else f"an ordinary input was {shares}"
-    return f"{refusal.kind}: {told} ({refusal.said})."
+def refusal_words(refusals: Sequence[Refusal]) -> tuple[str, ...]:
+    """Return what the mechanism refused: one sentence for all kinds of games in which it said the same.
+
+    Parameters
+    ----------
+    refusals
+        What was refused, in the order of the kinds of games.
+    """
+    alike = dict[tuple[str, bool], list[Refusal]]()
+    for refusal in refusals:
+        alike.setdefault((refusal.said, refusal.is_allowed), []).append(refusal)
+    return tuple(_refused_alike(some) for some in alike.values())
+
+
+def _refused_alike(refusals: Sequence[Refusal]) -> str:
+    kinds, first = [one.kind for one in refusals], refusals[0]
+    with_it, without = (
+        _share_words([getattr(one, name) for one in refusals]) for name in ("share_present", "share_absent")
+    )
+    shares = f"refused in {with_it} of games with D and {without} with D'"
+    told = f"{shares}, as it may" if first.is_allowed else f"an ordinary input was {shares}"
+    more = f" and {len(kinds) - _MOST_KINDS} more" if len(kinds) > _MOST_KINDS else ""
+    return f"{', '.join(kinds[:_MOST_KINDS])}{more}: {told} ({first.said})."
+
+
+def _share_words(shares: Sequence[float]) -> str:
+    low, high = f"{min(shares):.0%}", f"{max(shares):.0%}"
+    return low if low == high else f"{low} to {high}"
 
 
 def trial_json(trial: Trial, found: tuple[Finding, ...]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ right guesses is, in law, at most binomial. Nothing else is assumed.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy.stats import beta
@@ -28,7 +29,13 @@ _HEAD_START = 1.5
 
 
 def guess_trial(
-    claim: StatedClaim, kind: str, games: Games, present: Flags, confidence: float = 0.95, knows_others: bool = False
+    claim: StatedClaim,
+    kind: str,
+    games: Games,
+    present: Flags,
+    confidence: float = 0.95,
+    knows_others: bool = False,
+    void: Flags | None = None,
 ) -> Trial:
     """Hold a claim against games that were played one after the other.
 
@@ -46,14 +53,19 @@ def guess_trial(
     knows_others
         Whether the claim covers an observer who knows what all others sent. If not, what only such a one can tell
         refutes nothing: clients may add the noise in shares, and then theirs are known too.
+    void
+        Games that say nothing of the claim, shape (games,), None for none: no guess of theirs counts as right. The
+        number of right guesses becomes smaller, and so the confidence holds whatever makes a game void.
     """
     require_number("games are", len(games), f"whole numbers from {LESSONS + 1}")
     require_number("confidence is", confidence, "numbers above 0.5 and below 1")
-    limit = claim.limits[-1]
+    limit, counts = claim.limits[-1], np.ones(len(games), dtype=bool) if void is None else ~void
+    games = replace(games, has_release=games.has_release & counts)
 
     def guessed(groups: dict[str, Floats]) -> Attempt:
         """Return what guesses by some groups of features come to."""
         right, scores, group, rule = _guesses(groups, present)
+        right &= counts[LESSONS:]
         bound = guessed_epsilon(int(right.sum()), len(right), limit.delta, confidence)
         are_games = int(games.taken(slice(LESSONS, None)).share_of_games(present[LESSONS:]) * len(right))
         ceiling = guessed_epsilon(are_games, are_games, limit.delta, confidence) if are_games else 0.0

@@ -7,8 +7,9 @@ so the probability that a claim that holds is called violated is at most the lev
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.bounds.lower_bounds import bound_limit, epsilon_lower_bound
-from fl_audit.laboratory.causes import cause_of, telling_lines
+from fl_audit.laboratory.causes import NO_CAUSE, Cause, cause_of, telling_lines
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.features import LOW_BITS, along, feature_groups
 from fl_audit.laboratory.leads import Lead, leads, margin_of
@@ -85,7 +86,7 @@ class Attempt:
     present: Flags  # whether D was played, shape (games,)
     along: Floats  # what was released along the differing contribution, summed over rounds, shape (games,)
     lines: tuple[str, ...]  # the lines of the transcript that tell most
-    cause: str = ""  # why games were told, as far as it can be seen; empty where it cannot
+    cause: Cause = NO_CAUSE  # why games were told, as far as it can be seen
 
     @property
     def is_broken(self) -> bool:
@@ -115,6 +116,13 @@ class Unrefuted(StrEnum):
     SHARES_OUTSIDE = "shares outside"
 
 
+class Asked(NamedTuple):
+    """What the games of a kind asked."""
+
+    games: int = 0  # how many there were, whether they looked for leads or tried them
+    names: tuple[str, ...] = ()  # names of the numbers that were seen beside the model in any of them
+
+
 @dataclass(frozen=True)
 class Trial:
     """What came of a claim."""
@@ -138,6 +146,8 @@ class Trial:
     # no other attempt breaks it.
     knowing: Attempt | None = None
     unrefuted: Unrefuted = Unrefuted.SHARES  # why that refutes nothing, where there is such an attempt
+    asked: Mapping[str, Asked] = field(default_factory=dict)  # what was played of each kind, by its name
+    hindrance: str = ""  # why many games say nothing of the claim, as a sentence; empty where nothing is known of it
 
     @property
     def worst(self) -> Attempt | None:

@@ -85,14 +85,21 @@ class Agreement:
         """Whether the claim is about records, not clients."""
         return self.claim.neighbours.unit is Unit.RECORD
 
-    def require_records(self, records: int | None) -> None:
+    def require_records(self, records: int | None, fault: str = "") -> None:
         """Refuse a shard of so many records, None if the app did not ask, that has no neighbour of the claim's kind.
+
+        Parameters
+        ----------
+        records, fault
+            How many records there are, and why what the app handed over is no data set; empty if it is one.
 
         Raises
         ------
         InputError
             If there is none.
         """
+        if fault:
+            raise InputError(f"the claim is about records, and {fault}")
         if records is None:
             raise InputError(
                 "the claim is about records, and the client app did not ask which it holds: accepted is an app that "

@@ -13,6 +13,7 @@ from flwr.serverapp.strategy import Strategy
 
 from fl_audit.errors import InputError
 from strategies.games.arrays import Arrays, arrays_of
+from strategies.games.metrics import numbers_of, plain_numbers
 
 _WEIGHT = "num-examples"
 _DONE = Status(Code.OK, "")
@@ -123,8 +124,7 @@ class Bridged(Strategy):
             if reply.has_error():
                 failures.append(RuntimeError(reply.error.reason))
                 continue
-            records = reply.content.metric_records.values()
-            numbers = {name: value for record in records for name, value in record.items()}
+            numbers = numbers_of(reply.content.metric_records.values())
             weight = numbers.pop(_WEIGHT, 1)
             answered.append((proxy, reply.content, int(weight) if isinstance(weight, (int, float)) else 1, numbers))
         return answered, failures + [RuntimeError(f"client {node} did not answer") for node in silent]
@@ -156,4 +156,9 @@ def _parameters(record: ArrayRecord) -> Parameters:
 
 
 def _metrics(metrics: dict[str, Any]) -> MetricRecord | None:
-    return MetricRecord({name: value for name, value in metrics.items() if isinstance(value, (int, float))})
+    # Flower's new interface knows no other values than numbers and lists of them.
+    return MetricRecord(dict(pair for name, value in metrics.items() for pair in _plain(name, value)))
+
+
+def _plain(name: str, value: Any) -> Iterable[tuple[str, Any]]:
+    return [(name, value)] if isinstance(value, (int, float)) else plain_numbers(name, value)

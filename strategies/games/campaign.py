@@ -6,9 +6,10 @@ A game is one of a strategy with clients in this process, of which each answers 
 import math
 import multiprocessing
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import Context, Message, MetricRecord, RecordDict, UserConfig
+from flwr.app import Context, Message, RecordDict, UserConfig
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 from numpy.typing import NDArray
@@ -26,14 +27,15 @@ from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.seen import Games, Seen, Sketch, sketch, stacked
-from fl_audit.laboratory.trial import CHUNK, Budget, OutOfTimeError, Tell, Trial, put_on_trial
+from fl_audit.laboratory.trial import CHUNK, Asked, Budget, OutOfTimeError, Tell, Trial, put_on_trial
 from fl_audit.randomness import Purpose, generator
 from strategies.games.arrays import record_of, records_of, shapes_of, with_names
 from strategies.games.files import WorkingCopy, apart, outside_words
-from strategies.games.hearing import GameEars, Scene, played
+from strategies.games.hearing import GameEars, Scene, errors_in, played, telling_names
 from strategies.games.kinds import BY_NAME, FEW, MANY, RECORDS_OF_OTHERS, Kind, Model, Others, Part, ReplyForm, Schedule
+from strategies.games.metrics import HeardRecord, plain_numbers
 from strategies.games.models import Template, others_of, replied, template, template_of, update_of
-from strategies.games.subject import Local, Mod, Observer, Subject, clipped_sum, seed_generators
+from strategies.games.subject import Local, Observer, Subject, clipped_sum, modified, seed_generators
 from strategies.games.watched import no_news_from_flower, say
 from strategies.grids import FIRST_NODE, RUN_ID, Room
 
@@ -42,6 +44,7 @@ _Chunk = tuple[list[Seen], NDArray[np.bool_], list[str]]
 """Games, whether D was played, and where they wrote that could not be kept apart."""
 _TARGET, _WATCHER = FIRST_NODE, FIRST_NODE + 1
 """Nodes of the client whose contribution differs, and of the one that looks."""
+LOSS = "loss"  # the metric that clients report in games beside those that a strategy looks for
 _LONG = 1000  # models with more parameters are sketched
 
 
@@ -81,6 +84,7 @@ def hold_to_claim(
     require(len(kinds) > 0, "no kind of game is left that says something about this claim")
     names, malformed = [kind.name for kind in kinds], frozenset(kind.name for kind in kinds if kind.is_malformed)
     last_words, outside, began = dict[str, str](), set[str](), time.monotonic()
+    asked, failed = dict[str, Asked](), Counter[str]()
     with no_news_from_flower(), _players(subject, claim, seed, processes) as play_chunks:
 
         def play(name: str, first: int, count: int) -> tuple[Games, NDArray[np.bool_]]:
@@ -93,17 +97,30 @@ def hold_to_claim(
                     raise OutOfTimeError
                 came.append(next(waiting))
             seen = [one for games, _, _ in came for one in games]
+            known = asked.get(name, Asked())
+            numbers = telling_names(seen)
+            asked[name] = Asked(max(known.games, first + len(seen)), tuple(dict.fromkeys((*known.names, *numbers))))
+            failed.update(error for one in seen for error in errors_in(one)[:1])
             outside.update(path for _, _, paths in came for path in paths)
             last_words.update((name, one.refusal) for one in seen if one.refusal is not None)
             model = _model_of(subject, BY_NAME[name])
             reduced = _sketch(model)
-            games = stacked(seen, model.tensors if reduced is None else reduced.columns)
+            games = stacked(seen, model.tensors if reduced is None else reduced.columns, numbers)
             return games, np.concatenate([present for _, present, _ in came])
 
         trial = put_on_trial(claim, names, play, malformed, last_words.__getitem__, budget, confidence, tell)
     if outside:
         say(outside_words(sorted(outside)))
-    return trial
+    return replace(trial, asked=asked, hindrance=_hindrance(failed))
+
+
+def _hindrance(failed: Counter[str]) -> str:
+    """Return which error clients replied with most often, as a sentence; empty where they did with none."""
+    if not failed:
+        return ""
+    return (
+        f"Clients replied with errors, which are no evidence; the most frequent one was: {failed.most_common(1)[0][0]}."
+    )
 
 
 def kinds_of(subject: Subject, claim: StatedClaim) -> tuple[Kind, ...]:
@@ -212,6 +229,7 @@ class LaboratoryGame:
         self._contexts = [_context(client, self._clients) for client in range(self._clients)]
         self._calls = [0] * self._clients
         self._contributed = np.zeros(self._model.size)
+        self.blamed = ""  # which modifier of the clients ended the game with an exception; empty if none did
 
     def play(self) -> Seen:
         """Play to the end, or until the mechanism refuses to go on."""
@@ -253,7 +271,7 @@ class LaboratoryGame:
         key = next((name for name, arrays in records.items() if arrays is received), "arrays")
 
         def answer(inner: Message, _context: Context) -> Message:
-            named = MetricRecord()
+            named = HeardRecord()
             for name, number in numbers.items():
                 named[name] = int(number) if float(number).is_integer() else float(number)
             content = RecordDict({"metrics": named})
@@ -262,14 +280,20 @@ class LaboratoryGame:
                 content[key] = record_of(arrays)
             return Message(content, reply_to=inner)
 
-        return _modified(self._subject.mods, answer)(message, self._contexts[client])
+        if not self._subject.mods:
+            return answer(message, self._contexts[client])
+        try:
+            return modified(self._subject.mods, answer)(message, self._contexts[client])
+        except Exception as error:
+            self.blamed = "; ".join(getattr(error, "__notes__", ("raised in a modifier of the clients",)))
+            raise
 
     def _contribution(self, node: int, part: Part, round: int, loss: float) -> tuple[Floats, dict[str, float]]:
         """Return what a client adds to the model, and the numbers that it names."""
         is_target = node == _TARGET
         if self._claim.neighbours.unit is Unit.CLIENT:
             update = self._vector(part, round, is_target) if is_target else self._other(node, round)
-            named = dict.fromkeys(("loss", *self._subject.metrics), loss)
+            named = dict.fromkeys((LOSS, *self._subject.metrics), loss)
             return update, named | {self._subject.weight: part.examples}
         rest = [self._vector(self._kind.others, round, is_target=False) / RECORDS_OF_OTHERS] * RECORDS_OF_OTHERS
         # The differing record is there, but under D' where it is added or removed.
@@ -308,18 +332,9 @@ def _all_numbers(result: Result) -> Mapping[str, list[float]]:
     rounds = {"metrics": result.train_metrics_clientapp, "evaluation": result.evaluate_metrics_clientapp}
     for what, records in rounds.items():
         for name, value in (pair for record in records.values() for pair in record.items()):
-            found[f"{what}: {name}"].append(float(np.mean(value)))
-            if isinstance(value, list):
-                found[f"{what}: length of {name}"].append(float(len(value)))
+            for label, number in plain_numbers(name, value, mean=""):
+                found[f"{what}: {label}"].append(number)
     return found
-
-
-def _modified(mods: tuple[Mod, ...], train: Mod) -> Mod:
-    """Return training inside its modifiers, the first of which is the outermost."""
-    if not mods:
-        return train
-    # By place, as Flower does: people call the third argument as they like.
-    return lambda message, context: mods[0](message, context, _modified(mods[1:], train))
 
 
 def _context(client: int, clients: int) -> Context:

@@ -1,6 +1,7 @@
 """What games in place came to, in words, and as files of their directory."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -14,9 +15,9 @@ from fl_audit.laboratory.guesses import fewest_games, guess_trial
 from fl_audit.laboratory.seen import Seen, stacked
 from fl_audit.laboratory.trial import Refusal, Trial
 from fl_audit.whole_files import whole_file
-from strategies.games.agreement import Agreement
+from strategies.games.agreement import Agreement, Contribution
 from strategies.games.files import outside_words
-from strategies.games.hearing import ERROR
+from strategies.games.hearing import ERROR, FAILED, telling_names
 from strategies.games.notes import Numbers, Observer
 from strategies.games.store import Campaign, Columns
 
@@ -30,6 +31,11 @@ _MEND = (
     "Check that contributions are clipped before they are summed, that all arrays of a client are clipped together, "
     "that noise is scaled to the norm over the number of clients that the mean divides by, and every array gets it."
 )
+_CRAFTED = (
+    "The games sent a crafted update, longer than any clipping norm. Where the clients' own training code clips inside "
+    'of the insider, no such update can come, and contribution="own" sends what the client has learned.'
+)
+_MOST_ERRORS = 5  # most errors of clients that are shown, the most frequent first
 _CLIENTS, _ZERO = "replies of clients", "an update of exactly zero"
 
 
@@ -44,15 +50,38 @@ def _refusals(kind: str, seen: Sequence[Seen], present: NDArray[np.bool_], probe
     said = next((one.refusal for one in seen if one.refusal is not None), None)
     if said is not None:
         yield refusal(kind, said, (one.refusal is not None for one in seen))
-    for error in sorted({name for one in seen for name in one.numbers if name.startswith(ERROR)}):
+    for error in _errors(seen)[:_MOST_ERRORS]:
         yield refusal(_CLIENTS, error.removeprefix(ERROR), (error in one.numbers for one in seen))
     if probe:
         yield Refusal(_ZERO, probe, 0.0, 1.0, is_allowed=False)
 
 
+def _errors(seen: Sequence[Seen]) -> list[str]:
+    """Return the names of the errors that clients replied with, the most frequent first."""
+    found = Counter(name for one in seen for name in one.numbers if name.startswith(ERROR))
+    return sorted(found, key=lambda name: (-found[name], name))
+
+
+def _hindrance(seen: Sequence[Seen], present: NDArray[np.bool_], is_about_records: bool) -> str:
+    """Return in how many games the target's client gave no answer, and why that says nothing; empty if in none."""
+    failed = np.array([FAILED in one.numbers for one in seen])
+    if not np.any(failed):
+        return ""
+    errors = _errors([one for one, is_failed in zip(seen, failed, strict=True) if is_failed])
+    what = f"replied with an error or not at all ({errors[0].removeprefix(ERROR)})" if errors else "did not reply"
+    shares = f"in {failed[present].mean():.0%} of games with D and {failed[~present].mean():.0%} with D'"
+    changed = (
+        " The audit changes its records in games, and the change itself may be the cause." if is_about_records else ""
+    )
+    return f"The target's client {what} {shares}.{changed} No such game counts as evidence."
+
+
 def _refused(refusal: Refusal) -> str:
+    if refusal.kind == _CLIENTS:
+        shares = f"in {refusal.share_present:.0%} of games with D and {refusal.share_absent:.0%} with D'"
+        return f"{_CLIENTS}: an error {shares} ({refusal.said})."
     if refusal.kind != _ZERO:
-        return refusal_words(refusal)
+        return refusal_words([refusal])[0]
     return (
         f"An update of exactly zero, as of a client that has learned nothing, is not borne: {refusal.said}. Games have "
         "the smallest change of one value in its place."
@@ -99,7 +128,8 @@ def finish(campaign: Campaign, columns: Columns, outside: Sequence[str]) -> str:
         return f"{played}: run the app again for the others"
     campaign.keep_columns(columns)
     trial = _trial(campaign)
-    found, notes = findings(trial, _WORDS, dict.fromkeys(_WORDS, _MEND)), _notes(campaign, outside)
+    provisos = dict.fromkeys(_WORDS, _CRAFTED) if campaign.chosen == Contribution.CRAFTED else {}
+    found, notes = findings(trial, _WORDS, dict.fromkeys(_WORDS, _MEND), provisos), _notes(campaign, outside)
     text = _report_text(trial, found, notes)
     with whole_file(campaign.directory / "verdict.json") as file:
         values = trial_json(trial, found) | {"notes": list(notes)}
@@ -115,11 +145,12 @@ def _trial(campaign: Campaign) -> Trial:
     present = np.array([campaign.is_present(number) for number in numbers])
     kind = "removed" if audit.claim.neighbours.relation is Relation.ADD_REMOVE else "replaced"
     kind += " record" if audit.is_about_records else ""
-    games = stacked(seen, campaign.columns)
+    games, failed = stacked(seen, campaign.columns, telling_names(seen)), [FAILED in one.numbers for one in seen]
     knows = audit.knows_others or campaign.is_of_server
-    trial = guess_trial(audit.claim, kind, games, present, audit.confidence, knows)
+    trial = guess_trial(audit.claim, kind, games, present, audit.confidence, knows, np.array(failed))
     refusals = tuple(_refusals(kind, seen, present, campaign.probe))
-    return replace(trial, unrefuted=campaign.unrefuted or trial.unrefuted, refusals=refusals)
+    hindrance = _hindrance(seen, present, audit.is_about_records)
+    return replace(trial, unrefuted=campaign.unrefuted or trial.unrefuted, refusals=refusals, hindrance=hindrance)
 
 
 def _notes(campaign: Campaign, outside: Sequence[str]) -> tuple[str, ...]:

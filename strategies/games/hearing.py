@@ -1,7 +1,7 @@
 """What is heard of a game: the releases, what differs, what others sent, and every number beside them."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import pairwise
@@ -15,10 +15,17 @@ from fl_audit.arrays import Floats
 from fl_audit.errors import in_a_line
 from fl_audit.laboratory.seen import Seen, Sketch
 from strategies.games.arrays import Arrays, arrays_of, base_of, flat, records_of, shapes_of, with_names
+from strategies.games.metrics import plain_numbers
 from strategies.games.notes import ClientAnswer, Deed, Note, Observer, Replies, read_note, taken_answer
 from strategies.grids import HeardGrid
 
 ERROR = "a client replied with an error: "  # begins the name of a number that counts replies which are errors
+FAILED = "the target's client gave no answer"
+"""The name of a number that a game in place has where the target's client was asked, and replied with an error or not.
+
+The audit changes what this client works with, and whoever fails over a change does not show a leak by it: no guess of
+such a game counts as right.
+"""
 _WEIGHT = "num-examples"  # the metric by which Flower's strategies weigh replies unless they are told another one
 
 
@@ -50,6 +57,7 @@ class _Round:
 
     sent: Arrays  # the model that clients were sent
     asked: set[int] = field(default_factory=set)  # nodes that were asked to train
+    answered: set[int] = field(default_factory=set)  # those of them that replied with something else than an error
     difference: Floats | None = None  # what the target's client has learned
     reply: Floats | None = None  # what arrived from the target's client, less what it was sent
     own: Floats | None = None  # what arrived from the watcher, less what it was sent
@@ -63,10 +71,11 @@ class RollCall:
 
     model: Arrays
     replies: Replies
-    # By node: partitions, first updates, and how many records there are.
+    # By node: partitions, first updates, how many records there are, and why what was handed over is no data set.
     partitions: dict[int, int | None] = field(init=False, default_factory=dict)
     updates: dict[int, Floats] = field(init=False, default_factory=dict)
     records: dict[int, int] = field(init=False, default_factory=dict)
+    faults: dict[int, str] = field(init=False, default_factory=dict)
     codes: set[str] = field(init=False, default_factory=set)
     _sent: dict[int, Arrays] = field(init=False, default_factory=dict)
 
@@ -87,6 +96,8 @@ class RollCall:
         self.codes.add(answer.code)
         if answer.records is not None:
             self.records[node] = answer.records
+        if answer.fault:
+            self.faults[node] = answer.fault
         own = with_names(records_of(reply), set(self.model))
         if own is not None and node in self._sent and node not in self.updates:
             base = base_of(own, self._sent[node], self.replies)
@@ -140,6 +151,7 @@ class GameEars:
 
     def _answered(self, reply: Message, answer: ClientAnswer | None) -> None:
         scene, heard, node = self._scene, self._rounds[-1], reply.metadata.src_node_id
+        heard.answered.add(node)
         if node == scene.target:
             heard.has_arrived = bool(reply.content.array_records)
             heard.difference = None if answer is None else answer.update
@@ -165,20 +177,10 @@ class GameEars:
                 self._note("reply", record)
 
     def _note(self, what: str, numbers: Mapping[str, object]) -> None:
-        """Note numbers, and how many entries a list has with their mean."""
+        """Note the numbers of values."""
         for name, value in numbers.items():
-            match value:
-                case _ if name == "server-round":
-                    pass
-                case bool() | int() | float():
-                    self._numbers[f"{what}: {name}"].append(float(value))
-                case str() | bytes():
-                    self._numbers[f"{what}: length of {name}"].append(float(len(value)))
-                case [bool() | int() | float(), *_] if isinstance(value, list):
-                    self._numbers[f"{what}: mean of {name}"].append(float(np.mean(value)))
-                    self._numbers[f"{what}: length of {name}"].append(float(len(value)))
-                case _:
-                    pass
+            for label, number in () if name == "server-round" else plain_numbers(name, value):
+                self._numbers[f"{what}: {label}"].append(number)
 
     def _seen(self, result: Result | None, refusal: str | None) -> Seen:
         """Return what was seen of the game, whose strategy returned something, or raised it."""
@@ -216,6 +218,8 @@ class GameEars:
             values, direction = values[:, sketch.shown], sketch.of_difference(difference)
             steps, others, own = (sketch.of_vectors(one, difference) for one in (steps, others, own))
         beside = _summarised(self._numbers, self.errors, refusal)
+        if scene.note is not None and any(scene.target in one.asked - one.answered for one in heard):
+            beside[FAILED] = 1.0
         return Seen(steps, values, direction, others, own, contributed, has_release, beside, refusal)
 
     def _note_form(self, released: Arrays) -> None:
@@ -224,6 +228,17 @@ class GameEars:
         self._note("array", {f"{name}[{n}]": float(x) for name, one in beside.items() for n, x in enumerate(one)})
         forms = "; ".join(f"{name} {array.dtype} {array.shape}" for name, array in sorted(released.items()))
         self._note("form", {forms: 1.0, "bytes": float(sum(array.nbytes for array in released.values()))})
+
+
+def errors_in(seen: Seen) -> list[str]:
+    """Return what clients said in a game who replied with an error, each error once."""
+    return [name.removeprefix(ERROR) for name in seen.numbers if name.startswith(ERROR)]
+
+
+def telling_names(seen: Sequence[Seen]) -> tuple[str, ...]:
+    """Return the names of the numbers of some games that may count as evidence: errors of clients do not."""
+    names = {name for one in seen for name in one.numbers}
+    return tuple(sorted(name for name in names if name != FAILED and not name.startswith(ERROR)))
 
 
 def played(start: Callable[[Grid], Result], grid: Grid, ears: GameEars) -> Seen:

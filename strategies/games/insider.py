@@ -14,7 +14,9 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 
 from fl_audit.arrays import Floats
+from fl_audit.errors import InputError
 from strategies.games.arrays import Arrays, base_of, contribution, flat, record_of, records_of, shapes_of, with_names
+from strategies.games.data_sets import DataSet, data_set_of
 from strategies.games.files import apart, own_copy
 from strategies.games.fingerprint import client_fingerprint
 from strategies.games.notes import ANSWER, ClientAnswer, Deed, Note, Numbers, read_note
@@ -44,7 +46,10 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
         is_target = note.deed is not None and message.metadata.message_type.startswith("train")
         received = records_of(message) if is_target or note.pull else {}
         is_still = note.is_still and note.deed is None and message.metadata.message_type.startswith("train")
-        with shard_of(note.deed if is_target else None) as shard, _in_a_copy(note.game) as outside:
+        with (
+            shard_of(note.deed if is_target and note.is_about_records else None) as shard,
+            _in_a_copy(note.game) as outside,
+        ):
             held = _held_still(kept, note.round) if is_still else None
             reply = call_next(message, context) if held is None else Message(held, reply_to=message)
         if is_still and held is None and not reply.has_error():
@@ -58,7 +63,7 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
         partition = context.node_config.get("partition-id")
         code = "" if note.game else client_fingerprint(call_next, context.run_config)
         number = partition if isinstance(partition, int) else None
-        answer = ClientAnswer(number, update, shard.records, code, tuple(outside))
+        answer = ClientAnswer(number, update, shard.records, code, tuple(outside), shard.fault or "")
         reply.content[ANSWER] = answer.record()
     return reply
 
@@ -150,6 +155,19 @@ class Shard:
 
     deed: Deed | None = None  # what it sends; None where everything is as ever
     records: int | None = None  # how many records the app holds, None if it did not ask which
+    fault: str | None = None  # why what the app handed over is no data set, None if it is one
+
+    def of_records(self, parts: tuple[Any, ...]) -> list[DataSet]:
+        """Return what is known of parts of the same records, whose number is noted; `InputError` if they are none."""
+        found = [data_set_of(part) for part in parts]
+        counts = [one.count for one in found] + ([] if self.records is None else [self.records])
+        if len(set(counts)) > 1:
+            raise InputError(
+                f"held() was given parts of {' and '.join(map(str, dict.fromkeys(counts)))} records in one message: "
+                "accepted are parts of the same records, such as inputs and labels, since one record differs"
+            )
+        self.records = counts[0]
+        return found
 
 
 _shard: ContextVar[Shard | None] = ContextVar("shard", default=None)
@@ -169,40 +187,32 @@ def shard_of(deed: Deed | None) -> Iterator[Shard]:
 def held(*parts: Any) -> Any:
     """Return the records that a client holds: all of them, but for the target's client in some games.
 
-    An app whose claim is about records calls this where it has loaded the records of a client: data sets, arrays or
-    tensors with records along their first axis, in the same order, such as inputs and labels. It gets the same part,
-    or the tuple of them; or what is left of them without the first record; or with another record in its place.
+    An app whose claim is about records calls this where it has loaded the records of a client: arrays, tensors or
+    tables with one record a row, lists, or data sets of torch or Hugging Face, in the same order, such as inputs and
+    labels. It gets the same part, or the tuple of them; or what is left of them without the first record; or with
+    another record in its place.
+
+    Raises
+    ------
+    InputError
+        If nothing is handed over; in games also if something is that is no data set.
     """
+    if not parts:
+        raise InputError("held() was given nothing: accepted is what the client app has loaded, as in held(records)")
     shard = _shard.get()
-    if shard is not None:
-        places = list(range(len(parts[0])))
-        shard.records = len(places)
-        # The first record is the one that differs.
+    if shard is not None and shard.deed is None:
+        try:
+            shard.of_records(parts)
+        except InputError as error:  # the app's own training goes on, and the server says why there are no games
+            shard.fault = shard.fault or str(error)
+    elif shard is not None:
+        found = shard.of_records(parts)
+        places = list(range(found[0].count))
+        # The first record is the one that differs. Where none does, records are taken out in the same way: whatever
+        # an app makes of a data set that was put together anew, it makes under D and D'.
         if shard.deed is Deed.WITHOUT_RECORD:
-            parts = tuple(_chosen(part, places[1:]) for part in parts)
+            places = places[1:]
         elif shard.deed is Deed.OTHER_RECORD:
-            parts = tuple(_chosen(part, [places[-1], *places[1:]]) for part in parts)
+            places = [places[-1], *places[1:]]
+        parts = tuple(one.taken(places) for one in found)
     return parts[0] if len(parts) == 1 else parts
-
-
-class _Chosen:
-    """Some records of a data set, as a data set."""
-
-    def __init__(self, records: Any, places: list[int]) -> None:
-        self._records, self._places = records, places
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __getitem__(self, place: int) -> Any:
-        return self._records[self._places[place]]
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self._records[place] for place in self._places)
-
-
-def _chosen(part: Any, places: list[int]) -> Any:
-    """Return some records of a part: of a table by rows, of an array or tensor by its first axis."""
-    if hasattr(part, "iloc"):
-        return part.iloc[places]
-    return part[places] if hasattr(part, "shape") else _Chosen(part, places)

@@ -263,3 +263,10 @@ BY_NAME = {kind.name: kind for kind in (*KINDS, *STAGED, EVALUATION, *_OF_OWN_TE
 WORDS = {name: kind.words for name, kind in BY_NAME.items()}
 MENDS = {name: kind.mend for name, kind in BY_NAME.items()}
 """What happens in every kind of game, and what usually mends a leak that it shows, by its name."""
+PROVISOS = {
+    name: "Where the clients' own training code clips, which no game sees, no such update can come, and --clients-clip "
+    "(is_clipped=False in Python) plays none."
+    for name, kind in BY_NAME.items()
+    if kind.is_beyond and kind.present.direction in (Direction.FIRST, Direction.EVERY_TENSOR)
+}
+"""On what it depends whether an update beyond the clipping norm can come, by the names of kinds that play one."""

@@ -68,6 +68,7 @@ class Note:
     is_still: bool = False  # whether everybody but the target's client replies what it replied the first time
     pull: Deed | None = None  # what such a client sends in the place of that; None for what it replied
     round: int = 0  # the round, from 0, of a message that asks to train
+    is_about_records: bool = False  # whether the claim is about records, so that the target's client changes its own
 
     def written(self) -> str:
         """Return the note as a group id."""
@@ -101,11 +102,13 @@ class ClientAnswer:
     records: int | None = None  # how many records it holds; None if the client app did not ask which
     code: str = ""  # the fingerprint of what the client runs
     outside: tuple[str, ...] = ()  # where it wrote in a game that could not be kept apart
+    fault: str = ""  # why what the app handed over as its records is no data set; empty if it is one
 
     def record(self) -> ConfigRecord:
         """Return the answer as a record of a reply."""
         update = None if self.update is None else self.update.astype(np.float32).tobytes()
-        told = {"partition": self.partition, "records": self.records, "code": self.code, "update": update}
+        told = {"partition": self.partition, "records": self.records, "code": self.code, "update": update,
+                "fault": self.fault}  # fmt: skip
         said = {name: value for name, value in told.items() if value is not None}
         return ConfigRecord({**said, "outside": list(self.outside)})
 
@@ -121,6 +124,6 @@ def taken_answer(reply: Message) -> ClientAnswer | None:
     numbers = {name: value for name in ("partition", "records") if isinstance(value := record.get(name), int)}
     update = np.frombuffer(told, np.float32).astype(np.float64) if isinstance(told, bytes) else None
     outside = tuple(map(str, written)) if isinstance(written, list) else ()
-    code = str(record.get("code", ""))
+    code, fault = (str(record.get(name, "")) for name in ("code", "fault"))
     partition, records = numbers.get("partition"), numbers.get("records")
-    return ClientAnswer(partition=partition, update=update, records=records, code=code, outside=outside)
+    return ClientAnswer(partition, update, records, code, outside, fault)

@@ -17,6 +17,7 @@ from fl_audit.laboratory.trial import Tell, Unrefuted
 from fl_audit.randomness import Purpose, generator
 from fl_audit.whole_files import remove_halves, whole_file
 from strategies.games.agreement import Agreement
+from strategies.games.hearing import FAILED, telling_names
 
 _SETTINGS, _SECRET, _PROBE = "campaign.json", "challenger.json", "probe.json"
 _COLUMNS, _CHOICE, _STILL = "columns.json", "choice.json", "still.json"
@@ -73,8 +74,9 @@ class Campaign:
         tried = []
         for contribution in self.contributions:
             numbers = [game for game in range(1, self.pilots + 1) if self.contribution(game) == contribution]
-            present = np.array([self.is_present(game) for game in numbers])
-            tried.append((stacked([self.game(game) for game in numbers], columns), present))
+            answered = [game for game in numbers if FAILED not in self.game(game).numbers] or numbers
+            seen, present = [self.game(game) for game in answered], [self.is_present(game) for game in answered]
+            tried.append((stacked(seen, columns, telling_names(seen)), np.array(present)))
         _write(self.directory / _CHOICE, {"contribution": self.contributions[most_telling(tried, self.audit.claim)]})
 
     @property

@@ -26,6 +26,20 @@ from strategies.games.notes import Observer as Observer
 Mod = Callable[..., Message]  # a modifier of Flower's client app: of a message, a context and `call_next`
 
 
+def modified(mods: Sequence[Mod], train: Mod) -> Mod:
+    """Return training inside its modifiers, the first of which is the outermost, as Flower puts them.
+
+    Parameters
+    ----------
+    mods, train
+        The modifiers, and what they are around.
+    """
+    if not mods:
+        return train
+    # By place, as Flower does: people call the third argument as they like.
+    return lambda message, context: mods[0](message, context, modified(mods[1:], train))
+
+
 @dataclass(frozen=True)
 class LocalReply:
     """What a client makes of its records in a round."""

@@ -28,6 +28,7 @@ from strategies.games.files import WorkingCopy, apart
 from strategies.games.findings import finish
 from strategies.games.fingerprint import fingerprint, joined
 from strategies.games.hearing import GameEars, RollCall, Scene, played
+from strategies.games.metrics import plain_numbers
 from strategies.games.notes import Deed, Note, Numbers, Observer
 from strategies.games.store import Campaign, open_campaign
 from strategies.games.subject import Start, seed_generators, spared_generators, start_of
@@ -214,7 +215,7 @@ class GameTable:
         require(audit.target in numbers, f"target is {audit.target}, and {found}: accepted is one of them")
         node = numbers[audit.target]
         if audit.is_about_records:
-            audit.require_records(self.roll.records.get(node))
+            audit.require_records(self.roll.records.get(node), self.roll.faults.get(node, ""))
         return node, next((numbers[number] for number in sorted(numbers) if number != audit.target), None)
 
     def _pulls(self) -> dict[int, Deed]:
@@ -252,7 +253,10 @@ class GameTable:
             observer=audit.observer,
             difference=difference,
             sketch=self.sketch,
-            note=Note(game, "", deed, audit.replies, audit.numbers, audit.length, is_still),
+            note=replace(
+                Note(game, "", deed, audit.replies, audit.numbers, audit.length, is_still),
+                is_about_records=audit.is_about_records,
+            ),
             pulls=self._pulls() if is_still and contribution is Contribution.CRAFTED else {},
             knows_others=True,
             released_numbers=_train_metrics if audit.numbers is Numbers.WITHHELD else lambda _: {},
@@ -280,8 +284,8 @@ def _train_metrics(result: Result) -> dict[str, list[float]]:
     """Return the numbers that a strategy released about training."""
     found = defaultdict[str, list[float]](list)
     for name, value in (pair for record in result.train_metrics_clientapp.values() for pair in record.items()):
-        if isinstance(value, (int, float)):
-            found[f"metrics: {name}"].append(float(value))
+        for label, number in plain_numbers(name, value):
+            found[f"metrics: {label}"].append(number)
     return found
 
 

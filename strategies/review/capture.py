@@ -27,10 +27,14 @@ from strategies.games.subject import Mod, Start, start_of
 from strategies.games.watched import WatchedStrategy
 from strategies.grids import RUN_ID, Room
 from strategies.review.app import App, StandIns, loaded
+from strategies.review.masks import AGREEING, fault_outside, name_of
 
 _ACCEPTED = "accepted is a ServerApp that starts a strategy (Strategy.start, DefaultWorkflow or server_fn)"
-_AGREED = "secure aggregation is not played: games see the sum of plain replies, as the server would"
-_AGREEING = ("secaggplus_mod", "secagg_mod")
+_AGREED = "secure aggregation is not played: games have plain replies, of which the server would see the sum alone"
+_ALONE = (
+    "its clients have a modifier of secure aggregation, and its ServerApp starts no workflow of it: without one, that "
+    "modifier fails at every message that asks to train"
+)
 
 _NotedMods = Mapping[int, Sequence[Mod]]  # modifiers by the identity of the function that they were put around
 
@@ -48,8 +52,14 @@ class PlayedMod:
         if self.types is not None and message.metadata.message_type not in self.types:
             return call_next(message, context)
         context.run_config = self.config
-        # By place, as Flower does: people call the third argument as they like.
-        return self.mod(message, context, call_next)
+        try:
+            # By place, as Flower does: people call the third argument as they like.
+            return self.mod(message, context, call_next)
+        except Exception as error:
+            # What is raised within passes through those around it.
+            if not hasattr(error, "__notes__"):
+                error.add_note(f"raised inside of {name_of(self.mod)}")
+            raise
 
 
 @dataclass(frozen=True)
@@ -99,6 +109,8 @@ def catch(app: App, nodes: int, stand_ins: StandIns) -> Caught:
     strategy = as_strategy(found.strategy._inner if isinstance(found.strategy, WatchedStrategy) else found.strategy)
     if isinstance(found.workflow, (SecAggPlusWorkflow, SecAggWorkflow)):
         remarks.append(_AGREED)
+    elif _AGREED in remarks:
+        remarks.append(_ALONE)
     try:
         start = start_of(strategy, found.args, found.kwargs)
         rounds = start.arguments.get("num_rounds", 3)
@@ -197,19 +209,46 @@ def _client_mods(app: App, stand_ins: StandIns, noted: _NotedMods) -> tuple[tupl
             for name, function in client._registered_funcs.items()
             for mod in noted.get(id(function), client._mods)
         ]
-    config = UserConfig(app.config)
-    played = [PlayedMod(_in_new_form(mod), types, config) for mod, types in placed if _name(mod) not in _AGREEING]
-    return tuple(played), [_AGREED] if len(played) < len(placed) else []
+    config, remarks, kept = UserConfig(app.config), list[str](), list[tuple[Mod, frozenset[str] | None]]()
+    for types in dict.fromkeys(types for _, types in placed):
+        inner, said = _within_masks(app, [mod for mod, of_types in placed if of_types == types])
+        kept += [(mod, types) for mod in inner]
+        remarks += said
+    return tuple(PlayedMod(_in_new_form(mod), types, config) for mod, types in kept), list(dict.fromkeys(remarks))
 
 
-def _name(mod: Mod) -> str:
-    return str(getattr(mod, "__name__", type(mod).__name__))
+def _within_masks(app: App, mods: Sequence[Mod]) -> tuple[Sequence[Mod], list[str]]:
+    """Return the modifiers that see an update before it is masked, all if none masks it, and what is said of others.
+
+    Raises
+    ------
+    InputError
+        If those outside cannot bear the messages of secure aggregation: no round ends then.
+    """
+    places = [place for place, mod in enumerate(mods) if name_of(mod) in AGREEING]
+    if not places:
+        return mods, []
+    outer, agreeing, inner = mods[: places[0]], mods[places[0]], mods[places[-1] + 1 :]
+    inside = name_of(agreeing)
+    for mod in outer:
+        fault = fault_outside([mod], agreeing)
+        if fault:
+            name = name_of(mod)
+            raise InputError(
+                f"{name} stands before {inside} in the modifiers of {app.client}, and so outside of it: Flower hands "
+                f"it the messages of secure aggregation, it fails at the first ({fault}), and no round of {app.name} "
+                f"ends; what it does never reaches a masked vector. Accepted is {inside} before it: "
+                f"mods=[{inside}, {name}, ...]"
+            )
+    names = ", ".join(map(name_of, outer))
+    said = f"outside of {inside}, {names} would see masked vectors alone: games are played without what stands there"
+    return inner, [_AGREED, *([said] if outer else [])]
 
 
 def _in_new_form(mod: Mod) -> Mod:
     """Return a modifier of Flower's for messages of the new interface: games have no others."""
     if getattr(mod, "__module__", "").startswith("flwr.client.mod"):
-        found: Callable[..., Any] | None = getattr(new_mods, _name(mod), None)
+        found: Callable[..., Any] | None = getattr(new_mods, name_of(mod), None)
         if isinstance(found, type):
             return found(mod.clipping_norm, mod.sensitivity, mod.epsilon, mod.delta)  # type: ignore[attr-defined]
         return found or mod

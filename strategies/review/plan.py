@@ -3,9 +3,9 @@
 Beside the model it may give away metrics, numbers of examples, buffers and replies to evaluations.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -17,7 +17,8 @@ from flwr.serverapp.strategy import Strategy
 from fl_audit.errors import require
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.trial import QUICK, Budget, Trial
+from fl_audit.laboratory.findings import not_tried
+from fl_audit.laboratory.trial import QUICK, Asked, Budget, Trial
 from strategies.games.arrays import Arrays, arrays_of
 from strategies.games.bridge import as_strategy, layers_of
 from strategies.games.kinds import BY_NAME, OF_FEW_TENSORS, Kind, Model
@@ -154,6 +155,11 @@ def own_model(start: Start) -> tuple[Arrays | None, list[str]]:
     return arrays, []
 
 
+def buffers_of(own: Arrays) -> int:
+    """Return how many tensors of a model are buffers: parameters without axes, counters, switches and statistics."""
+    return sum(any(is_moved_by(direction, name, value) for direction in OF_FEW_TENSORS) for name, value in own.items())
+
+
 def fewest(claim: StatedClaim) -> Budget:
     """Return the smallest budget whose games can refute a claim if they never err, as far as there is one.
 
@@ -255,9 +261,18 @@ class Leak:
 
     aside: Aside  # the thing
     is_played: bool  # whether there were games about it
+    games: int = 0  # how many of them asked, all kinds together
     # The largest share of games that was guessed right, of those that told more than is allowed; None if none did.
     share: float | None = None
     by: str | None = None  # what told
+    untried: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # kinds of games that say nothing of it, by why
+    names: tuple[str, ...] = ()  # of numbers, those that were seen in these games
+
+
+_BESIDE = {Aside.METRICS: "metrics: ", Aside.EVALUATION: "evaluation: "}
+"""How the names of numbers begin that are about one of these."""
 
 
 def leaks(trials: Sequence[Trial], kinds: Sequence[str]) -> tuple[Leak, ...]:
@@ -266,7 +281,7 @@ def leaks(trials: Sequence[Trial], kinds: Sequence[str]) -> tuple[Leak, ...]:
     Parameters
     ----------
     trials, kinds
-        Trials of the model, and of the numbers beside it, and the kinds of games that were played, by name.
+        Trials of the model, and of the numbers beside it, and the kinds of games that were planned, by name.
     """
 
     def is_about(aside: Aside, kind: Kind) -> bool:
@@ -276,9 +291,23 @@ def leaks(trials: Sequence[Trial], kinds: Sequence[str]) -> tuple[Leak, ...]:
 
     found = []
     attempts = [attempt for trial in trials for attempt in trial.attempts if attempt.is_broken]
+    broken = {attempt.lead.kind for attempt in attempts}
+    asked = {name: one for trial in trials for name, one in trial.asked.items()}
     for aside in Aside:
         told = [one for one in attempts if is_about(aside, BY_NAME[one.lead.kind])]
         worst = max(told, key=lambda one: one.right / one.games, default=None)
-        said = (None, None) if worst is None else (worst.right / worst.games, worst.lead.group)
-        found.append(Leak(aside, any(is_about(aside, BY_NAME[name]) for name in kinds), *said))
+        share, by = (None, None) if worst is None else (worst.right / worst.games, worst.lead.group)
+        about = [name for name in kinds if is_about(aside, BY_NAME[name])]
+        untried = {
+            why: some
+            for trial in trials
+            for why, names in not_tried(trial).items()
+            if (some := tuple(name for name in names if name in about and name not in broken))
+        }
+        left = {name for names in untried.values() for name in names}
+        tried = [asked.get(name, Asked()) for name in about if name not in left]
+        start = _BESIDE.get(aside, "")
+        seen = dict.fromkeys(name.removeprefix(start) for one in tried for name in one.names if name.startswith(start))
+        games, names = sum(one.games for one in tried), tuple(seen) if start else ()
+        found.append(Leak(aside, bool(tried), games, share, by, untried, names))
     return tuple(found)

@@ -17,16 +17,18 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fl_audit.adjacency import Adjacency, Relation
-from fl_audit.errors import require
+from fl_audit.errors import InputError, require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.seen import Seen
 from fl_audit.laboratory.trial import Budget, Tell, Trial
 from fl_audit.randomness import Purpose, generator
 from strategies.games.bridge import layers_of
-from strategies.games.campaign import LaboratoryGame, hold_to_claim, kinds_of
+from strategies.games.campaign import LOSS, LaboratoryGame, hold_to_claim, kinds_of
 from strategies.games.files import WorkingCopy, apart, moved_here
+from strategies.games.hearing import errors_in
 from strategies.games.kinds import BY_NAME, Kind
+from strategies.games.metrics import names_asked
 from strategies.games.models import template_of
 from strategies.games.subject import Observer, Start, Subject, spared_generators
 from strategies.games.watched import no_news_from_flower
@@ -37,6 +39,7 @@ from strategies.review.capture import Caught, catch
 from strategies.review.claims import Stated, stated_by, training_doubt
 from strategies.review.options import ReviewOptions
 from strategies.review.plan import NUMBERS, USUAL_NODES, Aside, Leak, fewest
+from strategies.review.records import OfRecords, of_records, of_records_words, of_settings
 
 REFERENCE = 3.0
 """The epsilon that is tried where nothing is claimed, and of numbers beside the model, which carry no noise."""
@@ -63,6 +66,10 @@ class Review:
     beside: Trial | None  # of the numbers beside it; None where the server looks, who sees them all
     leaks: tuple[Leak, ...]  # what told beside the model
     remarks: tuple[str, ...]  # what could not be taken as it is, or not seen
+    buffers: int | None = None  # how many tensors of its own model are buffers; None if the model was not seen
+    of_records: tuple[OfRecords, ...] = ()  # where its code names what is for the privacy of records
+    reported: tuple[str, ...] = ()  # names of the numbers that clients report in games, beside that of examples
+    asked_for: tuple[str, ...] = ()  # those of them that the app's own code looks up in replies
 
 
 def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) -> Review:
@@ -92,7 +99,7 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
         *weights[-1:],
     )  # fmt: skip
     with spared_generators(), no_news_from_flower():
-        subject, slow, quick, has_written = _rehearsed(subject, claim)
+        subject, slow, quick, has_written, unoffered = _rehearsed(subject, claim)
         asked = dict(stage.most)
         kinds = planning.telling_kinds(kinds_of(subject, claim), own, has_claim=stated.claim is not None)
         left = (_OF_MODEL * wishes.seconds - (time.monotonic() - began)) * wishes.processes
@@ -129,31 +136,42 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
         is_beside = stated.observer is Observer.CLIENT
         beside = held(of_numbers, about, fewest(of_numbers), _OF_NUMBERS) if is_beside else None
     trials = [trial] if beside is None else [trial, beside]
-    broken = {attempt.lead.kind for one in trials for attempt in one.attempts if attempt.is_broken}
-    unplayed = {name for one in trials for name in (*one.unplayed, *one.silent)} - broken
-    told = planning.leaks(trials, [name for name in (*names, *(about if is_beside else ())) if name not in unplayed])
-    remarks = [*caught.remarks, *remark, *said, *_remarks(directory, stand_ins, has_written)]
+    told = planning.leaks(trials, [*names, *(about if is_beside else ())])
+    found = of_records(directory)
+    if stated.claim is None:  # otherwise they may be those of the claim
+        found += of_settings(directory / "pyproject.toml", app.config)
+    remarks = [*caught.remarks, *remark, *said, *_remarks(found, unoffered, stand_ins, has_written)]
     return Review(
-        app.name, stated, _verdict(stated, trial, caught.rounds, plan.rounds), caught.rounds, plan.rounds,
+        app.name, stated, _verdict(stated, trial, caught.rounds, plan.rounds, found), caught.rounds, plan.rounds,
         nodes, asked, None if own is None else template_of(own).size, tuple(names), plan.words,
-        trial, beside, told, tuple(remarks),
+        trial, beside, told, tuple(remarks), None if own is None else planning.buffers_of(own), found,
+        (LOSS, *subject.metrics), subject.metrics,
     )  # fmt: skip
 
 
-def _remarks(directory: Path, stand_ins: StandIns, has_written: bool) -> Iterator[str]:
+def _remarks(
+    found: tuple[OfRecords, ...], unoffered: Sequence[str], stand_ins: StandIns, has_written: bool
+) -> Iterator[str]:
     """Give what a reader has to know of an app besides."""
-    if any("PrivacyEngine" in path.read_text(errors="ignore") for path in directory.rglob("*.py")):
-        yield "its clients train with Opacus: what that promises of records happens inside clients, unseen"
+    if found:
+        names = of_records_words(found)
+        yield f"its code names {names}: what that promises of records is kept or broken inside clients, unseen"
+    if unoffered:
+        names = ", ".join(unoffered)
+        yield f"it looks for {names} in what clients report, and fails if these are numbers: nothing is said of them"
     if stand_ins.packages:
         yield f"inert stand-ins took the place of what is not installed: {', '.join(stand_ins.packages)}"
     if has_written:
         yield "it writes files while it trains: they were written to a copy, and removed after every game"
 
 
-def _verdict(stated: Stated, trial: Trial, rounds: int, played: int) -> Verdict:
-    """Return what became of the claim, which is about the whole training where a reviewer names its epsilon."""
+def _verdict(stated: Stated, trial: Trial, rounds: int, played: int, found: tuple[OfRecords, ...] = ()) -> Verdict:
+    """Return what became of the claim, which is about the whole training where a reviewer names its epsilon.
+
+    A promise about records is none that a review tests, and none that is not there.
+    """
     if stated.claim is None:
-        return Verdict.NO_PROMISE
+        return Verdict.NOT_AUDITED if found else Verdict.NO_PROMISE
     is_doubted = trial.verdict is Verdict.CONSISTENT and training_doubt(stated, rounds, played) != ""
     return Verdict.INCONCLUSIVE if is_doubted else trial.verdict
 
@@ -256,32 +274,54 @@ class Seating:
         return fresh.strategy
 
 
-def _rehearsed(subject: Subject, claim: StatedClaim) -> tuple[Subject, float, float, bool]:
+def _rehearsed(subject: Subject, claim: StatedClaim) -> tuple[Subject, float, float, bool, tuple[str, ...]]:
     """Play until the strategy is content with the numbers that clients report.
 
-    Raises `InputError` if no game can be played with the strategy.
+    Raises `InputError` if no game can be played with the app.
 
     Returned are the subject with the names of these numbers, seconds of a game on the app's own model and on a small
-    one, and whether something writes files in a game.
+    one, whether something writes files in a game, and names that the app looks for and cannot bear as numbers.
     """
     plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
     own = BY_NAME[f"{plain}, own model"] if subject.model is not None else BY_NAME[plain]
-    copy = WorkingCopy(Path.cwd())
+    copy, unoffered = WorkingCopy(Path.cwd()), dict[str, None]()
     for _ in range(_MOST_NAMES):
-        seen, slow = _timed(subject, claim, own, copy)
-        # The strategy asks for a number that our clients did not report, as its own do.
+        with names_asked() as names:
+            seen, slow, blamed = _timed(subject, claim, own, copy)
+        # The app looks for numbers that our clients did not report, as its own do: what it asks for, it is given, and
+        # first what it cannot do without.
         missing = re.fullmatch(r"KeyError: '([^']+)'", seen.refusal or "")
-        if missing is None or missing[1] in subject.metrics:
+        known = (LOSS, subject.weight, *subject.metrics, *unoffered)
+        wanted = [name for name in (missing.groups() if missing else names) if name not in known]
+        if not wanted:
             break
-        subject = replace(subject, metrics=(*subject.metrics, missing[1]))
-    require(seen.refusal is None, f"the strategy cannot be played: it raised {seen.refusal}")
+        tried = replace(subject, metrics=(*subject.metrics, *dict.fromkeys(wanted)))
+        if seen.refusal is None and _timed(tried, claim, own, copy)[0].refusal is not None:
+            unoffered |= dict.fromkeys(wanted)
+            continue
+        subject = tried
+    _require_played(seen, blamed)
     quick = _timed(subject, claim, BY_NAME[plain], copy)[1]
     copy.remove()
-    return subject, slow, quick, copy.was_written
+    return subject, slow, quick, copy.was_written, tuple(unoffered)
 
 
-def _timed(subject: Subject, claim: StatedClaim, kind: Kind, copy: WorkingCopy) -> tuple[Seen, float]:
-    began = time.monotonic()
+def _require_played(seen: Seen, blamed: str) -> None:
+    """Refuse an app of which not even one game can be played, with whoever ended it: its strategy, or its modifiers."""
+    errors = errors_in(seen)
+    is_refused = seen.refusal is not None
+    if (blamed and is_refused) or (errors and (is_refused or not seen.has_release)):
+        said = f"{seen.refusal}, {blamed}" if blamed else f"they replied with the error {errors[0]!r}"
+        raise InputError(
+            f"the modifiers of its clients cannot be played: {said}; accepted are modifiers that bear an ordinary "
+            "message to train"
+        )
+    require(seen.refusal is None, f"the strategy cannot be played: it raised {seen.refusal}")
+
+
+def _timed(subject: Subject, claim: StatedClaim, kind: Kind, copy: WorkingCopy) -> tuple[Seen, float, str]:
+    """Play a game; return what was seen of it, its seconds, and which modifier ended it, if one did."""
+    began, game = time.monotonic(), LaboratoryGame(subject, claim, kind, True, generator(0, Purpose.LABORATORY))
     with apart(copy, thoroughly=False):
-        seen = LaboratoryGame(subject, claim, kind, True, generator(0, Purpose.LABORATORY)).play()
-    return seen, time.monotonic() - began
+        seen = game.play()
+    return seen, time.monotonic() - began, game.blamed

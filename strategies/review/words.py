@@ -1,14 +1,18 @@
 """A review in words: what the first screen says, and the same as JSON values."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, assert_never
 
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.findings import Finding, findings, not_tried, opening, trial_json, untried_words
 from fl_audit.laboratory.trial import Trial
-from strategies.games.kinds import BY_NAME, MENDS, WORDS
+from strategies.games.campaign import LOSS
+from strategies.games.kinds import BY_NAME, MENDS, PROVISOS, WORDS, Model
 from strategies.review.claims import epsilon_words, training_doubt
 from strategies.review.plan import Aside, Leak
-from strategies.review.review import REFERENCE, Review
+from strategies.review.records import of_records_words
+from strategies.review.review import Review
 
 _UNSEEN = (
     "what clients do with their records before they reply (noise or clipping of their own included), the data, "
@@ -18,18 +22,24 @@ _UNSEEN = (
 
 def found_in(trial: Trial) -> tuple[Finding, ...]:
     """Return the findings of a trial of a review."""
-    return findings(trial, WORDS, MENDS)
+    return findings(trial, WORDS, MENDS, PROVISOS)
 
 
 def headline(review: Review) -> str:
     """Return what a reviewer takes away, in a sentence or two."""
     match review.verdict:
-        case Verdict.NO_PROMISE:
+        case Verdict.NO_PROMISE | Verdict.NOT_AUDITED:
             shares = [one.right / one.games for one in review.trial.attempts]
             told = f": whether a client took part was guessed rightly in {max(shares):.0%} of games" if shares else ""
             said = f"No promise: {review.app} promises no privacy of clients{told}."
+            if review.verdict is Verdict.NOT_AUDITED:
+                named = f"the code of {review.app} names {of_records_words(review.of_records)}"
+                said = (
+                    f"Unseen: {named}, and what that promises of records is kept or broken inside clients, where no "
+                    f"review looks. Of the privacy of clients nothing is promised{told}."
+                )
             return f"{said} {untried_words(review.trial)}".strip()
-        case Verdict.VIOLATED | Verdict.CONSISTENT | Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED:
+        case Verdict.VIOLATED | Verdict.CONSISTENT | Verdict.INCONCLUSIVE:
             causes = [finding.cause for finding in found_in(review.trial) if finding.attempt.is_broken]
             doubt = training_doubt(review.stated, review.rounds, review.played_rounds)
             if doubt and review.verdict is not Verdict.VIOLATED:
@@ -45,14 +55,9 @@ def headline(review: Review) -> str:
 def screen(review: Review) -> tuple[tuple[str, str], ...]:
     """Return the lines of the first screen: what each is about, and what it says."""
     stated, claim = review.stated, epsilon_words(review.stated, review.rounds)
-    model = "a small model" if review.parameters is None else f"its own model of {review.parameters:,} parameters"
-    asked = f"{review.asked['train']} to train and {review.asked['evaluate']} to evaluate"
+    if stated.claim is None and review.of_records:
+        claim = f"none about clients; what {of_records_words(review.of_records)} may promise of records is unseen"
     kinds = [name for name in review.kinds if name not in review.trial.unplayed]
-    played = (
-        f"{len(kinds)} kinds of games, the plainest on {model}, {review.played_rounds} of its {review.rounds} "
-        f"rounds each; of {review.nodes} clients it asks {asked}; {review.trial.pilots} games looked for leads, and "
-        f"{review.budget} tried the best ones"
-    )
     broken = [finding for finding in found_in(review.trial) if finding.attempt.is_broken]
     lost = {finding.attempt.lead.kind for finding in broken}
     lost |= {one.kind for one in review.trial.refusals if not one.is_allowed}
@@ -60,7 +65,7 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
     lost |= {name for names in not_tried(review.trial).values() for name in names}
     gone = {BY_NAME[name].plain_name for name in lost}
     holds = [name for name in dict.fromkeys(BY_NAME[name].plain_name for name in kinds) if name not in gone]
-    lines = [("Claim", f"{claim} ({stated.source})"), ("Played", played)]
+    lines = [("Claim", f"{claim} ({stated.source})"), ("Played", _played_words(review, kinds))]
     if stated.claim is not None:
         lines.append(("No contradiction", ", ".join(holds) or "in no kind of game"))
         by = [(one.words, one.attempt) for one in broken]
@@ -76,23 +81,63 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
     return (*lines, ("Not seen", f"{_UNSEEN}."))
 
 
+def _played_words(review: Review, kinds: Sequence[str]) -> str:
+    """Return which games were played, and how many."""
+    is_of_own = any(BY_NAME[name].model is Model.OWN for name in kinds)
+    model = f"its own model of {review.parameters:,} parameters" if is_of_own and review.parameters else "a small model"
+    asked = f"{review.asked['train']} to train and {review.asked['evaluate']} to evaluate"
+    attempts = review.trial.attempts
+    tried = "none tried a lead"
+    if attempts:
+        most, count = max(attempt.games for attempt in attempts), len(attempts)
+        best = "the best one" if count == 1 else f"each of the {count} best ones"
+        tried = f"up to {most:,} tried {best} ({review.budget})"
+    games = "1 kind of games" if len(kinds) == 1 else f"{len(kinds)} kinds of games"
+    return (
+        f"{games}, the plainest on {model}, {review.played_rounds} of its {review.rounds} rounds each; of "
+        f"{review.nodes} clients it asks {asked}; {review.trial.pilots} games looked for leads, and {tried}"
+    )
+
+
 def _leak_words(leak: Leak, review: Review) -> str:
+    why = "; ".join(f"{', '.join(map(repr, names))} ({said})" for said, names in leak.untried.items())
+    left = f"; not tried: {why}" if why else ""
     if leak.share is not None:
-        by = "" if leak.by is None or leak.by.startswith("what was released") else f" ({leak.by})"
-        return f"{leak.aside} told {leak.share:.0%} of games{by}"
+        return f"{leak.aside} told {leak.share:.0%} of games{_by_words(leak, review)}{left}"
+    if leak.is_played and leak.aside in _NAMED and not leak.names:
+        return f"no number of {_NAMED[leak.aside]} was given out in {leak.games:,} games that asked{left}"
     if leak.is_played:
-        return f"{leak.aside} told nothing beyond epsilon {REFERENCE:g}"
+        named = f" ({', '.join(leak.names)})" if leak.names else ""
+        allowed = "the claim"
+        if leak.aside in (Aside.METRICS, Aside.EVALUATION) and review.beside is not None:
+            allowed = f"epsilon {review.beside.claim.epsilon:g}"
+        return f"{leak.aside}{named} told nothing beyond {allowed} in {leak.games:,} games that asked{left}"
+    if why:
+        return f"{leak.aside} were not tried: {why}"
     match leak.aside:
         case Aside.EVALUATION:
-            return "clients are not asked to evaluate"
-        case Aside.BUFFERS if review.stated.claim is None:
-            return "buffers are released as the model is"
-        case Aside.BUFFERS:
+            return "no client was asked to evaluate in the game that was watched"
+        case Aside.BUFFERS if review.buffers == 0:
             return "its model has no buffers"
-        case Aside.METRICS | Aside.EXAMPLES:
-            return f"{leak.aside} were not played"
+        case Aside.BUFFERS if review.buffers is None:
+            return "buffers were not tried: its own model was not seen"
+        case Aside.BUFFERS | Aside.METRICS | Aside.EXAMPLES:
+            return f"{leak.aside} were not tried"
         case _:
             assert_never(leak.aside)
+
+
+_NAMED = {Aside.METRICS: "training", Aside.EVALUATION: "an evaluation"}
+"""What the numbers are of that are known by their names."""
+
+
+def _by_words(leak: Leak, review: Review) -> str:
+    """Return what told, and whether clients report such a number only because we say so."""
+    if leak.by is None or leak.by.startswith("what was released"):
+        return ""
+    is_ours = leak.by in (f"metrics: {LOSS}", f"evaluation: {LOSS}") and LOSS not in review.asked_for
+    ours = ", which the clients of the games report; whether the app's own do is not seen" if is_ours else ""
+    return f" ({leak.by}{ours})"
 
 
 def review_json(review: Review) -> dict[str, Any]:
@@ -113,6 +158,10 @@ def review_json(review: Review) -> dict[str, Any]:
         "screen": [list(line) for line in screen(review)],
         "model": trial_json(trial, found_in(trial)),
         "beside": None if review.beside is None else trial_json(review.beside, found_in(review.beside)),
-        "leaks": {str(one.aside): {"played": one.is_played, "share": one.share, "by": one.by} for one in review.leaks},
+        "leaks": {
+            str(one.aside): {"played": one.is_played, "games": one.games, "share": one.share, "by": one.by}
+            for one in review.leaks
+        },
+        "of_records": [asdict(one) for one in review.of_records],
         "remarks": list(review.remarks),
     }

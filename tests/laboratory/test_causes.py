@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,11 @@ from laboratory.made_up_games import Bits, games_of, gaussian, trial_of
 from numpy.typing import NDArray
 
 from experiments.trials.page import write_trial
-from fl_audit.laboratory.causes import cause_of
+from fl_audit.laboratory.causes import Cause, cause_of
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.features import ROUNDED
-from fl_audit.laboratory.findings import findings
+from fl_audit.laboratory.findings import findings, refusal_words
+from fl_audit.laboratory.trial import Refusal
 
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
 
@@ -63,11 +65,14 @@ _CAUSES = {
 }
 
 
+Make = Callable[[Bits, np.random.Generator], NDArray[np.float64]]
+
+
 @pytest.mark.parametrize("make", _CAUSES)
-def test_a_cause_is_named(make: Callable[[Bits, np.random.Generator], NDArray[np.float64]]) -> None:
+def test_a_cause_is_named(make: Make) -> None:
     random = np.random.default_rng(0)
     bits = random.random(1000) < 0.5
-    said = cause_of(games_of(make(bits, random)), bits, "along")
+    said = cause_of(games_of(make(bits, random)), bits, "along").words
     assert re.search(_CAUSES[make], said), said
 
 
@@ -76,8 +81,52 @@ def test_honest_noise_has_no_cause() -> None:
     for seed in range(20):
         random = np.random.default_rng(seed)
         bits = random.random(1000) < 0.5
-        assert cause_of(gaussian(1.0, rounds=3)(bits, random), bits, "along") == ""
-    assert "last bits" in cause_of(gaussian(1.0)(bits, random), bits, ROUNDED)
+        assert cause_of(gaussian(1.0, rounds=3)(bits, random), bits, "along") == Cause()
+    assert "last bits" in cause_of(gaussian(1.0)(bits, random), bits, ROUNDED).words
+
+
+def test_a_longer_part_of_the_difference_is_no_cause() -> None:
+    """The weight has thirty times the bias's part of the difference, under the same noise: it shows there, as it must.
+
+    Where the noise of the weight is a tenth, it shows in the weight above all, in whichever units.
+    """
+    for noise, expected in ((1.0, ""), (0.1, "It shows in weight above all")):
+        random = np.random.default_rng(1)
+        bits = random.random(2000) < 0.5
+        steps = random.standard_normal((2000, 1, 3)) * np.array([noise, noise, 1.0])
+        difference = np.array([3.0, 0.0, 0.1])
+        steps += bits[:, None, None] * difference
+        games = replace(games_of(steps), direction=np.broadcast_to(difference, steps.shape))
+        found = cause_of(games, bits, "along")
+        assert found.words.startswith(expected)
+        assert (found == Cause()) is (expected == "")
+
+
+@pytest.mark.parametrize(
+    ("make", "mend"), [(repeated, "Draw new noise in every round"), (bare_bias, "Add noise to every array")]
+)
+def test_what_mends_follows_from_the_cause(make: Make, mend: str) -> None:
+    """Noise that repeats is not mended by more of it: the mend of the kind of game stands where no cause is known."""
+    claim = replace(_CLAIM, noise_multiplier=5.0, rounds=2)
+    trial = trial_of(claim, lambda bits, random: games_of(make(bits, random)))
+    found = findings(trial, {"kind": "words"}, {"kind": "Calibrate the noise."})[0]
+    assert found.attempt.is_broken
+    assert found.mend.startswith(mend)
+    # More noise is advised besides where it is too little by itself.
+    assert ("Calibrate" in found.mend) is ("times too little noise" in found.cause)
+    honest = trial_of(_CLAIM, gaussian(3.2))
+    assert findings(honest, {"kind": "words"}, {"kind": "Calibrate the noise."})[0].mend == "Calibrate the noise."
+
+
+def test_the_same_exception_is_told_once() -> None:
+    refusals = [Refusal(f"kind {place}", "KeyError: 'x'", 1.0, place / 10, is_allowed=False) for place in range(5)]
+    said = refusal_words([*refusals, Refusal("other", "ValueError: y", 0.5, 0.5, is_allowed=True)])
+    assert len(said) == 2
+    assert said[0].startswith(
+        "kind 0, kind 1, kind 2 and 2 more: an ordinary input was refused in 100% of games with D"
+    )
+    assert "0% to 40% with D'" in said[0]
+    assert said[1] == "other: refused in 50% of games with D and 50% with D', as it may (ValueError: y)."
 
 
 def test_too_little_noise_is_said_in_times_and_the_page_leads_with_it(tmp_path: Path) -> None:

@@ -4,7 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from opacus import PrivacyEngine
 from scipy.stats import chi2
+from torch.utils.data import DataLoader, TensorDataset
 
 from experiments.studies.chores import allowed, named
 from experiments.zoo import false_alarms, parts
@@ -207,4 +210,26 @@ def test_noise_that_decays_is_found_over_rounds() -> None:
     trial = hold_to_claim(animal.subject, animal.claim, budget=budget, only=["removed"])
     assert trial.verdict is Verdict.VIOLATED
     assert trial.worst is not None
-    assert "smaller from round to round" in trial.worst.cause
+    assert "smaller from round to round" in trial.worst.cause.words
+
+
+def test_what_is_said_of_opacus_is_what_it_does_and_its_mend_works() -> None:
+    """It divides by the records over the batches of the loader, rounded down: 100 / 5 = 20, and int(99 / 5) = 19."""
+    said, found = _animal("divided-by-true-size"), list[tuple[int, float]]()
+    for records in (100, 99):
+        net = torch.nn.Linear(1, 1, bias=False)
+        data = TensorDataset(torch.ones(records, 1))
+        _, optimizer, _ = PrivacyEngine().make_private(
+            module=net, optimizer=torch.optim.SGD(net.parameters(), lr=1.0),
+            data_loader=DataLoader(data, batch_size=20), noise_multiplier=0.0, max_grad_norm=1.0,
+        )  # fmt: skip
+        divided = optimizer.expected_batch_size
+        optimizer.expected_batch_size = 20
+        weight = next(iter(net.parameters()))
+        weight.grad = torch.full((1, 1), 40.0)
+        weight.grad_sample = torch.ones(1, 1, 1)  # type: ignore[attr-defined]
+        optimizer.scale_grad()
+        found.append((divided, float(weight.grad)))
+    assert found == [(20, 2.0), (19, 2.0)]
+    assert "20 for 100 records in batches of 20, and 19 for 99" in said.source
+    assert "`expected_batch_size`" in said.mend

@@ -100,3 +100,36 @@ def noisy_server(leaky: bool) -> str:
         'ArrayRecord({"layer.weight": Array(np.zeros((3, 4), np.float32)),'
         ' "norm1.num_batches_tracked": Array(np.zeros((), np.int64))})',
     )
+
+
+_UNCLIPPED = """class Own(FedAvg):
+    def __init__(self):
+        super().__init__(fraction_evaluate=0.0, train_metrics_aggr_fn=nothing)
+        self.noise_multiplier, self.clip_norm = 1.0, 1.0
+
+    def configure_train(self, server_round, arrays, config, grid):
+        self.sent = {name: array.numpy() for name, array in arrays.items()}
+        return super().configure_train(server_round, arrays, config, grid)
+
+    def aggregate_train(self, server_round, replies):
+        replies = [reply for reply in replies if reply.has_content()]
+        total = {name: np.random.normal(0, 1.0, self.sent[name].shape) for name in self.sent}
+        for reply in replies:
+            for name in total:
+                total[name] = total[name] + np.nan_to_num(reply.content["arrays"][name].numpy() - self.sent[name])
+        # On a grid, so that low bits tell nothing.
+        model = {name: np.rint((self.sent[name] + total[name] / 10) * 4096) / 4096 for name in total}
+        arrays = ArrayRecord({name: Array(value.astype(np.float32)) for name, value in model.items()})
+        return arrays, self.train_metrics_aggr_fn(replies, "")
+
+
+def nothing(replies, weight):
+    return MetricRecord({"clients": 4})
+
+
+app = ServerApp()"""
+
+
+def unclipped_server() -> str:
+    """Return the code of a server app with noise 1 at norm 1 that leaves clipping to its clients' own code."""
+    return with_strategy("Own()").replace("app = ServerApp()", _UNCLIPPED)

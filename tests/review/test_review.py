@@ -30,10 +30,9 @@ from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.trial import Budget, Trial
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
 from strategies.games.bridge import Bridged
-from strategies.games.campaign import _modified
 from strategies.games.kinds import BY_NAME, OF_FEW_TENSORS, Model
 from strategies.games.models import template_of, update_of
-from strategies.games.subject import Observer
+from strategies.games.subject import Observer, modified
 from strategies.grids import FIRST_NODE, Room
 from strategies.review.app import StandIns, read_app
 from strategies.review.capture import Caught, catch
@@ -108,7 +107,7 @@ def test_mods_are_played_where_the_app_has_them(tmp_path: Path) -> None:
     assert fixedclipping_mod in [one.mod for one in found.mods]
     for kind, expected in (("train", ["everywhere 0.5", "train 0.5"]), ("evaluate", ["everywhere 0.5"])):
         context = Context(run_id=1, node_id=2, node_config=UserConfig(), state=RecordDict(), run_config=UserConfig())
-        answer = _modified(tuple(one for one in found.mods if one.mod is not fixedclipping_mod), _empty_reply)
+        answer = modified(tuple(one for one in found.mods if one.mod is not fixedclipping_mod), _empty_reply)
         answer(Message(RecordDict(), FIRST_NODE, kind), context)
         assert list(context.state["seen"].values()) == expected
 

@@ -1,0 +1,158 @@
+"""What an app's code says of the privacy of single records: libraries for it, and names of what is written by hand.
+
+It is kept or broken inside clients, where no review looks. Code is read as Python reads it: words in comments, texts
+and documentation are none of it.
+"""
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+LIBRARIES = {
+    "opacus": "Opacus", "tensorflow_privacy": "TensorFlow Privacy", "jax_privacy": "JAX-Privacy",
+    "dp_accounting": "dp-accounting", "fastDP": "fastDP", "private_transformers": "private-transformers",
+    "dp_transformers": "dp-transformers", "private_vision": "private-vision", "pyvacy": "PyVacy",
+    "diffprivlib": "diffprivlib", "opendp": "OpenDP", "pydp": "PyDP", "prv_accountant": "prv-accountant",
+    "autodp": "autodp", "tmlt": "Tumult", "snsynth": "SmartNoise", "mlx_privacy": "mlx-privacy",
+}  # fmt: skip
+"""Libraries of privacy for records, by the package that code imports."""
+_BY_HAND = re.compile(
+    r"dp_?sgd|dp_?adam|dp_?(sgd_?)?optimi[sz]er|dp_?keras|privacy_?engine|make_private"
+    r"|per_?(sample|example|record)_?(grad|clip|norm)|clip_?(per|each)_?(sample|example|record)"
+    r"|(sample|example|record)_?wise_?(grad|clip)|grad_?sample|ghost_?clip",
+    re.IGNORECASE,
+)
+"""Names that code for private training of records has, whoever wrote it."""
+_SETTING = re.compile(r"noise[-_.]?multiplier|(target|dp|privacy)[-_.]?(epsilon|budget)", re.IGNORECASE)
+"""Names of settings that say how private something is."""
+_LEFT_OUT = {".git", ".venv", "venv", "env", "node_modules", "__pycache__", "site-packages"}
+_MOST_PLACES = 3  # places that are named
+
+
+@dataclass(frozen=True)
+class OfRecords:
+    """Where code names what is for the privacy of records."""
+
+    what: str  # the library, or the name that code of one's own has
+    file: str  # the file, by its path within the app
+    line: int  # the line, from 1
+    is_library: bool  # whether it is a library
+
+
+def of_records(directory: Path) -> tuple[OfRecords, ...]:
+    """Return where the code of an app names what is for the privacy of records, in the order of files and lines.
+
+    Parameters
+    ----------
+    directory
+        Of the app.
+    """
+    found = list[OfRecords]()
+    for path in sorted(directory.rglob("*.py")):
+        inner = path.relative_to(directory)
+        if _LEFT_OUT.isdisjoint(inner.parts):
+            found += sorted(_in_file(path, str(inner)), key=lambda one: one.line)
+    return tuple(dict.fromkeys(found))
+
+
+def of_settings(file: Path, config: Mapping[str, object]) -> tuple[OfRecords, ...]:
+    """Return which settings of an app name the strength of some privacy, as its file has them.
+
+    Parameters
+    ----------
+    file, config
+        The app's `pyproject.toml`, and its settings by their full names.
+    """
+    lines = file.read_text(encoding="utf-8", errors="replace").split("\n")
+    found = list[OfRecords]()
+    for name, value in config.items():
+        last = name.rpartition(".")[2]
+        line = next((place for place, text in enumerate(lines, 1) if last in text.partition("=")[0]), None)
+        if _SETTING.search(name) and line is not None:
+            found.append(OfRecords(f"{name} = {value}", file.name, line, is_library=False))
+    return tuple(found)
+
+
+def of_records_words(found: tuple[OfRecords, ...]) -> str:
+    """Return what was found, and where, in a few words; empty where nothing was.
+
+    Parameters
+    ----------
+    found
+        As of `of_records`.
+    """
+    said = list[str]()
+    # Beside a library the names of its parts say nothing more.
+    shown = [one for one in found if one.is_library] or found
+    for what in dict.fromkeys(one.what for one in shown):
+        places = [f"{one.file}:{one.line}" for one in shown if one.what == what]
+        more = f" and {len(places) - _MOST_PLACES} more" if len(places) > _MOST_PLACES else ""
+        said.append(f"{what} ({', '.join(places[:_MOST_PLACES])}{more})")
+    more = f" and {len(said) - _MOST_PLACES} more names" if len(said) > _MOST_PLACES else ""
+    return f"{', '.join(said[:_MOST_PLACES])}{more}"
+
+
+def _in_file(path: Path, name: str) -> Iterator[OfRecords]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd escapes in texts of others
+            tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):  # nothing that Python could run
+        return
+    aliases = dict[str, str]()
+    for node in ast.walk(tree):
+        for package, alias in _imported(node):
+            library = LIBRARIES.get(package.partition(".")[0])
+            if library is not None:
+                aliases[alias] = library
+                yield OfRecords(library, name, node.lineno, is_library=True)  # type: ignore[attr-defined]
+    for node in ast.walk(tree):
+        for written, line in _named(node):
+            library = aliases.get(written.partition(".")[0])
+            if library is not None and isinstance(node, ast.Call):
+                yield OfRecords(library, name, line, is_library=True)
+            elif library is None and _BY_HAND.search(written.rpartition(".")[2]):
+                yield OfRecords(written.rpartition(".")[2], name, line, is_library=False)
+
+
+def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """Give the packages that a statement or a call imports, and by which name each is called afterwards."""
+    match node:
+        case ast.Import(names=names):
+            for one in names:
+                yield one.name, one.asname or one.name.partition(".")[0]
+        case ast.ImportFrom(module=str(module), names=names, level=0):
+            for one in names:
+                yield module, one.asname or one.name
+        case ast.Call(
+            func=ast.Name(id="__import__" | "import_module") | ast.Attribute(attr="import_module"),
+            args=[ast.Constant(value=str(module)), *_],
+        ):
+            yield module, ""
+
+
+def _named(node: ast.AST) -> Iterator[tuple[str, int]]:
+    """Give the names that are defined or called, and those of named arguments."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name, node.lineno
+        case ast.Call(func=func):
+            yield _dotted(func), node.lineno
+        case ast.keyword(arg=str(name)):
+            yield name, node.lineno
+        case ast.Attribute(attr="grad_sample"):
+            yield "grad_sample", node.lineno
+
+
+def _dotted(node: ast.expr) -> str:
+    """Return the name of what is called, with what it is an attribute of; empty where it has none."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=inner, attr=name):
+            return f"{_dotted(inner)}.{name}"
+        case _:
+            return ""

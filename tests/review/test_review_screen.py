@@ -1,0 +1,308 @@
+"""The screen of a review says what was observed, and names how many games asked; what no game asked is not safe."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from apps import CLIENT, unclipped_server, with_strategy, write_app
+from flwr.app import MetricRecord
+from flwr.common import ndarrays_to_parameters
+from flwr.server.strategy import FedAvg as OldFedAvg
+from flwr.serverapp.strategy import FedAvg
+
+from fl_audit.errors import InputError
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.evidence.bounds.methods import BoundMethod
+from fl_audit.laboratory.claim import Limit, StatedClaim
+from fl_audit.laboratory.findings import findings
+from fl_audit.laboratory.leads import Lead
+from fl_audit.laboratory.trial import Asked, Attempt, Budget, Trial
+from strategies.games.campaign import hold_to_claim
+from strategies.games.kinds import MENDS, PROVISOS, WORDS
+from strategies.games.metrics import plain_numbers
+from strategies.games.subject import Subject
+from strategies.review.app import StandIns, read_app
+from strategies.review.capture import Caught, catch
+from strategies.review.claims import Stated
+from strategies.review.options import ReviewOptions
+from strategies.review.plan import Aside, leaks
+from strategies.review.records import of_records, of_records_words, of_settings
+from strategies.review.review import Review, _rehearsed, _verdict, review
+from strategies.review.words import headline, screen
+
+pytestmark = pytest.mark.usefixtures("small_working_directory")
+CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
+LOCAL = "LocalDpMod(1.0, 1.0, 3.0, 1e-5)"
+
+
+@pytest.fixture(autouse=True)
+def _searched_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+
+
+def _with_mods(mods: str, names: str) -> str:
+    client = CLIENT.replace("ClientApp()", f"ClientApp(mods=[{mods}])")
+    return client.replace("import ClientApp", f"import ClientApp\nfrom flwr.client.mod import {names}")
+
+
+def _caught(directory: Path) -> Caught:
+    stand_ins = StandIns(directory)
+    sys.meta_path.append(stand_ins)
+    return catch(read_app(directory), 10, stand_ins)
+
+
+@pytest.mark.parametrize("mod", [LOCAL, "fixedclipping_mod", "adaptiveclipping_mod"])
+def test_a_modifier_outside_of_the_masks_is_refused_with_what_flower_raises(mod: str, tmp_path: Path) -> None:
+    """The first in a list is outermost: it is handed messages of secure aggregation, which hold no model."""
+    name = f"outside_{mod.partition('(')[0].lower()}"
+    client = _with_mods(f"{mod}, secaggplus_mod", f"secaggplus_mod, {mod.partition('(')[0]}")
+    with pytest.raises(InputError) as refused:
+        _caught(write_app(tmp_path, name, with_strategy("FedAvg()"), client))
+    said = str(refused.value)
+    assert "KeyError: 'fitins.parameters'" in said
+    assert f"mods=[secaggplus_mod, {mod.partition('(')[0]}, ...]" in said
+    assert "\n" not in said
+
+
+def test_the_order_that_a_refusal_advises_is_played(tmp_path: Path) -> None:
+    client = _with_mods(f"secaggplus_mod, {LOCAL}", "secaggplus_mod, LocalDpMod")
+    found = _caught(write_app(tmp_path, "advised_order", with_strategy("FedAvg()"), client))
+    assert [type(one.mod).__name__ for one in found.mods] == ["LocalDpMod"]
+    assert any("of which the server would see the sum alone" in remark for remark in found.remarks)
+    # This server never masks anything, and its clients fail without masks.
+    assert any("starts no workflow of it" in remark for remark in found.remarks)
+
+
+def test_a_modifier_that_bears_masks_is_not_played_outside_of_them(tmp_path: Path) -> None:
+    client = _with_mods("message_size_mod, secaggplus_mod, fixedclipping_mod",
+                        "secaggplus_mod, message_size_mod, fixedclipping_mod")  # fmt: skip
+    found = _caught(write_app(tmp_path, "bearing_masks", with_strategy("FedAvg()"), client))
+    assert [one.mod.__name__ for one in found.mods] == ["fixedclipping_mod"]  # type: ignore[attr-defined]
+    assert any("message_size_mod would see masked vectors alone" in remark for remark in found.remarks)
+
+
+@pytest.mark.parametrize(
+    "how", ["raise KeyError('images')", "return Message(Error(1, 'KeyError: images'), reply_to=m)"]
+)
+def test_a_modifier_that_fails_is_named_and_not_the_strategy(how: str, tmp_path: Path) -> None:
+    mod = f"from flwr.app import Error, Message\n\ndef mine(m, context, call):\n    {how}\n\napp = "
+    client = CLIENT.replace("app = ", mod).replace("ClientApp()", "ClientApp(mods=[mine])")
+    with pytest.raises(InputError) as refused:
+        review(
+            write_app(tmp_path, f"failing_{len(how)}", with_strategy("FedAvg()"), client), ReviewOptions(processes=1)
+        )
+    said = str(refused.value)
+    assert said.startswith("the modifiers of its clients cannot be played")
+    assert "KeyError" in said
+    assert ("raised inside of mine" in said) is how.startswith("raise")
+
+
+RECORDS = {
+    "from opacus import PrivacyEngine\nPrivacyEngine()": "Opacus (code.py:1, code.py:2)",
+    "import tensorflow_privacy as tfp\n\no = tfp.DPKerasSGDOptimizer(1)": "TensorFlow Privacy (code.py:1, code.py:3)",
+    "from jax_privacy.experimental import clipping": "JAX-Privacy (code.py:1)",
+    "def f():\n    import dp_accounting.rdp": "dp-accounting (code.py:2)",
+    "from fastDP import PrivacyEngine as E": "fastDP (code.py:1)",
+    "from private_transformers import PrivacyEngine": "private-transformers (code.py:1)",
+    "m = __import__('importlib').import_module('opacus')": "Opacus (code.py:1)",
+    "def dp_sgd_step(x): ...": "dp_sgd_step (code.py:1)",
+    "class DPSGD: ...": "DPSGD (code.py:1)",
+    "x = model.per_sample_gradients(1)": "per_sample_gradients (code.py:1)",
+    "for p in ps:\n    p.grad_sample *= 2": "grad_sample (code.py:2)",
+    "# PrivacyEngine of opacus": "",
+    "'''import opacus'''\nx = 'PrivacyEngine, tensorflow_privacy, dp_sgd'": "",
+    "import opacus_like\nfrom .opacus import net": "",
+    "def broken(:\n    import opacus": "",
+    "clip_norm, sample_rate = 1, 2\nclip_grad_norm_(ps, max_norm=1)": "",
+}
+
+
+@pytest.mark.parametrize("code", RECORDS)
+def test_privacy_of_records_is_read_from_code_and_not_from_words(code: str, tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text(code)
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "other.py").write_text("import opacus")
+    assert of_records_words(of_records(tmp_path)) == RECORDS[code]
+
+
+def test_settings_that_name_a_strength_of_privacy_are_read_with_their_lines(tmp_path: Path) -> None:
+    file = tmp_path / "pyproject.toml"
+    file.write_text("[tool.flwr.app.config]\nlr = 0.1\nnoise-multiplier = 1.5\nfit.target-epsilon = 3\n")
+    config = {"lr": 0.1, "noise-multiplier": 1.5, "fit.target-epsilon": 3}
+    said = of_records_words(of_settings(file, config))
+    assert said == "noise-multiplier = 1.5 (pyproject.toml:3), fit.target-epsilon = 3 (pyproject.toml:4)"
+
+
+def _review(trial: Trial, stated: Stated | None = None, **changes: Any) -> Review:
+    found = Review("app", stated or Stated(CLAIM, "here"), Verdict.CONSISTENT, 3, 3, 4, {"train": 4, "evaluate": 4},
+                   16, ("removed",), "none", trial, trial, (), ())  # fmt: skip
+    return replace(found, **changes)
+
+
+def _trial(claim: StatedClaim = CLAIM, **changes: Any) -> Trial:
+    return replace(Trial(claim, Verdict.CONSISTENT, (), (), 40), **changes)
+
+
+def test_a_promise_about_records_is_unseen_and_never_no_promise(tmp_path: Path) -> None:
+    (tmp_path / "client.py").write_text("from opacus import PrivacyEngine")
+    found, none = of_records(tmp_path), Stated(None, "nothing is named")
+    assert _verdict(none, _trial(), 3, 3, ()) is Verdict.NO_PROMISE
+    verdict = _verdict(none, _trial(), 3, 3, found)
+    said = _review(_trial(), none, verdict=verdict, of_records=found)
+    assert verdict is Verdict.NOT_AUDITED
+    assert headline(said).startswith("Unseen: the code of app names Opacus (client.py:1)")
+    assert dict(screen(said))["Claim"].startswith("none about clients; what Opacus (client.py:1) may promise")
+    assert "o promise" not in headline(said)
+    # A claim about clients is judged as ever.
+    assert _verdict(Stated(CLAIM, "here"), _trial(), 3, 3, found) is Verdict.CONSISTENT
+
+
+def _beside(trial: Trial, kinds: list[str], **changes: Any) -> str:
+    return dict(screen(_review(trial, leaks=leaks([trial], kinds), **changes)))["Beside the model"]
+
+
+def test_what_told_nothing_is_said_with_the_games_that_asked() -> None:
+    three = StatedClaim("add-remove-client", epsilon=2.5)
+    asked = {"metrics": Asked(460, ("metrics: acc", "array: x")), "evaluation": Asked(80, ("form: y",))}
+    said = _beside(_trial(three, asked=asked), ["metrics", "evaluation"])
+    assert "metrics (acc) told nothing beyond epsilon 2.5 in 460 games that asked" in said
+    assert "no number of an evaluation was given out in 80 games that asked" in said
+
+
+@pytest.mark.parametrize("where", ["unplayed", "untried", "passed_over", "silent", "refused"])
+def test_what_was_not_tried_is_not_said_to_tell_nothing(where: str) -> None:
+    """Whatever the reason: the time, the budget, no release, or an error in every game."""
+    kinds = ["metrics", "evaluation", "more examples than true", "running statistics, own model"]
+    trial = _trial(asked={kind: Asked(100, ("metrics: loss",)) for kind in kinds}, **{where: tuple(kinds)})
+    said = _beside(trial, kinds)
+    assert "told nothing" not in said
+    for aside in Aside:
+        assert f"{aside} were not tried: " in said
+    assert "not asked to evaluate" not in said
+
+
+def test_of_two_kinds_about_one_thing_the_one_that_was_not_tried_is_named() -> None:
+    kinds = ["many examples", "more examples than true"]
+    trial = _trial(asked={kinds[0]: Asked(60)}, unplayed=(kinds[1],))
+    said = _beside(trial, kinds)
+    assert "example counts told nothing beyond the claim in 60 games that asked; not tried: 'more examples" in said
+
+
+@pytest.mark.parametrize(
+    ("buffers", "said"), [(0, "its model has no buffers"), (None, "its own model was not seen"), (2, "were not tried")]
+)
+def test_buffers_are_those_of_the_apps_model(buffers: int | None, said: str) -> None:
+    line = _beside(_trial(), [], buffers=buffers, stated=Stated(None, "nothing is named"))
+    assert said in line
+    assert "as the model is" not in line
+
+
+def test_whoever_was_not_asked_to_evaluate_is_said_to_be_so_in_the_game_that_was_watched() -> None:
+    line = _beside(_trial(), [], asked={"train": 4, "evaluate": 0})
+    assert "no client was asked to evaluate in the game that was watched" in line
+
+
+def _attempt(kind: str, group: str, right: int = 400, bound: float = 9.0) -> Attempt:
+    lead = Lead(kind, group, lambda values: values[:, 0], Limit(1.0, 1e-5), BoundMethod.CLOPPER_PEARSON, 1.0, 0.0)
+    present = np.arange(400) % 2 == 0
+    return Attempt(lead, bound, 0.95, 9.0, 400, 1.0, right, present * 1.0, present, present * 1.0, ())
+
+
+def test_a_loss_that_only_our_clients_report_is_said_to_be_ours() -> None:
+    trial = _trial(attempts=(_attempt("metrics", "metrics: loss"),), asked={"metrics": Asked(460, ("metrics: loss",))})
+    told = leaks([trial], ["metrics"])
+    line = dict(screen(_review(trial, leaks=told)))["Beside the model"]
+    assert "metrics told 100% of games (metrics: loss, which the clients of the games report" in line
+    line = dict(screen(_review(trial, leaks=told, asked_for=("loss",))))["Beside the model"]
+    assert "(metrics: loss)" in line
+
+
+def test_games_on_its_own_model_are_named_only_where_there_were_some() -> None:
+    played = dict(screen(_review(_trial())))["Played"]
+    assert "the plainest on a small model" in played
+    assert "none tried a lead" in played
+    own = _review(_trial(attempts=(_attempt("removed", "x"),)), kinds=("removed, own model",))
+    assert "1 kind of games, the plainest on its own model of 16 parameters" in dict(screen(own))["Played"]
+    assert "up to 400 tried the best one" in dict(screen(own))["Played"]
+
+
+class Looking(FedAvg):
+    """Looks for numbers in replies in every way that Python has."""
+
+    how = ""
+
+    def __init__(self) -> None:
+        super().__init__(fraction_evaluate=0.0, train_metrics_aggr_fn=self.added)
+
+    def added(self, replies: Any, _weight: str) -> MetricRecord:
+        found = [reply["metrics"] for reply in replies]
+        match self.how:
+            case "[]":
+                return MetricRecord({"sum": sum(one["acc"] for one in found)})
+            case "get":
+                return MetricRecord({"sum": sum(one.get("acc", 0.0) for one in found)})
+            case "in":
+                return MetricRecord({"count": len([one for one in found if "acc" in one])})
+            case "in keys":
+                return MetricRecord({"count": len([one for one in found if "acc" in one.keys()])})  # noqa: SIM118
+            case "unbearable":
+                return MetricRecord({"sum": float(sum(len(one.get("acc", [])) for one in found))})
+        return MetricRecord({})
+
+
+@pytest.mark.parametrize("how", ["[]", "get", "in", "in keys", "unbearable", "nothing"])
+def test_numbers_are_offered_however_a_strategy_looks_for_them(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Looking, "how", how)
+    subject, *_, unoffered = _rehearsed(Subject(Looking), CLAIM)
+    assert subject.metrics == (("acc",) if how not in ("nothing", "unbearable") else ())
+    assert unoffered == (("acc",) if how == "unbearable" else ())
+
+
+def test_a_strategy_of_the_old_interface_is_offered_numbers_and_gives_out_all_kinds_of_them() -> None:
+    def added(pairs: Any) -> Any:
+        values = [float(metrics.get("acc", 0.0)) for _, metrics in pairs]
+        return {"one": np.float32(values[0]), "all": values, "by": {"first": values[0]}, "n": len(values)}
+
+    strategy = OldFedAvg(fit_metrics_aggregation_fn=added, initial_parameters=ndarrays_to_parameters([np.ones(3)]))
+    subject, *_ = _rehearsed(Subject(lambda: strategy), CLAIM)
+    assert subject.metrics == ("acc",)
+    few = Budget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, kept=1)
+    trial = hold_to_claim(subject, CLAIM, budget=few, only=["metrics"])
+    names = {name.removeprefix("metrics: ") for name in trial.asked["metrics"].names}
+    assert {"one", "mean of all", "length of all", "by.first", "n"} <= names
+    assert trial.asked["metrics"].games == 80
+    assert trial.attempts[0].right == trial.attempts[0].games
+
+
+def test_the_numbers_of_any_value_are_found() -> None:
+    values = {"a": np.float32(2), "b": [1, 3], "c": {"d": (2.0, 4.0), "e": None}, "f": "text", "g": [{"h": 5}, "xy"],
+              "i": np.array([[1.0, 2.0]]), "j": True, "k": []}  # fmt: skip
+    found = dict(pair for name, value in values.items() for pair in plain_numbers(name, value))
+    assert found == {
+        "a": 2.0, "mean of b": 2.0, "length of b": 2.0, "mean of c.d": 3.0, "length of c.d": 2.0, "length of f": 4.0,
+        "length of g": 2.0, "g[0].h": 5.0, "length of g[1]": 2.0, "mean of i": 1.5, "length of i": 1.0, "j": 1.0,
+        "length of k": 0.0,
+    }  # fmt: skip
+
+
+def test_an_update_beyond_the_norm_is_told_with_its_proviso() -> None:
+    trial = _trial(attempts=(_attempt("huge", "along"), _attempt("removed", "along")))
+    causes = {one.attempt.lead.kind: one.cause for one in findings(trial, WORDS, MENDS, PROVISOS)}
+    assert "--clients-clip" in causes["huge"]
+    assert "--clients-clip" not in causes["removed"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_clipped", [True, False])
+def test_clients_that_clip_by_themselves_are_told_how_to_say_so(is_clipped: bool, tmp_path: Path) -> None:
+    """The remedy that the cause names: no game then sends more than the norm, and the claim holds."""
+    directory = write_app(tmp_path, f"unclipped_{is_clipped}", unclipped_server())
+    wishes = ReviewOptions(processes=1, seconds=1000, rounds=1, nodes=4, is_quick=True, is_clipped=is_clipped)
+    found = review(directory, wishes)
+    assert found.verdict is (Verdict.VIOLATED if is_clipped else Verdict.CONSISTENT)
+    assert ("--clients-clip" in headline(found)) is is_clipped
+    assert "Floating-point leak" not in headline(found)
