@@ -306,6 +306,11 @@ def test_a_trial_that_runs_out_of_time_says_what_it_has(last_scouted: int, tries
     trial = put_on_trial(_CLAIM, ["a", "b", "c"], play, frozenset(), str, Budget(40, (400,), (1.0,), 3, 3, 1))
     assert trial.verdict is said
     assert trial.unplayed == ("a", "b", "c")[last_scouted:]
-    assert len(trial.attempts) == min(len(trial.attempts) + len(trial.untried), tries)
+    # Where no fresh games tried a lead, half of the games that looked for leads try what the other half has found.
+    assert len(trial.attempts) == (min(3, last_scouted) if tries == 0 else min(tries, last_scouted, 3))
     assert len(trial.attempts) + len(trial.untried) == min(3, last_scouted)
+    if said is Verdict.INCONCLUSIVE and trial.attempts:
+        assert all(attempt.games <= 20 for attempt in trial.attempts)
+        right = max(attempt.right for attempt in trial.attempts)
+        assert f"{right} of " in opening(trial).partition(".")[2].partition(".")[0] + opening(trial)
     assert ("time ran out" in opening(trial)) is (bool(trial.unplayed) or bool(trial.untried))
