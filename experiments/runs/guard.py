@@ -2,10 +2,12 @@
 
 Ray starts helper processes that live on when the process that started Ray is killed. This module is also the program of
 the waiting process. It reads from a pipe that only the guarded process holds open, so it notices every kind of end, and
-knows what belongs to the run by an environment variable that all processes of the run inherit.
+knows what belongs to the run by an environment variable that all processes of the run inherit. A temporary directory of
+the run goes with it.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -26,12 +28,17 @@ _QUIET_LOOKS = 3  # so often in a row nothing must be found: a process that is j
 
 
 @contextmanager
-def nothing_outlives() -> Iterator[None]:
+def nothing_outlives(room: Path | None = None) -> Iterator[None]:
     """End every process that is started inside the block when the block ends, or when this process does.
 
     Processes count that inherit the environment of this one, on this machine; on Linux, macOS and Windows alike.
+
+    Parameters
+    ----------
+    room
+        A temporary directory that is removed then; None for none.
     """
-    guard, marks = _guard()
+    guard, marks = _guard(room)
     try:
         with environment(marks):
             yield
@@ -48,10 +55,10 @@ def nothing_outlives_this_process() -> None:
     os.environ.update(marks)
 
 
-def _guard() -> tuple[subprocess.Popen[bytes], dict[str, str]]:
+def _guard(room: Path | None = None) -> tuple[subprocess.Popen[bytes], dict[str, str]]:
     """Start a guard of this process, and return it with what the environment of guarded processes has."""
     mark = uuid.uuid4().hex
-    command = [sys.executable, "-P", str(Path(__file__).resolve()), mark]
+    command = [sys.executable, "-P", str(Path(__file__).resolve()), mark, *([str(room)] if room else [])]
     # A session of its own keeps it from the signals that end this process and its group.
     guard = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
     return guard, {_MARK: mark, _KEEP_ENVIRONMENT: "1"}
@@ -88,7 +95,7 @@ def marked(mark: str) -> list[psutil.Process]:
 def main() -> None:
     """Wait until standard input ends, and then end what carries the mark that the command line names.
 
-    Processes are killed until none is left, for some seconds at most.
+    Processes are killed until none is left, for some seconds at most. The directory that it names beside goes last.
     """
     sys.stdin.buffer.read()
     deadline, quiet = time.monotonic() + _SECONDS_TO_END, 0
@@ -101,6 +108,8 @@ def main() -> None:
             except psutil.Error:
                 continue
         time.sleep(_SECONDS_BETWEEN_LOOKS)
+    for room in sys.argv[2:]:
+        shutil.rmtree(room, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -34,10 +34,10 @@ from strategies.games.files import WorkingCopy, apart, outside_words
 from strategies.games.hearing import GameEars, Scene, played
 from strategies.games.kinds import BY_NAME, FEW, MANY, RECORDS_OF_OTHERS, Kind, Model, Others, Part, ReplyForm, Schedule
 from strategies.games.models import Template, others_of, replied, template, template_of, update_of
-from strategies.games.rooms import new_room
 from strategies.games.subject import Local, Mod, Observer, Subject, clipped_sum, seed_generators
 from strategies.games.watched import no_news_from_flower, say
 from strategies.grids import FIRST_NODE, RUN_ID, Room
+from strategies.rooms import new_room
 
 _NUMBERS = {name: number for number, name in enumerate(BY_NAME)}
 _Chunk = tuple[list[Seen], NDArray[np.bool_], list[str]]

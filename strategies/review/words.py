@@ -23,23 +23,27 @@ def found_in(trial: Trial) -> tuple[Finding, ...]:
 
 def headline(review: Review) -> str:
     """Return what a reviewer takes away, in a sentence or two."""
-    match review.verdict:
-        case Verdict.NO_PROMISE:
-            shares = [one.right / one.games for one in review.trial.attempts]
-            told = f": whether a client took part was guessed rightly in {max(shares):.0%} of games" if shares else ""
-            said = f"No promise: {review.app} promises no privacy of clients{told}."
-            return f"{said} {untried_words(review.trial)}".strip()
-        case Verdict.VIOLATED | Verdict.CONSISTENT | Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED:
-            causes = [finding.cause for finding in found_in(review.trial) if finding.attempt.is_broken]
-            doubt = training_doubt(review.stated, review.rounds, review.played_rounds)
-            if doubt and review.verdict is not Verdict.VIOLATED:
-                games = f"The games alone: {opening(review.trial)}"
-                return f"Inconclusive as to the whole training: {doubt} {games}"
-            aside = "" if review.beside is None else untried_words(review.beside)
-            more = aside and f"Beside the model: {aside}", doubt and f"And {doubt}"
-            return " ".join(part for part in (opening(review.trial), *causes[:1], *more) if part)
-        case _:
-            assert_never(review.verdict)
+    if review.unseen:
+        return f"Inconclusive: {review.unseen[0]}. The games without it: {_headline_of_games(review)}"
+    return _headline_of_games(review)
+
+
+def _headline_of_games(review: Review) -> str:
+    if review.stated.claim is None:
+        shares = [one.right / one.games for one in review.trial.attempts]
+        told = f"whether a client took part was guessed rightly in {max(shares):.0%} of games" if shares else ""
+        said = f"No promise: {review.app} promises no privacy of clients{told and f': {told}'}."
+        if review.unseen:
+            said = f"{told or 'none could be played'}."
+        return f"{said} {untried_words(review.trial)}".strip()
+    causes = [finding.cause for finding in found_in(review.trial) if finding.attempt.is_broken]
+    doubt = training_doubt(review.stated, review.rounds, review.played_rounds)
+    if doubt and review.verdict is not Verdict.VIOLATED:
+        games = f"The games alone: {opening(review.trial)}"
+        return f"Inconclusive as to the whole training: {doubt} {games}"
+    aside = "" if review.beside is None else untried_words(review.beside)
+    more = aside and f"Beside the model: {aside}", doubt and f"And {doubt}"
+    return " ".join(part for part in (opening(review.trial), *causes[:1], *more) if part)
 
 
 def screen(review: Review) -> tuple[tuple[str, str], ...]:
@@ -72,6 +76,7 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
     if review.beside is not None:
         leaks = "; ".join(_leak_words(leak, review) for leak in review.leaks)
     lines.append(("Beside the model", leaks))
+    lines += [("Not loaded", f"{reason[0].upper()}{reason[1:]}.") for reason in review.unseen]
     lines += [("Note", f"{remark[0].upper()}{remark[1:]}.") for remark in review.remarks]
     return (*lines, ("Not seen", f"{_UNSEEN}."))
 
@@ -115,4 +120,5 @@ def review_json(review: Review) -> dict[str, Any]:
         "beside": None if review.beside is None else trial_json(review.beside, found_in(review.beside)),
         "leaks": {str(one.aside): {"played": one.is_played, "share": one.share, "by": one.by} for one in review.leaks},
         "remarks": list(review.remarks),
+        "not_loaded": list(review.unseen),
     }
