@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from experiments.runs.guard import nothing_outlives
 from fl_audit.errors import InputError
@@ -23,6 +23,14 @@ from strategies.rooms import new_room
 
 _LATE = 20.0
 """Seconds in which a process that has said something may end by itself when its time is over."""
+
+
+class Told(NamedTuple):
+    """What a process told, and how it ended."""
+
+    values: dict[str, Any] | None  # what it told last; None for nothing
+    ended: str  # how it ended, in words; empty if it ended well
+    is_late: bool = False  # whether it was ended because its time was over
 
 
 @contextmanager
@@ -44,10 +52,8 @@ def told_apart(
     directory: Path | None = None,
     environment: Mapping[str, str] | None = None,
     log: IO[bytes] | None = None,
-) -> tuple[dict[str, Any] | None, str]:
-    """Run a module of this package as a program, and return what it told last, and how it ended.
-
-    None stands for nothing that was told. How it ended is empty if it ended well.
+) -> Told:
+    """Run a module as a program, and return what it told last, and how it ended.
 
     Parameters
     ----------
@@ -78,12 +84,13 @@ def told_apart(
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
     found = json.loads(told.read_text(encoding="utf-8")) if told.is_file() else None
+    is_done = found is not None and found.pop("is_done")
     if status is None:
-        return found, f"was not over within {seconds / 60:.3g} minutes"
+        return Told(found, f"was not over within {seconds / 60:.3g} minutes", is_late=True)
     # A program that ends by itself before it has said that it is done did not end well, whatever its status is.
-    if found is not None and found.pop("is_done"):
-        return found, ""
-    return found, f"ended with status {status}" if status >= 0 else f"was ended by signal {-status}"
+    if is_done:
+        return Told(found, "")
+    return Told(found, f"ended with status {status}" if status >= 0 else f"was ended by signal {-status}")
 
 
 def _waited(child: "subprocess.Popen[bytes]", seconds: float, told: Path) -> int | None:

@@ -51,14 +51,15 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
         shutil.copytree(app, copy, symlinks=True, ignore=_ignored)
         asked = {"out": out and str(out.absolute()), "wishes": asdict(wishes)}
         with (place / "log").open("wb") as log:
-            found, ended = told_apart(__name__, asked, place, wishes.seconds, copy, _environment(place), log)
+            found, ended, is_late = told_apart(__name__, asked, place, wishes.seconds, copy, _environment(place), log)
         last = _last_line(place)
-    if found is None:
-        fewer = "" if wishes.is_quick else "--quick, or "
+    if found is None and is_late:
         raise InputError(
-            f"the review of {app} {ended}, before any game was played, and the last thing said was {last!r}: accepted "
-            f"is {fewer}more --minutes where it needs them"
+            f"{app} was not reviewed within {wishes.seconds / 60:.3g} minutes: no game was played until then, and the "
+            f"last thing said was {last!r}; accepted is more --minutes"
         )
+    if found is None:
+        raise InputError(f"the process that reviewed {app} {ended}: {last}")
     if "error" in found:
         raise InputError(found["error"].replace(str(copy), str(app)))
     if ended:

@@ -60,7 +60,7 @@ def held_apart(wishes: StrategyOptions, out: Path | None = None) -> dict[str, An
     asked = {"wishes": asdict(wishes), "out": out and str(out.absolute())}
     seconds = math.inf if wishes.seconds is None else 2 * wishes.seconds + _START
     with temporary_room() as room:
-        found, ended = told_apart(__name__, asked, room, seconds)
+        found, ended, _ = told_apart(__name__, asked, room, seconds)
     if found is None:
         raise InputError(
             f"the process that plays games against {wishes.factory} {ended}, before any game was judged: accepted is "

@@ -21,7 +21,9 @@ def _lost(task: int, how: str) -> str:
     return f"{task} {how}"
 
 
-def _said_by(work: Callable[[int, float], object], tasks: range, processes: int = 2, until: float = inf) -> list[object]:
+def _said_by(
+    work: Callable[[int, float], object], tasks: range, processes: int = 2, until: float = inf
+) -> list[object]:
     with crew(work, _lost, processes, lambda _: None) as found:
         return list(found.done(tasks, until).values())
 
