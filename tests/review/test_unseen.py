@@ -31,6 +31,7 @@ SERVER = with_strategy("FedAvg(fraction_evaluate=0.0)")
 LOCAL = CLIENT.replace("ClientApp()", "ClientApp(mods=[LocalDpMod(1.0, 2.0, 3.0, 1e-5)])").replace(
     "import ClientApp", "import ClientApp\nfrom flwr.clientapp.mod import LocalDpMod"
 )
+MISSING = "flwr.clientapp.mod import LocalDpMod", "no_such_mods import mod"
 UNSEEN = "the clients' modifiers could not be loaded"
 
 
@@ -54,8 +55,7 @@ def _caught(directory: Path) -> Caught:
         (f"{LOCAL}\nfrom .nothing import here\n", "ModuleNotFoundError"),
         ("import no_such_clients\napp = no_such_clients.ClientApp()\n", "not installed here: no_such_clients"),
         ("app = None\n", "is a NoneType, no ClientApp"),
-        (LOCAL.replace("LocalDpMod(1.0, 2.0, 3.0, 1e-5)", "mod").replace(
-            "from flwr.clientapp.mod import LocalDpMod", "from no_such_mods import mod"), "not installed here: no_such_mods"),
+        (LOCAL.replace("LocalDpMod(1.0, 2.0, 3.0, 1e-5)", "mod").replace(*MISSING), "not installed here: no_such_mods"),
     ],
 )  # fmt: skip
 def test_modifiers_that_could_not_be_loaded_are_not_absent(
