@@ -112,7 +112,12 @@ def answer(found: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], d
     ----------
     found
         Makes the answer of the request; meanwhile it may tell what is to be said if it can go on no further. Wrong
-        input becomes an answer with the one key `error`.
+        input becomes an answer with the one key `error`, and so does a file that cannot be written.
+
+    Raises
+    ------
+    OSError
+        If it names no file.
     """
     asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
 

@@ -313,3 +313,16 @@ def test_a_trial_that_runs_out_of_time_says_what_it_has(last_scouted: int, tries
         assert all(attempt.games <= 20 for attempt in trial.attempts)
         assert len(evidence_words(trial)) > 0 or not trial.attempts
     assert ("time ran out" in opening(trial)) is (bool(trial.unplayed) or bool(trial.untried))
+
+
+def test_what_is_inconclusive_begins_with_the_strongest_evidence() -> None:
+    """So few games refute no epsilon of 8, even without an error; how little noise there is stands in the first line."""
+    claim = StatedClaim("add-remove-client", epsilon=8.0, delta=1e-5)
+    trial = trial_of(claim, gaussian(1000.0), budget=Budget(100, (200,), (1.0,), 1, 1, 1))
+    assert trial.verdict is Verdict.INCONCLUSIVE
+    first = opening(trial).splitlines()[0]
+    attempt = trial.attempts[0]
+    assert f"{attempt.right} of {attempt.games} games of the kind 'kind' were guessed right" in first
+    assert float(first.split("mu is ")[1].split(",")[0]) == pytest.approx(1000.0, rel=0.2)
+    assert evidence_words(replace(trial, verdict=Verdict.CONSISTENT)) == ""
+    assert evidence_words(replace(trial, attempts=())) == ""
