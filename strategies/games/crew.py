@@ -30,6 +30,8 @@ _QUIET = 0.005  # seconds of a processor in a second, below which a process does
 _LOOK = 1.0  # seconds between two looks at processes that say nothing
 _GRACE = 1.0  # seconds in which what is being done may end when the time is over
 _PR_SET_PDEATHSIG = 1
+_stalled = list[int]()
+"""Of this process, if copies of it have stalled: later ones would lack the same threads."""
 
 
 class _Worker:
@@ -78,7 +80,8 @@ class Crew(Generic[Task, Done]):
         say: Callable[[str], None],
     ) -> None:
         self._work, self._lost, self._say = work, lost, say
-        self._count = processes if "fork" in multiprocessing.get_all_start_methods() else 1
+        can_copy = "fork" in multiprocessing.get_all_start_methods() and os.getpid() not in _stalled
+        self._count = processes if can_copy else 1
         self._workers = list[_Worker]()
 
     def done(self, tasks: Sequence[Task], until: float) -> dict[int, Done]:
@@ -123,6 +126,7 @@ class Crew(Generic[Task, Done]):
                 quiet_since, used = now, spent
             elif now - quiet_since > SILENCE:
                 self._count = 1
+                _stalled.append(os.getpid())
                 self._say(f"the processes that play games did nothing for {SILENCE:g} s: this one goes on alone")
                 break
         # What is still being done is not waited for: it may never end.

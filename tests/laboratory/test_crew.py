@@ -96,12 +96,15 @@ def test_where_copies_wait_for_threads_that_they_lack_this_process_goes_on_alone
     """As with libraries that compute in threads of their own: a copy of a process has none of them."""
     monkeypatch.setattr(crews, "SILENCE", 0.5)
     monkeypatch.setattr(crews, "_LOOK", 0.1)
+    monkeypatch.setattr(crews, "_stalled", [])
     said = list[str]()
     with ThreadPoolExecutor(1) as threads:
         threads.submit(int).result()  # its thread is there from now on
         with crew(lambda task, _: threads.submit(abs, -task).result(), _lost, 2, said.append) as found:
             assert found.done(range(4), inf) == {place: place for place in range(4)}
             assert found.done(range(2), inf) == {0: 0, 1: 1}
+        with crew(lambda task, _: os.getpid(), _lost, 2, said.append) as found:  # nobody waits for the same again
+            assert found.done(range(2), inf) == {0: os.getpid(), 1: os.getpid()}
     assert len(said) == 1
     assert "goes on alone" in said[0]
 

@@ -316,7 +316,7 @@ def test_a_trial_that_runs_out_of_time_says_what_it_has(last_scouted: int, tries
 
 
 def test_what_is_inconclusive_begins_with_the_strongest_evidence() -> None:
-    """So few games refute no epsilon of 8, even without an error; how little noise there is stands in the first line."""
+    """So few games refute no epsilon of 8, even without an error: the first line says how little noise there is."""
     claim = StatedClaim("add-remove-client", epsilon=8.0, delta=1e-5)
     trial = trial_of(claim, gaussian(1000.0), budget=Budget(100, (200,), (1.0,), 1, 1, 1))
     assert trial.verdict is Verdict.INCONCLUSIVE

@@ -561,7 +561,8 @@ def test_the_command_reviews_an_app_that_stays_as_it_is(tmp_path: Path) -> None:
 def test_a_review_that_runs_out_of_time_says_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the clock of the games, every game takes a twentieth of a second."""
     seconds = count(step=0.05)
-    monkeypatch.setattr("strategies.games.campaign.time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    for module in ("campaign", "crew"):
+        monkeypatch.setattr(f"strategies.games.{module}.time", SimpleNamespace(monotonic=lambda: next(seconds)))
     directory = write_app(tmp_path, "slow_app", with_strategy("FedAvg(fraction_evaluate=0.0)"))
     wishes = ReviewOptions(processes=1, seconds=100, nodes=4, rounds=1, is_quick=True, noise_multiplier=0.5)
     found = review(directory, wishes)
